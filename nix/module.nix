@@ -72,7 +72,7 @@ in
         Restart = "on-failure";
         RestartPreventExitStatus = "2 3";
 
-        # CAP_SYS_ADMIN: what the kernel gives nobody else for tracing (BPF statistics; everything before 5.8).
+        # CAP_SYS_ADMIN: which the kernel requires for tracing (BPF statistics; everything before 5.8).
         # CAP_DAC_READ_SEARCH: names of cgroups. CAP_SYSLOG: addresses in /proc/kallsyms.
         CapabilityBoundingSet = [
           "CAP_BPF"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# A NixOS VM test that knows our packages and runs on builders without KVM as well, by QEMU's emulation: the test driver's
+# A NixOS VM test with our packages and runs on builders without KVM as well, by QEMU's emulation: the test driver's
 # QEMU takes what there is, only the derivation asks for KVM (nixos/lib/testing/run.nix: requiredFeatures).
 { pkgs }:
 let

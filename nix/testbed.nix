@@ -90,7 +90,7 @@ let
     let
       kernel = find target;
       built = lib.isDerivation kernel;
-      # The file name of the image: said by the kernel from nixpkgs 26.11 on, by the platform before.
+      # The file name of the image: named by the kernel from nixpkgs 26.11 on, by the platform before.
       file = kernel.target or (arch.pkgsFor target.arch).stdenv.hostPlatform.linux-kernel.target;
     in
     {

@@ -12,7 +12,7 @@ pkgs.writeShellApplication {
     bpfassay
     qemu
   ];
-  # What the user says stands: another manifest, or all targets whether or not the testbed has them.
+  # The user's options take precedence: another manifest, or all targets whether or not the testbed has them.
   text = ''
     export BPFASSAY_MANIFEST=''${BPFASSAY_MANIFEST-${testbed}/manifest.json}
     export BPFASSAY_AVAILABLE=''${BPFASSAY_AVAILABLE-1}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! Tells the programs whose registers they read: `bpf_target_arch`, as aya-ebpf's build script tells aya-ebpf.
+//! Sets the architecture whose registers the programs read: `bpf_target_arch`, as aya-ebpf's build script does.
 
 use std::env;
 

@@ -91,7 +91,8 @@ pub enum LinkTarget<'a> {
 /// Creates a link of `program`; `attach` is its `enum bpf_attach_type`.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error where it refuses the link: the program's type does not fit `attach`, the target does not exist or cannot be hooked, or
+/// `CAP_BPF` or `CAP_PERFMON` is missing. `InvalidInput` for more functions than a `u32` counts.
 pub fn link_create(program: BorrowedFd<'_>, attach: u32, target: LinkTarget<'_>) -> io::Result<OwnedFd> {
     /// The part of `union bpf_attr`; the last five words are a union by `attach_type`.
     #[repr(C)]
@@ -138,7 +139,7 @@ pub fn link_create(program: BorrowedFd<'_>, attach: u32, target: LinkTarget<'_>)
 /// Attaches a raw tracepoint, or a tracing program that names its target itself where `name` is `None`.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error where there is no such tracepoint, or the program cannot be attached to it.
 pub fn raw_tracepoint(program: BorrowedFd<'_>, name: Option<&CStr>) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attributes {
@@ -154,7 +155,7 @@ pub fn raw_tracepoint(program: BorrowedFd<'_>, name: Option<&CStr>) -> io::Resul
 /// A reading of the iterator behind `link`.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error where `link` is not a link of an iterator, or no descriptor is left.
 pub fn iterator(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // Link, flags.
     // SAFETY: no addresses; the command returns a new descriptor.

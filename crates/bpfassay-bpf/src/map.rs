@@ -51,7 +51,7 @@ impl MapSpec<'_> {
     /// Creates it.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel's error where it does not have this type of map, refuses its sizes or flags, or has no memory for it, or where `CAP_BPF` is missing.
     pub fn create(self) -> io::Result<OwnedFd> {
         #[repr(C)]
         #[derive(Default)]
@@ -204,7 +204,7 @@ impl Map {
     /// Forbids changes by system calls from now on, so that programs may take the content for constant.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel's error where the map cannot be frozen: it is mapped as writable, or of a type without this command.
     pub fn freeze(&self) -> io::Result<()> {
         // SAFETY: no addresses.
         unsafe { call(Command::MapFreeze, &mut [number(self.fd())]) }.map(drop)
@@ -219,7 +219,7 @@ impl Map {
     /// Asked for in batches (Linux 5.6 and later): a walk from key to key begins anew after one that an LRU map threw out.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel's error where a lookup fails, and where the map is of a type that cannot be looked up in batches.
     pub fn entries(&self) -> io::Result<Vec<Entry>> {
         self.first_entries(usize::MAX)
     }
@@ -239,7 +239,7 @@ impl Map {
     /// As [`Map::entries`], until there are `most` of them or more.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// As [`Map::entries`]: the kernel's error where a lookup fails.
     pub fn first_entries(&self, most: usize) -> io::Result<Vec<Entry>> {
         #[repr(C)]
         struct Batch {

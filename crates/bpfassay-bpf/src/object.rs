@@ -57,7 +57,7 @@ pub fn ids(kind: Kind) -> io::Result<BTreeSet<u32>> {
 /// A descriptor of the object of this kind with this id; `None` where there is none any more.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error where it refuses a descriptor (`CAP_SYS_ADMIN` or `CAP_BPF` is missing, or no descriptor is left); an id that is gone is no error.
 pub fn by_id(kind: Kind, id: u32) -> io::Result<Option<OwnedFd>> {
     let command = match kind {
         Kind::Program => Command::ProgGetFdById,
@@ -92,7 +92,7 @@ pub struct MapInfo {
 /// Asks the kernel about a map.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error where `map` is not a descriptor of a map, or the command fails.
 pub fn map_info(map: BorrowedFd<'_>) -> io::Result<MapInfo> {
     let info = Info::of(map)?;
     Ok(MapInfo {

@@ -44,7 +44,7 @@ pub struct RunTime {
 /// Asks the kernel about a program.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error where `program` is not a descriptor of a program, or the command fails.
 pub fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
     Info::of(program).map(|info| parse(&info))
 }
@@ -66,7 +66,7 @@ fn parse(info: &Info) -> ProgramInfo {
 /// Has the kernel keep statistics of every program, for as long as the descriptor is open (Linux 5.8 and later).
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error where it is older than Linux 5.8, or `CAP_SYS_ADMIN` is missing.
 pub fn enable_statistics() -> io::Result<OwnedFd> {
     /// `BPF_STATS_RUN_TIME`.
     const RUN_TIME: u32 = 0;
@@ -200,7 +200,7 @@ pub fn load(program: ProgramSpec<'_>, instructions: &[u64]) -> Result<OwnedFd, L
 /// Runs `program` once without data or context; what it returned.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error where programs of this type cannot be run so, or this one cannot without data or context.
 pub fn test_run(program: BorrowedFd<'_>) -> io::Result<u32> {
     #[repr(C)]
     #[derive(Default)]
@@ -225,7 +225,7 @@ pub fn test_run(program: BorrowedFd<'_>) -> io::Result<u32> {
 /// Makes a token from the root directory of a file system `bpf` (Linux 6.9 and later).
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error where it is older than Linux 6.9, `root` is not the root of a file system `bpf`, or that was mounted without delegation.
 pub fn token(root: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // Flags, directory.
     // SAFETY: no addresses; the command returns a new descriptor.

@@ -129,7 +129,8 @@ impl<'a> Btf<'a> {
     /// Records the offset of each type.
     ///
     /// # Errors
-    /// [`BtfError`].
+    /// [`BtfError::Header`] where the bytes do not begin as BTF, [`BtfError::Bounds`] where a section or a type leaves them, [`BtfError::Kind`] for a
+    /// kind of type that is not known.
     pub fn new(bytes: &'a [u8]) -> Result<Self, BtfError> {
         let magic = bytes.get(..2).and_then(|magic| magic.try_into().ok()).map(u16::from_ne_bytes);
         if magic != Some(MAGIC) {
@@ -170,7 +171,7 @@ impl<'a> Btf<'a> {
     /// The prototypes of those of `wanted` that are there. A name that several functions have comes several times.
     ///
     /// # Errors
-    /// [`BtfError::Bounds`].
+    /// [`BtfError::Bounds`] where a type refers to a name or a type outside the sections, or the prototypes are too long together.
     pub fn prototypes(&self, wanted: &std::collections::BTreeSet<&str>) -> Result<Vec<(String, Prototype)>, BtfError> {
         let (mut found, mut length) = (Vec::new(), 0usize);
         // Most of a kernel's 60,000 functions begin otherwise than those that are wanted: this much is looked at of each.
@@ -423,7 +424,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_and_a_circle_are_told() {
+    fn an_unknown_kind_and_a_circle_are_reported() {
         let mut b = Builder::default();
         b.add("new", 30, 0, 0, &[]);
         assert_eq!(Btf::new(&b.build()).unwrap_err(), BtfError::Kind { id: 1, kind: 30 });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the result of a command is an allowed one. Pure: everything that was seen is a parameter.
+//! Checks whether the result of a command is allowed. Pure: everything observed is a parameter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use bpfassay_results::{Outcome, RunRecord};
 use bpfassay_study::{Block, Plan, PlannedRun};
 
 use crate::{
-    study::DisturbedStudy,
+    study::TrialStudy,
     trial::{End, Expected},
 };
 
@@ -33,7 +33,7 @@ pub fn kind(outcome: &Outcome) -> Option<String> {
 
 /// What is wrong with `records`, a sentence each.
 #[must_use]
-pub fn records(study: &DisturbedStudy, expected: &Expected, records: &Records, stage: Stage) -> Vec<String> {
+pub fn records(study: &TrialStudy, expected: &Expected, records: &Records, stage: Stage) -> Vec<String> {
     let mut wrong = outcomes(&study.plan, expected, records, stage);
     if stage == Stage::Ended {
         wrong.extend(study.plan.blocks.iter().flat_map(|block| figures(study, expected, block, records)));
@@ -80,11 +80,11 @@ fn outcome(expected: &Expected, run: &str, record: Option<&RunRecord>, stage: St
 
 /// What is wrong with the figures of one block: all of them come from one boot, that did all its runs but those that are to blame, in
 /// their order.
-fn figures(study: &DisturbedStudy, expected: &Expected, block: &Block, records: &Records) -> Vec<String> {
+fn figures(study: &TrialStudy, expected: &Expected, block: &Block, records: &Records) -> Vec<String> {
     let was_in_boot = |run: &&PlannedRun| {
         let id = &run.spec.id;
         records.get(id).is_some_and(|record| match &record.outcome {
-            // A lie that contradicts what its agent said before is garbage, for which the block is booted again without it.
+            // A false message that contradicts the agent's earlier ones is a protocol error, for which the block is booted again without it.
             outcome @ Outcome::Failed(_) => {
                 expected.lies.contains(id) && kind(outcome).as_deref() == Some("run")
                     || expected.blamed.get(id).is_some_and(|blame| blame.in_guest)
@@ -115,7 +115,7 @@ fn figures(study: &DisturbedStudy, expected: &Expected, block: &Block, records: 
 /// What is wrong with the way a command ended, given what it recorded.
 #[must_use]
 pub fn end(
-    study: &DisturbedStudy,
+    study: &TrialStudy,
     expected: &Expected,
     end: End,
     records: &Records,
@@ -177,12 +177,12 @@ mod tests {
     use super::*;
     use crate::study::{Clock, Shape};
 
-    fn study() -> DisturbedStudy {
-        DisturbedStudy::new(Shape { clock: Clock::Instructions, rounds: 2, replicates: 2 }).unwrap()
+    fn study() -> TrialStudy {
+        TrialStudy::new(Shape { clock: Clock::Instructions, rounds: 2, replicates: 2 }).unwrap()
     }
 
     /// Everything measured in boot 1, but the runs of `without`.
-    fn measured(study: &DisturbedStudy, without: &[&str]) -> Records {
+    fn measured(study: &TrialStudy, without: &[&str]) -> Records {
         let mut all = Records::new();
         for block in &study.plan.blocks {
             let runs: Vec<_> = block.runs.iter().filter(|run| !without.contains(&run.spec.id.as_str())).collect();
@@ -195,7 +195,7 @@ mod tests {
         all
     }
 
-    fn fail(study: &DisturbedStudy, all: &mut Records, run: &str, kind: FailureKind, excerpt: &str) {
+    fn fail(study: &TrialStudy, all: &mut Records, run: &str, kind: FailureKind, excerpt: &str) {
         let (block, planned) = study.plan.runs().find(|(_, planned)| planned.spec.id == run).unwrap();
         let failure = RunFailure {
             excerpt: Some(excerpt).filter(|excerpt| !excerpt.is_empty()).map(str::to_owned).into_iter().collect(),
@@ -209,12 +209,12 @@ mod tests {
         serde_json::from_value(text).unwrap()
     }
 
-    fn ids(study: &DisturbedStudy) -> Vec<String> {
+    fn ids(study: &TrialStudy) -> Vec<String> {
         study.plan.blocks[0].runs.iter().map(|run| run.spec.id.clone()).collect()
     }
 
     #[test]
-    fn an_undisturbed_study_is_in_order() {
+    fn a_study_without_faults_is_in_order() {
         let study = study();
         let all = measured(&study, &[]);
         assert_eq!(records(&study, &Expected::default(), &all, Stage::Ended), Vec::<String>::new());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From the scripted guest to the driver: "it is time", and back: "done".
+//! The channel between the scripted guest and the driver: a request for an action of the host, and its acknowledgement.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ const SOCKET: &str = "control";
 /// Asks the driver for the host's part `index` and waits until it is done.
 ///
 /// # Errors
-/// Where there is no driver any more.
+/// The system's error where no driver listens in `state`, or it has not answered within 20 s.
 pub fn ask(state: &Path, index: usize) -> io::Result<()> {
     let mut socket = UnixStream::connect(state.join(SOCKET))?;
     socket.set_read_timeout(Some(PATIENCE))?;
@@ -35,7 +35,7 @@ impl Listener {
     /// In `state`, for everybody.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The system's error where the socket cannot be made in `state`.
     pub fn bind(state: &Path) -> io::Result<Self> {
         let path = state.join(SOCKET);
         let listener = UnixListener::bind(&path)?;
@@ -47,7 +47,7 @@ impl Listener {
     /// Does what is asked for, if anything is.
     ///
     /// # Errors
-    /// Those of `act`, and of the socket.
+    /// What `act` returns, and the system's error where the socket cannot be read or answered.
     pub fn serve(&self, act: impl FnOnce(usize) -> io::Result<()>) -> io::Result<()> {
         let mut socket = match self.0.accept() {
             Ok((socket, _)) => socket,

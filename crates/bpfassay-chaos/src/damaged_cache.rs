@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Makes one at `directory` out of the cache that `manifest` names objects of. Damaged is what a guest of the trial needs: its kernel
-/// or a part of its initramfs; which one, and where, `draw` says.
+/// or a part of its initramfs; `draw` decides which one, and where.
 ///
 /// # Errors
 /// Those of the file system; a manifest without such objects.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One trial from its beginning to the undisturbed study's fingerprint.
+//! One trial from its beginning to the fingerprint of the study without faults.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ use crate::{
     fault::Drawn,
     leftovers::{Before, files},
     process::peak_kib,
-    study::{ChaosError, DisturbedStudy, Shape},
+    study::{ChaosError, Shape, TrialStudy},
     trial::{End, Expected, HostAction, Place, Trial},
 };
 
@@ -43,8 +43,8 @@ pub struct TrialResult {
     pub ends: Vec<End>,
     /// What must not have come, a sentence each.
     pub violations: Vec<String>,
-    /// What the commands said, where something must not have come.
-    pub said: String,
+    /// What the commands printed, where something did not hold.
+    pub printed: String,
     /// Why the trial could not be made.
     pub skipped: Option<String>,
     /// Most memory that a command took with its guests' output, in KiB.
@@ -70,7 +70,7 @@ impl Driver {
     /// With a copy of this program, and the QEMU on `PATH`.
     ///
     /// # Errors
-    /// Where there is no QEMU, or no copy can be made.
+    /// Where there is no QEMU on `PATH`, or this program cannot be copied.
     pub fn new(bpfassay: PathBuf, cannot_mount: Option<String>) -> io::Result<Self> {
         use std::os::unix::fs::PermissionsExt;
         let paths = std::env::var_os("PATH").unwrap_or_default();
@@ -99,8 +99,8 @@ impl Driver {
         RunningTrial::new(self, &drawn.study, &drawn.trial)?.whole(&reference)
     }
 
-    /// What an undisturbed study comes to.
-    fn reference(&self, study: &DisturbedStudy) -> Result<Records, ChaosError> {
+    /// The fingerprint of the study without faults.
+    fn reference(&self, study: &TrialStudy) -> Result<Records, ChaosError> {
         // Whoever else wants it waits for it.
         let mut references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reference) = references.get(&study.shape) {
@@ -110,10 +110,11 @@ impl Driver {
         let mut course = RunningTrial::new(self, study, &trial)?;
         let args = course.environment.begin(1);
         course.command(&args)?;
-        let records = course.after("undisturbed", &Expected::default(), false)?;
+        let records = course.after("without faults", &Expected::default(), false)?;
         let result = course.result;
         if !result.violations.is_empty() {
-            let text = format!("an undisturbed study went wrong: {}\n{}", result.violations.join("; "), result.said);
+            let text =
+                format!("the study without faults went wrong: {}\n{}", result.violations.join("; "), result.printed);
             return Err(ChaosError::Io(io::Error::other(text)));
         }
         references.insert(study.shape, records.clone());
@@ -124,7 +125,7 @@ impl Driver {
 /// A trial under way.
 struct RunningTrial<'a> {
     driver: &'a Driver,
-    study: &'a DisturbedStudy,
+    study: &'a TrialStudy,
     trial: &'a Trial,
     environment: Environment,
     before: Before,
@@ -133,7 +134,7 @@ struct RunningTrial<'a> {
 }
 
 impl<'a> RunningTrial<'a> {
-    fn new(driver: &'a Driver, study: &'a DisturbedStudy, trial: &'a Trial) -> Result<Self, ChaosError> {
+    fn new(driver: &'a Driver, study: &'a TrialStudy, trial: &'a Trial) -> Result<Self, ChaosError> {
         let small = trial.small.map(|(place, _)| place);
         let mut environment = Environment::new(study, &driver.stand_in, &driver.qemu, small)?;
         environment.script(&trial.rules)?;
@@ -188,7 +189,7 @@ impl<'a> RunningTrial<'a> {
             }
         }
         if check::fingerprint(&records, &expected.lies) != check::fingerprint(reference, &expected.lies) {
-            self.result.violations.push("in the end: not the fingerprint of the undisturbed study".to_owned());
+            self.result.violations.push("in the end: not the fingerprint of the study without faults".to_owned());
         }
         Ok(self.result)
     }
@@ -208,7 +209,7 @@ impl<'a> RunningTrial<'a> {
         self.command(&args)
     }
 
-    /// Something is damaged: the command says so, or goes on without harm; then it is mended.
+    /// Something is damaged: the command reports it, or goes on correctly; then it is repaired.
     fn damaged(&mut self, damage: crate::trial::Damage, before: &Records) -> Result<Records, ChaosError> {
         if !self.environment.output().join("journal.jsonl").exists() {
             return Ok(before.clone());
@@ -220,7 +221,7 @@ impl<'a> RunningTrial<'a> {
         if !matches!(end, Some(End::Code(2 | 3))) {
             self.result.violations.push(format!("damaged: the command ended with {end:?} and not with 2 or 3"));
         }
-        let after = self.left_and_said("damaged")?;
+        let after = self.left_and_printed("damaged")?;
         if after.len() > before.len() {
             self.result.violations.push("damaged: something was measured with a damaged guest".to_owned());
         }
@@ -263,7 +264,7 @@ impl<'a> RunningTrial<'a> {
 
     /// Checks the command that has just ended.
     fn after(&mut self, stage: &str, expected: &Expected, may_be_interrupted: bool) -> Result<Records, ChaosError> {
-        let records = self.left_and_said(stage)?;
+        let records = self.left_and_printed(stage)?;
         let end = self.result.ends.last().copied().unwrap_or(End::Never);
         let interrupted = may_be_interrupted && expected.interrupted.contains(&end);
         let gave_up = expected.may_give_up && end == End::Code(3);
@@ -275,7 +276,7 @@ impl<'a> RunningTrial<'a> {
     }
 
     /// What the command left behind and what it printed; and the journal's records.
-    fn left_and_said(&mut self, stage: &str) -> Result<Records, ChaosError> {
+    fn left_and_printed(&mut self, stage: &str) -> Result<Records, ChaosError> {
         let mut wrong =
             self.before.left(self.environment.root(), &self.environment.place(Place::Temporary), self.process);
         let small = self.environment.place(Place::Temporary).join("filler");
@@ -287,8 +288,8 @@ impl<'a> RunningTrial<'a> {
         };
         let unfinished = files(&output).into_iter().filter(|path| unfinished(path));
         wrong.extend(unfinished.map(|path| format!("left behind: half a file {}", path.display())));
-        let said = self.environment.said();
-        if let Some(place) = check::control_character(&said) {
+        let printed = self.environment.printed();
+        if let Some(place) = check::control_character(&printed) {
             wrong.push(format!("a control character for the terminal: {place}"));
         }
         let limit = ITSELF + PER_GUEST * u64::from(self.trial.jobs);
@@ -311,10 +312,11 @@ impl<'a> RunningTrial<'a> {
             return;
         }
         let end = self.result.ends.last();
-        let said = String::from_utf8_lossy(&self.environment.said()).chars().take(4000).collect::<String>();
-        self.result
-            .said
-            .push_str(&format!("--- {stage}, {end:?}\n{}\n", said.replace(|c: char| c.is_control() && c != '\n', "?")));
+        let printed = String::from_utf8_lossy(&self.environment.printed()).chars().take(4000).collect::<String>();
+        self.result.printed.push_str(&format!(
+            "--- {stage}, {end:?}\n{}\n",
+            printed.replace(|c: char| c.is_control() && c != '\n', "?")
+        ));
         self.result.violations.extend(wrong.into_iter().map(|text| format!("{stage}: {text}")));
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     control::Listener,
     process::signal,
     script::{Rule, Script},
-    study::{ChaosError, DisturbedStudy, Testbed},
+    study::{ChaosError, Testbed, TrialStudy},
     trial::{Damage, HostAction, Place},
 };
 
@@ -43,8 +43,8 @@ impl Environment {
     /// A new one for `study`. `stand_in` is a copy of this program that anybody may execute, `qemu` the real one.
     ///
     /// # Errors
-    /// [`ChaosError`]
-    pub fn new(study: &DisturbedStudy, stand_in: &Path, qemu: &Path, small: Option<Place>) -> Result<Self, ChaosError> {
+    /// [`ChaosError`] where a directory, a file or the small file system of the study cannot be made.
+    pub fn new(study: &TrialStudy, stand_in: &Path, qemu: &Path, small: Option<Place>) -> Result<Self, ChaosError> {
         let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
         let root = directory.path();
         // QEMU may run as somebody else.
@@ -106,7 +106,7 @@ impl Environment {
     /// What the guests do from now on.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The system's error where the script cannot be written.
     pub fn script(&self, rules: &[Rule]) -> io::Result<()> {
         let script = Script { qemu: self.qemu.clone(), state: self.path("state"), rules: rules.to_vec() };
         script.write(&self.path("bin"))
@@ -115,7 +115,7 @@ impl Environment {
     /// The command in this environment. What it prints goes to `stdout` and `stderr` in it.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The system's error where the files for the command's output cannot be made.
     pub fn command(&self, bpfassay: &Path) -> io::Result<Command> {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new(bpfassay);
@@ -167,7 +167,7 @@ impl Environment {
 
     /// What the command printed.
     #[must_use]
-    pub fn said(&self) -> Vec<u8> {
+    pub fn printed(&self) -> Vec<u8> {
         let mut all = fs::read(self.path("stdout")).unwrap_or_default();
         all.extend(fs::read(self.path("stderr")).unwrap_or_default());
         all
@@ -176,7 +176,7 @@ impl Environment {
     /// Does what a guest asks the host for, if one does.
     ///
     /// # Errors
-    /// Those of the action.
+    /// The system's error where an action fails, or the stand-in cannot be answered.
     pub fn serve(&mut self, actions: &[HostAction], command: u32) -> io::Result<()> {
         let mut asked = None;
         // The guest goes on only when it is done.
@@ -191,17 +191,17 @@ impl Environment {
     /// Does `action` to the process `command`.
     ///
     /// # Errors
-    /// Those of the action.
+    /// The system's error where the action fails, such as a mount or a signal.
     pub fn perform(&mut self, action: &HostAction, command: u32) -> io::Result<()> {
         let mut actions =
             HostActions { small: self.small.as_deref(), root: self.directory.path(), filler: &mut self.filler };
         actions.perform(action, command)
     }
 
-    /// Damages something, and says how to undo it: the file and what it held.
+    /// Damages something, and returns what undoes it: the file and its contents.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The system's error where the file to damage cannot be read or written.
     pub fn damage(&self, damage: Damage) -> io::Result<Option<(PathBuf, Vec<u8>)>> {
         match damage {
             Damage::Image(image, share) => {
@@ -230,7 +230,7 @@ impl Environment {
     /// The host is as it was before.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The system's error where what was damaged cannot be restored.
     pub fn mend(&mut self) -> io::Result<()> {
         if let Some(filler) = self.filler.take() {
             fs::remove_file(filler)?;

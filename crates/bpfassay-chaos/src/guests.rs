@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The same with real guests: tools that misbehave in them, signals to the command, QEMU killed and stopped, at drawn times.
+//! Trials with real guests: tools that misbehave in them, signals to the command, QEMU killed and stopped, at drawn times.
 
 mod environment;
 
@@ -23,7 +23,7 @@ use crate::{
 pub struct ToolFault {
     /// Its name.
     pub name: &'static str,
-    /// Its program, in Perl; `ready()` says that it is, `sys` makes a system call.
+    /// Its program, in Perl; `ready()` prints that it is ready, `sys` makes a system call.
     script: &'static str,
     /// What its runs may have failed of.
     kinds: &'static [&'static str],
@@ -180,10 +180,12 @@ impl GuestDriver {
         let since = Instant::now();
         environment.command(&environment.begin(), None)?;
         let took = since.elapsed();
-        let (_, records) = environment.after("undisturbed", &Expected::default(), Stage::Ended)?;
+        let (_, records) = environment.after("without faults", &Expected::default(), Stage::Ended)?;
         if environment.result.ends != [End::Code(0)] || !environment.result.violations.is_empty() {
-            let text =
-                format!("an undisturbed study went wrong: {:?}\n{}", environment.result, environment.result.said);
+            let text = format!(
+                "the study without faults went wrong: {:?}\n{}",
+                environment.result, environment.result.printed
+            );
             return Err(ChaosError::Io(io::Error::other(text)));
         }
         *reference = Some((records.clone(), took));
@@ -258,7 +260,7 @@ impl GuestDriver {
             }
         }
         if bpfassay_results::fingerprint(records.values()) != bpfassay_results::fingerprint(reference.values()) {
-            environment.wrong("in the end", vec!["not the fingerprint of the undisturbed study".to_owned()]);
+            environment.wrong("in the end", vec!["not the fingerprint of the study without faults".to_owned()]);
         }
         Ok(environment.result)
     }

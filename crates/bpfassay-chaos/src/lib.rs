@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Chaos: draws faults by seed, does them to a study under way, and holds what comes of it against what may come of it.
+//! Fault injection: draws faults by seed, injects them into a study while it runs, and compares the outcome with the allowed ones.
 //!
 //! The command and QEMU are real, with their processes, signals, sockets and files. The guest is either scripted ([`agent`]), which is
-//! quick and knows every figure beforehand, or real ([`guests`]). A fault ([`fault`]) says how it is done and which outcomes are allowed;
-//! the checks ([`check`], [`leftovers`]) say whether one of them occurred. Whatever was done, the study must come to the fingerprint of the
-//! undisturbed one when it is resumed.
+//! quick and has figures that are known beforehand, or real ([`guests`]). A fault ([`fault`]) defines what is done and which outcomes are allowed;
+//! the checks ([`check`], [`leftovers`]) decide whether one of them occurred. Whatever the fault, the study must have the fingerprint of the
+//! one without faults when it is resumed.
 
 pub mod agent;
 pub mod check;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `chaos`: draws faults by seed and does them to bpfassay.
+//! `chaos`: draws faults by seed and injects them into bpfassay.
 
 use bpfassay_protocol::with_causes;
 
@@ -60,7 +60,7 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
 
-    /// Show what the commands said where something is wrong
+    /// Show what the commands printed where a trial has violations
     #[arg(long)]
     verbose: bool,
 
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One line for whoever reads; that nobody does is no reason to stop.
+/// Prints one line; a closed standard output is no reason to stop.
 fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
@@ -184,7 +184,7 @@ fn trial(driver: &Either, seed: u64, arguments: &Arguments) -> Result<Option<Lin
         };
         text.push_str(&format!("\n    again: chaos --seed {seed}{only}{guests} --verbose"));
         if arguments.verbose {
-            text.push_str(&format!("\n{}", line.result.said));
+            text.push_str(&format!("\n{}", line.result.printed));
         }
     }
     say(&text);

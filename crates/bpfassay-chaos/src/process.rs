@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal};
 /// Sends `signal` to `process`.
 ///
 /// # Errors
-/// Those of kill(2); there is no process 0.
+/// ESRCH for process 0 and for one that is gone, EINVAL for a number that is no signal, EPERM for a process of another user.
 pub fn signal(process: u32, signal: i32) -> io::Result<()> {
     let none = || io::Error::from(rustix::io::Errno::SRCH);
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or_else(none)?;
@@ -25,7 +25,7 @@ pub struct Process {
     pub command: String,
 }
 
-/// The processes besides this one whose environment has `marker`. Dead ones that nobody has waited for are none.
+/// The processes besides this one whose environment has `marker`. Zombies are not among them.
 #[must_use]
 pub fn marked(marker: &str) -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -54,7 +54,7 @@ pub enum Point {
     Hello,
     /// In the phase set-up.
     SetUp,
-    /// After the guest said that it is ready.
+    /// After the guest reported that it is ready.
     Ready,
     /// In a run, just after that phase began; [`Step::End`]: just before its end is reported.
     Run(String, Step),
@@ -97,7 +97,7 @@ pub enum Action {
     Stop(Option<u64>),
     /// The guest sends this, then goes on so.
     Send(Vec<Piece>, Then),
-    /// The guest says this of itself when it is ready (at [`Point::SetUp`]).
+    /// The guest reports this about itself when it is ready (at [`Point::SetUp`]).
     Facts(Box<GuestFacts>),
     /// The run that ends now ends with this outcome.
     Outcome(Box<RunOutcome>),
@@ -149,7 +149,7 @@ impl Script {
     /// Reads the script in `directory`.
     ///
     /// # Errors
-    /// Where there is none, or it is not one.
+    /// The system's error where the file cannot be read; `InvalidData` where it is not a script.
     pub fn read(directory: &Path) -> io::Result<Self> {
         Ok(serde_json::from_slice(&fs::read(directory.join(FILE_NAME))?)?)
     }
@@ -157,7 +157,7 @@ impl Script {
     /// Writes the script into `directory`, in place of another.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The system's error where the file cannot be written.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
         let new = directory.join("script.new");
         fs::write(&new, serde_json::to_vec(self)?)?;

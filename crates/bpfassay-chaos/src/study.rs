@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The study that is disturbed, and the made-up guests of it.
+//! The study that faults are injected into, and its made-up guests.
 
 use std::{
     fmt, fs, io,
@@ -61,7 +61,7 @@ pub enum ChaosError {
 
 /// A study with its plan.
 #[derive(Debug, Clone)]
-pub struct DisturbedStudy {
+pub struct TrialStudy {
     /// Its size and clock.
     pub shape: Shape,
     /// Its text.
@@ -70,11 +70,11 @@ pub struct DisturbedStudy {
     pub plan: Plan,
 }
 
-impl DisturbedStudy {
+impl TrialStudy {
     /// The study of that shape.
     ///
     /// # Errors
-    /// [`ChaosError::Study`]
+    /// [`ChaosError::Study`] where the study of this shape cannot be parsed or expanded.
     pub fn new(shape: Shape) -> Result<Self, ChaosError> {
         let text = text(shape);
         let wrong = |error: &dyn fmt::Display| ChaosError::Study(error.to_string());
@@ -120,14 +120,48 @@ fn text(shape: Shape) -> String {
         Clock::Instructions => ("instructions", "2s", "1s"),
         Clock::Wall => ("wall", "10s", "5s"),
     };
-    let Shape { rounds, replicates, .. } = shape;
-    format!(
-        r#"
+    StudyText {
+        clock,
+        probes: r#""none", "kprobe", "fexit""#,
+        block_size: "1m",
+        rounds: shape.rounds,
+        replicates: shape.replicates,
+        seed: SEED,
+        more: "control = true\n[guest]\nmemory_mib = 384",
+        boot,
+        phase,
+    }
+    .to_string()
+}
+
+/// The file of a study with faults: what differs between the scripted one and the one with real guests.
+pub(crate) struct StudyText {
+    pub(crate) clock: &'static str,
+    /// The probe configurations, as elements of a list.
+    pub(crate) probes: &'static str,
+    pub(crate) block_size: &'static str,
+    pub(crate) rounds: u32,
+    pub(crate) replicates: u32,
+    pub(crate) seed: u64,
+    /// Further lines after the seed.
+    pub(crate) more: &'static str,
+    /// The deadline of the boot, with its unit.
+    pub(crate) boot: &'static str,
+    /// The deadline of every other phase.
+    pub(crate) phase: &'static str,
+}
+
+impl fmt::Display for StudyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { clock, probes, block_size, rounds, replicates, seed, more, boot, phase } = self;
+        write!(
+            f,
+            r#"
 schema = 1
 name = "chaos"
-description = "A study to be disturbed."
+description = "A study with faults."
 clock = "{clock}"
-probes = ["none", "kprobe", "fexit"]
+probes = [{probes}]
 [[targets]]
 arch = "x86_64"
 kernels = "6.12"
@@ -136,15 +170,13 @@ type = "tmpfs"
 size_mib = 32
 [[workloads]]
 name = "w"
-options = "-a POSIX -w -r -t 256k -b 1m"
+options = "-a POSIX -w -r -t 256k -b {block_size}"
 [design]
 replicates = {replicates}
 rounds = {rounds}
 warm_up = 1
-seed = {SEED}
-control = true
-[guest]
-memory_mib = 384
+seed = {seed}
+{more}
 [deadlines]
 boot = "{boot}"
 set-up = "{phase}"
@@ -152,7 +184,8 @@ attach = "{phase}"
 workload = "{phase}"
 tear-down = "{phase}"
 "#
-    )
+        )
+    }
 }
 
 /// Files of the made-up testbed.
@@ -168,7 +201,7 @@ impl Testbed {
     /// Writes it into `directory`.
     ///
     /// # Errors
-    /// [`ChaosError::Io`]
+    /// [`ChaosError::Io`] where a file of the testbed cannot be written.
     pub fn make(directory: &Path) -> Result<Self, ChaosError> {
         let images = ["kernel", "base.cpio"].map(|name| directory.join(name));
         let mut archive = Archive::default();
@@ -215,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_study_has_what_faults_need() {
-        let study = DisturbedStudy::new(SHAPE).unwrap();
+        let study = TrialStudy::new(SHAPE).unwrap();
         assert_eq!(study.plan.blocks.len(), 2);
         for block in &study.plan.blocks {
             assert!(block.runs[0].warm_up);
@@ -226,7 +259,7 @@ mod tests {
 
     #[test]
     fn figures_depend_on_everything_before_them_and_on_nothing_else() {
-        let study = DisturbedStudy::new(SHAPE).unwrap();
+        let study = TrialStudy::new(SHAPE).unwrap();
         let block = &study.plan.blocks[0];
         let last = &block.runs[8].spec.id;
         let whole = study.figures(1, &block.runs, last).unwrap();

@@ -15,7 +15,7 @@ that its exit code is the one that its records mean, that only those runs failed
 that all others were measured, each block in one boot with the figures of that boot, that the journal can be read, that nothing printed
 makes a terminal do anything, that memory stayed within 256 MiB per guest, and that no process, temporary file, mount, cgroup or shared
 memory is left. Then the host is in order again and the study is resumed, with `--again failed` where runs had failed: it must come to the
-fingerprint of the undisturbed study. Whatever of this does not hold is a violation.
+fingerprint of the study without faults. Whatever of this does not hold is a violation.
 ";
 
 /// Most violations of one trial that are shown.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trial: a study, what disturbs it, and what may come of it.
+//! A trial: a study, its fault, and the allowed outcomes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,7 +87,7 @@ pub struct Expected {
     pub hangs: u32,
 }
 
-/// What may be said of a run that failed.
+/// How a run that failed may be reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blame {
     /// The kinds, as in `results.json`.

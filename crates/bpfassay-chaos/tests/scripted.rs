@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! 200 seeds against scripted guests, in parts that run side by side. More: `chaos --seed N --faults M`.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says what it saw")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it saw")]
 
 use std::{
     env, fs,
@@ -57,14 +57,14 @@ parts!(
 /// A program in the command's place that spoils what the real one does.
 fn spoiling(directory: &Path, after: &str) -> PathBuf {
     let path = directory.join("bpfassay");
-    // The journal of an undisturbed study stays as it is: it is what the others are held against.
+    // The journal of the study without faults stays as it is: the others are compared with it.
     let text = format!("#!/bin/sh\n'{}' \"$@\"\ncode=$?\n{after}\nexit $code\n", bpfassay().display());
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
 }
 
-/// What `chaos` says of a seed whose fault changes nothing by itself, with a command that does `after` at its end.
+/// What `chaos` prints for a seed whose fault changes nothing by itself, with a command that does `after` at its end.
 fn violation(after: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let command = spoiling(directory.path(), after);
@@ -78,29 +78,29 @@ const DISTURBED: &str = "ls state/done-* >/dev/null 2>&1 &&";
 
 #[test]
 fn what_is_left_behind_is_found() {
-    let said = violation(&format!("{DISTURBED} {{ : >\"$TMPDIR/bpfassay-forgotten\"; sleep 100 & }}"));
-    assert!(said.contains("left behind: the file") && said.contains("bpfassay-forgotten"), "{said}");
-    assert!(said.contains("left behind: the process") && said.contains("sleep 100"), "{said}");
+    let printed = violation(&format!("{DISTURBED} {{ : >\"$TMPDIR/bpfassay-forgotten\"; sleep 100 & }}"));
+    assert!(printed.contains("left behind: the file") && printed.contains("bpfassay-forgotten"), "{printed}");
+    assert!(printed.contains("left behind: the process") && printed.contains("sleep 100"), "{printed}");
 }
 
 #[test]
 fn another_exit_code_is_found() {
-    let said = violation(&format!("{DISTURBED} code=1"));
-    assert!(said.contains("ended with Code(1) where its records mean 0"), "{said}");
+    let printed = violation(&format!("{DISTURBED} code=1"));
+    assert!(printed.contains("ended with Code(1) where its records mean 0"), "{printed}");
 }
 
 #[test]
 fn a_lost_measurement_is_found() {
-    let said = violation(&format!(
+    let printed = violation(&format!(
         "{DISTURBED} sed -i '$d' results/out/journal.jsonl && sed -i '$d' results/out/journal.jsonl"
     ));
-    assert!(said.contains("lost: ") || said.contains("the journal cannot be read"), "{said}");
+    assert!(printed.contains("lost: ") || printed.contains("the journal cannot be read"), "{printed}");
 }
 
 #[test]
 fn bytes_for_the_terminal_are_found() {
-    let said = violation(&format!("{DISTURBED} printf '\\033[2J'"));
-    assert!(said.contains("a control character for the terminal: U+001B"), "{said}");
+    let printed = violation(&format!("{DISTURBED} printf '\\033[2J'"));
+    assert!(printed.contains("a control character for the terminal: U+001B"), "{printed}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! 20 seeds with real guests: each of the 17 faults once, three of them twice.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{
     env,
@@ -20,8 +20,8 @@ fn seeds(first: u64, count: u64) {
             .arg(command)
             .output()
             .unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        println!("{}", String::from_utf8_lossy(&said));
+        let printed = [output.stdout, output.stderr].concat();
+        println!("{}", String::from_utf8_lossy(&printed));
         assert!(output.status.success());
     } else {
         println!("skipped: boots guests; set BPFASSAY_VM_TESTS=required (ci/test does)");

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_never_stops_talking_is_told_of() {
+    fn a_program_that_never_stops_writing_is_reported() {
         let (mut capture, mut output, error) = Capture::open().unwrap();
         drop(error);
         let mut written = 0;
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_waited_for_that_nobody_wrote() {
+    fn nothing_is_waited_for_that_was_not_written() {
         let (mut capture, output, _error) = Capture::open().unwrap();
         assert!(capture.take().unwrap());
         assert_eq!(capture.streams().count(), 2);

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_told_as_predicates() {
+    fn ends_are_described_as_predicates() {
         assert_eq!(ended_how(ExitStatus::from_raw(3 << 8)), "ended with exit status 3");
         assert_eq!(ended_how(ExitStatus::from_raw(9)), "was ended by signal 9");
     }

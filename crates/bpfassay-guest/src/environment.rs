@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where things lie on the machine that measures: the guest that this agent is the init of, or a running system.
+//! The paths on the machine that measures: the guest that this agent is the init of, or a running system.
 
 use std::{
     env,
@@ -41,7 +41,7 @@ pub(crate) struct Environment {
     pub test_dir: TestDir,
     /// Directory for everything else of runs.
     pub work: String,
-    /// Where tracers of this boot keep what they read from the symbol table.
+    /// Where tracers of this boot keep what they read of the kernel's functions.
     pub symbols: String,
     /// Directory of the cgroup in which those of workloads are made.
     pub cgroups: String,
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_found_where_path_says_and_only_if_they_can_be_executed() {
+    fn programs_are_found_where_path_points_and_only_if_they_can_be_executed() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::create_dir_all(at("a/tool")).unwrap();

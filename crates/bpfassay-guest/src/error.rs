@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong in the agent, and how it is written down.
+//! The agent's errors, and how they are printed.
 
 use std::{io, path::Path};
 

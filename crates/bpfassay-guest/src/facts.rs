@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the guest knows about itself.
+//! Facts about the guest: its kernel, architecture and memory.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Making a run's figures fit into one frame, and saying what was left out.
+//! Makes a run's figures fit into one frame, and reports what was left out.
 
 use bpfassay_protocol::{
     frame::{self, FrameError},

@@ -115,8 +115,8 @@ pub fn tracer_line(line: &[u8]) {
 }
 
 /// What a tool writes: kept up to a bound, and never more than that.
-pub fn tool_words(bytes: &[u8]) {
-    // The first byte says what is waited for, the others are what comes.
+pub fn tool_output(bytes: &[u8]) {
+    // The first byte selects what is waited for, the others are the input.
     let Some((&first, text)) = bytes.split_first() else { return };
     let pattern = ["ready", "^(Tracing|Attaching).*$", "(?i)a+b*[0-9]{1,3}$"][usize::from(first) % 3];
     let Ok(ready) = output::ReadyPattern::new(pattern, None) else { return };

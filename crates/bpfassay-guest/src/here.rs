@@ -29,7 +29,7 @@ use crate::{
 const USAGE: &str =
     "usage: bpfassay-guest here --job FILE --mount DIR [--external-ior FILE]; as process 1 it is the init of a guest";
 
-/// What the command line says.
+/// The command line, parsed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arguments {
     /// The job, as JSON.
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_and_a_mount_are_needed_and_unknown_words_refused() {
+    fn a_job_and_a_mount_are_needed_and_unknown_options_refused() {
         let whole = arguments("here --mount /mnt/nfs --job j.json").unwrap();
         assert_eq!((whole.job.as_str(), whole.mount.as_str(), whole.external_ior), ("j.json", "/mnt/nfs", None));
         let more = arguments("here --job j --mount /m --external-ior /opt/ior/bin/ior").unwrap();

@@ -2,10 +2,10 @@
 //! The agent inside the guest: process 1 of its initramfs, from the first mount to power-off; or, as `bpfassay-guest here`,
 //! a program on a running system that measures on a file system which is mounted there (`here`).
 //!
-//! Here: bringing the guest up as the job says (modules, loopback NFS), carrying out the job's runs one after the
-//! other, telling the host what happened.
+//! Here: preparing the guest as the job describes (modules, loopback NFS), executing the job's runs one after the
+//! other, reporting to the host what happened.
 //! Not here: what names and messages mean (`bpfassay-protocol`), counting (`bpfassay-tracer`), doing I/O (`bpfassay-workload`),
-//! judging figures (the host).
+//! evaluating figures (the host).
 
 mod bpf;
 mod capture;

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_stream_is_told() {
+    fn the_end_of_the_stream_is_reported() {
         let mut lines = Lines::new(10);
         let mut stream = &b"one\ntwo"[..];
         assert_eq!(lines.take(&mut stream).unwrap(), Taken::Open);

@@ -53,7 +53,7 @@ impl Link {
         LINK.get()
     }
 
-    /// Opens the port if it is there, says hello, and starts listening to the host.
+    /// Opens the port if it is there, sends [`GuestMessage::Hello`], and starts to receive the host's messages.
     pub(crate) fn try_open() -> Result<Option<&'static Self>> {
         if let Some(link) = LINK.get() {
             return Ok(Some(link));
@@ -72,7 +72,7 @@ impl Link {
         Ok(Some(link))
     }
 
-    /// A link into `file`, which nobody answers.
+    /// A link into `file`, on which no message is received.
     pub(crate) fn into_file(file: File) -> Result<Self> {
         let link = Self { port: Arc::new(Mutex::new(file)), answers: false, gone: Arc::default() };
         link.hello()?;
@@ -141,7 +141,7 @@ impl Link {
             let length = port.read(&mut buffer).map_err(Error::system("read from the port to the host"))?;
             self.set_gone(length == 0);
             if length == 0 {
-                // No host is connected, and the port stays readable all the time: wait for the signal that says that
+                // No host is connected, and the port stays readable all the time: wait for the signal that reports that
                 // this changed.
                 let mut event = [0; size_of::<libc::signalfd_siginfo>()];
                 let _ = connections.read(&mut event).map_err(Error::system("wait for the host to connect"))?;

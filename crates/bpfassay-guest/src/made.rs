@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an agent makes on a running system, written down where only its user can write: the next one removes what an agent
-//! left that was killed.
+//! What an agent makes on a running system, recorded where only its user can write: the next agent removes what a killed
+//! one left.
 
 use std::{
     ffi::CString,
@@ -113,7 +113,7 @@ fn clear_test_dir(made: &Made) -> io::Result<()> {
         Some(inode) if inode == facts.ino() && facts.uid() == rustix::process::geteuid().as_raw() => {
             tree::empty(&directory)?;
         }
-        // It is another directory by now, and nobody's business here.
+        // It is another directory by now, and must not be removed.
         Some(_) => return Ok(()),
         // Nothing had been done in it.
         None => {}

@@ -34,9 +34,11 @@ impl Phases {
                 self.ended.push(WorkloadPhase { name, test, repetition, moved, events, interval });
             }
             (PhaseEvent::Begin(phase), Some((begun, _))) => {
-                return Err(format!("began {} while {} had not ended", told(&phase), told(&begun)));
+                return Err(format!("began {} while {} had not ended", described(&phase), described(&begun)));
             }
-            (PhaseEvent::End { phase, .. }, _) => return Err(format!("ended {}, which had not begun", told(&phase))),
+            (PhaseEvent::End { phase, .. }, _) => {
+                return Err(format!("ended {}, which had not begun", described(&phase)));
+            }
         }
         Ok(())
     }
@@ -44,16 +46,16 @@ impl Phases {
     /// All phases, after the workload has ended.
     ///
     /// # Errors
-    /// Where it ended within one, likewise as a predicate.
+    /// Where it ended within one, as a predicate, too.
     pub(crate) fn finish(self) -> Result<Vec<WorkloadPhase>, String> {
         match self.open {
             None => Ok(self.ended),
-            Some((phase, _)) => Err(format!("ended within {}", told(&phase))),
+            Some((phase, _)) => Err(format!("ended within {}", described(&phase))),
         }
     }
 }
 
-fn told(phase: &PhaseName) -> String {
+fn described(phase: &PhaseName) -> String {
     let name: String = phase.phase.chars().take(40).collect();
     format!("phase {name} of test {} repetition {}", phase.test, phase.repetition)
 }
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn announcements_out_of_order_are_told() {
+    fn announcements_out_of_order_are_reported() {
         let mut phases = Phases::default();
         let error = phases.take(event(END), reading(1)).unwrap_err();
         assert_eq!(error, "ended phase write of test 0 repetition 1, which had not begun");
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_that_ends_within_a_phase_is_told() {
+    fn a_workload_that_ends_within_a_phase_is_reported() {
         let mut phases = Phases::default();
         phases.take(event(BEGIN), reading(1)).unwrap();
         assert_eq!(phases.finish().unwrap_err(), "ended within phase write of test 0 repetition 1");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Carrying out one run: fresh state, tracer, workload with its barriers, readings, clean-up.
+//! Executes one run: fresh state, tracer, workload with its barriers, readings, clean-up.
 
 use std::{
     io::Write,
@@ -41,7 +41,7 @@ use crate::{
 const KILLING: Duration = Duration::from_secs(30);
 
 /// Executes `specs` one after the other, and reports what came of each. After each with a tool the system must be as before the
-/// first, else no other begins: the message that says so is given back. `settle`: see [`bpfassay_protocol::job::Job::settle_ms`].
+/// first, else no other begins: the message that reports this is returned. `settle`: see [`bpfassay_protocol::job::Job::settle_ms`].
 ///
 /// # Errors
 /// As [`execute`].

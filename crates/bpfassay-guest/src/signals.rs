@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Signals that the agent takes through file descriptors.
+//! Signals that the agent receives through file descriptors.
 
 use std::{
     io,
@@ -20,7 +20,7 @@ pub(crate) fn block() -> Result<()> {
     block_all(&[libc::SIGCHLD, libc::SIGIO])
 }
 
-/// Blocks [`TO_END`] too, likewise.
+/// Blocks [`TO_END`] in the same way.
 ///
 /// # Errors
 /// The system refuses it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stopping early on a running system: by a signal, or because nobody listens any more. What runs is killed with its cgroups, and
+//! Stopping early on a running system: by a signal, or because the reader of the output is gone. What runs is killed with its cgroups, and
 //! what was made is removed.
 
 use std::{
@@ -44,7 +44,7 @@ pub(crate) fn check() -> Result<()> {
 }
 
 /// Watches for reasons to stop, for as long as this process lives. `cgroups` is the directory of the cgroup that everything measured
-/// lives in, `record` says what was made. The signals must be blocked in every thread ([`signals::block_to_end`]).
+/// lives in, `record` lists what was made. The signals must be blocked in every thread ([`signals::block_to_end`]).
 pub(crate) fn watch(cgroups: String, record: Record) -> Result<()> {
     let output = io::stdout().as_fd().try_clone_to_owned().map_err(Error::system("duplicate standard output"))?;
     let signals = signals::descriptor(&signals::TO_END).map_err(Error::system("watch signals"))?;
@@ -78,11 +78,11 @@ pub(crate) fn over() -> bool {
     !OVER.swap(true, Ordering::SeqCst)
 }
 
-/// Waits for a signal, or until nobody can read any more what is written to `output`.
+/// Waits for a signal, or until the reader of `output` is gone.
 fn await_reason(output: &OwnedFd, signals: &OwnedFd) -> Result<String> {
     // Of a file nothing is ever reported: it is not asked whether it can be written to.
     let mut waiting = [PollFd::new(signals, PollFlags::IN), PollFd::new(output, PollFlags::empty())];
     wait_readable(&mut waiting, None)?;
     let [signal, _] = &waiting;
-    Ok(if signal.revents().is_empty() { "nobody listens any more" } else { "by a signal" }.to_owned())
+    Ok(if signal.revents().is_empty() { "its reader is gone" } else { "by a signal" }.to_owned())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The directory of runs in the file system under test. A guest's belongs to nobody else. On a running system local users may
+//! The directory of runs in the file system under test. In a guest, no other program uses it. On a running system local users may
 //! be able to rename what lies beside theirs, so nothing there is reached by its name: the directory is made with a name that
-//! nobody can foresee, kept open, and everything in it is reached from there.
+//! cannot be predicted, kept open, and everything in it is reached from there.
 
 use std::{
     ffi::{CStr, CString},

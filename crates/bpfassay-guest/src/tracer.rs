@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tracer as a child process: starting it, asking for readings, ending it.
+//! The tracer as a child process: starting it, requesting readings, ending it.
 
 use std::{
     fs::File,
@@ -88,7 +88,7 @@ pub(crate) struct Remains {
     pub attached: Attached,
     /// Periodic samples, in order.
     pub samples: Vec<Sample>,
-    /// What it said at its end.
+    /// What it reported at its end.
     pub ended: Option<Ended>,
     /// What the host should know about its end.
     pub notes: Vec<String>,
@@ -205,9 +205,11 @@ impl Tracer {
                 }
                 let problem = match (other, status) {
                     (Err(problem), _) => problem,
-                    (Ok(Some(_)), _) => "gave a reading before it said that it had attached".to_owned(),
-                    (Ok(None), Some(status)) => format!("{} before it said that it had attached", ended_how(status)),
-                    (Ok(None), None) => "closed its output before it said that it had attached".to_owned(),
+                    (Ok(Some(_)), _) => "sent a reading before it reported that it had attached".to_owned(),
+                    (Ok(None), Some(status)) => {
+                        format!("{} before it reported that it had attached", ended_how(status))
+                    }
+                    (Ok(None), None) => "closed its output before it reported that it had attached".to_owned(),
                 };
                 Err(failure(problem, &mut stderr))
             }
@@ -246,7 +248,7 @@ impl Tracer {
     fn unexpected(&mut self, line: std::result::Result<Option<TracerLine>, String>) -> Error {
         let problem = match line {
             Err(problem) => problem,
-            Ok(Some(_)) => "wrote something that nobody asked for".to_owned(),
+            Ok(Some(_)) => "wrote something that was not requested".to_owned(),
             Ok(None) => "ended while it should count".to_owned(),
         };
         failure(problem, &mut self.stderr)
@@ -263,7 +265,7 @@ impl Tracer {
                 Ok(None) => break,
                 Ok(Some(TracerLine::Sample(sample))) if sample.label.is_none() => periodic.keep(sample),
                 Ok(Some(TracerLine::Ended(end))) if ended.is_none() => ended = Some(end),
-                Ok(Some(_)) => notes.push("the tracer wrote something that nobody asked for".to_owned()),
+                Ok(Some(_)) => notes.push("the tracer wrote something that was not requested".to_owned()),
                 Err(problem) => {
                     notes.push(format!("the tracer {problem} while it was being stopped"));
                     break;
@@ -310,7 +312,7 @@ fn next_line(
         let left = deadline.saturating_duration_since(Instant::now());
         let ready = wait_readable(&mut [PollFd::new(stdout, PollFlags::IN)], Some(left));
         if ready.map_err(|error| format!("cannot be waited for: {error}"))? == 0 {
-            return Err("said nothing in time".to_owned());
+            return Err("did not answer in time".to_owned());
         }
         if lines.take(stdout).map_err(|error| error.to_string())? == Taken::Closed {
             return lines.next().map(|line| parse(&line)).transpose();
@@ -355,20 +357,20 @@ mod tests {
         }
     }
 
-    fn told(spec: &RunSpec) -> Vec<String> {
+    fn arguments_of(spec: &RunSpec) -> Vec<String> {
         arguments(spec, &Environment::guest("/mnt/nfs"))
     }
 
     #[test]
     fn arguments_name_the_probe_configuration() {
-        assert_eq!(told(&spec("fexit", None)), ["--probe", "fexit"]);
-        assert_eq!(told(&spec("fexit+ringbuf@aya", None)), ["--probe", "fexit+ringbuf@aya"]);
-        assert_eq!(told(&spec("kprobe", Some(2000)))[2..], ["--interval", "2000ms"]);
-        assert_eq!(told(&spec("uprobe", None))[2..], ["--uprobe", "/bpfassay/ior"]);
+        assert_eq!(arguments_of(&spec("fexit", None)), ["--probe", "fexit"]);
+        assert_eq!(arguments_of(&spec("fexit+ringbuf@aya", None)), ["--probe", "fexit+ringbuf@aya"]);
+        assert_eq!(arguments_of(&spec("kprobe", Some(2000)))[2..], ["--interval", "2000ms"]);
+        assert_eq!(arguments_of(&spec("uprobe", None))[2..], ["--uprobe", "/bpfassay/ior"]);
         let own = RunSpec { tracer_arguments: vec!["--uprobe=/lib/libx.so".to_owned()], ..spec("uprobe", None) };
-        assert_eq!(told(&own)[2..], ["--uprobe=/lib/libx.so"]);
+        assert_eq!(arguments_of(&own)[2..], ["--uprobe=/lib/libx.so"]);
         let more = RunSpec { tracer_arguments: vec!["--merge".to_owned()], ..spec("fexit", None) };
-        assert_eq!(told(&more)[2..], ["--merge"]);
+        assert_eq!(arguments_of(&more)[2..], ["--merge"]);
     }
 
     #[test]

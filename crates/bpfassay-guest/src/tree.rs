@@ -24,7 +24,7 @@ pub(crate) fn open(path: impl AsRef<Path>) -> io::Result<File> {
     Ok(openat(CWD, path.as_ref(), DIRECTORY, Mode::empty())?.into())
 }
 
-/// The directory `name` in `parent`, likewise.
+/// The directory `name` in `parent`, in the same way.
 pub(crate) fn open_at(parent: &File, name: &CStr) -> io::Result<File> {
     Ok(openat(parent, name, DIRECTORY, Mode::empty())?.into())
 }
@@ -55,7 +55,7 @@ pub(crate) fn is_empty(directory: &File) -> io::Result<bool> {
     Ok(entries(directory)?.next().transpose()?.is_none())
 }
 
-/// A name that nobody can have foreseen.
+/// A name that cannot be predicted.
 pub(crate) fn random_name(prefix: &str) -> io::Result<CString> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

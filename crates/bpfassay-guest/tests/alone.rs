@@ -10,7 +10,7 @@ fn agent(arguments: &[&str]) -> Output {
 
 /// Started by hand on somebody's machine it must not mount anything or power off.
 #[test]
-fn outside_a_guest_it_does_nothing_unless_told_what() {
+fn outside_a_guest_it_does_nothing_without_arguments() {
     for arguments in [&[][..], &["here"], &["here", "--mount", "/tmp"]] {
         let output = agent(arguments);
         assert_eq!(output.status.code(), Some(2));
@@ -18,12 +18,12 @@ fn outside_a_guest_it_does_nothing_unless_told_what() {
     }
 }
 
-/// Whoever listens is told in a message, people on standard error.
+/// It reports in a message to the host, and on standard error to people.
 #[test]
-fn without_a_job_it_says_what_it_lacks_and_fails() {
+fn without_a_job_it_reports_what_is_missing_and_fails() {
     let output = agent(&["here", "--job", "/nonexistent/job.json", "--mount", "/tmp"]);
     assert_eq!(output.status.code(), Some(1));
-    for told in [output.stdout, output.stderr] {
-        assert!(String::from_utf8_lossy(&told).contains("cannot read the job from /nonexistent/job.json"));
+    for stream in [output.stdout, output.stderr] {
+        assert!(String::from_utf8_lossy(&stream).contains("cannot read the job from /nonexistent/job.json"));
     }
 }

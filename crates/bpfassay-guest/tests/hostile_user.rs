@@ -32,7 +32,7 @@ swap();
 nap(1000);
 "#;
 
-/// Runs two runs while the attacker does as `moment` says, on a tmpfs with these options; what came of the runs.
+/// Runs two runs while the attacker acts at `moment`, on a tmpfs with these options; what came of the runs.
 fn attacked(moment: &str, options: &str) -> Vec<RunOutcome> {
     let script = "touch {stage}/open/begun; sleep 0.3; echo ours >{directory}/precious; echo data >data; echo done";
     let stage = Stage::new(options, &["one", "two"], script);

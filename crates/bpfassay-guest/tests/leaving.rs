@@ -55,8 +55,9 @@ fn a_signal_ends_it_and_all_that_it_made() {
         assert_eq!(fs::read_to_string(stage.at("status")).unwrap(), "1\n");
         let messages = stage.messages();
         assert!(!messages.iter().any(|message| matches!(message, GuestMessage::RunEnded { .. })), "{messages:?}");
-        let told = matches!(messages.last(), Some(GuestMessage::Failed { message }) if message.contains("by a signal"));
-        assert!(told, "{messages:?}");
+        let is_reported =
+            matches!(messages.last(), Some(GuestMessage::Failed { message }) if message.contains("by a signal"));
+        assert!(is_reported, "{messages:?}");
     }
 }
 

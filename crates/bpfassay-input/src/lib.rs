@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Input files: what somebody names is a regular file of a bounded size, or an error says what it is.
+//! Input files: each is a regular file of a bounded size, or the error names what it is.
 //!
 //! Here: opening and reading files of users, and of what their files name beside themselves; strict TOML, with a place for every
 //! complaint ([`document`]). Not here: what the keys of a file mean; files that this project writes.
 //!
-//! A pipe would block whoever opens it, a device has no end, and a symbolic link in a stranger's directory leads to files that
-//! the stranger may not read. Every function here opens without blocking and looks at what it has opened.
+//! A pipe would block whoever opens it, a device has no end, and a symbolic link in another user's directory leads to files that
+//! this user may not read. Every function here opens without blocking and looks at what it has opened.
 
 #![forbid(unsafe_code)]
 
@@ -56,7 +56,7 @@ const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTT
 /// Opens the file at `path`, symbolic links followed: for paths that the user gives.
 ///
 /// # Errors
-/// Those of the system; [`NoInput::NotRegular`].
+/// The system's error where the file cannot be opened; [`NoInput::NotRegular`] for a directory, a device, a pipe or a socket.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(rustix::fs::open(path, FLAGS, Mode::empty())?)
 }
@@ -64,7 +64,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Opens the file at `path`, on the way to which no symbolic link may lie: for what was found by walking through a directory.
 ///
 /// # Errors
-/// Those of the system, ELOOP for a link; [`NoInput::NotRegular`].
+/// The system's error where the file cannot be opened, ELOOP for a symbolic link; [`NoInput::NotRegular`] for a directory, a device, a pipe or a socket.
 pub fn open_unlinked(path: &Path) -> io::Result<File> {
     let found = match rustix::fs::openat2(rustix::fs::CWD, path, FLAGS, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         // An older kernel, or a container that does not know the call: the last part of the path, at least.
@@ -77,7 +77,8 @@ pub fn open_unlinked(path: &Path) -> io::Result<File> {
 /// Opens the file `name` below `directory`. Symbolic links are followed as long as they do not leave the directory.
 ///
 /// # Errors
-/// Those of the system; [`NoInput`].
+/// The system's error where the file cannot be opened; [`NoInput::Outside`] where the path leaves `directory`, [`NoInput::NotRegular`] where it
+/// names no regular file, [`NoInput::NoOpenat2`] on a kernel before Linux 5.6.
 pub fn open_beneath(directory: &Path, name: &Path) -> io::Result<File> {
     regular(beneath(directory, name, FLAGS)?)
 }
@@ -85,11 +86,12 @@ pub fn open_beneath(directory: &Path, name: &Path) -> io::Result<File> {
 /// The path, without symbolic links, of the directory `name` below `directory`; links are followed as by [`open_beneath`].
 ///
 /// # Errors
-/// Those of the system, ENOTDIR for something that is no directory; [`NoInput`].
+/// The system's error where the directory cannot be opened, ENOTDIR for something else; [`NoInput::Outside`] where the path leaves `directory`,
+/// [`NoInput::NoOpenat2`] on a kernel before Linux 5.6.
 pub fn directory_beneath(directory: &Path, name: &Path) -> io::Result<PathBuf> {
     let found = beneath(directory, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)?;
     let path = directory.join(name).canonicalize()?;
-    // What was looked at and what the path says are one, unless somebody exchanges them at this moment.
+    // The directory that was opened and the one of this path are the same, unless it is exchanged at this moment.
     let (held, named) = (rustix::fs::fstat(&found)?, rustix::fs::lstat(&path)?);
     if (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino) {
         return Ok(path);
@@ -118,7 +120,7 @@ fn beneath(directory: &Path, name: &Path, flags: OFlags) -> io::Result<OwnedFd> 
 /// All of the file at `path`, which has `limit` bytes at most.
 ///
 /// # Errors
-/// Those of [`open`]; [`NoInput::TooLarge`].
+/// As [`open`], and [`NoInput::TooLarge`] for more than `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_file(open(path)?, limit)
 }
@@ -126,7 +128,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// All of the text file at `path`, which has `limit` bytes at most.
 ///
 /// # Errors
-/// Those of [`read`], and for what is not UTF-8.
+/// As [`read`], and `InvalidData` for text that is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     text(read(path, limit)?)
 }
@@ -134,7 +136,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 /// All of the file `name` below `directory`, which has `limit` bytes at most.
 ///
 /// # Errors
-/// Those of [`open_beneath`]; [`NoInput::TooLarge`].
+/// As [`open_beneath`], and [`NoInput::TooLarge`] for more than `limit` bytes.
 pub fn read_beneath(directory: &Path, name: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_file(open_beneath(directory, name)?, limit)
 }
@@ -142,7 +144,7 @@ pub fn read_beneath(directory: &Path, name: &Path, limit: u64) -> io::Result<Vec
 /// All of the text file `name` below `directory`, which has `limit` bytes at most.
 ///
 /// # Errors
-/// Those of [`read_beneath`], and for what is not UTF-8.
+/// As [`read_beneath`], and `InvalidData` for text that is not UTF-8.
 pub fn read_text_beneath(directory: &Path, name: &Path, limit: u64) -> io::Result<String> {
     text(read_beneath(directory, name, limit)?)
 }
@@ -150,7 +152,7 @@ pub fn read_text_beneath(directory: &Path, name: &Path, limit: u64) -> io::Resul
 /// All of an open file, which has `limit` bytes at most.
 ///
 /// # Errors
-/// Those of the system; [`NoInput::TooLarge`].
+/// The system's error where it cannot be read; [`NoInput::TooLarge`] for more than `limit` bytes.
 pub fn read_file(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let too_large = || Err(NoInput::TooLarge { limit }.into());
     let length = file.metadata()?.len();
@@ -158,7 +160,7 @@ pub fn read_file(file: File, limit: u64) -> io::Result<Vec<u8>> {
         return too_large();
     }
     let mut bytes = Vec::new();
-    // A file of another file system, such as /proc, may have more than it says.
+    // A file of another file system, such as /proc, may have more than its size.
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit { too_large() } else { Ok(bytes) }
 }

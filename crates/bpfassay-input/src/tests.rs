@@ -33,7 +33,7 @@ fn only_regular_files_are_opened_and_a_pipe_does_not_block() {
 }
 
 #[test]
-fn a_file_has_a_limit_whatever_its_size_says() {
+fn a_file_has_a_limit_whatever_its_size_is_reported_as() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     fs::write(&path, "0123456789").unwrap();
@@ -42,7 +42,7 @@ fn a_file_has_a_limit_whatever_its_size_says() {
     // A sparse one is refused before it is read.
     File::create(&path).unwrap().set_len(1 << 42).unwrap();
     assert_eq!(problem(read(&path, 9)), NoInput::TooLarge { limit: 9 });
-    // Of 0 bytes, as it says.
+    // Its size is 0 bytes.
     assert_eq!(fs::metadata("/proc/self/maps").unwrap().len(), 0);
     assert_eq!(problem(read(Path::new("/proc/self/maps"), 9)), NoInput::TooLarge { limit: 9 });
     fs::write(&path, [0xff]).unwrap();

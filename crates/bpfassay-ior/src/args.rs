@@ -233,7 +233,7 @@ impl Plan {
     /// The plan of a command line: [`Invocation::parse`] and [`Invocation::plan`], with a reader for the script.
     ///
     /// # Errors
-    /// [`OptionsError`], or whatever `read` fails with.
+    /// [`OptionsError`] where an option is unknown, lacks its value or contradicts another; what `read` returns where the script cannot be read.
     pub fn from_args<'a, E: From<OptionsError>>(
         args: impl IntoIterator<Item = &'a str>,
         read: impl FnOnce(&str) -> Result<String, E>,

@@ -97,18 +97,6 @@ impl OptionsError {
     pub(crate) fn bad(option: &str, value: &str, expected: &'static str) -> Self {
         Self::BadValue { option: shown(option), value: shown(value), expected }
     }
-
-    /// The error with everything that caused it, on one line.
-    #[must_use]
-    pub fn full(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(inner) = source {
-            text = format!("{text}: {inner}");
-            source = inner.source();
-        }
-        text
-    }
 }
 
 /// `text` cut to a length that a message can hold.

@@ -321,7 +321,7 @@ impl Options {
     /// The rules that IOR checks before a test starts, and those that keep an engine from running into IOR's own crashes.
     ///
     /// # Errors
-    /// [`OptionsError::Rule`] with the first rule broken.
+    /// [`OptionsError::Rule`] with the first rule that the options break.
     pub fn validate(&self) -> Result<(), OptionsError> {
         let tasks = self.tasks.unwrap_or(1);
         let broken = [

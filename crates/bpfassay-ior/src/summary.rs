@@ -121,7 +121,8 @@ impl Summary {
     /// Reads a summary.
     ///
     /// # Errors
-    /// [`SummaryError`].
+    /// [`SummaryError::TooLong`] or [`SummaryError::Empty`] by its length, [`SummaryError::Json`] where it is not IOR's JSON,
+    /// [`SummaryError::Inconsistent`] where its figures contradict each other.
     pub fn parse(text: &[u8]) -> Result<Self, SummaryError> {
         if text.len() > MAX_SUMMARY {
             return Err(SummaryError::TooLong { length: text.len() });

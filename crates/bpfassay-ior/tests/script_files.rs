@@ -10,6 +10,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use bpfassay_ior::{Api, Invocation, Plan};
+use bpfassay_protocol::with_causes;
 
 fn plans() -> BTreeMap<String, Plan> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ior-configs");
@@ -21,7 +22,7 @@ fn plans() -> BTreeMap<String, Plan> {
         let names_a_file = text.lines().any(|line| line.trim().to_ascii_lowercase().starts_with("testfile"));
         assert!(!names_a_file, "{}: the runner names the file", path.display());
         let plan = Invocation::parse(["-f", "script", "-o", "t"]).unwrap().plan(Some(&text));
-        let plan = plan.unwrap_or_else(|error| panic!("{}: {}", path.display(), error.full()));
+        let plan = plan.unwrap_or_else(|error| panic!("{}: {}", path.display(), with_causes(&error)));
         plans.insert(path.file_stem().unwrap().to_str().unwrap().to_owned(), plan);
     }
     plans

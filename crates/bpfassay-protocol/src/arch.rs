@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_architectures_share_what_must_tell_them_apart() {
+    fn no_two_architectures_share_what_must_distinguish_them() {
         for (at, arch) in Arch::ALL.iter().enumerate() {
             let one = arch.facts();
             assert_eq!(Arch::of_elf_machine(one.elf_machine), Some(*arch));

@@ -32,7 +32,7 @@ pub enum PhaseEvent {
         phase: PhaseName,
         /// What the phase's system calls returned, summed over ranks.
         moved: BTreeMap<Operation, Totals>,
-        /// The workload's own count of what program sets count, where it knows.
+        /// The workload's own count of what program sets count, where it counts it.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         events: BTreeMap<ProgramEvent, Totals>,
     },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a kernel offers to eBPF tools, found out by trying and not by its version.
+//! Kernel features for eBPF tools, each tried, not derived from the kernel's version.
 
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 //! Framing of messages on a byte stream: magic, length, payload.
 //!
 //! A frame is the four bytes `BPA` and the protocol version, the payload's length as a little-endian `u32`, and the
-//! payload, one JSON value. A reader that finds anything else has lost the stream and cannot find back: every
+//! payload, one JSON value. A reader that finds anything else cannot find the next frame: every
 //! [`FrameError`] is final for that connection.
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -50,7 +50,7 @@ pub enum FrameError {
 /// `message` as one frame.
 ///
 /// # Errors
-/// [`FrameError::TooLarge`] or, for a message that has no JSON form, [`FrameError::Payload`].
+/// [`FrameError::TooLarge`] for a message longer than [`MAX_PAYLOAD`]; [`FrameError::Payload`] for one that has no JSON form.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
     let mut frame = vec![0; HEADER];
     serde_json::to_writer(&mut frame, message).map_err(|source| FrameError::Payload { length: 0, source })?;
@@ -89,7 +89,8 @@ impl Decoder {
     /// The payload of the next frame once all of it has come, for a look at it before [`Self::next`] takes it.
     ///
     /// # Errors
-    /// [`FrameError`], but [`FrameError::Payload`]; the stream is lost then.
+    /// [`FrameError::NotAFrame`] where no frame begins there, [`FrameError::Version`] for another version's, [`FrameError::TooLarge`] for more than
+    /// [`MAX_PAYLOAD`] bytes. The stream is lost then.
     pub fn payload(&self) -> Result<Option<&[u8]>, FrameError> {
         let buffer = self.buffer.get(self.start..).unwrap_or_default();
         let known = buffer.len().min(PREFIX.len());
@@ -112,7 +113,7 @@ impl Decoder {
     /// The next whole message, or `None` until more bytes come.
     ///
     /// # Errors
-    /// [`FrameError`]; the stream is lost then.
+    /// As [`Self::payload`], and [`FrameError::Payload`] where the frame does not hold a `T`. The stream is lost then.
     #[expect(
         clippy::should_implement_trait,
         reason = "the type of the message is chosen call by call, which no iterator can"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ways that data can take between a program and a file: what the workload `io-paths` uses.
+//! I/O paths: the ways of data between a program and a file that the workload `io-paths` uses.
 //!
 //! One table for the program that does the work, for the report that evaluates what a tracer saw of it, and for the
 //! documentation: per path the system calls, how many bytes it moves under which operation, and what is special.
@@ -174,7 +174,7 @@ pub struct PathReport {
     pub refused: Option<RefusedCall>,
 }
 
-/// A call that a path needs and that is not to be had: the path was not done, which says nothing about a tracer.
+/// A call that a path needs and that is not available: the path was not executed, so no tracer is evaluated on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

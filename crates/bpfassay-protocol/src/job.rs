@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The job: what one boot of a guest has to do. It travels in the guest's initramfs at [`crate::JOB_PATH`], so that
-//! nothing needs to be said to a guest before it measures.
+//! a guest needs no message before it measures.
 
 use serde::{Deserialize, Serialize};
 

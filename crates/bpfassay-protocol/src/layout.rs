@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where things lie in the guest: the host composes its root file system, the agent finds them there.
+//! Paths in the guest: the host composes the root file system, the agent uses it.
 
 /// Path of the agent; the kernel starts it as process 1.
 pub const AGENT: &str = "/init";

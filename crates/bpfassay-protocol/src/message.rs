@@ -102,7 +102,7 @@ names! {
     }
 }
 
-/// What a guest knows about itself once it is ready.
+/// Facts about a guest, sent once it is ready.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GuestFacts {
@@ -204,7 +204,7 @@ pub struct RunFigures {
     pub whole: Interval,
     /// The tracer as it attached; `None` for the baseline.
     pub tracer: Option<Attached>,
-    /// What the tracer said at its end; `None` for the baseline and for one that did not end by itself.
+    /// What the tracer reported at its end; `None` for the baseline and for one that did not end by itself.
     #[serde(default)]
     pub ended: Option<Ended>,
     /// What the kernel's statistics say of each program of another tool under test, where they were asked for.
@@ -229,7 +229,7 @@ pub struct WorkloadPhase {
     pub repetition: u32,
     /// What the workload moved in this phase: what its own system calls returned, by operation, summed over ranks.
     pub moved: BTreeMap<Operation, Totals>,
-    /// The workload's own count of what program sets count, where it knows.
+    /// The workload's own count of what program sets count, where it counts it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub events: BTreeMap<ProgramEvent, Totals>,
     /// Readings at the barriers before and after.

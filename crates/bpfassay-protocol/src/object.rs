@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bare eBPF objects: what the tracer says while it loads one, and how it gives a map of it.
+//! Bare eBPF objects: what the tracer prints while it loads one, and how it serves a map of it.
 //!
 //! The tracer writes one [`ObjectLine`] per line to standard output and answers `GET /map` with a [`MapPage`].
 
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_said_as_every_tracer_says_it() {
+    fn a_refusal_is_printed_as_every_tracer_prints_it() {
         let refusal = Refusal {
             step: Step::Load,
             program: Some("p".into()),

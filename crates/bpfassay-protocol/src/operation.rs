@@ -31,7 +31,7 @@ names! {
         /// Pages of a mapped file made readable by a page fault: what the kernel lets one see of reading through a
         /// mapping. Bytes of whole pages, not of the loads.
         MapRead = "map-read",
-        /// Pages of a mapped file made writable by a page fault; likewise.
+        /// Pages of a mapped file made writable by a page fault; bytes as of `map-read`.
         MapWrite = "map-write",
         /// `MPI_File_open`. Which file and mount it was is not known, as for the other calls of MPI-IO; what the library does
         /// below them is counted by itself, as the operations above.
@@ -40,7 +40,7 @@ names! {
         /// datatype is one of those that MPICH and its relatives predefine, whose handles contain their size; else 0: then only
         /// the calls are known.
         MpiRead = "mpi-read",
-        /// `MPI_File_write` and its relatives; likewise.
+        /// `MPI_File_write` and its relatives; bytes as of `mpi-read`.
         MpiWrite = "mpi-write",
     }
 }

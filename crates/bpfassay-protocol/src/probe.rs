@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_words_name_the_known_ones() {
+    fn unknown_names_are_refused_with_the_known_ones() {
         let error = "fexti".parse::<ProbeConfiguration>().unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -2,7 +2,7 @@
 //! Tools under test that are not the bundled tracer: what a guest receives of one, and what it reports about it.
 //!
 //! The guest starts, watches and stops a tool and keeps what it prints, byte by byte and with the time of arrival. What the
-//! output means is for the host to find out.
+//! output means is decided on the host.
 
 use serde::{Deserialize, Serialize};
 
@@ -163,7 +163,7 @@ pub struct ToolFigures {
     pub cgroup: u64,
     /// From its start until it was ready, in nanoseconds of `CLOCK_MONOTONIC`.
     pub ready_ns: u64,
-    /// From the signal until its end, likewise; `None` where it was killed.
+    /// From the signal until its end, in the same unit; `None` where it was killed.
     pub stop_ns: Option<u64>,
     /// How it ended, as a predicate ("ended with exit status 0").
     pub ended: String,

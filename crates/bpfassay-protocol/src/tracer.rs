@@ -44,7 +44,7 @@ pub struct Attached {
     pub configuration: ProbeConfiguration,
     /// Time to open and load the programs, in nanoseconds of `CLOCK_MONOTONIC`.
     pub load_ns: u64,
-    /// Time to attach them, likewise.
+    /// Time to attach them, in the same unit.
     pub attach_ns: u64,
     /// The programs as the kernel holds them.
     pub programs: Vec<Program>,
@@ -61,7 +61,7 @@ impl Attached {
     }
 }
 
-/// What a tracer knows at its end.
+/// What a tracer reports at its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ended {
@@ -80,7 +80,7 @@ pub struct Ended {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgramStatistics {
-    /// [`Program::name`]; of another tool's programs the name that the kernel knows, 15 bytes at most.
+    /// [`Program::name`]; of another tool's programs the name that the kernel keeps, 15 bytes at most.
     pub program: String,
     /// Times that it ran (`run_cnt`).
     pub runs: u64,

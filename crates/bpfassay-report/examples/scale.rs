@@ -47,7 +47,7 @@ fn processor_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// What `work` gives; says how long it took and how much there was of it.
+/// What `work` gives; prints how long it took and how much there was of it.
 fn timed<T>(what: &str, work: impl FnOnce() -> T, size: impl FnOnce(&T) -> u64) -> T {
     let (since, used) = (Instant::now(), processor_s());
     let done = work();

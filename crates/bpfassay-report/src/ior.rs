@@ -5,7 +5,7 @@ use bpfassay_ior::Summary;
 
 use bpfassay_results::{Access, AccessKey};
 
-/// What IOR says of one timed phase of one repetition.
+/// What IOR reports of one timed phase of one repetition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Reported {
     pub(crate) key: AccessKey,

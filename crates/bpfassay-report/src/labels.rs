@@ -66,7 +66,7 @@ pub(crate) fn relative_error(figure: &Figure<Summary>) -> Option<String> {
     figure.value().map(|summary| format!("{:.4}", summary.center()))
 }
 
-/// `0`, `+4096`, `-8..+16`; what was exact only in part says so.
+/// `0`, `+4096`, `-8..+16`; what was exact only in part is marked.
 pub(crate) fn byte_error(figure: &Figure<ByteErrors>) -> Option<String> {
     let errors = figure.value()?;
     let range = if errors.min == errors.max {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_words_of_tools_are_shortened() {
+    fn long_messages_of_tools_are_shortened() {
         assert_eq!(shortened("no such function"), "no such function");
         assert_eq!(
             shortened("ended with exit status 1 before it was ready; its last output: Unable\nto"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any program as a workload: its time, its figures of merit, the bytes that it says it moved, and how all are shown.
+//! Any program as a workload: its time, its figures of merit, the bytes that it reports to have moved, and how all are shown.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
 
@@ -18,7 +18,7 @@ use bpfassay_stats::Verdict;
 use bpfassay_study::{MetricName, Study};
 use common::{contents, figures, reading};
 
-/// By the clock `clock`; the program tells its bytes under the keys `w` and `r`, and two figures.
+/// By the clock `clock`; the program reports its bytes under the keys `w` and `r`, and two figures.
 fn study(clock: &str) -> Study {
     let text = format!(
         r#"
@@ -57,7 +57,7 @@ byte_error = 0
 const WROTE: u64 = 1 << 20;
 const READ: u64 = 3 << 18;
 
-/// Two seconds, of which one was idle; with a probe half a second more. The program tells that it wrote `missing` bytes more than
+/// Two seconds, of which one was idle; with a probe half a second more. The program reports that it wrote `missing` bytes more than
 /// the tracer saw.
 fn run(probe: ProbeConfiguration, missing: u64) -> RunFigures {
     let slow = !probe.is_baseline();
@@ -109,7 +109,7 @@ fn overheads_are_of_time_and_of_every_figure() {
 }
 
 #[test]
-fn bytes_that_the_program_tells_are_held_against_the_tracers() {
+fn bytes_that_the_program_reports_are_compared_with_the_tracers() {
     let verdicts = |results: &Results| results.gates.iter().map(|gate| (gate.access, gate.verdict)).collect::<Vec<_>>();
     let exact = results("wall", 0);
     let row = |results: &Results| *cell(results, "fexit").accesses[0].byte_error.value().unwrap();

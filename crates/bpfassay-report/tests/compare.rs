@@ -27,7 +27,7 @@ fn instructions() -> Study {
     Study { clock: Clock::Instructions, ..study(None, 3, 1) }
 }
 
-/// Bandwidths that wobble a little from round to round, in the same way each time; fexit as much slower as `slower` says.
+/// Bandwidths that wobble a little from round to round, in the same way each time; fexit slower by the factor `slower`.
 fn steady(slower: f64) -> impl Fn(&Block, &PlannedRun) -> Outcome {
     move |_, run| {
         let probe = run.spec.probe;
@@ -154,7 +154,7 @@ fn cells_and_pitfalls_come_and_go() {
 }
 
 #[test]
-fn another_kernel_is_compared_by_its_place_or_by_what_the_user_says() {
+fn another_kernel_is_compared_by_its_place_or_by_what_the_user_names() {
     let mut other = instructions();
     for target in &mut other.targets {
         target.kernel = "7.2".to_owned();

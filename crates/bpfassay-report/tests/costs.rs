@@ -91,7 +91,7 @@ fn the_table_of_costs() {
 }
 
 #[test]
-fn run_times_are_told_for_each_program_and_for_each_call_counted() {
+fn run_times_are_reported_for_each_program_and_for_each_call_counted() {
     let mut study = Study { clock: Clock::Instructions, ..study(None, 1, 1) };
     study.design.bpf_stats = true;
     let time = |program: &str, runs, run_time_ns| ProgramStatistics { program: program.to_owned(), runs, run_time_ns };
@@ -118,7 +118,7 @@ fn run_times_are_told_for_each_program_and_for_each_call_counted() {
 }
 
 #[test]
-fn run_times_of_other_tools_are_told_by_the_kernels_names() {
+fn run_times_of_other_tools_are_reported_by_the_kernels_names() {
     let mut study = study(None, 1, 1);
     study.design.bpf_stats = true;
     study.tools = vec![Tool::new("vfsstat", vec!["/usr/sbin/vfsstat".to_owned()], 1)];

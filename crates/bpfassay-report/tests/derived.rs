@@ -141,7 +141,7 @@ fn mapped_files_are_moved_without_the_tracer_seeing_it() {
 }
 
 #[test]
-fn bytes_that_iors_summary_does_not_tell_are_not_guessed() {
+fn bytes_that_iors_summary_does_not_report_are_not_guessed() {
     let checked = common::study_of("-a POSIX -w -r -W -t 256k -b 8m", None, 1, 1);
     let results = derive(&contents(&checked, |_, run| {
         let mut figures = figures(run.spec.probe, 100.0, 200.0);
@@ -152,7 +152,7 @@ fn bytes_that_iors_summary_does_not_tell_are_not_guessed() {
     let read = access(&results, X86_FEXIT, Access::Read);
     let reason = Some("IOR's summary does not report the bytes read by -W");
     assert_eq!(read.byte_error.reason(), reason);
-    // What the tracer counted holds these bytes, what IOR tells does not.
+    // What the tracer counted holds these bytes, what IOR reports does not.
     assert_eq!(read.relative_error_ior_interval.reason(), reason);
     assert_eq!(read.relative_error_instantaneous.reason(), reason);
     close(
@@ -236,7 +236,7 @@ fn sampling_goes_on_before_and_after_the_run() {
 }
 
 #[test]
-fn a_run_shorter_than_the_sampling_interval_says_so() {
+fn a_run_shorter_than_the_sampling_interval_is_reported() {
     let results = with_fexit(Some("5s"), |_| {});
     let run = results.runs.iter().find(|run| run.record.cell == X86_FEXIT).unwrap();
     for of in &run.derived.as_ref().unwrap().accesses {
@@ -270,7 +270,7 @@ fn boots_count_as_observations_where_there_are_several() {
 }
 
 #[test]
-fn pairs_across_an_interruption_are_told_apart() {
+fn pairs_across_an_interruption_are_distinguished() {
     let mut contents = contents(&study(None, 2, 1), outcome);
     for entry in &mut contents.entries {
         if let Entry::Run(record) = entry

@@ -3,13 +3,13 @@
 //! library, Markdown by a parser of it.
 //!
 //! The first two ask programs of the host: xmllint (Debian: libxml2-utils) and python3-prometheus-client. Where they are missing
-//! this is said, and with `BPFASSAY_FORMAT_TOOLS=required`, which `ci/test` sets, it fails.
+//! a message is printed, and with `BPFASSAY_FORMAT_TOOLS=required`, which `ci/test` sets, it fails.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and says aloud what it skips"
+    reason = "a test fails by panicking, and prints what it skips"
 )]
 
 mod common;
@@ -67,8 +67,8 @@ fn hostile_everywhere() -> Results {
 
 const HOSTILE: &str = "a | b `c` <script>*d*</script> [e](f) ]]> \u{1b}[31m \"g\" 'h' & \\ ~~i~~ # j\n- k";
 
-/// Gives `text` to a program of the host, which says whether it is right; `None`, said aloud, where it is not installed.
-fn judged(program: &mut Command, probe: &[&str], text: &str) -> Option<(bool, String)> {
+/// Gives `text` to a program of the host, which checks it; `None`, with a message, where it is not installed.
+fn checked_by(program: &mut Command, probe: &[&str], text: &str) -> Option<(bool, String)> {
     let name = program.get_program().to_owned();
     let installed = Command::new(&name).args(probe).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !installed.is_ok_and(|status| status.success()) {
@@ -89,7 +89,7 @@ fn judged(program: &mut Command, probe: &[&str], text: &str) -> Option<(bool, St
 
 fn by_schema(text: &str) -> Option<(bool, String)> {
     let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/junit.xsd");
-    judged(Command::new("xmllint").args(["--noout", "--schema", schema, "-"]), &["--version"], text)
+    checked_by(Command::new("xmllint").args(["--noout", "--schema", schema, "-"]), &["--version"], text)
 }
 
 #[test]
@@ -109,9 +109,9 @@ fn junit_keeps_to_its_schema() {
             for (attribute, element) in
                 [("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")]
             {
-                let told = suite.split_once(&format!("{attribute}=\"")).unwrap().1.split('"').next().unwrap();
+                let shown = suite.split_once(&format!("{attribute}=\"")).unwrap().1.split('"').next().unwrap();
                 let counted = suite.matches(&format!("<{element} ")).count();
-                assert_eq!(told, counted.to_string(), "{name}: {attribute}");
+                assert_eq!(shown, counted.to_string(), "{name}: {attribute}");
             }
         }
     }
@@ -137,7 +137,7 @@ const PYTHON: &str = "/usr/bin/python3";
 
 fn by_prometheus(text: &str) -> Option<(bool, String)> {
     let installed = ["-c", "import prometheus_client.openmetrics.parser"];
-    judged(Command::new(PYTHON).args(["-c", PARSER]), &installed, text)
+    checked_by(Command::new(PYTHON).args(["-c", PARSER]), &installed, text)
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn markdown_is_tables_and_plain_text() {
 }
 
 #[test]
-fn what_looks_like_markup_is_told_as_it_is() {
+fn what_looks_like_markup_is_shown_as_it_is() {
     let (tables, _) = parsed(&markdown(&hostile()));
     assert!(!tables.is_empty());
     let text = markdown(&hostile());
@@ -226,6 +226,6 @@ fn what_looks_like_markup_is_told_as_it_is() {
         }
     }
     // A control character is shown by its number, a line feed is a space; everything else is there, and is text.
-    let told = HOSTILE.replace('\u{1b}', "\\x1b").replace('\n', " ");
-    assert!(all.contains(&told), "{told:?} is not in {all}");
+    let shown = HOSTILE.replace('\u{1b}', "\\x1b").replace('\n', " ");
+    assert!(all.contains(&shown), "{shown:?} is not in {all}");
 }

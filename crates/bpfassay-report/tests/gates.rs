@@ -132,7 +132,7 @@ fn the_wall_clock_of_an_emulator_is_evaluated_on_demand_only() {
 }
 
 #[test]
-fn a_baseline_that_differs_from_itself_convicts_nobody() {
+fn a_baseline_that_differs_from_itself_blames_no_tool() {
     let study = gated(vec![Gate { overhead: Some(share("3%")), ..of("fexit") }], Clock::Instructions);
     let results = derive(&contents(&study, |block, run| match outcome(block, run) {
         Outcome::Measured(_) if run.control => {

@@ -141,7 +141,7 @@ fn lines_are_neither_exchanged_nor_dropped_nor_repeated_nor_taken_from_another_j
     assert_eq!(refused_at(folder.path(), &spliced).0, 5);
 }
 
-/// The lines with objects in place of theirs, and with sums that fit: what somebody can make who knows how sums are made.
+/// The lines with objects in place of theirs, and with sums that fit: which anyone can make who can compute sums.
 fn forged(objects: &[String]) -> Vec<String> {
     let mut sum = String::new();
     let seal = |object: &String| {
@@ -243,7 +243,7 @@ fn a_line_without_its_end_is_never_used() {
 }
 
 #[test]
-fn a_journal_before_sums_is_told_by_its_version() {
+fn a_journal_before_sums_is_recognised_by_its_version() {
     let folder = tempfile::tempdir().unwrap();
     whole(folder.path());
     let first = objects(&lines(folder.path()))[0].replacen("\"journal\":4", "\"journal\":1", 1);

@@ -153,7 +153,7 @@ impl Drop for TinyDisk {
 }
 
 #[test]
-fn a_full_disk_says_so_and_leaves_a_whole_journal() {
+fn a_full_disk_is_reported_and_leaves_a_whole_journal() {
     let folder = tempfile::tempdir().unwrap();
     let Some(_disk) = TinyDisk::mount(folder.path()) else {
         println!("skipped: mounting a tiny tmpfs needs root");
@@ -311,7 +311,7 @@ proptest! {
 }
 
 #[test]
-fn where_no_journal_can_begin_is_told_without_making_anything() {
+fn where_no_journal_can_begin_is_reported_without_making_anything() {
     let work = tempfile::tempdir().unwrap();
     let fresh = work.path().join("some/where");
     Journal::may_create(&fresh).unwrap();

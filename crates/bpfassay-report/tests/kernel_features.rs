@@ -100,7 +100,7 @@ fn one_call_too_few_is_not_exact() {
 }
 
 #[test]
-fn a_feature_of_which_nothing_is_known_is_shown_and_not_judged() {
+fn a_feature_of_which_nothing_is_known_is_shown_and_not_evaluated() {
     let results = derive(&contents(&study(""), |block, run| match outcome(block, run) {
         Outcome::Measured(mut figures) if run.spec.probe.is_baseline() => {
             figures.features.push(feature(FeatureKind::System, "new-thing", false));

@@ -142,7 +142,7 @@ fn the_figure_of_the_readme_is_that_of_its_results() {
 }
 
 #[test]
-fn what_was_seen_of_io_paths_is_shown_by_colour_and_word() {
+fn what_was_seen_of_io_paths_is_shown_by_colour_and_text() {
     let page = html(&paths::results()).unwrap();
     for cell in ["<td class=\"good\">all</td>", "<td class=\"bad\">none</td>", "<td class=\"open\">"] {
         assert!(page.contains(cell), "{cell}");
@@ -155,6 +155,6 @@ fn what_was_seen_of_io_paths_is_shown_by_colour_and_word() {
 fn a_series_of_kernels_shows_where_its_level_changes() {
     let page = html(&series(Clock::Instructions)).unwrap();
     assert!(page.contains("x86_64, fexit, w, write: instructions/call along the kernels"));
-    assert!(page.contains("fexit write: instructions/call from 6.18.12 to 6.18.13: 1.10"), "the change is not told");
+    assert!(page.contains("fexit write: instructions/call from 6.18.12 to 6.18.13: 1.10"), "the change is not shown");
     assert!(page.contains("No change of level is shown."));
 }

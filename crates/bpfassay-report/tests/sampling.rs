@@ -181,7 +181,7 @@ fn runs_that_warm_up_are_in_no_figure() {
 }
 
 #[test]
-fn drift_of_the_baseline_is_told() {
+fn drift_of_the_baseline_is_reported() {
     let mut drifting = study(None, 8, 1);
     drifting.targets.retain(|target| target.arch == Arch::X86_64);
     drifting.clock = bpfassay_study::Clock::Instructions;
@@ -204,7 +204,7 @@ fn drift_of_the_baseline_is_told() {
 }
 
 #[test]
-fn overheads_within_the_margin_are_told_to_be_negligible() {
+fn overheads_within_the_margin_are_reported_as_negligible() {
     let mut small = study(None, 5, 1);
     small.targets.retain(|target| target.arch == Arch::X86_64);
     small.design.margin = Some("1%".parse().unwrap());

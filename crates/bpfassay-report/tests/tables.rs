@@ -58,7 +58,7 @@ fn an_unfinished_journal_shows_what_is_missing() {
 }
 
 #[test]
-fn doubts_are_told() {
+fn doubts_are_reported() {
     let contents = contents(&study(None, 1, 1), |block, run| match outcome(block, run) {
         Outcome::Measured(mut figures) if !run.spec.probe.is_baseline() => {
             let sample = figures.whole.after.tracer.as_mut().unwrap();
@@ -117,7 +117,7 @@ fn pitfalls_are_shown_by_target_and_configuration() {
 
 #[test]
 fn surprises_are_loud() {
-    // aarch64 attaches where a refusal was expected, x86_64 refuses with an error that nobody expected.
+    // aarch64 attaches where a refusal was expected, x86_64 refuses with an error that was not expected.
     let contents = contents(&study(None, 2, 1), |block, run| {
         match (block.target.arch.name(), run.spec.probe.to_string().as_str()) {
             ("aarch64", "fexit") => Outcome::Measured(Box::new(common::figures(run.spec.probe, 150.0, 300.0))),

@@ -204,7 +204,7 @@ pub struct CellAccess {
     pub access: Access,
     /// Bandwidths of the runs, in MiB/s, controls not included.
     pub bandwidth_mib_s: Figure<Summary>,
-    /// Figures of merit of the runs of a workload that is not IOR, likewise.
+    /// Figures of merit of the runs of a workload that is not IOR, controls not included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merit: Option<Merit<Summary>>,
     /// Relative overhead: bandwidth of the baseline / bandwidth of this cell.
@@ -281,7 +281,7 @@ pub struct Overhead {
 pub struct Cost {
     /// Per call of the workload, with its interval; its `n` counts `unit`s.
     pub per_call: Estimate,
-    /// Per MiB that the workload moved, likewise.
+    /// Per MiB that the workload moved, with its interval.
     pub per_mib: Estimate,
     /// What was compared.
     pub basis: Basis,

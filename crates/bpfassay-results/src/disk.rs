@@ -17,7 +17,7 @@ use rustix::{
 /// What a file is that is not regular: the text of the error that [`regular`] and its kind give.
 pub(crate) const NO_FILE: &str = "it is no regular file";
 
-/// Whether `error` says that the thing is there, and is no regular file.
+/// Whether `error` means that the path exists and is no regular file.
 pub(crate) fn is_no_file(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.to_string() == NO_FILE)
 }
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(appendable(&at("new"), false).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
     #[test]
-    fn a_draft_has_its_name_only_in_the_end_and_takes_nobodys() {
+    fn a_draft_has_its_name_only_in_the_end_and_replaces_no_other_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
         let (draft, mut file) = Draft::new(&path).unwrap();

@@ -61,7 +61,7 @@ pub enum ResultsError {
         path: PathBuf,
     },
     /// The file does not hold results.
-    #[error("{} does not hold results that this version of bpfassay knows: use the one that wrote them, or make them again with `bpfassay run`", path.display())]
+    #[error("{} does not hold results that this version of bpfassay can read: use the one that wrote them, or make them again with `bpfassay run`", path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
@@ -166,7 +166,7 @@ pub struct Sealed {
 /// Reads a `results.json`, or the one in a results directory.
 ///
 /// # Errors
-/// [`ResultsError`]
+/// As [`sealed`].
 pub fn read(path: &Path) -> Result<Results, ResultsError> {
     sealed(path).map(|sealed| sealed.results)
 }
@@ -174,7 +174,9 @@ pub fn read(path: &Path) -> Result<Results, ResultsError> {
 /// The same with the file's digest.
 ///
 /// # Errors
-/// [`ResultsError`]
+/// [`ResultsError::Io`], [`ResultsError::NotAFile`] or [`ResultsError::TooLarge`] where the file cannot be read, [`ResultsError::NoDigest`] where it
+/// does not begin with its digest, [`ResultsError::Damaged`] where its bytes do not match that, [`ResultsError::Version`] for another version,
+/// [`ResultsError::Invalid`] for anything that is not results.
 pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
     let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_path_buf() };
     let io = |source| ResultsError::io("read", &path, source);
@@ -269,7 +271,7 @@ fn without_digest(path: &Path, file: File) -> ResultsError {
 /// Writes `results.json` into `directory`, whole or not at all, and returns its path.
 ///
 /// # Errors
-/// [`ResultsError`]
+/// [`ResultsError::Io`] or [`ResultsError::NotAFile`] where the file cannot be written; [`ResultsError::Invalid`] where the results have no JSON form.
 pub fn write(directory: &Path, results: &Results) -> Result<PathBuf, ResultsError> {
     let path = directory.join(FILE_NAME);
     let temporary = directory.join(format!(".{FILE_NAME}.new"));
@@ -303,7 +305,7 @@ pub fn write(directory: &Path, results: &Results) -> Result<PathBuf, ResultsErro
 /// The digest that `results.json` has where it holds `results`, without writing it.
 ///
 /// # Errors
-/// Where they have no JSON form.
+/// Where the results have no JSON form.
 pub fn digest(results: &Results) -> Result<String, serde_json::Error> {
     print(io::sink(), results).map(|(digest, _)| digest)
 }

@@ -16,7 +16,7 @@ use self::canonical::Canonical;
 use crate::{Outcome, RunRecord};
 
 /// SHA-256, in hexadecimal, of the raw figures of `records`, in the order of their names. Runs that failed are part of it
-/// by the kind of their failure only: what a log says of them is the host's story.
+/// by the kind of their failure only: what a log contains of them depends on the host.
 #[must_use]
 pub fn fingerprint<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> String {
     let sorted: BTreeMap<&str, &RunRecord> = records.into_iter().map(|record| (record.run.as_str(), record)).collect();

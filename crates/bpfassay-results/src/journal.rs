@@ -163,7 +163,8 @@ impl Contents {
     /// Reads the journal in `directory` without changing it; another process may be writing it.
     ///
     /// # Errors
-    /// [`JournalError`]
+    /// [`JournalError::Io`], [`JournalError::NotAFile`] or [`JournalError::TooLarge`] where the file cannot be read, [`JournalError::Version`] where another
+    /// version wrote it, [`JournalError::Corrupt`] where a line is damaged, or impossible under the plan.
     pub fn read(directory: &std::path::Path) -> Result<Self, JournalError> {
         read::read(&directory.join(FILE_NAME))
     }

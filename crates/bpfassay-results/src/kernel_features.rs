@@ -58,7 +58,7 @@ pub struct Counted {
     pub call_error: i64,
     /// Bytes that the workload moved.
     pub bytes: u64,
-    /// Bytes likewise.
+    /// Bytes traced − bytes moved.
     pub byte_error: i64,
 }
 

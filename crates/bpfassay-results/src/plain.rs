@@ -3,7 +3,7 @@
 //! shown by its number.
 //!
 //! Kernels, guests, tools, studies, manifests and results from outside contain any characters. Every form that shows them goes
-//! through here; what may pass is said in one place, [`is_hazard`].
+//! through here; what may pass is defined in one place, [`is_hazard`].
 
 use std::{borrow::Cow, fmt::Write as _};
 

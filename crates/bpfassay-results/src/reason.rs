@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_words_are_held_once_and_many_are_no_problem() {
+    fn the_same_text_is_held_once_and_many_are_no_problem() {
         let (one, other) = (Reason::from("the same"), Reason::from("the same".to_owned()));
         assert!(Arc::ptr_eq(&one.0, &other.0));
         for number in 0..2 * SHARED {

@@ -143,7 +143,7 @@ pub struct GuestReady {
     pub boot: u32,
     /// From the start of QEMU until the guest reported that it is ready, in milliseconds of the host's clock.
     pub ready_after_ms: u64,
-    /// What the guest knows about itself, its kernel command line included.
+    /// The facts that the guest reported about itself, its kernel command line included.
     pub facts: GuestFacts,
 }
 

@@ -41,7 +41,7 @@ pub struct RunDerived {
     /// What program sets counted, a row per interval between barriers and event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventFigure>,
-    /// Events that the tracer knows it lost, over the whole run.
+    /// Events that the tracer reports to have lost, over the whole run.
     pub losses: Figure<Losses>,
 }
 
@@ -72,7 +72,7 @@ pub struct EventFigure {
     pub span: Span,
     /// The event.
     pub event: ProgramEvent,
-    /// What the workload says it did; not measured for what it does not know.
+    /// What the workload reports to have done; not measured for what it does not count.
     pub workload: Figure<Totals>,
     /// What the set counted in the workload's cgroup.
     pub counted: Figure<Totals>,
@@ -252,9 +252,9 @@ pub struct ByteFigure {
     pub span: Span,
     /// The operation.
     pub operation: Operation,
-    /// What the workload moved, and who says so.
+    /// What the workload moved, and the source of this.
     pub workload: Figure<u64>,
-    /// Who says what the workload moved.
+    /// The source of what the workload moved.
     pub moved_source: MovedSource,
     /// What the tracer counted for the key (workload's cgroup, device of the mount, operation).
     pub traced: Figure<u64>,
@@ -285,7 +285,7 @@ pub enum Span {
     WholeRun,
 }
 
-/// Who says what the workload moved.
+/// The source of what the workload moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MovedSource {

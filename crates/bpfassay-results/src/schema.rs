@@ -8,7 +8,7 @@ use crate::{Results, event::Line};
 /// The schema of `results.json`, as the text of the file `results/schema/results-v3.json` of the project.
 ///
 /// # Errors
-/// If the schema has no JSON form.
+/// Where the schema has no JSON form.
 pub fn results_schema() -> Result<String, serde_json::Error> {
     let mut schema = schemars::schema_for!(Results);
     // What `file::write` puts before everything else.
@@ -28,7 +28,7 @@ pub fn results_schema() -> Result<String, serde_json::Error> {
 /// the project.
 ///
 /// # Errors
-/// If the schema has no JSON form.
+/// Where the schema has no JSON form.
 pub fn events_schema() -> Result<String, serde_json::Error> {
     text(schemars::schema_for!(Line), "An event of bpfassay run")
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading values whose key says which of several kinds they are. Serde's own way holds the whole value in a form of its own first, which
+//! Reading values of several kinds, one key of which names the kind. Serde's own way holds the whole value in a form of its own first, which
 //! takes longer than all the rest of reading a journal; where that key comes first, as it does in all that is written here, there is no need to.
 
 use std::{fmt, marker::PhantomData};
@@ -10,7 +10,7 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// A value with a key that says what kind it is.
+/// A value with a key that names its kind.
 pub(crate) trait Tagged: Sized {
     /// The key.
     const TAG: &'static str;

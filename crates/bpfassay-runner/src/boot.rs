@@ -153,7 +153,7 @@ impl<'a> Boot<'a> {
                 Some(due) => {
                     let due = &due.spec.id;
                     return Ok(Some(format!(
-                        "protocol error: the guest says that everything is done, while {due} is due"
+                        "protocol error: the guest reports that everything is done, while {due} is due"
                     )));
                 }
             },
@@ -161,7 +161,7 @@ impl<'a> Boot<'a> {
                 if !self.seen.has_ended_tool(&self.plan, &run) {
                     let run = shortened(&run);
                     return Ok(Some(format!(
-                        "protocol error: the guest says that {run} changed it, which is no tool run that has ended"
+                        "protocol error: the guest reports that {run} changed it, which is no tool run that has ended"
                     )));
                 }
             }

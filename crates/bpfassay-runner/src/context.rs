@@ -32,7 +32,7 @@ pub enum BlockError {
     #[error("the journal cannot be written, so nothing measured from here on would be kept")]
     Journal(#[from] JournalError),
     /// The host set-up lacks something.
-    #[error("a guest cannot be put together")]
+    #[error("cannot assemble a guest")]
     HostSetup(#[from] HostSetupError),
 }
 

@@ -32,7 +32,7 @@ pub enum Error {
         problem: String,
     },
     /// Guests would have to be made again with a tool whose file is not known.
-    #[error("these guests would have to be made again, without the file of the tool {name}, which is not known here")]
+    #[error("the guests must be made again, and the file of the tool {name} is not known here")]
     ToolUnknown {
         /// The tool.
         name: String,
@@ -49,8 +49,8 @@ pub enum Error {
         /// The program.
         path: PathBuf,
     },
-    /// Only what a testbed manifest has is wanted, but no manifest is named.
-    #[error("only the targets of a testbed manifest are wanted, and no manifest is named")]
+    /// Only the targets of a testbed manifest are requested, but no manifest is given.
+    #[error("only the targets of a testbed manifest are requested, and no manifest is given: name one with --manifest")]
     NoManifest,
     /// The testbed has no guest for a target of the plan.
     #[error("the testbed manifest has no guest for {0}")]
@@ -70,7 +70,7 @@ pub enum Error {
     #[error("no guests were made: report it")]
     NoParts,
     /// Guests that were made again are not those of the run.
-    #[error("the guests of this run are gone, and those that can be made now are others")]
+    #[error("the guests of this run are gone, and those that can be made now are different")]
     OtherGuests,
     /// The cache cannot be used.
     #[error("cannot use the cache {}", path.display())]

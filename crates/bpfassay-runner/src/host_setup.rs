@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host_setup: for each target, the image and the QEMU that boot it; and from it the machine and the job of one boot.
+//! The host setup: for each target, the image and the QEMU that boot it; and from it the machine and the job of one boot.
 
 use std::{collections::BTreeMap, fs::File, path::Path};
 
@@ -53,7 +53,7 @@ impl HostSetup {
     /// The image for `target`.
     ///
     /// # Errors
-    /// [`HostSetupError::NoImage`]
+    /// [`HostSetupError::NoImage`] where none was prepared for `target`.
     pub fn image(&self, target: &Target) -> Result<&GuestImage, HostSetupError> {
         self.images.get(target).ok_or_else(|| HostSetupError::NoImage(target.clone()))
     }
@@ -61,7 +61,7 @@ impl HostSetup {
     /// QEMU for `arch`.
     ///
     /// # Errors
-    /// [`HostSetupError::NoQemu`]
+    /// [`HostSetupError::NoQemu`] where none was chosen for `arch`.
     pub fn qemu(&self, arch: Arch) -> Result<&(Qemu, AcceleratorChoice), HostSetupError> {
         self.qemu.get(&arch).ok_or(HostSetupError::NoQemu(arch))
     }
@@ -69,7 +69,8 @@ impl HostSetup {
     /// The job of a boot that does `runs` of `block`.
     ///
     /// # Errors
-    /// [`HostSetupError::NoImage`], [`HostSetupError::Modules`]
+    /// [`HostSetupError::NoImage`] where none was prepared for the block's target; [`HostSetupError::Modules`] where its kernel lacks a module for the
+    /// block's file system.
     pub fn job(&self, study: &Study, block: &Block, runs: &[PlannedRun]) -> Result<Job, HostSetupError> {
         let modules = self
             .image(&block.target)?
@@ -90,7 +91,7 @@ impl HostSetup {
     /// The initramfs of a boot of `target` that does `job`, in memory.
     ///
     /// # Errors
-    /// [`HostSetupError::NoImage`], [`HostSetupError::Initramfs`]
+    /// [`HostSetupError::NoImage`] where none was prepared for `target`; [`HostSetupError::Initramfs`] where a segment cannot be read, or memory is short.
     pub fn initramfs(&self, target: &Target, job: &Job) -> Result<File, HostSetupError> {
         const SHOWN: &str = "a file in memory";
         let failed = |source| HostSetupError::Initramfs { source: Box::new(source) };
@@ -103,7 +104,7 @@ impl HostSetup {
     /// The machine that boots `block` with an initramfs in an open file.
     ///
     /// # Errors
-    /// [`HostSetupError::NoImage`], [`HostSetupError::NoQemu`]
+    /// [`HostSetupError::NoImage`] where none was prepared for the block's target; [`HostSetupError::NoQemu`] where no QEMU was chosen for its architecture.
     pub fn machine(&self, study: &Study, block: &Block) -> Result<Machine, HostSetupError> {
         let arch = block.target.arch;
         let mut machine = Machine::new(arch, self.image(&block.target)?.kernel());
@@ -134,7 +135,7 @@ impl HostSetup {
     /// The memory of guests for `target`: the study's, and what tools take; more where QEMU would refuse that.
     ///
     /// # Errors
-    /// [`HostSetupError::NoImage`]
+    /// [`HostSetupError::NoImage`] where none was prepared for `target`.
     pub fn memory_mib(&self, study: &Study, target: &Target) -> Result<u32, HostSetupError> {
         let image = self.image(target)?;
         let wanted = study.guest.memory_mib.saturating_add(image.tools_mib());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the host saw of a boot: which runs began and ended when, in the order of the job. Pure: time is a parameter.
+//! What the host observed of a boot: which runs began and ended when, in the order of the job. Pure: time is a parameter.
 
 use bpfassay_study::PlannedRun;
 
@@ -35,7 +35,7 @@ pub(crate) struct ObservedRun {
     pub(crate) started_unix_ms: u64,
     /// When, in milliseconds since the boot began.
     pub(crate) began_ms: u64,
-    /// When it ended, likewise; `None`: it is in flight.
+    /// When it ended, in the same way; `None`: it is in flight.
     pub(crate) ended_ms: Option<u64>,
 }
 

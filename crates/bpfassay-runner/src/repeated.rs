@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether whole classes of blocks fail alike, so that it would be of no use to go on with them. Pure.
+//! Detects classes of blocks that all fail in the same way, so that the rest of them is not tried. Pure.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl RepeatedFailures {
         }
     }
 
-    /// `block` was done, or left, as `attempt` says.
+    /// `block` was done, or left, as `attempt` shows.
     pub(crate) fn done(&mut self, block: &Block, attempt: &Attempt) {
         self.host = match (attempt.left_by_host(), self.host) {
             (None, _) => None,

@@ -107,7 +107,7 @@ impl Session {
     /// every architecture. `selection` is what the plan was expanded from.
     ///
     /// # Errors
-    /// Those of [`Selection::expand`].
+    /// As [`Selection::expand`], which plans for that clock.
     pub fn with_clock_of_host(self, selection: &Selection, store: &StoreOptions) -> Result<Self, Error> {
         let host_setup = self.host_setup();
         let has_kvm = host_setup.qemu.keys().all(|&arch| !host_setup.is_emulated(arch));
@@ -132,7 +132,7 @@ impl Session {
     /// Begins the plan in a results directory: see [`Work::begin`].
     ///
     /// # Errors
-    /// [`Error::Journal`]
+    /// As [`Work::begin`].
     pub fn begin(&self, directory: Option<&Path>) -> Result<Work, Error> {
         Work::begin(&self.plan, directory, self.provenance.clone())
     }

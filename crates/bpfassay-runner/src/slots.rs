@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How many guests fit on the host side by side.
+//! How many guests run on the host at the same time.
 
 use std::num::NonZeroU32;
 

@@ -73,7 +73,7 @@ impl Verification {
     /// The guests that the run was done with, or the same made again.
     ///
     /// # Errors
-    /// Those of [`Testbed::recorded`] and [`Testbed::provide`]; [`Error::OtherGuests`] where those that can be made now are others.
+    /// Those of [`Testbed::recorded`] and [`Testbed::provide`]; [`Error::OtherGuests`] where those that can be made now are differents.
     pub fn testbed(&self, store: &Store) -> Result<Testbed, Error> {
         let (recorded, plan) = (&self.contents.header.provenance, &self.plan);
         if let Some(testbed) = Testbed::recorded(recorded, &self.directory, plan)? {
@@ -91,7 +91,8 @@ impl Verification {
     /// Executes the plan with `session`, which is set up for it, and compares the raw figures of every run.
     ///
     /// # Errors
-    /// [`Error::VerifyHost`] where the host failed a block; [`Error::Temporary`], [`Error::Journal`], [`Error::Runner`]
+    /// [`Error::VerifyHost`] where the host failed a block; [`Error::Temporary`] where no temporary directory can be made; [`Error::Journal`] where the new
+    /// journal cannot be written or read; [`Error::Runner`] where the host cannot start or supervise guests.
     pub async fn execute(
         &self,
         session: &Session,

@@ -29,7 +29,7 @@ impl Work {
     /// `bpfassay-results/STUDY-TIME`.
     ///
     /// # Errors
-    /// [`Error::Journal`]
+    /// [`Error::Journal`] where the directory holds a journal already, or cannot be written.
     pub fn begin(plan: &Plan, directory: Option<&Path>, provenance: Provenance) -> Result<Self, Error> {
         let started_unix_ms = unix_ms();
         let own = || Path::new("bpfassay-results").join(format!("{}-{}", plan.study.name, started_unix_ms / 1000));
@@ -78,7 +78,8 @@ impl Interrupted {
     /// Opens the journal in `directory`, which no other process may be writing.
     ///
     /// # Errors
-    /// [`Error::Journal`]; [`Error::WithoutGuests`] for a run on a machine itself; [`Error::BlockId`]
+    /// [`Error::Journal`] where the journal cannot be read, is damaged, or is being written by another process; [`Error::WithoutGuests`] for a run on a
+    /// machine itself; [`Error::BlockId`] for a block whose id cannot be a file name.
     pub fn open(directory: &Path) -> Result<Self, Error> {
         let (journal, contents) = Journal::resume(directory)?;
         if contents.header.provenance.is_without_guests() {
@@ -97,7 +98,7 @@ impl Interrupted {
     /// The guests that it was begun with; `None`: they must be made again.
     ///
     /// # Errors
-    /// Those of [`Testbed::recorded`].
+    /// As [`Testbed::recorded`]: the recorded testbed cannot be read, or is another by now.
     pub fn testbed(&self) -> Result<Option<Testbed>, Error> {
         Testbed::recorded(&self.contents.header.provenance, self.journal.path(), self.plan())
     }
@@ -106,7 +107,7 @@ impl Interrupted {
     /// left.
     ///
     /// # Errors
-    /// [`Error::Journal`]
+    /// [`Error::Journal`] where the journal cannot be written.
     pub fn resume(self, again: Again, provenance: Provenance) -> Result<Work, Error> {
         let Self { directory, mut journal, contents } = self;
         let blocks = to_do(&contents, again);
@@ -126,7 +127,7 @@ impl Interrupted {
 /// where these are the same everywhere: under the instruction clock.
 ///
 /// # Errors
-/// [`Error::Journal`], [`Error::Results`]
+/// [`Error::Journal`] where the journal cannot be read or is damaged; [`Error::Results`] where `results.json` cannot be written.
 pub fn conclude(directory: &Path) -> Result<(Results, Option<String>), Error> {
     let results = bpfassay_report::derive_all(Contents::read(directory)?);
     file::write(directory, &results).map_err(Error::Results)?;

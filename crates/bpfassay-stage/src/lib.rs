@@ -114,7 +114,7 @@ impl Stage {
     /// became of the workspace since.
     ///
     /// # Errors
-    /// [`StageError`] for manifests that cannot be understood.
+    /// [`StageError`] where a manifest cannot be understood, or names a package that is not there.
     pub fn part(&self, packages: &[&str]) -> Result<Self> {
         let root = self.staged_toml("Cargo.toml")?;
         Self::collect(root, self.lock.clone(), "Cargo.lock".into(), packages, |package, files| {
@@ -182,7 +182,7 @@ impl Stage {
     /// Writes the stage to `directory`, with the whole lock file, which cargo reduces to what is needed.
     ///
     /// # Errors
-    /// [`StageError::Io`] where a file cannot be written.
+    /// [`StageError::Io`] where a directory or a file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<()> {
         let lock = ("Cargo.lock", self.lock.as_bytes());
         let files = self.files.iter().map(|(path, content)| (path.as_str(), content.as_slice()));

@@ -196,7 +196,7 @@ fn a_part_of_a_stage_is_what_was_staged() {
 }
 
 #[test]
-fn workspaces_that_are_none_say_so() {
+fn workspaces_that_are_none_are_refused() {
     let directory = workspace();
     let read = || Stage::read(directory.path(), &["agent"]);
     assert!(matches!(Stage::read(directory.path(), &["gone"]), Err(StageError::NoPackage { .. })));

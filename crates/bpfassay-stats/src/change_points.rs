@@ -4,7 +4,7 @@
 //! Method: circular binary segmentation (Olshen, Venkatraman, Lucito and Wigler, "Circular binary segmentation for the
 //! analysis of array-based DNA copy number data", Biostatistics 5(4), 2004): of all stretches of the series, the one
 //! that differs most from the rest of it is found, tested by permutation, and where it is significant the series is cut
-//! at both its ends and each part treated likewise. Unlike plain binary segmentation it sees what comes and goes again,
+//! at both its ends and each part treated in the same way. Unlike plain binary segmentation it sees what comes and goes again,
 //! a regression that a later kernel repaired. Cuts that do not hold between the two final neighbours are undone, as
 //! there by a criterion of its own. The permutation test needs no noise level and no distribution, as in E-divisive
 //! (Matteson and James, JASA 109, 2014), which projects that watch their benchmarks use (Daly et al., "The use of

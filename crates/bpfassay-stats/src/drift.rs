@@ -39,7 +39,8 @@ impl Drift {
     /// The trend of positive figures (bandwidths of the baseline, block after block).
     ///
     /// # Errors
-    /// [`StatsError::NotPositive`]; [`StatsError::TooFew`] for fewer than two; [`StatsError::Range`].
+    /// [`StatsError::NotPositive`] for a figure that is not positive and finite; [`StatsError::TooFew`] for fewer than two; [`StatsError::Range`] where the trend
+    /// is not finite.
     pub fn of(figures: &[f64]) -> Result<Self, StatsError> {
         if let Some(&value) = figures.iter().find(|value| !(value.is_finite() && **value > 0.0)) {
             return Err(StatsError::NotPositive { value });
@@ -191,7 +192,7 @@ mod tests {
     /// 4,000 series of 12 without trend: standard error 0.0035; with one of a third of the deviation per block, most
     /// are found.
     #[test]
-    fn false_alarms_are_as_rare_as_said() {
+    fn false_alarms_are_as_rare_as_documented() {
         let mut generator = Generator::new(61);
         for shape in Shape::ALL {
             let mut found = |slope: f64, times: usize| {

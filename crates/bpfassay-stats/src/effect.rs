@@ -61,7 +61,7 @@ impl Effect {
     /// From the log ratios of pairs: mean, with the standard error of a mean.
     ///
     /// # Errors
-    /// [`StatsError`]: no figures, or one that is not finite.
+    /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not finite.
     pub fn paired(logs: &[f64]) -> Result<Self, StatsError> {
         let n = logs.len();
         let (log_ratio, deviation) = finite_mean_and_deviation(logs)?;
@@ -80,7 +80,7 @@ impl Effect {
     /// population variances are involved", Biometrika 34, 1947).
     ///
     /// # Errors
-    /// [`StatsError`]: no figures, or one that is not finite.
+    /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not finite.
     pub fn independent(baseline: &[f64], with: &[f64]) -> Result<Self, StatsError> {
         let (mean_a, deviation_a) = finite_mean_and_deviation(baseline)?;
         let (mean_b, deviation_b) = finite_mean_and_deviation(with)?;
@@ -137,7 +137,7 @@ impl Effect {
     /// without spread 0 or 1, for then the effect is taken as known.
     ///
     /// # Errors
-    /// [`StatsError::NotFinite`]
+    /// [`StatsError::NotFinite`] for a `bound` that is not finite.
     pub fn p_at_most(&self, bound: f64) -> Result<Option<f64>, StatsError> {
         self.p_one_sided(bound, 1.0)
     }
@@ -145,7 +145,7 @@ impl Effect {
     /// One-sided p-value of "the log ratio is at least `bound`" against "it is below"; see [`Self::p_at_most`].
     ///
     /// # Errors
-    /// [`StatsError::NotFinite`]
+    /// [`StatsError::NotFinite`] for a `bound` that is not finite.
     pub fn p_at_least(&self, bound: f64) -> Result<Option<f64>, StatsError> {
         self.p_one_sided(bound, -1.0)
     }

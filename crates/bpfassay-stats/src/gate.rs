@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Adjustment, Effect, Spread, StatsError, equivalence::Equivalence};
 
-/// What a gate says.
+/// The verdict of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -89,7 +89,7 @@ impl GateEvidence {
 /// The verdicts on a family of gates at error rate `alpha`, in their order, p-values of either kind adjusted.
 ///
 /// # Errors
-/// [`StatsError::Alpha`]
+/// [`StatsError::Alpha`] for an `alpha` that is not between 0 and 0.5.
 pub fn verdicts(gates: &[GateEvidence], alpha: f64, adjustment: Adjustment) -> Result<Vec<Verdict>, StatsError> {
     check_alpha(alpha)?;
     let adjusted = |p: fn(&GateEvidence) -> Option<f64>| -> Result<Vec<Option<f64>>, StatsError> {
@@ -117,7 +117,7 @@ fn decide(p_above: Option<f64>, p_within: Option<f64>, alpha: f64) -> Verdict {
     }
 }
 
-/// What comparing two results says of one cell.
+/// What comparing two results shows of one cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -155,7 +155,7 @@ impl ChangeEvidence {
     /// Holds `effect` (new / base) against `margin`, a ratio of at least 1.
     ///
     /// # Errors
-    /// [`StatsError::Margin`]
+    /// [`StatsError::Margin`] for a `margin` that is not finite or below 1.
     pub fn new(effect: &Effect, margin: f64) -> Result<Self, StatsError> {
         if !(margin.is_finite() && margin >= 1.0) {
             return Err(StatsError::Margin { margin });
@@ -171,7 +171,7 @@ impl ChangeEvidence {
 /// What changed over a family of cells at error rate `alpha`, in their order, p-values adjusted.
 ///
 /// # Errors
-/// [`StatsError::Alpha`]
+/// [`StatsError::Alpha`] for an `alpha` that is not between 0 and 0.5.
 pub fn changes(cells: &[ChangeEvidence], alpha: f64, adjustment: Adjustment) -> Result<Vec<Change>, StatsError> {
     check_alpha(alpha)?;
     let changed = adjustment.adjust_known(&cells.iter().map(|cell| cell.p_change).collect::<Vec<_>>())?;
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_from_equivalence() {
+    fn changes_are_distinguished_from_equivalence() {
         let found = |logs: &[f64], margin: f64| {
             changes(&[ChangeEvidence::new(&effect(logs), margin).unwrap()], 0.05, Adjustment::Holm).unwrap()[0]
         };

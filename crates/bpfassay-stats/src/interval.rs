@@ -24,11 +24,11 @@ pub struct Interval {
 pub enum Bounds {
     /// There is one.
     Interval(Interval),
-    /// One observation says nothing about spread.
+    /// One observation does not show any spread.
     OneObservation,
     /// All observations are equal: the interval would be a point, which is exact only if nothing varies at all.
     NoSpread,
-    /// As many parameters as observations: they are met exactly, which says nothing about spread.
+    /// As many parameters as observations: they are met exactly, which does not show any spread.
     NoDegreesOfFreedom,
 }
 
@@ -47,7 +47,7 @@ impl Bounds {
     pub const fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Interval(_) => None,
-            Self::OneObservation => Some("one observation says nothing about spread"),
+            Self::OneObservation => Some("one observation does not show any spread"),
             Self::NoSpread => Some("all observations are equal"),
             Self::NoDegreesOfFreedom => Some("as many parameters as observations"),
         }

@@ -6,7 +6,7 @@
 //! [`equivalence`], [`multiplicity`] (families), [`change_points`] (series). About the experiment: [`power`],
 //! [`sequential`], [`drift`].
 //!
-//! Each estimator says what it assumes, cites its source, is tested against published figures or those of another
+//! Each estimator documents what it assumes, cites its source, is tested against published figures or those of another
 //! implementation, and has its error rates checked by simulation. What cannot be estimated is distinct from what is 0:
 //! one observation, no spread, no degrees of freedom ([`Bounds`]).
 //! Not here: what a figure means or where it comes from (bpfassay-report), any input or output.

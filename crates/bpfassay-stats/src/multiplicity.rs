@@ -67,7 +67,7 @@ impl Adjustment {
     /// The same where some members of the family have no p-value.
     ///
     /// # Errors
-    /// [`StatsError::Probability`]
+    /// [`StatsError::Probability`] for a p-value that is not between 0 and 1.
     pub fn adjust_known(self, p: &[Option<f64>]) -> Result<Vec<Option<f64>>, StatsError> {
         let known: Vec<f64> = p.iter().copied().flatten().collect();
         let mut adjusted = self.adjust(&known)?.into_iter();

@@ -184,7 +184,7 @@ mod tests {
 
     /// 3,000 samples at the minimal detectable ratio: the standard error of a share of 0.8 is 0.007.
     #[test]
-    fn the_minimal_detectable_ratio_is_detected_as_often_as_said() {
+    fn the_minimal_detectable_ratio_is_detected_as_often_as_documented() {
         let mut generator = Generator::new(41);
         let ratio = detectable(0.01, 6, 0.8).unwrap();
         let found = share(3000, || {

@@ -2,7 +2,7 @@
 //! Sampling until the interval is narrow enough (`--until 0.5%`), with its coverage kept.
 //!
 //! Looking again and again and stopping when a 95 % interval happens to be narrow stops when the deviation happens to
-//! be underestimated; the interval shown then covers less than it says (Chow and Robbins, "On the asymptotic theory of
+//! be underestimated; the interval shown then covers less than its level (Chow and Robbins, "On the asymptotic theory of
 //! fixed-width sequential confidence intervals for the mean", Ann. Math. Statist. 36, 1965, where coverage is only
 //! asymptotic).
 //!
@@ -87,7 +87,7 @@ impl Sampling {
     /// that of the last may be shown whatever stopped it.
     ///
     /// # Errors
-    /// [`StatsError`]: no figures, or one that is not finite.
+    /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not finite.
     pub fn estimate_at_a_look(&self, logs: &[f64]) -> Result<Estimate, StatsError> {
         let mut estimate = Effect::paired(logs)?.estimate(self.level_at_a_look())?;
         if let Bounds::Interval(Interval { level, .. }) = &mut estimate.bounds {

@@ -71,7 +71,7 @@ impl Shape {
     }
 }
 
-/// The share of `repetitions` in which `covers` says yes.
+/// The share of `repetitions` in which `covers` returns true.
 pub(crate) fn share(repetitions: usize, mut covers: impl FnMut() -> bool) -> f64 {
     (0..repetitions).filter(|_| covers()).count() as f64 / repetitions as f64
 }

@@ -39,7 +39,8 @@ impl Summary {
 /// variance", The American Statistician 37(3), 1983).
 ///
 /// # Errors
-/// [`StatsError::Empty`], [`StatsError::NotFinite`], [`StatsError::Range`].
+/// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not finite; [`StatsError::Range`] where the mean or the deviation
+/// is not finite.
 pub fn summarise(figures: &[f64]) -> Result<Summary, StatsError> {
     if let Some(&value) = figures.iter().find(|value| !value.is_finite()) {
         return Err(StatsError::NotFinite { value });

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn braces_stand_for_each_of_their_words() {
+    fn braces_stand_for_each_of_their_items() {
         assert_eq!(expand("helper {a,b}/x").unwrap(), ["helper a/x", "helper b/x"]);
         assert_eq!(expand("kfunc {a,b}/{x,y}").unwrap().len(), 4);
         assert_eq!(expand("plain").unwrap(), ["plain"]);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_says_since_when_and_where() {
+    fn one_line_names_since_when_and_where() {
         let all = read(
             r#"
             since = [
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn what_is_no_expectation_is_refused() {
-        for (line, said) in [
+        for (line, part) in [
             (r#"{ feature = "ringbuf", kernel = "5.8", source = "x" }"#, "kind and name"),
             (r#"{ feature = "map-type ringbuf", source = "x" }"#, "give the first `kernel`"),
             (r#"{ feature = "map-type ringbuf", kernel = "5", source = "x" }"#, "first two numbers"),
@@ -379,7 +379,7 @@ mod tests {
             (r#"{ feature = "map-type {a", kernel = "5.8", source = "x" }"#, "braces"),
         ] {
             let message = read(&format!("since = [{line}]")).unwrap_err().to_string();
-            assert!(message.contains(said), "{line}: {message}");
+            assert!(message.contains(part), "{line}: {message}");
         }
     }
 

@@ -70,7 +70,7 @@ impl Study {
     /// Adds a tool under test, and gives guests the time that it may take until it is ready.
     ///
     /// # Errors
-    /// What already has its name.
+    /// A message where the study has a probe configuration or a tool of that name already.
     pub fn test_tool(&mut self, tool: UnderTest) -> Result<(), String> {
         let name = &tool.file.name;
         if self.probes.iter().any(|probe| probe.to_string() == *name) {

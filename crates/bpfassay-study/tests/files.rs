@@ -59,7 +59,7 @@ fn refused(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn the_tracers_further_options_are_words_that_the_agent_does_not_give() {
+fn the_tracers_further_options_are_arguments_that_the_agent_does_not_give() {
     let with = |arguments: &str| {
         parse(&GOOD.replacen("[design]", &format!("[tracer]\narguments = {arguments}\n\n[design]"), 1))
     };
@@ -79,7 +79,7 @@ fn ior(study: &Study) -> &IorSpec {
 }
 
 #[test]
-fn workloads_are_ior_unless_they_say_otherwise() {
+fn workloads_are_ior_unless_they_name_another_type() {
     let line = "options = \"-a POSIX -w -r -t 256k -b 4m\"";
     let with = |lines: &str| parse(&GOOD.replace(line, lines));
     let spelt = with(&format!("type = \"ior\"\n{line}")).unwrap();
@@ -146,7 +146,7 @@ fn a_study_is_read_whole() {
 }
 
 #[test]
-fn options_are_a_text_or_a_list_of_words() {
+fn options_are_a_text_or_a_list_of_arguments() {
     let line = "options = \"-a POSIX -w -r -t 256k -b 4m\"";
     let list = GOOD.replace(line, r#"options = ["-a", "POSIX", "-w", "-r", "-t", "256k", "-b", "4m"]"#);
     assert_eq!(parse(&list).unwrap(), parse(GOOD).unwrap());
@@ -353,7 +353,7 @@ fn command(lines: &str) -> Result<Study, String> {
 }
 
 #[test]
-fn a_command_says_how_it_is_read() {
+fn a_command_declares_how_it_is_read() {
     let source = "source = { guest = { program = \"/bin/x\" } }";
     let figure = "name = \"rate\", unit = \"1/s\", better = \"higher\"";
     let study = command(&format!(

@@ -74,9 +74,9 @@ fn a_cell_is_kept_with_its_baseline_and_its_place_in_the_order() {
     let baseline = plan(&study, &cells(&["riscv64_7.2_sizes-t1MiB_tmpfs-64MiB_none"])).unwrap();
     assert_eq!(baseline.cells.len(), 1);
     let error = plan(&study, &cells(&["x86_64_7.2_sizes-t1MiB_nfs4.2_fexti"])).unwrap_err().to_string();
-    let told = "study `small` has no cell `x86_64_7.2_sizes-t1MiB_nfs4.2_fexti`, did you mean \
+    let message = "study `small` has no cell `x86_64_7.2_sizes-t1MiB_nfs4.2_fexti`, did you mean \
                 `x86_64_7.2_sizes-t1MiB_nfs4.2_fexit`?: `bpfassay plan small` lists them";
-    assert_eq!(error, told);
+    assert_eq!(error, message);
     // What other arguments keep away is not there either.
     let narrowing = Narrowing { archs: vec![Arch::Aarch64], ..cells(&[id]) };
     assert!(matches!(plan(&study, &narrowing), Err(ExpandError::NoCell { .. })));
@@ -276,7 +276,7 @@ fn a_real_ior_is_used_where_it_was_given() {
 }
 
 #[test]
-fn nothing_left_says_why() {
+fn nothing_left_is_reported_with_the_reason() {
     let error = plan(&study(1, 1, 1, "external"), &Narrowing::default()).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, ExpandError::NothingLeft { .. }));

@@ -178,7 +178,7 @@ impl Cache {
     /// the cache cannot be written to.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be made.
+    /// [`Error::Io`] where the directory cannot be made.
     pub fn scratch(&self) -> Result<Scratch> {
         match self.access {
             Access::Whole => Scratch::in_session(self.session()?),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong while a testbed is made, and what to do about it.
+//! Errors of making a testbed, and what to do about each.
 
 use std::{io, path::PathBuf, process::ExitStatus};
 

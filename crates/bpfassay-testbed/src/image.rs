@@ -109,7 +109,7 @@ pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>
 /// The manifest's description of a guest with `kernel`, which has nothing but its modules yet: see [`with_shared`].
 ///
 /// # Errors
-/// Those of [`modules_segment`] and [`pvh::boot_image`].
+/// As [`modules_segment`] and [`pvh::boot_image`]: the kernel's files cannot be read, or the segments cannot be stored.
 pub fn target(cache: &Cache, kernel: &Kernel) -> Result<manifest::Target> {
     let initramfs = modules_segment(cache, kernel)?.into_iter().collect();
     let mut description = kernel.to_manifest();
@@ -160,7 +160,7 @@ pub fn overlay_segment(cache: &Cache, arch: Arch, directory: &Path) -> Result<Se
 /// The `shell` segment: Debian's static busybox for `arch`.
 ///
 /// # Errors
-/// [`Error`] of packages and of the cache.
+/// [`Error`] where Debian's package of busybox cannot be downloaded or unpacked, or the segment cannot be stored.
 pub fn shell_segment(apt: &Apt<'_>, arch: Arch) -> Result<Segment> {
     let (program, component) = busybox::prepare(apt, arch)?;
     let key = Digest::of_parts([KEY_VERSION, role::SHELL, &program.digest.to_string()]);

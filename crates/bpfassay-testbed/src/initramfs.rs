@@ -100,7 +100,7 @@ impl Content {
     /// The content of the file at `path`, read when the archive is written.
     ///
     /// # Errors
-    /// [`ArchiveError::Read`] if there is no such regular file.
+    /// [`ArchiveError::Read`] where there is no such regular file.
     pub fn of_file(path: impl Into<PathBuf>) -> Result<Self, ArchiveError> {
         let path = path.into();
         let found =
@@ -274,7 +274,7 @@ impl Archive {
     /// The archive in memory: for small ones.
     ///
     /// # Errors
-    /// As [`Archive::write_to`].
+    /// As [`Archive::write_to`], which writes it.
     pub fn to_bytes(&self) -> Result<Vec<u8>, ArchiveError> {
         let mut bytes = Vec::new();
         self.write_to(&mut bytes)?;

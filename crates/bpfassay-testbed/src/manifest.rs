@@ -253,7 +253,7 @@ impl Manifest {
     /// Its JSON text, as it is stored and embedded.
     ///
     /// # Errors
-    /// [`ManifestError::Form`], for a path that is not UTF-8.
+    /// [`ManifestError::Form`] for a path that is not UTF-8.
     pub fn to_json(&self) -> Result<String, ManifestError> {
         serde_json::to_string_pretty(self)
             .map(|text| text + "\n")

@@ -185,7 +185,7 @@ pub(crate) fn architectures(host: Arch) -> Vec<Arch> {
 /// The host's architecture.
 ///
 /// # Errors
-/// [`Error::Build`] where Debian's toolchain cannot be used.
+/// [`Error::Build`] on an architecture for which Debian's toolchain cannot be used.
 pub fn host_arch() -> Result<Arch> {
     std::env::consts::ARCH.parse().map_err(|_| Error::Build {
         what: format!(

@@ -24,7 +24,7 @@ fn cache() -> Cache {
     Cache::open(Cache::locate(None).unwrap()).unwrap()
 }
 
-/// The value, or nothing where the network is down, said aloud.
+/// The value, or nothing where the network is down, with a message.
 fn online<T>(outcome: Result<T, Error>) -> Option<T> {
     match outcome {
         Ok(value) => Some(value),
@@ -93,7 +93,7 @@ fn the_closure_of_a_foreign_package_is_found_and_fetched() {
 }
 
 #[test]
-fn what_is_not_there_offline_says_so() {
+fn what_is_not_there_offline_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::open(directory.path()).unwrap();
     let catalogue = Catalogue::bundled().unwrap();

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn other_pages_are_told() {
+    fn other_pages_are_reported() {
         let error = Dump::of_page(7, b"<html>").unwrap_err();
         assert!(error.starts_with("what the tracer answers is no page of a map: "), "{error}");
         let long = Dump::of_page(7, &vec![b' '; MAX_PAGE + 1]).unwrap_err();
@@ -99,7 +99,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_end_in_a_reading_or_words(bytes: Vec<u8>, at in 0usize..60, byte: u8) {
+        fn any_bytes_end_in_a_reading_or_a_message(bytes: Vec<u8>, at in 0usize..60, byte: u8) {
             let _ = Dump::of_page(0, &bytes);
             let mut page = br#"{"map":"counts","copies":2,"entries":[["01","0a00"]],"cut":true}"#.to_vec();
             page[at] = byte;

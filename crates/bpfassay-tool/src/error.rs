@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be wrong with a tool file.
+//! Errors of tool files.
 
 use std::{io, path::PathBuf};
 

@@ -121,7 +121,7 @@ pub struct DebianPackage {
     pub suite: String,
     /// Package; it comes with what it depends on.
     pub package: String,
-    /// Further packages, likewise.
+    /// Further packages; each comes with what it depends on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<String>,
 }
@@ -187,7 +187,7 @@ pub struct Object {
     /// Whether it lies in the bundled tracer instead, under its name before `.bpf.o`: that of a bundled tool file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bundled: bool,
-    /// The programs to attach, by the names of their functions, each where its section says; empty: all.
+    /// The programs to attach, by the names of their functions, each where its section attaches it; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,
 }
@@ -273,7 +273,7 @@ pub struct ReportedFigure {
     pub scale: u64,
     /// Whose they are.
     pub whose: Whose,
-    /// The label that says which cgroup, mount or process; `None` for the whole system.
+    /// The label that names the cgroup, mount or process; `None` for the whole system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Whether it counts only what is done with files of mounted file systems, and no pipes, sockets and other things that

@@ -64,7 +64,7 @@ impl ToolFile {
     /// What a guest of architecture `arch` receives of this tool.
     ///
     /// # Errors
-    /// Why there is no such guest.
+    /// A message where the tool file has no program, package or object for `arch`.
     pub fn for_arch(&self, arch: Arch) -> Result<Tool, String> {
         let is_object = matches!(self.source, Source::Object(_));
         let (endpoint, captured) = match self.report.as_ref().map(|report| &report.form) {
@@ -117,7 +117,7 @@ fn none(what: &str, arch: Arch) -> String {
 /// The command line of what comes from `source` and lies in guests of architecture `arch` under `name`.
 ///
 /// # Errors
-/// Why there is none.
+/// A message where `source` has no program or package for `arch`.
 pub fn command(name: &str, source: &Source, arguments: &[String], arch: Arch) -> Result<Vec<String>, String> {
     let mut command = match source {
         Source::Binary(_) => match source.binary(arch).ok_or_else(|| none("program", arch))?.libraries {

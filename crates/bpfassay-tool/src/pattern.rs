@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_bounded_and_say_what_is_wrong() {
+    fn patterns_are_bounded_and_errors_name_what_is_wrong() {
         let wrong = |text: &str| text.parse::<Pattern>().unwrap_err();
         assert_eq!(wrong("a(b"), "no regular expression: found open group without closing ')'");
         assert!(wrong(&"a".repeat(MAX_LENGTH + 1)).contains("from 1 to 2000 bytes"));

@@ -27,7 +27,7 @@ pub(crate) const MAX_ENTRIES: usize = 64;
 /// A tool file and where it lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded {
-    /// What it says.
+    /// Its contents.
     pub file: ToolFile,
     /// The directory that its relative paths begin at; `None` for a bundled one, which has none.
     pub folder: Option<PathBuf>,
@@ -57,7 +57,8 @@ impl Supply<'_> {
     /// stays below the directory.
     ///
     /// # Errors
-    /// [`ToolError::Alone`] where nothing lies beside it; [`ToolError::Read`].
+    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one; [`ToolError::Read`] where the file cannot be read, leaves the directory or is
+    /// longer than `limit`.
     pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ToolError> {
         let folder = self.folder(path)?;
         bpfassay_input::read_beneath(folder, Path::new(path), limit).map_err(ToolError::read(folder.join(path)))
@@ -66,7 +67,7 @@ impl Supply<'_> {
     /// The directory of this relative path, without symbolic links in what is given back.
     ///
     /// # Errors
-    /// As of [`Supply::read`].
+    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one; [`ToolError::Read`] where there is no such directory below it.
     pub fn directory(&self, path: &str) -> Result<PathBuf, ToolError> {
         let folder = self.folder(path)?;
         bpfassay_input::directory_beneath(folder, Path::new(path)).map_err(ToolError::read(folder.join(path)))
@@ -75,7 +76,7 @@ impl Supply<'_> {
     /// Where the file of this relative path lies, for messages.
     ///
     /// # Errors
-    /// [`ToolError::Alone`].
+    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one.
     pub fn place(&self, path: &str) -> Result<PathBuf, ToolError> {
         Ok(self.folder(path)?.join(path))
     }
@@ -88,7 +89,8 @@ impl Supply<'_> {
 /// The tool called `name`: a bundled one, or else the file at that path.
 ///
 /// # Errors
-/// [`ToolError`]
+/// [`ToolError::Unknown`] for a name that is no bundled tool and no path of a file; [`ToolError::Read`] where the file cannot be read; the errors of
+/// [`ToolFile::parse`] for what is wrong in it.
 pub fn load(name: &str) -> Result<Loaded, ToolError> {
     if let Some(text) = bundled::tool(name) {
         let mut file = ToolFile::parse(&format!("bundled tool {name}"), text)?;
@@ -228,7 +230,7 @@ pub fn program_source(field: &Field<'_, '_>) -> Result<Source, Reported> {
 /// The name of a Debian suite.
 ///
 /// # Errors
-/// Where it cannot be one.
+/// Where the value is not a string, or cannot be the name of a suite.
 pub fn suite(field: &Field<'_, '_>) -> Result<String, Reported> {
     package(field)
 }

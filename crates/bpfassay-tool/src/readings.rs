@@ -47,7 +47,7 @@ pub struct Readings {
     pub unread: u64,
     /// The first of them, and why.
     pub first_unread: Option<String>,
-    /// Events that the tool itself said it lost; `None` where it has no way to say so in this form.
+    /// Events that the tool itself reported as lost; `None` where this form cannot report them.
     pub lost: Option<u64>,
     /// Whether not everything was looked at: the guest or [`MAX_SAMPLES`] cut it.
     pub cut: bool,
@@ -69,7 +69,7 @@ pub enum ReadError {
     NoMap(String),
 }
 
-/// Reads what `capture` holds, as `report` says. `object`: the bare object's bytes, where a map is read.
+/// Reads what `capture` holds, as `report` describes. `object`: the bare object's bytes, where a map is read.
 ///
 /// # Errors
 /// [`ReadError`]; what a tool printed never is an error but counts as unread.
@@ -172,7 +172,7 @@ impl Readings {
     /// [`crate::finding`].
     ///
     /// # Errors
-    /// The reason why that is not known.
+    /// A message where it is not known: the tool did not report in time, or its figure has no value.
     pub fn grown(
         &self,
         index: usize,

@@ -17,9 +17,9 @@ pub const MAX_OBJECT: u64 = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnderTest {
-    /// What its file says.
+    /// The contents of its file.
     pub file: ToolFile,
-    /// The bare objects whose maps are read, in Base64: their BTF says what the maps hold.
+    /// The bare objects whose maps are read, in Base64: their BTF describes what the maps hold.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub objects: BTreeMap<Arch, String>,
 }
@@ -36,7 +36,7 @@ impl Loaded {
     /// The tool with the objects whose maps are read.
     ///
     /// # Errors
-    /// [`ToolError`] where an object cannot be read.
+    /// [`ToolError`] where an object cannot be read, or is not an ELF file.
     pub fn under_test(&self) -> Result<UnderTest, ToolError> {
         let mut objects = BTreeMap::new();
         if self.file.report.as_ref().is_some_and(|report| matches!(report.form, Form::Map { .. })) {

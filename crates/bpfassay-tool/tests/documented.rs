@@ -31,7 +31,7 @@ fn files_of_the_book_read_the_output_that_stands_before_them() {
         return;
     };
     let mut output = None;
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     for (language, text) in blocks(&page) {
         if language == "text" {
             output = Some(text);
@@ -58,12 +58,12 @@ fn files_of_the_book_read_the_output_that_stands_before_them() {
         let readings = read(&report, &capture, None).unwrap();
         assert_eq!(readings.unread, 0, "{}: {:?}", tool.name, readings.first_unread);
         let samples = readings.samples.into_iter().map(|sample| (sample.subject.unwrap(), sample.value));
-        told.push((tool.name, samples.collect::<Vec<_>>()));
+        found.push((tool.name, samples.collect::<Vec<_>>()));
     }
     let of =
         |subject: &str, values: &[u64]| values.iter().map(|&value| (subject.to_owned(), value)).collect::<Vec<_>>();
     assert_eq!(
-        told,
+        found,
         [
             ("iowatch".to_owned(), of("4711", &[65536, 16, 4096, 1])),
             ("top".to_owned(), of("206", &[16, 65536])),

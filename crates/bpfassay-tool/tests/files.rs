@@ -63,7 +63,7 @@ fn refused(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn a_file_says_what_a_tool_is() {
+fn a_file_describes_a_tool() {
     let tool = parse(GOOD);
     assert_eq!((tool.name.as_str(), tool.deadline_ms), ("counter", 90_000));
     assert_eq!(tool.stop, Stop { signal: Signal::Term, grace_ms: 2000 });
@@ -81,7 +81,7 @@ fn a_file_says_what_a_tool_is() {
 }
 
 #[test]
-fn what_is_not_said_has_a_usual_value() {
+fn what_is_not_given_has_a_default() {
     let tool = parse(OBJECT);
     assert_eq!((tool.ready, tool.stop), (Ready::Started, Stop { signal: Signal::Int, grace_ms: 5000 }));
     let Source::Object(objects) = &tool.source else { panic!("{:?}", tool.source) };

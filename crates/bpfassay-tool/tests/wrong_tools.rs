@@ -20,7 +20,7 @@ use bpfassay_tool::{
 const KERNEL: &[u8] = include_bytes!("../../bpfassay-btf/tests/data/kernel.btf");
 
 #[test]
-fn who_reads_the_wrong_argument_is_named_and_nobody_else() {
+fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
     let directory = tempfile::tempdir().unwrap();
     let tools = wrong_tools::build(directory.path());
     assert_eq!(tools.len(), 20, "{tools:?}");

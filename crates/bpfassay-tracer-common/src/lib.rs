@@ -23,7 +23,7 @@ pub const KEYS: u32 = 8192;
 /// Most keys of the layout `lru-shared`, as in the CEEMS talk.
 pub const LRU_KEYS: u32 = 16384;
 
-/// Bytes of the mount path in a [`PathKey`], likewise.
+/// Bytes of the mount path in a [`PathKey`], as in the CEEMS talk.
 pub const PATH_BYTES: usize = 64;
 
 /// Size of the ring buffer in bytes: a power of two and a multiple of every page size. An [`Event`] takes 64.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What comes on the agent's port, as messages of bounded size and number.
+//! The messages of the agent's port, bounded in size and number.
 //!
 //! A message is weighed before it is decoded, and its weight stays taken until the guest's owner has the message: whatever an
 //! agent sends, what waits between its port and the owner is bounded in bytes.
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_with_a_message_is_said() {
+    async fn what_is_wrong_with_a_message_is_reported() {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
         let (sender, mut received) = mpsc::channel(1);
         let (read, _write) = ours.into_split();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! By which clock a guest runs.
+//! The clock of a guest.
 
 use std::fmt;
 

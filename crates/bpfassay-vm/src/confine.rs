@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_never_quits_or_says_no_end_of_things_is_given_up() {
+    async fn a_program_that_never_quits_or_prints_endlessly_is_given_up() {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("qemu");
         let script = |text: &str| {

@@ -113,7 +113,7 @@ pub enum VmError {
         message: String,
     },
     /// KVM was asked for and does not work.
-    #[error("kvm was asked for and does not work here: {reason}")]
+    #[error("KVM was requested and does not work here: {reason}")]
     NoKvm {
         /// Why.
         reason: String,

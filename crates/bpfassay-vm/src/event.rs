@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the task that watches a guest reports to its owner, and what the owner asks of it.
+//! What the task that watches a guest reports to its owner, and what the owner requests.
 
 use std::time::Duration;
 

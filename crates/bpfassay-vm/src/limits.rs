@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is done to a QEMU between fork and exec, so that its guest cannot use it against the host.
+//! The limits of a QEMU, set between fork and exec, so that its guest cannot use it against the host.
 //!
 //! No new privileges, no core file, few descriptors, a limited size of files, the root directory as its working directory, an
 //! environment without the caller's secrets, and where root started this program a user of its own, who owns nothing, is in no group

@@ -267,7 +267,7 @@ async fn negotiate(lines: &mut Lines) -> io::Result<()> {
     }
 }
 
-/// Sends what is requested and passes on what happens, until QEMU is gone or nobody takes notices any more. QEMU answers in the order of
+/// Sends what is requested and passes on what happens, until QEMU is gone or the receiver of notices is closed. QEMU answers in the order of
 /// the commands (its docs/interop/qmp-spec: only out-of-band commands, which are not negotiated here, overtake others).
 async fn serve(
     mut lines: Lines,

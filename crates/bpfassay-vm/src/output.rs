@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_left_to_tell_of_the_end_is_an_end() {
+    async fn a_closed_receiver_of_the_end_is_an_end() {
         let (file, _other) = file_in_memory("test").unwrap();
         let (ended, gone) = watch::channel(false);
         drop(ended);

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_starts_the_time_to_power_off_once() {
+    fn the_last_message_starts_the_time_to_power_off_once() {
         let mut progress = Progress::new(deadlines());
         progress.handle_message(&GuestMessage::Done, 7 * SECOND);
         assert!(progress.done);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_says_its_version_for_ever_is_given_up() {
+    async fn a_program_that_prints_its_version_for_ever_is_given_up() {
         let since = std::time::Instant::now();
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("qemu");

@@ -17,8 +17,8 @@ fn directory() -> std::path::PathBuf {
 
 fn watched(text: &str) -> Vec<KernelIncident> {
     let mut watch = Watch::default();
-    let told = text.lines().filter_map(|line| watch.line(line.trim_end())).count();
-    assert_eq!(told, watch.incidents().len());
+    let found = text.lines().filter_map(|line| watch.line(line.trim_end())).count();
+    assert_eq!(found, watch.incidents().len());
     watch.incidents().to_vec()
 }
 
@@ -36,7 +36,7 @@ fn logs(start: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn ordinary_boots_tell_of_nothing_but_their_end() {
+fn ordinary_boots_have_no_incident_but_their_end() {
     for (name, text) in logs("boot-") {
         let incidents = watched(&text);
         // Kernels whose virtio console is a module were booted without a root and end in a panic.
@@ -94,7 +94,7 @@ fn a_kernel_that_loops_is_a_stall_or_a_lockup_and_not_dead() {
 }
 
 #[test]
-fn single_messages_are_told_apart() {
+fn single_messages_are_distinguished() {
     let text = fs::read_to_string(directory().join("messages.tsv")).unwrap();
     let mut count = 0;
     for entry in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -105,8 +105,8 @@ fn single_messages_are_told_apart() {
         };
         for stamp in ["", "[    1.234567] ", "[12345.000001][    T1] ", "~ # [    1.234567] "] {
             // Without a time stamp a message in the middle of a line is not one.
-            let told = Watch::default().line(&format!("{stamp}{line}"));
-            assert_eq!(told.map(|incident| incident.kind), expected, "{stamp}{line}");
+            let found = Watch::default().line(&format!("{stamp}{line}"));
+            assert_eq!(found.map(|incident| incident.kind), expected, "{stamp}{line}");
         }
         count += 1;
     }

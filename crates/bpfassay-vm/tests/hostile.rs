@@ -2,12 +2,12 @@
 //! Guests that put out as much as they can: each ends in time, by a named kind, and takes little of the host's memory.
 //!
 //! What stands in for QEMU here is this program, started anew: it has QEMU's descriptors and is faster than any guest. It answers the
-//! monitor, and never quits when told to.
+//! monitor, and never quits on request.
 #![allow(
     clippy::panic,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a test fails by panicking, and says aloud what it measures"
+    reason = "a test fails by panicking, and prints what it measures"
 )]
 
 use std::{

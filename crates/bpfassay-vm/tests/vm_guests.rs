@@ -6,7 +6,7 @@
     clippy::panic,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a test fails by panicking, and says aloud what it skips and measures"
+    reason = "a test fails by panicking, and prints what it skips and measures"
 )]
 
 mod common;
@@ -58,12 +58,12 @@ macro_rules! on_every_architecture {
 on_every_architecture![
     a_kernel_without_root_panics,
     several_processors_come_up,
-    a_crash_is_told_with_its_words,
+    a_crash_is_reported_with_its_excerpt,
     an_agent_that_is_done_ends_well,
     an_agent_that_never_speaks,
     an_agent_that_hangs_in_a_phase,
     garbage_on_the_port,
-    a_restart_without_a_word,
+    a_restart_without_a_message,
     the_host_can_talk_to_the_agent,
     incidents_are_reported_while_the_guest_goes_on,
     naps_by_the_instruction_clock_are_the_same_beside_any_load,
@@ -153,7 +153,7 @@ mod scenario {
         assert!(log.contains("Brought up 1 node, 2 CPUs"), "{log}");
     }
 
-    pub(crate) async fn a_crash_is_told_with_its_words(arch: Arch) {
+    pub(crate) async fn a_crash_is_reported_with_its_excerpt(arch: Arch) {
         let data = frames(&up(&[phase(Phase::Workload)]));
         let Some(bench) = Bench::with_init(arch, &data, "sc", "").await else { return };
         let mut guest = bench.boot().await;
@@ -204,7 +204,7 @@ mod scenario {
 
     pub(crate) async fn garbage_on_the_port(arch: Arch) {
         let mut data = frames(&[hello()]);
-        data.extend_from_slice(b"[    1.234567] what a kernel says\n");
+        data.extend_from_slice(b"[    1.234567] a line of a kernel\n");
         let Some(bench) = Bench::with_init(arch, &data, "h", "").await else { return };
         let mut guest = bench.boot().await;
         let (messages, _, ending) = story(&mut guest).await;
@@ -213,7 +213,7 @@ mod scenario {
         assert!(message.contains("does not speak this protocol"), "{message}");
     }
 
-    pub(crate) async fn a_restart_without_a_word(arch: Arch) {
+    pub(crate) async fn a_restart_without_a_message(arch: Arch) {
         let Some(bench) = Bench::with_init(arch, &frames(&[hello()]), "r", "").await else { return };
         let mut guest = bench.boot().await;
         let (_, _, ending) = story(&mut guest).await;
@@ -231,7 +231,7 @@ mod scenario {
 
     /// What goes wrong where QEMU's threads have no CPUs of their own (`cpu_pinning.rs`): one boot of this test in thirty has naps of its own.
     pub(crate) async fn naps_by_the_instruction_clock_are_the_same_beside_any_load(arch: Arch) {
-        let mut said = Vec::new();
+        let mut lines = Vec::new();
         for loaded in [true, false] {
             let data = frames(&up(&[phase(Phase::Workload)]));
             let Some(mut bench) = Bench::with_init(arch, &data, "np", "").await else { return };
@@ -242,9 +242,9 @@ mod scenario {
             drop(load);
             assert_eq!(incidents, []);
             let log = bench.log();
-            said.push(log.lines().find(|line| line.contains("naps ")).unwrap_or_else(|| panic!("{log}")).to_owned());
+            lines.push(log.lines().find(|line| line.contains("naps ")).unwrap_or_else(|| panic!("{log}")).to_owned());
         }
-        assert!(said.iter().all(|line| *line == said[0]), "{said:?}");
+        assert!(lines.iter().all(|line| *line == lines[0]), "{lines:?}");
     }
 
     /// The console of a guest that counts instructions has the times of all that its kernel does.
@@ -309,7 +309,7 @@ mod scenario {
 }
 
 #[tokio::test]
-async fn the_last_word_of_an_agent_is_answered() {
+async fn the_last_message_of_an_agent_is_acknowledged() {
     // Done or failed, this init waits for the host before it powers off.
     let failed = GuestMessage::Failed { message: "no module nfsd".to_owned() };
     for (last, reason) in [
@@ -354,7 +354,7 @@ async fn an_agent_that_fails_and_one_that_lingers() {
 }
 
 #[tokio::test]
-async fn a_boot_has_an_end_whatever_the_guest_does_and_nobody_takes_its_events() {
+async fn a_boot_has_an_end_whatever_the_guest_does_and_its_events_are_not_received() {
     let data = frames(&up(&[phase(Phase::Workload)]));
     let Some(mut bench) = Bench::with_init(Arch::X86_64, &data, "h", "").await else { return };
     bench.options.deadlines.workload = None;
@@ -399,7 +399,7 @@ async fn stopping_is_an_end_of_its_own_with_and_without_grace() {
 }
 
 #[tokio::test]
-async fn a_killed_qemu_is_told_from_a_guest_that_ended() {
+async fn a_killed_qemu_is_distinguished_from_a_guest_that_ended() {
     let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&[hello()]), "h", "").await else { return };
     let mut guest = bench.boot().await;
     assert_eq!(guest.next_event().await, Event::Message(hello()));
@@ -438,7 +438,7 @@ async fn a_console_above_the_limit_keeps_beginning_and_end() {
 }
 
 #[tokio::test]
-async fn what_qemu_refuses_is_an_error_in_its_own_words() {
+async fn what_qemu_refuses_is_an_error_with_its_message() {
     let Some(bench) = Bench::new(Arch::X86_64).await else { return };
     let machine = Machine { kernel: bench.directory.path().join("not-a-kernel"), ..bench.machine.clone() };
     let error = Guest::boot(bench.qemu(), &machine, bench.options.clone()).await.unwrap_err();

@@ -5,7 +5,7 @@
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a test fails by panicking, and says aloud what it skips and measures"
+    reason = "a test fails by panicking, and prints what it skips and measures"
 )]
 
 mod common;
@@ -160,7 +160,7 @@ async fn qemu_is_kept_away_from_the_host() {
 #[tokio::test]
 async fn a_terminal_shows_the_console_takes_keys_and_is_as_before_afterwards() {
     // The guest speaks on its console, waits for a line typed there, speaks again, and waits for the host's signal to go on.
-    let text = "<2>what the guest says\n";
+    let text = "<2>a line of the guest\n";
     let Some(mut bench) = Bench::with_init(Arch::X86_64, &hello(), "ktkwp", text).await else { return };
     if env::var_os(INNER).is_some() {
         bench.options.interactive = true;
@@ -190,9 +190,9 @@ async fn a_terminal_shows_the_console_takes_keys_and_is_as_before_afterwards() {
             shown.push_str(&String::from_utf8_lossy(&buffer[..read]));
         }
     };
-    times(1, "what the guest says");
+    times(1, "a line of the guest");
     keyboard.write_all(b"a line\r").unwrap();
-    times(2, "what the guest says");
+    times(2, "a line of the guest");
     keyboard.write_all(b"\x1d").unwrap();
     times(1, "terminal restored: true");
     assert!(inner.wait().unwrap().success());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The control channel: the engine waits at the beginning and end of every phase and says what the phase did.
+//! The control channel: the engine waits at the beginning and end of every phase and reports what the phase did.
 
 #![allow(
     clippy::unwrap_used,

@@ -28,7 +28,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|directory| directory.join(name)).find(|path| path.is_file())
 }
 
-/// What is needed; `None`, and a line that says so, where it is missing.
+/// What is needed; `None`, with a message, where it is missing.
 struct Tools {
     ior: PathBuf,
     mpiexec: Option<PathBuf>,

@@ -89,7 +89,7 @@ pub(crate) fn install_command(packages: &[String]) -> String {
 /// Installs `packages`, after a question, unless the user has agreed already.
 ///
 /// # Errors
-/// An infrastructure failure with the command to run: not root, the user says no, or apt-get fails.
+/// An infrastructure failure with the command to run: not root, the user declines, or apt-get fails.
 pub(crate) fn install(packages: &[String], yes: bool, stages: &Stages) -> Result<(), Failure> {
     agree(packages, yes)?;
     install_as_stage(packages, stages)

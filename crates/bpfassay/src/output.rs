@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Standard output and standard error: whatever the command prints goes through [`Screen`], and nothing else does.
 //!
-//! Kernels, guests, tools, studies and results of strangers wrote much of what is printed. Two things keep it from being
+//! Kernels, guests, tools, studies and results from elsewhere wrote much of what is printed. Two things keep it from being
 //! obeyed by a terminal. Text of others is escaped where it is put in ([`bpfassay_results::plain`]): by the renderers, by
 //! [`log`] for every field of every message, by [`report`] for every error, by the lines of progress. And [`Screen`] passes no
 //! control character: what may have been forgotten before is escaped here. Where the command itself has colours, the few

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_typed_as_a_shell_reads_them() {
+    fn arguments_are_quoted_as_a_shell_reads_them() {
         let args = ["bpfassay", "run", "my study.toml", "it's", ""].map(str::to_owned);
         assert_eq!(shell_command(&args), r"bpfassay run 'my study.toml' 'it'\''s' ''");
     }

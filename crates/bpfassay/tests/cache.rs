@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cache that the command is given: nothing is removed from a directory that is none.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 mod common;
 
@@ -12,12 +12,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{bpfassay, said, spec};
+use common::{bpfassay, printed, spec};
 
 /// Whoever has no right to anything.
 const NOBODY: u32 = 65534;
 
-/// Whether this test may become another user; says so where not.
+/// Whether this test may become another user; prints a message where not.
 fn root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -34,7 +34,7 @@ fn open_to_all() -> tempfile::TempDir {
     directory
 }
 
-/// The command in `directory`, run by nobody.
+/// The command in `directory`, run by the user `nobody`.
 fn as_nobody(directory: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command
@@ -50,13 +50,13 @@ fn as_nobody(directory: &Path) -> Command {
 /// `kernels` with `cache` is refused, and names it and what to do.
 fn refuses(mut command: Command, cache: &Path, part: &str) {
     let output = command.args(["kernels", "--offline", "--cache"]).arg(cache).output().unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(2), "{}: {said}", cache.display());
-    let said = said.replace('\n', " ");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(2), "{}: {printed}", cache.display());
+    let printed = printed.replace('\n', " ");
     for part in [part, "cannot be the cache", "name a directory that is missing or empty", "--cache"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(printed.contains(part), "{part}: {printed}");
     }
-    assert!(said.contains(&cache.display().to_string()), "{said}");
+    assert!(printed.contains(&cache.display().to_string()), "{printed}");
 }
 
 fn precious(directory: &Path) -> std::path::PathBuf {
@@ -98,9 +98,9 @@ fn the_root_directory_is_no_cache() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("/ cannot be the cache: it is not empty"), "{said}");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("/ cannot be the cache: it is not empty"), "{printed}");
     assert!(file.exists());
     assert!(!place.path().join("objects").exists());
 }
@@ -115,7 +115,7 @@ fn whoever_holds_a_lock_is_named_to_those_who_wait() {
     };
     assert!(kernels().output().unwrap().status.success());
     for lock in ["in-use", "tmp"] {
-        // For 20 s at most: where nobody is told anything, this test fails and does not wait for ever.
+        // For 20 s at most: where nothing is printed, this test fails and does not wait for ever.
         let mut holder = Command::new("flock")
             .arg("--no-fork")
             .arg(work.path().join("cache/locks").join(lock))
@@ -128,8 +128,8 @@ fn whoever_holds_a_lock_is_named_to_those_who_wait() {
         holder.stdout.as_mut().unwrap().read_exact(&mut held).unwrap();
         let mut waiting = kernels().stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
-        let mut told = BufReader::new(waiting.stderr.take().unwrap());
-        told.read_line(&mut line).unwrap();
+        let mut stderr = BufReader::new(waiting.stderr.take().unwrap());
+        stderr.read_line(&mut line).unwrap();
         let part = format!("waiting for the lock `{lock}` of the cache: process {} (timeout) has it", holder.id());
         assert!(line.contains(&part), "{line}");
         drop(holder.stdin.take());
@@ -155,22 +155,22 @@ fn a_cache_of_roots_is_used_by_others_as_far_as_it_goes() {
             .unwrap()
     };
     let output = compose(bpfassay(place.path()), "made");
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     let nobodys = place.path().join("nobodys");
     fs::create_dir(&nobodys).unwrap();
     chown(&nobodys, Some(NOBODY), Some(NOBODY)).unwrap();
     let output = compose(as_nobody(place.path()), "nobodys/made");
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     let manifest = |of: &str| fs::read(place.path().join(of).join("manifest.json")).unwrap();
     assert_eq!(manifest("made"), manifest("nobodys/made"));
     let output = as_nobody(place.path()).args(["kernels", "--offline", "--cache"]).arg(&cache).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
 
     fs::write(place.path().join("programs/bpfassay-ior"), "another").unwrap();
     let output = compose(as_nobody(place.path()), "nobodys/other");
-    let told = said(&output).replace('\n', " ");
-    assert_eq!(output.status.code(), Some(3), "{told}");
-    assert!(told.contains("is not in the cache") && told.contains("bpfassay fetch"), "{told}");
+    let stderr = printed(&output).replace('\n', " ");
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("is not in the cache") && stderr.contains("bpfassay fetch"), "{stderr}");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_missing_and_an_empty_directory_become_caches_and_stay_usable() {
     for cache in ["empty", "missing/below"] {
         for _ in 0..2 {
             let output = bpfassay(work.path()).args(["kernels", "--offline", "--cache", cache]).output().unwrap();
-            assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+            assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
         }
         let tmp = work.path().join(cache).join("tmp");
         assert_eq!(fs::read_dir(tmp).unwrap().count(), 0, "{cache}");
@@ -199,7 +199,7 @@ fn another_user_cannot_have_root_empty_a_directory_nor_empty_one_by_itself() {
     fs::create_dir(&trap).unwrap();
     chown(&trap, Some(NOBODY), Some(NOBODY)).unwrap();
     let output = as_nobody(place.path()).args(["kernels", "--offline", "--cache"]).arg(&trap).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert!(trap.join("bpfassay-cache").exists());
     fs::remove_dir(trap.join("tmp")).unwrap();
     symlink(file.parent().unwrap(), trap.join("tmp")).unwrap();

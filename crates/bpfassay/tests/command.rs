@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command's answers that need no guest: plans, schemas, and what it says to wrong input.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+//! The command's answers that need no guest: plans, schemas, and its answers to wrong input.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
 };
 
-use common::{bpfassay, said};
+use common::{bpfassay, printed};
 
 fn exits(arguments: &[&str], code: i32) -> String {
     exits_in(tempfile::tempdir().unwrap().path(), arguments, code)
@@ -17,18 +17,18 @@ fn exits(arguments: &[&str], code: i32) -> String {
 
 fn exits_in(directory: &std::path::Path, arguments: &[&str], code: i32) -> String {
     let output = bpfassay(directory).args(arguments).output().unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-    said
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
+    printed
 }
 
 #[test]
 fn plan_lists_every_cell_of_quick() {
-    let said = exits(&["plan"], 0);
+    let printed = exits(&["plan"], 0);
     // 8 targets, 3 probe configurations.
-    assert!(said.starts_with("study quick: 24 cells, 8 boots, "), "{said}");
+    assert!(printed.starts_with("study quick: 24 cells, 8 boots, "), "{printed}");
     for cell in ["x86_64_6.1_quick_nfs4.2_none", "aarch64_7.2_quick_nfs4.2_fexit", "riscv64_6.12_quick_nfs4.2_kprobe"] {
-        assert!(said.contains(cell), "{said}");
+        assert!(printed.contains(cell), "{printed}");
     }
 }
 
@@ -42,9 +42,9 @@ fn plan_is_the_same_every_time_and_narrows() {
 
 #[test]
 fn ceems_ior_leaves_out_mpi_io_with_its_reason() {
-    let said = exits(&["plan", "ceems-ior"], 0);
-    assert!(said.contains("left out:"), "{said}");
-    assert!(said.contains("MPIIO"), "{said}");
+    let printed = exits(&["plan", "ceems-ior"], 0);
+    assert!(printed.contains("left out:"), "{printed}");
+    assert!(printed.contains("MPIIO"), "{printed}");
 }
 
 /// A tree for `--ior` with `program` at `bin/ior`, a link as those of a package manager: absolute, good in the guest only.
@@ -69,34 +69,37 @@ fn a_real_ior_brings_its_interfaces_and_only_these() {
     program.extend(b"\0POSIX\0MPIIO\0not MMAP\0");
     let tree = ior_tree(&program);
     let given = format!("x86_64={}", tree.path().display());
-    let said = exits(&["plan", "ceems-ior", "--kernel", "6.12", "--ior", &given], 0);
-    assert!(said.contains("x86_64_6.12_ceems-ior-mpiio-t16MiB"), "{said}");
-    assert!(!said.contains("aarch64_6.12_ceems-ior-mpiio"), "{said}");
-    assert!(said.contains("ceems-ior-mpiio-t16MiB on aarch64, riscv64: the embedded engine does not have"), "{said}");
+    let printed = exits(&["plan", "ceems-ior", "--kernel", "6.12", "--ior", &given], 0);
+    assert!(printed.contains("x86_64_6.12_ceems-ior-mpiio-t16MiB"), "{printed}");
+    assert!(!printed.contains("aarch64_6.12_ceems-ior-mpiio"), "{printed}");
+    assert!(
+        printed.contains("ceems-ior-mpiio-t16MiB on aarch64, riscv64: the embedded engine does not have"),
+        "{printed}"
+    );
 }
 
 #[test]
 fn an_ior_without_interfaces_is_refused_and_not_replaced() {
     let tree = ior_tree(b"#!/bin/sh\nexec /opt/ior/libexec/ior \"$@\"\n");
-    let said = exits(&["plan", "quick", "--ior", &format!("x86_64={}", tree.path().display())], 2);
-    assert!(said.contains("names none of IOR's interfaces"), "{said}");
-    assert!(said.contains("program itself"), "{said}");
+    let printed = exits(&["plan", "quick", "--ior", &format!("x86_64={}", tree.path().display())], 2);
+    assert!(printed.contains("names none of IOR's interfaces"), "{printed}");
+    assert!(printed.contains("program itself"), "{printed}");
 }
 
 #[test]
-fn unknown_studies_kernels_and_words_are_usage_errors_that_help() {
-    let said = exits(&["plan", "quik"], 2);
-    assert!(said.contains("did you mean `quick`?"), "{said}");
-    let said = exits(&["plan", "quick", "--kernel", "6.13"], 2);
-    assert!(said.contains("6.12"), "{said}");
-    let said = exits(&["plan", "quick", "--arch", "sparc"], 2);
-    assert!(said.contains("riscv64"), "{said}");
-    let said = exits(&["run", "--resume", "nowhere"], 2);
-    assert!(said.contains("nowhere"), "{said}");
+fn unknown_studies_kernels_and_options_are_usage_errors_that_help() {
+    let printed = exits(&["plan", "quik"], 2);
+    assert!(printed.contains("did you mean `quick`?"), "{printed}");
+    let printed = exits(&["plan", "quick", "--kernel", "6.13"], 2);
+    assert!(printed.contains("6.12"), "{printed}");
+    let printed = exits(&["plan", "quick", "--arch", "sparc"], 2);
+    assert!(printed.contains("riscv64"), "{printed}");
+    let printed = exits(&["run", "--resume", "nowhere"], 2);
+    assert!(printed.contains("nowhere"), "{printed}");
 }
 
 #[test]
-fn a_kernel_that_does_not_exist_is_told_before_anything_is_made() {
+fn a_kernel_that_does_not_exist_is_reported_before_anything_is_made() {
     let directory = tempfile::tempdir().unwrap();
     let study = fs::read_to_string(common::study("every-target.toml")).unwrap().replace("\"6.12\"", "\"6.13\"");
     fs::write(directory.path().join("wrong.toml"), study).unwrap();
@@ -104,9 +107,9 @@ fn a_kernel_that_does_not_exist_is_told_before_anything_is_made() {
     // Host packages are no matter here: `shell` and `run` would ask for them, planning with --qemu does not.
     let output =
         bpfassay(directory.path()).args(["plan", "./wrong.toml", "--qemu", "--cache"]).arg(&cache).output().unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("6.13") && said.contains("6.12"), "{said}");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("6.13") && printed.contains("6.12"), "{printed}");
 }
 
 #[test]
@@ -115,22 +118,22 @@ fn misspelt_keys_of_studies_are_refused_with_the_nearest_known_one() {
     let study = fs::read_to_string(common::study("panic.toml")).unwrap().replace("replicates", "replicate");
     fs::write(directory.path().join("wrong.toml"), study).unwrap();
     let output = bpfassay(directory.path()).args(["plan", "./wrong.toml"]).output().unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("replicates"), "{said}");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("replicates"), "{printed}");
 }
 
 #[test]
-fn offline_with_an_empty_cache_says_what_to_do() {
+fn offline_with_an_empty_cache_is_refused_with_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let output = bpfassay(directory.path())
         .args(["plan", "quick", "--qemu", "--cache"])
         .arg(directory.path().join("cache"))
         .output()
         .unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("bpfassay fetch"), "{said}");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(3), "{printed}");
+    assert!(printed.contains("bpfassay fetch"), "{printed}");
 }
 
 #[test]
@@ -148,9 +151,9 @@ fn an_answer_that_cannot_be_written_is_no_success() {
     for arguments in [&["plan"][..], &["plan", "--json"], &["schema", "results"]] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = bpfassay(directory.path()).args(arguments).stdout(full).output().unwrap();
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {said}");
-        assert!(said.contains("cannot write to standard output"), "{said}");
+        let printed = printed(&output);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {printed}");
+        assert!(printed.contains("cannot write to standard output"), "{printed}");
     }
 }
 
@@ -173,14 +176,14 @@ fn the_image_of_a_kernel_is_given_by_its_path_and_by_itself() {
         (&["--kernel", "."], 2, "no kernel `.`"),
     ] {
         let output = bpfassay(directory.path()).arg("plan").args(arguments).output().unwrap();
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains(part), "{arguments:?}: {said}");
+        let printed = printed(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
+        assert!(printed.contains(part), "{arguments:?}: {printed}");
     }
 }
 
 #[test]
-fn results_that_cannot_go_where_they_shall_are_told_before_anything_is_made() {
+fn results_that_cannot_go_where_they_shall_are_reported_before_anything_is_made() {
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir(directory.path().join("used")).unwrap();
     fs::write(directory.path().join("used/journal.jsonl"), "").unwrap();
@@ -189,22 +192,22 @@ fn results_that_cannot_go_where_they_shall_are_told_before_anything_is_made() {
             .args(["run", "--cache", "cache", "--offline", "--output", output])
             .output()
             .unwrap();
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(part), "{said}");
+        let printed = printed(&output);
+        assert_eq!(output.status.code(), Some(2), "{printed}");
+        assert!(printed.contains(part), "{printed}");
         assert!(!directory.path().join("cache").exists());
     }
 }
 
 #[test]
-fn doctor_tells_the_rest_where_the_cache_cannot_be_used() {
+fn doctor_reports_the_rest_where_the_cache_cannot_be_used() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("file"), "").unwrap();
     let output = bpfassay(directory.path()).args(["doctor", "--offline", "--cache", "file"]).output().unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(3), "{said}");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(3), "{printed}");
     for part in ["cannot be the cache", "--cache", "memory: ", "QEMU for riscv64"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(printed.contains(part), "{part}: {printed}");
     }
 }
 
@@ -212,28 +215,28 @@ fn doctor_tells_the_rest_where_the_cache_cannot_be_used() {
 fn offline_lists_without_package_lists_are_no_good_news() {
     let directory = tempfile::tempdir().unwrap();
     let output = bpfassay(directory.path()).args(["doctor", "--offline", "--cache", "cache"]).output().unwrap();
-    let said = said(&output);
-    assert!(said.contains("note kernels for riscv64: no package lists in the cache"), "{said}");
+    let printed = printed(&output);
+    assert!(printed.contains("note kernels for riscv64: no package lists in the cache"), "{printed}");
     let output = bpfassay(directory.path()).args(["kernels", "--offline", "--cache", "cache"]).output().unwrap();
-    assert!(crate::said(&output).contains("no package list yet"));
+    assert!(crate::printed(&output).contains("no package list yet"));
 }
 
 #[test]
 fn inputs_that_are_not_there_are_usage_errors() {
-    let said = exits(&["plan", "--qemu", "--manifest", "nowhere.json", "--cache", "cache"], 2);
-    assert!(said.contains("nowhere.json"), "{said}");
-    let said = exits(&["shell", "--arch", "riscv64"], 2);
-    assert!(said.contains("a shell needs a terminal"), "{said}");
-    let said = exits(&["run", "--resume", "nowhere"], 2);
-    assert!(said.contains("name the results directory of a run"), "{said}");
+    let printed = exits(&["plan", "--qemu", "--manifest", "nowhere.json", "--cache", "cache"], 2);
+    assert!(printed.contains("nowhere.json"), "{printed}");
+    let printed = exits(&["shell", "--arch", "riscv64"], 2);
+    assert!(printed.contains("a shell needs a terminal"), "{printed}");
+    let printed = exits(&["run", "--resume", "nowhere"], 2);
+    assert!(printed.contains("name the results directory of a run"), "{printed}");
 }
 
 #[test]
-fn results_that_are_none_are_told_as_what_they_are() {
+fn results_that_are_none_are_reported_as_what_they_are() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("results.json");
     let ours = bpfassay_results::RESULTS_VERSION;
-    for (text, told) in [
+    for (text, reason) in [
         ("", "EOF while parsing"),
         (&*format!("{{\"version\": {ours}, \"plan\": {{\"study\""), "EOF while parsing"),
         (&*format!("{{\"version\": {ours}, \"photo\": true}}"), "does not begin with its digest"),
@@ -242,14 +245,17 @@ fn results_that_are_none_are_told_as_what_they_are() {
     ] {
         fs::write(&file, text).unwrap();
         for arguments in [&["report"][..], &["report", "--format", "junit"], &["trend"]] {
-            let said = exits(&[arguments, &[directory.path().to_str().unwrap()]].concat(), 2);
-            assert!(said.contains("results.json") && said.replace("\n", " ").contains(told), "{text:?}: {said}");
+            let printed = exits(&[arguments, &[directory.path().to_str().unwrap()]].concat(), 2);
+            assert!(
+                printed.contains("results.json") && printed.replace("\n", " ").contains(reason),
+                "{text:?}: {printed}"
+            );
         }
         assert!(!directory.path().join("report.html").exists(), "a report of nothing");
     }
     fs::remove_file(&file).unwrap();
-    let said = exits(&["report", directory.path().to_str().unwrap()], 2);
-    assert!(said.contains("cannot read"), "{said}");
+    let printed = exits(&["report", directory.path().to_str().unwrap()], 2);
+    assert!(printed.contains("cannot read"), "{printed}");
 }
 
 #[test]
@@ -266,10 +272,10 @@ fn missing_packages_are_named_with_the_command_that_installs_them() {
         .env_remove("CI")
         .output()
         .unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("apt-get update && apt-get install --no-install-recommends "), "{said}");
-    assert!(said.contains("opensbi"), "{said}");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(3), "{printed}");
+    assert!(printed.contains("apt-get update && apt-get install --no-install-recommends "), "{printed}");
+    assert!(printed.contains("opensbi"), "{printed}");
     assert!(!directory.path().join("cache").exists());
 }
 
@@ -296,11 +302,11 @@ fn a_testbed_from_elsewhere_is_composed_checked_and_keeps_a_study_to_what_it_has
     let manifest = at("packed/manifest.json");
     assert!(exits(&["testbed", "check", &manifest], 0).contains("Linux 6.12.1"));
 
-    let said = exits(&["plan", "quick", "--manifest", &manifest, "--available"], 0);
-    assert!(said.starts_with("study quick: 3 cells, 1 boots, "), "{said}");
-    assert!(said.contains("the testbed has no guest for them"), "{said}");
-    let said = exits(&["plan", "quick", "--available"], 2);
-    assert!(said.contains("--manifest"), "{said}");
+    let printed = exits(&["plan", "quick", "--manifest", &manifest, "--available"], 0);
+    assert!(printed.starts_with("study quick: 3 cells, 1 boots, "), "{printed}");
+    assert!(printed.contains("the testbed has no guest for them"), "{printed}");
+    let printed = exits(&["plan", "quick", "--available"], 2);
+    assert!(printed.contains("--manifest"), "{printed}");
 
     fs::write(at("spec.json"), spec.replace("\"image\"", "\"picture\"")).unwrap();
     assert!(exits(&["testbed", "check", "--spec", &at("spec.json")], 2).contains("picture"));
@@ -313,7 +319,7 @@ fn a_testbed_from_elsewhere_is_composed_checked_and_keeps_a_study_to_what_it_has
 fn the_manual_has_a_page_for_every_command_and_shells_complete_them() {
     let directory = tempfile::tempdir().unwrap();
     let output = bpfassay(directory.path()).args(["man", "man1"]).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let page = |name: &str| fs::read_to_string(directory.path().join("man1").join(name)).unwrap();
     let all = page("bpfassay.1");
     assert!(all.contains(".TH bpfassay 1"), "{all}");
@@ -349,13 +355,13 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
     let agent = directory.path().join("bpfassay-guest");
     fs::set_permissions(&agent, fs::Permissions::from_mode(0o644)).unwrap();
     let output = here();
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(said(&output).contains("there is no executable bpfassay-guest in PATH"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", printed(&output));
+    assert!(printed(&output).contains("there is no executable bpfassay-guest in PATH"), "{}", printed(&output));
     assert!(!directory.path().join("out").exists());
 
     fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
     let output = here();
-    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(4), "{}", printed(&output));
     let journal = fs::read(directory.path().join("out/journal.jsonl")).unwrap();
     let found = exits_in(directory.path(), &["check", "out"], 0);
     assert_eq!(found.matches(": sound: ").count(), 4, "{found}");
@@ -367,7 +373,7 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
     exits_in(directory.path(), &["run", "--resume", "out", "--cache", "cache"], 2);
     fs::write(directory.path().join("out/journal.jsonl"), &journal).unwrap();
     exits_in(directory.path(), &["check", "."], 2);
-    // The directory may be a stranger's: nothing is written through a link that lies in it.
+    // The directory may be another user's: nothing is written through a link that lies in it.
     fs::write(directory.path().join("precious"), "kept").unwrap();
     symlink(directory.path().join("precious"), directory.path().join("out/report.html")).unwrap();
     exits_in(directory.path(), &["report", "out"], 3);
@@ -375,9 +381,9 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
     fs::remove_file(directory.path().join("out/report.html")).unwrap();
     exits_in(directory.path(), &["report", "out"], 0);
     let output = bpfassay(directory.path()).args(["run", "--resume", "out", "--cache", "cache"]).output().unwrap();
-    let told = said(&output);
-    assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("it was begun by `bpfassay here`") && told.contains("begin again"), "{told}");
+    let stderr = printed(&output);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("it was begun by `bpfassay here`") && stderr.contains("begin again"), "{stderr}");
     assert_eq!(fs::read(directory.path().join("out/journal.jsonl")).unwrap(), journal, "nothing was added");
     assert!(!directory.path().join("cache").exists());
 }

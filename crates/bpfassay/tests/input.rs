@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Input files that are none: pipes, devices, files without end, links out of a tool's directory. Each is refused at once, with
 //! its name and the exit code of wrong input.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{said, spec};
+use common::{printed, spec};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// The command in `directory` exits with `code` within 20 s and prints `part`.
@@ -20,9 +20,9 @@ fn exits(directory: &Path, arguments: &[&str], code: i32, part: &str) {
     let mut command = Command::new("timeout");
     command.arg("20").arg(env!("CARGO_BIN_EXE_bpfassay")).args(arguments).current_dir(directory);
     let output = command.env_remove("RUST_LOG").stdin(Stdio::null()).output().unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-    assert!(said.replace('\n', " ").contains(part), "{arguments:?}: {said}");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
+    assert!(printed.replace('\n', " ").contains(part), "{arguments:?}: {printed}");
 }
 
 fn pipe(path: &Path) {
@@ -103,8 +103,8 @@ fn a_wrong_tool_file_is_wrong_input_and_leads_nowhere_else() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    assert!(!said(&output).contains("leads out"), "{}", said(&output));
-    assert!(made(work) > before, "{}", said(&output));
+    assert!(!printed(&output).contains("leads out"), "{}", printed(&output));
+    assert!(made(work) > before, "{}", printed(&output));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_process_that_may_open_no_more_files_is_failed_by_its_host() {
     let work = tempfile::tempdir().unwrap();
     let command = format!("ulimit -n 4; exec {} plan quick", env!("CARGO_BIN_EXE_bpfassay"));
     let output = Command::new("sh").args(["-c", &command]).current_dir(work.path()).output().unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("ulimit -n"), "{said}");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(3), "{printed}");
+    assert!(printed.contains("ulimit -n"), "{printed}");
 }

@@ -15,7 +15,7 @@ use bpfassay_protocol::{
     frame,
     message::{GuestFacts, GuestMessage},
 };
-use common::{bpfassay, said};
+use common::{bpfassay, printed};
 use serde_json::Value;
 
 /// A title, a cleared screen, a link, the clipboard, a question that a terminal answers by typing, C1, and text backwards.
@@ -30,7 +30,7 @@ fn is_forbidden(c: char) -> bool {
         | '\u{2066}'..='\u{2069}')
 }
 
-/// What `output` says, of which a terminal obeys nothing.
+/// What `output` contains, without any control character.
 fn harmless(output: &Output) -> String {
     for stream in [&output.stdout, &output.stderr] {
         let text = str::from_utf8(stream).unwrap();
@@ -38,7 +38,7 @@ fn harmless(output: &Output) -> String {
             panic!("{line:?}");
         }
     }
-    said(output)
+    printed(output)
 }
 
 /// The smallest study, of kernels 6.12.
@@ -60,13 +60,13 @@ replicates = 1
 seed = 1
 "#;
 
-/// Runs the command in `directory`; what it says is harmless and holds what is [`SHOWN`].
+/// Runs the command in `directory`; what it prints is harmless and contains what is [`SHOWN`].
 fn shows(directory: &Path, arguments: &[&str], code: i32) -> String {
     let output = bpfassay(directory).args(arguments).output().unwrap();
-    let said = harmless(&output);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-    assert!(said.contains(SHOWN), "{arguments:?}: {said}");
-    said
+    let printed = harmless(&output);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
+    assert!(printed.contains(SHOWN), "{arguments:?}: {printed}");
+    printed
 }
 
 /// A TOML string.
@@ -76,7 +76,7 @@ fn toml(text: &str) -> String {
 }
 
 #[test]
-fn a_study_s_words_are_shown_and_not_obeyed() {
+fn text_of_a_study_is_shown_with_its_control_characters_escaped() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
     write("described.toml", &STUDY.replace("\"For tests.\"", &toml(HOSTILE)));
@@ -92,14 +92,14 @@ fn a_study_s_words_are_shown_and_not_obeyed() {
 }
 
 #[test]
-fn names_of_files_and_words_of_the_command_line_are_shown_and_not_obeyed() {
+fn names_of_files_and_arguments_are_shown_with_their_control_characters_escaped() {
     let directory = tempfile::tempdir().unwrap();
     shows(directory.path(), &["plan", &format!("./{HOSTILE}.toml").replace("evil.example/", "")], 2);
     for arguments in [&[HOSTILE][..], &["plan", "--arch", HOSTILE], &["plan", "--nothing", HOSTILE]] {
         let output = bpfassay(directory.path()).args(arguments).output().unwrap();
-        let said = harmless(&output);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains("error:"), "{said}");
+        let printed = harmless(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {printed}");
+        assert!(printed.contains("error:"), "{printed}");
     }
     let name = format!("{SHOWN}\n").replace(r"\x1b", "\u{1b}").replace(r"\x07", "\u{7}");
     shows(directory.path(), &["man", &name], 0);
@@ -120,7 +120,7 @@ fn a_manifest_s_names_are_shown_and_not_obeyed() {
     let at = |name: &str, text: &str| fs::write(work.path().join(name), text).unwrap();
     at("spec.json", spec);
     let output = bpfassay(work.path()).args(["testbed", "compose", "spec.json", "--output", "made"]).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
 
     let file = work.path().join("made/manifest.json");
     let whole: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -137,9 +137,9 @@ fn a_manifest_s_names_are_shown_and_not_obeyed() {
     at("pattern.toml", &STUDY.replace("6.12", "6.12.*"));
     let output =
         bpfassay(work.path()).args(["plan", "./pattern.toml", "--manifest", "made/manifest.json"]).output().unwrap();
-    let said = harmless(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("cannot be a kernel name"), "{said}");
+    let printed = harmless(&output);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("cannot be a kernel name"), "{printed}");
 }
 
 /// Results whose study has a hostile name.
@@ -171,9 +171,9 @@ fn results_of_others_are_shown_and_not_obeyed() {
     for format in ["text", "markdown", "junit", "openmetrics", "csv", "html"] {
         let output =
             bpfassay(directory.path()).args(["report", ".", "--format", format, "--output", "-"]).output().unwrap();
-        let said = harmless(&output);
-        assert!(output.status.success(), "{format}: {said}");
-        assert!(said.contains("x1b]0;title") || said.contains("x1b\\]0;title"), "{format}: {said}");
+        let printed = harmless(&output);
+        assert!(output.status.success(), "{format}: {printed}");
+        assert!(printed.contains("x1b]0;title") || printed.contains("x1b\\]0;title"), "{format}: {printed}");
     }
     for arguments in
         [&["compare", ".", "."][..], &["compare", ".", ".", "--format", "json"], &["trend", ".", "--format", "json"]]
@@ -220,18 +220,18 @@ fn hostile_agent() -> Vec<GuestMessage> {
 }
 
 #[test]
-fn an_agent_s_words_are_shown_so_many_and_not_obeyed() {
+fn messages_of_an_agent_are_shown_bounded_and_with_their_control_characters_escaped() {
     for verbose in [&[][..], &["-v"]] {
         let (_directory, output) = here(&hostile_agent(), verbose);
-        let said = harmless(&output);
-        assert_eq!(output.status.code(), Some(4), "{said}");
-        assert!(said.contains(SHOWN), "{said}");
-        assert!(said.lines().all(|line| !line.starts_with("forged")), "{said}");
+        let printed = harmless(&output);
+        assert_eq!(output.status.code(), Some(4), "{printed}");
+        assert!(printed.contains(SHOWN), "{printed}");
+        assert!(printed.lines().all(|line| !line.starts_with("forged")), "{printed}");
         if verbose.is_empty() {
             assert_eq!(
-                said.matches("[   1 s] forged").count(),
-                said.matches("more lines of this guest").count() * 20,
-                "{said}"
+                printed.matches("[   1 s] forged").count(),
+                printed.matches("more lines of this guest").count() * 20,
+                "{printed}"
             );
         }
     }
@@ -249,7 +249,7 @@ fn events_are_json_in_which_a_terminal_obeys_nothing() {
 }
 
 #[test]
-fn want_of_the_host_is_told_as_such() {
+fn shortage_of_the_host_is_reported_as_such() {
     let directory = tempfile::tempdir().unwrap();
     // Descriptors 0 to 2 are open, and few more may be: one is enough for the loader of programs.
     let mut wanting = 0;
@@ -262,10 +262,10 @@ fn want_of_the_host_is_told_as_such() {
                 .env_remove("RUST_LOG")
                 .output()
                 .unwrap();
-            let said = said(&output);
-            let is_told = said.contains("ulimit -n");
-            assert!(output.status.code() == Some(3) || !is_told, "{files}, {arguments}: {said}");
-            assert!(!matches!(output.status.code(), None | Some(1 | 101)), "{files}, {arguments}: {said}");
+            let printed = printed(&output);
+            let is_told = printed.contains("ulimit -n");
+            assert!(output.status.code() == Some(3) || !is_told, "{files}, {arguments}: {printed}");
+            assert!(!matches!(output.status.code(), None | Some(1 | 101)), "{files}, {arguments}: {printed}");
             wanting += u32::from(is_told);
         }
     }
@@ -279,6 +279,6 @@ fn want_of_the_host_is_told_as_such() {
         .stdout(full)
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(said(&output).contains("cannot write to standard output"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", printed(&output));
+    assert!(printed(&output).contains("cannot write to standard output"), "{}", printed(&output));
 }

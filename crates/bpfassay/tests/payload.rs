@@ -15,7 +15,7 @@ use bpfassay_testbed::{
     cache::{Cache, Digest},
     payload::{Built, Payload, pack},
 };
-use common::{bpfassay, said};
+use common::{bpfassay, printed};
 
 /// Assets of programs that are none, as if they had been built from the checkout.
 fn assets(directory: &Path, archs: &[Arch]) -> PathBuf {
@@ -46,7 +46,7 @@ fn payload(directory: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = bpfassay(Path::new("/"));
     command.env("BPFASSAY_SOURCE", "/nonexistent").env_remove("BPFASSAY_FROM");
     let output = command.args(["payload", "--offline", "--cache"]).arg(cache).args(arguments).output().unwrap();
-    (output.status.code(), said(&output).replace('\n', " "))
+    (output.status.code(), printed(&output).replace('\n', " "))
 }
 
 #[test]
@@ -56,10 +56,10 @@ fn without_a_checkout_programs_come_from_the_place_that_offers_them() {
     let (empty, place) = (work.path().join("empty"), place.to_str().unwrap().to_owned());
     fs::create_dir(&empty).unwrap();
     let from = ["--from", empty.to_str().unwrap(), "--from", &place];
-    let (code, said) = payload(work.path(), &[&["build", "--arch", "x86_64,riscv64"][..], &from].concat());
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains(&format!("offers no guest programs for x86_64")), "{said}");
-    assert!(said.contains("taken from") && said.contains(&Digest::of(b"agent riscv64").to_string()), "{said}");
+    let (code, printed) = payload(work.path(), &[&["build", "--arch", "x86_64,riscv64"][..], &from].concat());
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains(&format!("offers no guest programs for x86_64")), "{printed}");
+    assert!(printed.contains("taken from") && printed.contains(&Digest::of(b"agent riscv64").to_string()), "{printed}");
     // What was taken is packed as it was.
     let copy = work.path().join("copy");
     let pack = ["pack", copy.to_str().unwrap(), "--arch", "riscv64", "--from", &place];
@@ -76,16 +76,16 @@ fn without_sources_and_places_the_error_names_what_helps() {
     let work = tempfile::tempdir().unwrap();
     let place = assets(work.path(), &[Arch::X86_64]);
     for from in [&[][..], &["--from", place.to_str().unwrap()]] {
-        let (code, said) = payload(work.path(), &[&["build", "--arch", "aarch64"][..], from].concat());
-        assert_eq!(code, Some(3), "{said}");
+        let (code, printed) = payload(work.path(), &[&["build", "--arch", "aarch64"][..], from].concat());
+        assert_eq!(code, Some(3), "{printed}");
         for words in ["aarch64", "/nonexistent", "--from", "BPFASSAY_FROM", "BPFASSAY_SOURCE", "--manifest"] {
-            assert!(said.contains(words), "{words}: {said}");
+            assert!(printed.contains(words), "{words}: {printed}");
         }
     }
-    let (code, said) = payload(work.path(), &["verify", "--arch", "x86_64", "--from", place.to_str().unwrap()]);
-    assert!(code == Some(3) && said.contains("BPFASSAY_SOURCE"), "{said}");
-    let (code, said) = payload(work.path(), &["build", "--from", "https://user:secret@host.example/"]);
-    assert!(code == Some(2) && said.contains("expected a directory, or the URL of one"), "{said}");
+    let (code, printed) = payload(work.path(), &["verify", "--arch", "x86_64", "--from", place.to_str().unwrap()]);
+    assert!(code == Some(3) && printed.contains("BPFASSAY_SOURCE"), "{printed}");
+    let (code, printed) = payload(work.path(), &["build", "--from", "https://user:secret@host.example/"]);
+    assert!(code == Some(2) && printed.contains("expected a directory, or the URL of one"), "{printed}");
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn a_damaged_asset_is_an_error_and_nothing_is_built() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&archive, &bytes).unwrap();
-    let (code, said) = payload(work.path(), &["build", "--arch", "x86_64", "--from", place.to_str().unwrap()]);
-    assert_eq!(code, Some(3), "{said}");
+    let (code, printed) = payload(work.path(), &["build", "--arch", "x86_64", "--from", place.to_str().unwrap()]);
+    assert_eq!(code, Some(3), "{printed}");
     let name = archive.file_name().unwrap().to_str().unwrap();
-    assert!(said.contains(name) && said.contains(&Digest::of(&bytes).to_string()), "{said}");
+    assert!(printed.contains(name) && printed.contains(&Digest::of(&bytes).to_string()), "{printed}");
 }

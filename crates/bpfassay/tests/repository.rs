@@ -86,7 +86,7 @@ fn programs_for_the_kernel_permit_the_gpl() {
     }
 }
 
-/// What `cargo metadata` says of the packages of the workspace.
+/// What `cargo metadata` reports of the packages of the workspace.
 fn packages() -> Vec<serde_json::Value> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["metadata", "--no-deps", "--format-version", "1", "--offline"]).current_dir(root());
@@ -391,6 +391,6 @@ fn walks_compile() {
     command.args(["check", "--offline", "--locked", "--lib"]).env("CARGO_TARGET_DIR", target).current_dir(&copy);
     command.args(changed.iter().flat_map(|name| ["--package", name]));
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !said.contains("warning: "), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !printed.contains("warning: "), "{printed}");
 }

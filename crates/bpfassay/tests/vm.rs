@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Real guests, through the command itself, on the three architectures.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 mod common;
 
@@ -13,7 +13,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use common::{bpfassay, guests_wanted, results, run, said, study};
+use common::{bpfassay, guests_wanted, printed, results, run, study};
 use serde_json::Value;
 
 /// The cells of results.
@@ -74,7 +74,7 @@ fn every_target_boots_and_counts_every_byte() {
         let log = directory.path().join("out").join(boot["log"].as_str().unwrap());
         assert!(log.exists(), "{}", log.display());
     }
-    // Real results are what the published schema says.
+    // Real results match the published schema.
     let schema: Value =
         serde_json::from_slice(&bpfassay(directory.path()).args(["schema", "results"]).output().unwrap().stdout)
             .unwrap();
@@ -109,9 +109,9 @@ fn figures(results: &Value) -> BTreeMap<String, Value> {
 /// What the command prints, which must end with `code`.
 fn done(command: &mut Command, code: i32) -> String {
     let output = command.output().unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    said
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(code), "{printed}");
+    printed
 }
 
 /// `work` on a host whose processors are all busy otherwise.
@@ -183,7 +183,7 @@ fn a_regression_of_less_than_half_a_per_cent_is_found() {
     let compare = |base: &str, new: &str, code: i32| -> Value {
         let arguments = ["compare", base, new, "--format", "json", "--fail-on", "regression"];
         let output = bpfassay(directory.path()).args(arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(code), "{}", printed(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     };
     let found = compare("base", "new", 5);
@@ -207,8 +207,8 @@ fn boots_go_on_until_intervals_are_narrow() {
     let arguments = ["--arch", "aarch64", "--probe", "kprobe", "--clock", "instructions", "--replicates", "20"];
     let mut run = bpfassay(directory.path());
     run.arg("run").arg(study("smoke.toml")).args(arguments).args(["--until", "2000%", "--yes", "--output", "out"]);
-    let said = done(&mut run, 0);
-    assert!(said.contains("of at most 20 boots: stopped after 3: every interval is within 2000%"), "{said}");
+    let printed = done(&mut run, 0);
+    assert!(printed.contains("of at most 20 boots: stopped after 3: every interval is within 2000%"), "{printed}");
     let first = results(&directory.path().join("out"));
     assert_eq!(first["boots"].as_array().unwrap().len(), 3);
     assert_eq!(first["sampling"][0]["end"], "narrow_enough", "{:#}", first["sampling"]);
@@ -272,7 +272,7 @@ fn interrupted_and_resumed_does_every_run_once() {
     drop(torn);
 
     let output = bpfassay(directory.path()).args(["run", "--yes", "--resume", "out"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     let mut after = done(&fs::read_to_string(&journal).unwrap());
     after.sort();
     after.dedup();

@@ -46,7 +46,7 @@ fn assert_exact(results: &Value) -> usize {
 
 /// Ways of attaching whose programs tasks are preempted in, each map layout and both loaders, on a kernel that preempts itself.
 #[test]
-fn four_ranks_and_a_neighbour_are_told_apart_and_counted_exactly() {
+fn four_ranks_and_a_neighbour_are_distinguished_and_counted_exactly() {
     if guests_wanted() {
         let probes = ["fexit+lru-shared", "raw-tracepoint+hash-shared", "uprobe+ringbuf", "tracepoint@aya"];
         // Three workloads: one rank, a shared file, a file per process.

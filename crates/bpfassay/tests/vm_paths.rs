@@ -101,12 +101,12 @@ fn every_path_is_counted_exactly_where_the_kernel_lets_one_see_it() {
         if (target.as_str(), probe) == ("riscv64 7.2", "complete") {
             // GCC has made versions of these with constants put in, and nothing else, there.
             for function in ["aio_read", "aio_write"] {
-                let told = cell["findings"].as_array().unwrap().iter().any(|found| {
+                let is_found = cell["findings"].as_array().unwrap().iter().any(|found| {
                     let finding = &found["finding"];
                     (&finding["pitfall"], &finding["subject"]) == (&"symbol-renamed".into(), &function.into())
                         && finding["detail"].as_str().unwrap().contains(".constprop.")
                 });
-                assert!(told, "{function}: {:#}", cell["findings"]);
+                assert!(is_found, "{function}: {:#}", cell["findings"]);
                 constprop += 1;
             }
         }
@@ -121,7 +121,7 @@ fn every_path_is_counted_exactly_where_the_kernel_lets_one_see_it() {
                 let difference = &row["difference"]["value"];
                 for figure in ["bytes", "calls", "errors"] {
                     let difference = difference[figure].as_i64().unwrap_or(0);
-                    // Never too much; too little only where the kernel says that it left programs out.
+                    // Never too much; too little only where the kernel reports that it left programs out.
                     assert!(
                         difference == 0 || difference < 0 && skips,
                         "{target} {probe} {path} {figure}: {row:#} {:#}",

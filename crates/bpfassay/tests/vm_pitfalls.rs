@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every pitfall that the tracer looks for, provoked on a real guest and found in the results.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 mod common;
 
 use std::{env, fs};
 
-use common::{bpfassay, said, study};
+use common::{bpfassay, printed, study};
 use serde_json::Value;
 
 /// Runs the study `pitfalls` with each line that begins with one of `lines`' first texts replaced by the second; gives the results.
@@ -38,7 +38,7 @@ fn run_wanted(lines: &[(&str, &str)]) -> Value {
     fs::write(directory.path().join("pitfalls.toml"), changed).unwrap();
     let output =
         bpfassay(directory.path()).args(["run", "pitfalls.toml", "--yes", "--output", "out"]).output().unwrap();
-    println!("{}", said(&output));
+    println!("{}", printed(&output));
     serde_json::from_slice(&fs::read(directory.path().join("out/results.json")).unwrap()).unwrap()
 }
 

@@ -75,7 +75,7 @@ fn any_program_is_a_workload() {
     let bytes = fio[0]["derived"]["bytes"].as_array().unwrap();
     assert_eq!(bytes.iter().map(|row| &row["operation"]).collect::<Vec<_>>(), ["read", "write"], "{bytes:#?}");
     for row in bytes {
-        // What fio says, what the tracer counted, and what the NFS client did.
+        // What fio reports, what the tracer counted, and what the NFS client did.
         assert_eq!(row["workload"]["value"], 1 << 20, "{row:#}");
         assert_eq!((&row["error"]["value"], &row["mountstats_error"]["value"]), (&0.into(), &0.into()), "{row:#}");
     }

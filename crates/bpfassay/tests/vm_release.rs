@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{guests_wanted, said};
+use common::{guests_wanted, printed};
 use serde_json::Value;
 
 #[test]
@@ -26,7 +26,7 @@ fn a_release_is_all_that_its_user_needs() {
     command.args(["--no-testbed", "--command", env!("CARGO_BIN_EXE_bpfassay")]).arg(env!("CARGO_PKG_VERSION"));
     // Its last step uses it from the directory `/`, with an empty cache, offline.
     let output = command.arg(&directory).stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let provenance: Value = serde_json::from_slice(&fs::read(directory.join("provenance.json")).unwrap()).unwrap();
     assert_eq!(provenance["version"], env!("CARGO_PKG_VERSION"));
     for arch in ["x86_64", "aarch64", "riscv64"] {
@@ -38,5 +38,5 @@ fn a_release_is_all_that_its_user_needs() {
 
     let mut again = Command::new(root.join("ci/release"));
     let output = again.args(["--no-testbed", "0.0.0"]).arg(&directory).stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.code() == Some(2) && said(&output).contains("is not empty"), "{}", said(&output));
+    assert!(output.status.code() == Some(2) && printed(&output).contains("is not empty"), "{}", printed(&output));
 }

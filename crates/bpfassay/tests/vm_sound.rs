@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools that leave a guest other than it was: the guest says what differs, and measures nothing more. Those that leave nothing do not
+//! Tools that leave a guest other than it was: the guest reports what differs, and measures nothing more. Those that leave nothing do not
 //! make it say so.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use std::{
     process::{Command, Output},
 };
 
-use common::{bpfassay, guests_wanted, said, study};
+use common::{bpfassay, guests_wanted, printed, study};
 
 /// What a tool does when it is asked to end, by its first argument, and a part of the sentence that names it.
 const SPOILERS: [(&str, &str); 12] = [
@@ -48,8 +48,8 @@ const PROGRAM: &str = r#"
 #include <time.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t told;
-static void tell(int number) { told = 1; }
+static volatile sig_atomic_t stopped;
+static void on_signal(int number) { stopped = 1; }
 
 static int put(const char *path, const char *text)
 {
@@ -111,10 +111,10 @@ int main(int argc, char **argv)
 	const char *what = argv[1];
 	struct timespec now;
 	struct timex slow = { .modes = ADJ_TICK, .tick = 9000 };
-	signal(SIGINT, tell);
+	signal(SIGINT, on_signal);
 	printf("ready\n");
 	fflush(stdout);
-	while (!told) usleep(10000);
+	while (!stopped) usleep(10000);
 	int status = 0;
 	if (!strcmp(what, "unmount")) status = umount2("/mnt/tmpfs", MNT_DETACH);
 	if (!strcmp(what, "read-only")) status = mount("", "/mnt/tmpfs", "", MS_REMOUNT | MS_RDONLY, "");
@@ -164,7 +164,7 @@ fn compiled(directory: &Path) {
 
 /// Everything that was written about a study in `directory`.
 fn written(directory: &Path, output: &Output) -> String {
-    let mut text = said(output);
+    let mut text = printed(output);
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_file() {
@@ -211,6 +211,6 @@ fn what_leaves_nothing_behind_is_not_blamed() {
         let output = command.arg(&out).arg(&study).output().unwrap();
         let text = written(&directory.path().join(&out), &output);
         assert!(!text.contains("unsound") && !text.contains("was found changed"), "{}: {text}", study.display());
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     }
 }

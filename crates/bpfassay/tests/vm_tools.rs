@@ -11,7 +11,7 @@ use std::{
     process::Command,
 };
 
-use common::{bpfassay, guests_wanted, results, said, study};
+use common::{bpfassay, guests_wanted, printed, results, study};
 use serde_json::Value;
 
 /// A program that forks until it may not, and that no signal ends which can be refused; nor any of its children.
@@ -69,7 +69,7 @@ fn stubborn(directory: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_tool_is_measured_or_told_why_not() {
+fn a_tool_is_measured_or_reported_with_the_reason() {
     if !guests_wanted() {
         return;
     }
@@ -79,7 +79,7 @@ fn a_tool_is_measured_or_told_why_not() {
     command.args(["run", "--yes", "--output", "out"]).arg(file).arg("--tool").arg(stubborn(directory.path()));
     let output = command.output().unwrap();
     // One of the tools is not in the guest at all, which is the study's fault.
-    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(4), "{}", printed(&output));
     let results = results(&directory.path().join("out"));
     let outcome = |name: &str| {
         let runs = results["runs"].as_array().unwrap();
@@ -134,7 +134,7 @@ fn a_tool_is_measured_or_told_why_not() {
 }
 
 #[test]
-fn a_shell_has_the_tool_in_it_and_tells_how_it_is_started() {
+fn a_shell_has_the_tool_in_it_and_shows_how_it_is_started() {
     if !guests_wanted() {
         return;
     }

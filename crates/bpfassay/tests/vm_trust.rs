@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What goes wrong around guests: tools that do harm after their run, guests that are killed, hosts that fail. Nobody is blamed
-//! wrongly, nothing is lost, and the figures are those of an undisturbed run.
+//! wrongly, nothing is lost, and the figures are those of a run without faults.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -13,7 +13,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use common::{bpfassay, guests_wanted, results, said, study};
+use common::{bpfassay, guests_wanted, printed, results, study};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -37,13 +37,13 @@ fn begin(directory: &Path, out: &str) -> Command {
 /// What the command prints, which must end with `code`.
 fn ends(command: &mut Command, code: i32) -> String {
     let output = command.output().unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    said
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(code), "{printed}");
+    printed
 }
 
-fn fingerprint(said: &str) -> &str {
-    said.lines().find_map(|line| line.strip_prefix("fingerprint of the raw figures: ")).unwrap()
+fn fingerprint(printed: &str) -> &str {
+    printed.lines().find_map(|line| line.strip_prefix("fingerprint of the raw figures: ")).unwrap()
 }
 
 fn record(run: &Value) -> (&str, &Value) {
@@ -85,7 +85,7 @@ fn qemu_of(process: u32) -> u32 {
 }
 
 #[test]
-fn a_panic_after_a_tools_run_is_that_tools_and_nobody_elses() {
+fn a_panic_after_a_tools_run_is_attributed_to_that_tool_only() {
     if !guests_wanted() {
         return;
     }
@@ -95,13 +95,13 @@ fn a_panic_after_a_tools_run_is_that_tools_and_nobody_elses() {
     for tool in ["panics-after-30", "panics-after-600"] {
         command.arg("--tool").arg(tools.join(format!("{tool}.toml")));
     }
-    let said = ends(&mut command, 4);
+    let printed = ends(&mut command, 4);
     let results = results(&directory.path().join("out"));
     let runs = results["runs"].as_array().unwrap();
     let mut after = 0;
     for (run, outcome) in runs.iter().map(record) {
         if run.contains("_panics-after-") {
-            assert_eq!(outcome["type"], "failed", "{run}: {outcome:#}\n{said}");
+            assert_eq!(outcome["type"], "failed", "{run}: {outcome:#}\n{printed}");
             if outcome["kind"] != "not_tried" {
                 assert!(["panic", "unsound"].contains(&outcome["kind"].as_str().unwrap()), "{run}: {outcome:#}");
                 assert!(outcome["after"]["ms"].is_u64(), "{run}: {outcome:#}");
@@ -110,14 +110,14 @@ fn a_panic_after_a_tools_run_is_that_tools_and_nobody_elses() {
                 after += 1;
             }
         } else {
-            assert_eq!(outcome["type"], "measured", "{run}: {outcome:#}\n{said}");
+            assert_eq!(outcome["type"], "measured", "{run}: {outcome:#}\n{printed}");
         }
     }
     // The warm-up, the baseline, its control, a probe configuration and two tools.
-    assert_eq!((runs.len(), after), (6, 2), "{said}");
+    assert_eq!((runs.len(), after), (6, 2), "{printed}");
     assert!(
-        said.contains("FAILED: kernel panic after the run") || said.contains("FAILED: guest left changed"),
-        "{said}"
+        printed.contains("FAILED: kernel panic after the run") || printed.contains("FAILED: guest left changed"),
+        "{printed}"
     );
     // What was measured at last was measured in one boot.
     let boots = runs.iter().filter(|run| run["record"]["outcome"]["type"] == "measured");
@@ -140,8 +140,8 @@ fn interrupted_in_the_middle_of_a_block_and_resumed_the_figures_are_the_same() {
         assert_eq!(child.wait().unwrap().code(), code);
         drop(rest.join());
         let resume = |code| ends(run(directory.path()).args(["--resume", &out]), code);
-        let said = resume(0);
-        assert_eq!(fingerprint(&said), fingerprint(&whole), "{how:?}: {said}");
+        let printed = resume(0);
+        assert_eq!(fingerprint(&printed), fingerprint(&whole), "{how:?}: {printed}");
         let journal = directory.path().join(&out).join("journal.jsonl");
         let before = fs::read(&journal).unwrap();
         // Nothing is left to do, so nothing is done.
@@ -164,8 +164,8 @@ fn a_guest_that_is_killed_from_outside_is_booted_again() {
     assert_eq!(output.status.code(), Some(0), "{shown}");
     assert!(shown.contains("host failure") && shown.contains("no run is to blame"), "{shown}");
     assert!(shown.contains("boot 2: all that is left of the block, again from its warm-up"), "{shown}");
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(fingerprint(&said), fingerprint(&whole), "{said}\n{shown}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(fingerprint(&printed), fingerprint(&whole), "{printed}\n{shown}");
 }
 
 /// The directory of a QEMU that prints its version and starts no guest.
@@ -194,13 +194,16 @@ fn a_qemu_that_does_not_start_is_no_tools_fault_and_a_good_one_goes_on() {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     // Whether KVM works is found out by booting, too: that is not to be asked of this QEMU.
     let mut command = begin(directory.path(), "out");
-    let said = ends(command.args(["--accelerator", "tcg"]).env("PATH", path), 3);
-    assert!(said.contains("host failure: booted again after 1 s") && said.contains("booted again after 5 s"), "{said}");
-    assert!(said.contains("runs were not measured; go on with: bpfassay run --resume out"), "{said}");
-    assert!(said.contains("no such machine today"), "{said}");
+    let printed = ends(command.args(["--accelerator", "tcg"]).env("PATH", path), 3);
+    assert!(
+        printed.contains("host failure: booted again after 1 s") && printed.contains("booted again after 5 s"),
+        "{printed}"
+    );
+    assert!(printed.contains("runs were not measured; go on with: bpfassay run --resume out"), "{printed}");
+    assert!(printed.contains("no such machine today"), "{printed}");
     for (run, outcome) in results(&directory.path().join("out"))["runs"].as_array().unwrap().iter().map(record) {
         assert_eq!(outcome["kind"], "host", "{run}: {outcome:#}");
     }
-    let said = ends(run(directory.path()).args(["--resume", "out"]), 0);
-    assert_eq!(fingerprint(&said), fingerprint(&whole), "{said}");
+    let printed = ends(run(directory.path()).args(["--resume", "out"]), 0);
+    assert_eq!(fingerprint(&printed), fingerprint(&whole), "{printed}");
 }

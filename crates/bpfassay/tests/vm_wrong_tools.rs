@@ -6,7 +6,7 @@ mod common;
 #[path = "common/wrong_tools.rs"]
 mod wrong_tools;
 
-use common::{bpfassay, guests_wanted, results, said, study};
+use common::{bpfassay, guests_wanted, printed, results, study};
 use serde_json::Value;
 
 /// Tools, and what has to be found of each.
@@ -55,7 +55,7 @@ fn what_is_wrong_with_a_tool_is_named_on_every_architecture() {
             command.arg("--tool").arg(directory.path().join(format!("{tool}.toml")));
         }
         let output = command.output().unwrap();
-        (results(&directory.path().join(out)), said(&output))
+        (results(&directory.path().join(out)), printed(&output))
     };
     // Requested bytes are others than moved ones only where reads are short.
     let short = |tool: &&String| *tool == "requested";

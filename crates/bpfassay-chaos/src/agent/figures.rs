@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures of a run that did not take place: a pure function of the machine's seed, of what ran before in the same boot, and of the run.
-//! So a run that is measured in another boot, or after other runs, has other figures, as in a real guest; and whoever knows the runs of
-//! a boot knows all its figures.
+//! So a run that is measured in another boot, or after other runs, has other figures, as in a real guest; and from the runs of
+//! a boot all its figures follow.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ impl Past {
     }
 }
 
-/// What the guest says of itself.
+/// What the guest reports about itself.
 #[must_use]
 pub fn facts() -> GuestFacts {
     GuestFacts {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The machine that stands still, seen from the player: its monitor, through which the guest's ports are written to.
+//! The stopped machine, seen from the player: its monitor, through which it writes to the guest's ports.
 
 use std::{
     io::{self, BufRead, BufReader, Write},

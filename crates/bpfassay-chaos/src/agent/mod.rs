@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scripted guest: a program in QEMU's place that starts the real QEMU, whose processor stands still, and plays the agent and the
+//! The scripted guest: a program in QEMU's place that starts the real QEMU, whose processor is stopped, and plays the agent and the
 //! kernel's console itself.
 //!
 //! QEMU's process, its monitor, its exit and its signals are real; only the guest is not. The stand-in starts the player and then

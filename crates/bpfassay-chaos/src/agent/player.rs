@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The player: from the agent's first message to its last, with whatever the script has it do in between.
+//! The player: from the agent's first message to its last, with the actions of the script in between.
 
 use std::{ffi::OsString, fs::File, io, os::unix::net::UnixStream, process::ExitCode, thread, time::Duration};
 
@@ -140,7 +140,7 @@ impl Player<'_> {
         self.line.message(message)
     }
 
-    /// Does what the script says for `point`.
+    /// Executes the action of the script at `point`.
     fn reach(&mut self, point: &Point) -> io::Result<Life> {
         match self.script.action(point, &self.ids) {
             None | Some(Action::Refuse { .. }) => Ok(Life::GoesOn),

@@ -30,7 +30,7 @@ impl Line {
         self.put(Port::Agent, &frame)
     }
 
-    /// Puts out `piece`. `figures` knows those of a run.
+    /// Sends `piece`. `figures` returns those of a run.
     pub(crate) fn piece(&mut self, piece: &Piece, figures: &dyn Fn(&str) -> Option<RunFigures>) -> io::Result<()> {
         let pause = |ms: u64| thread::sleep(Duration::from_millis(ms));
         match piece {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What bpfassay starts as QEMU.
+//! The program that bpfassay starts as QEMU.
 
 use std::{
     ffi::OsString,
@@ -42,7 +42,7 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            // Where standard error is gone nobody would read it.
+            // Where standard error is closed, the message has no reader.
             let _ = writeln!(io::stderr(), "the stand-in for QEMU: {error}");
             ExitCode::FAILURE
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hostile agents: what one says that an honest one would not.
+//! Hostile agents: messages that an honest agent does not send.
 
 use bpfassay_protocol::{
     PROTOCOL_VERSION,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the host runs out of, and what it loses: space, descriptors, directories, bits.
+//! Shortages and losses of the host: space, descriptors, directories, bits.
 
 use super::{Draw, Fault, INTERRUPTED, all_runs, at_moment, host_of};
 use crate::trial::{Damage, End, HostAction, Place, Trial};
@@ -55,7 +55,7 @@ fn stopped(draw: &mut Draw<'_>) -> Trial {
     trial
 }
 
-/// What cannot be written stops the command, or fails runs by the host; there is nobody to blame.
+/// What cannot be written stops the command, or fails runs by the host; no run is blamed.
 fn short_of_space(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     host_of(&mut trial.expected, all_runs(draw.study));

@@ -11,7 +11,7 @@ use crate::{
 
 const PANIC: &[&str] = &["panic"];
 const OOPS: &[&str] = &["oops"];
-/// A line by which the kernel says that a process that ate all memory had to die.
+/// The kernel's line about a process that it killed for want of memory.
 const OOM_LINE: &str = "[    3.100000] Out of memory: Killed process 77 (tool) total-vm:900000kB, anon-rss:800000kB";
 
 /// One line per fault.
@@ -74,7 +74,7 @@ fn console(lines: &[&str]) -> Piece {
     Piece::Console(lines.iter().map(|line| format!("[    2.{:06}] {line}", line.len())).collect())
 }
 
-/// The kernel says `lines` and resets the machine.
+/// The kernel prints `lines` and resets the machine.
 fn death(lines: &[&str]) -> Action {
     let mut pieces = vec![console(lines)];
     pieces.push(console(&["CPU: 0 PID: 77 Comm: tool Not tainted 6.12.0-chaos #1", "Call Trace:", " <TASK>"]));
@@ -85,7 +85,7 @@ fn dies(draw: &mut Draw<'_>, lines: &[&str], kinds: &[&'static str]) -> Trial {
     draw.broken_guest(death(lines), kinds, false)
 }
 
-/// The agent finds the guest changed after a tool run, says so, and powers off.
+/// The agent finds the guest changed after a tool run, reports it, and powers off.
 fn unsound(draw: &mut Draw<'_>, difference: &str) -> Trial {
     let mut trial = draw.trial();
     let place = draw.tool_run();

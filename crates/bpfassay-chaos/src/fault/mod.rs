@@ -18,7 +18,7 @@ use bpfassay_study::Block;
 use crate::{
     random::Random,
     script::{Action, Point, Rule, Step, When},
-    study::{Clock, DisturbedStudy, Shape, is_tool_run},
+    study::{Clock, Shape, TrialStudy, is_tool_run},
     trial::{End, Expected, HostAction, Trial},
 };
 
@@ -78,7 +78,7 @@ pub struct Drawn {
     /// The fault.
     pub fault: &'static Fault,
     /// The study.
-    pub study: Arc<DisturbedStudy>,
+    pub study: Arc<TrialStudy>,
     /// What is done.
     pub trial: Trial,
 }
@@ -86,7 +86,7 @@ pub struct Drawn {
 /// Draws the fault of `seed`, one of those whose name has `only` in it; `None`: there is none.
 ///
 /// # Errors
-/// [`crate::study::ChaosError`]
+/// [`crate::study::ChaosError`] where the plan of the study that the trial needs cannot be made.
 pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, crate::study::ChaosError> {
     let faults: Vec<_> = all().into_iter().filter(|fault| fault.name.contains(only)).collect();
     let mut random = Random::new(seed);
@@ -119,13 +119,13 @@ pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, crate::study::ChaosE
 }
 
 /// The study of `shape`, read once.
-fn study(shape: Shape) -> Result<Arc<DisturbedStudy>, crate::study::ChaosError> {
-    static READ: Mutex<BTreeMap<Shape, Arc<DisturbedStudy>>> = Mutex::new(BTreeMap::new());
+fn study(shape: Shape) -> Result<Arc<TrialStudy>, crate::study::ChaosError> {
+    static READ: Mutex<BTreeMap<Shape, Arc<TrialStudy>>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(study) = read.get(&shape) {
         return Ok(Arc::clone(study));
     }
-    let study = Arc::new(DisturbedStudy::new(shape)?);
+    let study = Arc::new(TrialStudy::new(shape)?);
     read.insert(shape, Arc::clone(&study));
     Ok(study)
 }
@@ -133,7 +133,7 @@ fn study(shape: Shape) -> Result<Arc<DisturbedStudy>, crate::study::ChaosError> 
 /// What parameters are drawn from.
 struct Draw<'a> {
     random: &'a mut Random,
-    study: &'a DisturbedStudy,
+    study: &'a TrialStudy,
 }
 
 /// A run with where it stands.
@@ -152,7 +152,7 @@ impl<'a> Place<'a> {
         is_tool_run(&self.block.runs[self.index].spec)
     }
 
-    /// The last tool run before this one in an undisturbed boot.
+    /// The last tool run before this one in a boot without faults.
     fn tool_before(self) -> Option<Place<'a>> {
         (0..self.index).rev().map(|index| Place { index, ..self }).find(|place| place.is_tool())
     }
@@ -310,7 +310,7 @@ impl<'a> Draw<'a> {
         trial
     }
 
-    /// Something that nobody is to blame for, at any moment.
+    /// Something for which no run is blamed, at any moment.
     fn harmless(&mut self, action: Action) -> Trial {
         let mut trial = self.trial();
         let (block, mut point) = self.moment();
@@ -328,7 +328,7 @@ impl<'a> Draw<'a> {
 const INTERRUPTED: End = End::Code(130);
 
 /// All runs of the study.
-fn all_runs(study: &DisturbedStudy) -> impl Iterator<Item = &str> {
+fn all_runs(study: &TrialStudy) -> impl Iterator<Item = &str> {
     study.plan.runs().map(|(_, run)| run.spec.id.as_str())
 }
 

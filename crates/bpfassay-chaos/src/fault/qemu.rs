@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QEMU killed, stopped, or not to be had: failure of the host, which no tool is to blame for.
+//! QEMU killed, stopped, or missing: host failures, for which no run is blamed.
 
 use super::{Draw, Fault, all_runs, at_moment, host_of};
 use crate::{
@@ -94,7 +94,7 @@ fn stopped(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let (block, mut point) = draw.moment();
     if point == Point::Launch {
-        // Before it answers its monitor nobody waits for its guest.
+        // Before it answers its monitor, its guest is not waited for.
         point = Point::Boot;
     }
     let again = draw.random.percent(30);

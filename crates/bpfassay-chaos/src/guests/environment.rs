@@ -20,7 +20,7 @@ use crate::{
     drive::TrialResult,
     leftovers::Before,
     process::{marked, signal},
-    study::ChaosError,
+    study::{ChaosError, StudyText},
     trial::{End, Expected},
 };
 
@@ -103,7 +103,7 @@ impl<'a> GuestEnvironment<'a> {
         args
     }
 
-    /// From now on the command has a cache of its own, one object of which is damaged: which one, `draw` says.
+    /// From now on the command has a cache of its own, one object of which is damaged: `draw` decides which one.
     pub(super) fn damage_cache(&mut self, draw: u64) -> Result<(), ChaosError> {
         let cache = self.path("cache");
         damaged_cache::make(&self.driver.manifest, &cache, draw)?;
@@ -183,11 +183,11 @@ impl<'a> GuestEnvironment<'a> {
     }
 
     pub(super) fn plan(&self) -> Result<Plan, ChaosError> {
-        let said = || fs::read_to_string(self.path("stderr")).unwrap_or_default();
+        let printed = || fs::read_to_string(self.path("stderr")).unwrap_or_default();
         match self.contents() {
             Ok(Some(contents)) => Ok(contents.header.plan),
-            Ok(None) => Err(ChaosError::Study(said())),
-            Err(error) => Err(ChaosError::Study(format!("{error}: {}", said()))),
+            Ok(None) => Err(ChaosError::Study(printed())),
+            Err(error) => Err(ChaosError::Study(format!("{error}: {}", printed()))),
         }
     }
 
@@ -228,8 +228,8 @@ impl<'a> GuestEnvironment<'a> {
         if wrong.is_empty() {
             return;
         }
-        let said = String::from_utf8_lossy(&self.output()).replace(|c: char| c.is_control() && c != '\n', "?");
-        self.result.said.push_str(&format!("--- {stage}, {:?}\n{said}\n", self.result.ends.last()));
+        let printed = String::from_utf8_lossy(&self.output()).replace(|c: char| c.is_control() && c != '\n', "?");
+        self.result.printed.push_str(&format!("--- {stage}, {:?}\n{printed}\n", self.result.ends.last()));
         self.result.violations.extend(wrong.into_iter().map(|text| format!("{stage}: {text}")));
     }
 }
@@ -245,33 +245,16 @@ ready = { line = "^ready" }
 "#;
 
 pub(super) fn study(rounds: u32, replicates: u32) -> String {
-    format!(
-        r#"
-schema = 1
-name = "chaos"
-description = "A study to be disturbed."
-clock = "instructions"
-probes = ["none", "fexit"]
-[[targets]]
-arch = "x86_64"
-kernels = "6.12"
-[[file_systems]]
-type = "tmpfs"
-size_mib = 32
-[[workloads]]
-name = "w"
-options = "-a POSIX -w -r -t 256k -b 4m"
-[design]
-replicates = {replicates}
-rounds = {rounds}
-warm_up = 1
-seed = 7
-[deadlines]
-boot = "30s"
-set-up = "20s"
-attach = "20s"
-workload = "20s"
-tear-down = "20s"
-"#
-    )
+    StudyText {
+        clock: "instructions",
+        probes: r#""none", "fexit""#,
+        block_size: "4m",
+        rounds,
+        replicates,
+        seed: 7,
+        more: "",
+        boot: "30s",
+        phase: "20s",
+    }
+    .to_string()
 }

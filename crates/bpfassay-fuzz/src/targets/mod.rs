@@ -84,7 +84,7 @@ pub const TARGETS: &[Target] = &[
     Target::bytes("guest_uevent", 6000, &[], guest::uevent),
     Target::bytes("guest_control_channel", 3000, &[], guest::control_channel),
     Target::bytes("guest_tracer_line", 1000, &["fuzz/corpus/lines"], guest::tracer_line),
-    Target::bytes("guest_tool_output", 100, &[], guest::tool_words),
+    Target::bytes("guest_tool_output", 100, &[], guest::tool_output),
     Target::bytes("guest_http_answer", 6000, &[], guest::http_answer),
     Target::text("guest_here_arguments", 6000, &[], guest::here_arguments),
     Target::bytes("guest_run_outcome", 800, &[], guest::run_outcome),

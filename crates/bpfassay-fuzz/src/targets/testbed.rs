@@ -34,7 +34,7 @@ pub(super) fn compressed(bytes: &[u8]) {
     }
 }
 
-/// A kernel module: what it says of itself, and its signature.
+/// A kernel module: its `.modinfo`, and its signature.
 pub(super) fn module(module: &[u8]) {
     for info in [ModInfo::parse(module), ModInfo::parse_section(module)].into_iter().flatten() {
         let names = info.name.iter().chain(&info.depends).chain(&info.soft_before).chain(&info.soft_after);

@@ -60,7 +60,7 @@ fn give(size: usize) {
     COUNTS.with(|counts| counts.now.set(counts.now.get().saturating_sub_unsigned(size)));
 }
 
-/// The program ends now, and only this says for which input.
+/// The program ends now; only this message names the input.
 fn tell(counts: &Counts, size: usize) {
     let mut line = Line { bytes: [0; 160], length: 0 };
     let (seed, number) = (counts.seed.get(), counts.number.get());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Answers what the kernel's NFS server asks user space: the caches' questions and the tracking of clients.
+//! Answers the upcalls of the kernel's NFS server: the caches' questions and the tracking of clients.
 //!
 //! One thread does it for as long as the guest runs, so that no question ever waits for a timeout.
 
@@ -183,7 +183,7 @@ pub(crate) mod cld {
         use super::*;
 
         #[test]
-        fn the_version_is_told_and_the_number_kept() {
+        fn the_version_is_sent_and_the_number_kept() {
             let mut message = [0; 1067];
             message[..8].copy_from_slice(&[2, GET_VERSION, 0xff, 0xff, 7, 0, 0, 0]);
             answer(&mut message).unwrap();

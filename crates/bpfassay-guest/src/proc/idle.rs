@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_tell_is_not_zero() {
+    fn what_the_kernel_does_not_report_is_not_zero() {
         assert_eq!(total(" #0: <0000>, hrtimer_wakeup, S:01\n"), None);
         assert_eq!(total("  .idle_sleeptime : many nsecs\n"), None);
         assert_eq!(total("  .idle_sleeptime : 0 nsecs\n  .iowait_sleeptime: 0 nsecs\n"), None);

@@ -24,7 +24,7 @@ pub(crate) enum Tolerance {
 }
 
 /// Adds to `differences` what differs between `before` and `now` of the source that is called `what`. A source that could not be read
-/// before says nothing.
+/// before is not evaluated.
 pub(crate) fn compare(what: &str, tolerance: Tolerance, before: &Facts, now: &Facts, differences: &mut Vec<String>) {
     let Ok(before) = before else { return };
     let now = match now {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the system is, after a tool, as it was before the first run: what is not cannot be measured on any more, and the tool
-//! that ran last is to blame.
+//! Compares the system after a tool with its state before the first run. A changed system is not measured on any more, and the
+//! tool that ran last is blamed.
 
 mod clocks;
 mod compare;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tools make in the kernel: BPF objects and probes.
+//! Kernel objects that tools create: BPF objects and probes.
 
 use std::{collections::BTreeMap, fs};
 

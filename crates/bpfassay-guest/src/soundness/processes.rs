@@ -77,7 +77,7 @@ mod tests {
                             2147483647 0 0 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
 
     #[test]
-    fn kernel_threads_are_told_from_programs() {
+    fn kernel_threads_are_distinguished_from_programs() {
         let stat = parse(KTHREADD).unwrap();
         assert_eq!((stat.name, stat.flags & KERNEL_THREAD), ("kthreadd", KERNEL_THREAD));
         let program = KTHREADD.replace("(kthreadd)", "(a) S 0 (b)").replace("2129984", "4194304");

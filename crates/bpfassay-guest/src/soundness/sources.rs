@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is looked at after a tool, a line each.
+//! The sources that are compared after a tool, one line each.
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
@@ -28,7 +28,7 @@ pub(crate) struct Source {
     pub what: &'static str,
     /// When it is looked at.
     pub stage: Stage,
-    /// Whether nobody but us changes it on a running system either.
+    /// Whether only this program changes it, even on a running system.
     pub on_running_systems: bool,
     /// How far it may differ.
     pub tolerance: Tolerance,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asking a tool for its figures by HTTP.
+//! Requests a tool's figures by HTTP.
 
 use std::{
     io::{Read, Write},
@@ -97,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn other_answers_are_told() {
+    fn other_answers_are_reported() {
         assert_eq!(ask(&serve(b"HTTP/1.0 404 Not Found\r\n\r\n")).unwrap_err(), "answers `HTTP/1.0 404 Not Found`");
         assert_eq!(ask(&serve(b"SSH-2.0\r\n")).unwrap_err(), "does not answer in HTTP");
     }
 
     #[test]
-    fn nobody_there_is_told() {
+    fn no_listener_is_reported() {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         assert!(!accepts(port));
         let error = ask(&Endpoint { port, path: "/".to_owned(), interval_ms: None }).unwrap_err();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Another tool under test as a child process: starting it in a cgroup of its own, waiting until it is ready, keeping what it
-//! says, ending it, and looking at what it leaves behind.
+//! Another tool under test as a child process: starting it in a cgroup of its own, waiting until it is ready, keeping its
+//! output, ending it, and checking what it leaves behind.
 //!
 //! A tool is untrusted: its output is bounded, it may have so many processes and no more, and it ends with its cgroup.
 
@@ -256,18 +256,18 @@ impl Running {
         Ok(())
     }
 
-    /// What to wait for: it says something there.
+    /// The streams to wait for: its output arrives there.
     pub(crate) fn streams(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.streams.open()
     }
 
-    /// Waits until it says something, at most so long.
+    /// Waits until it prints something, at most so long.
     fn wait(&self, longest: Duration) -> Result<()> {
         let mut waiting: Vec<_> = self.streams().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         wait_readable(&mut waiting, Some(longest)).map(drop)
     }
 
-    /// Lets `time` pass, keeping what it says meanwhile.
+    /// Lets `time` pass, keeping what it prints meanwhile.
     pub(crate) fn rest(&mut self, time: Duration) -> Result<()> {
         let until = Instant::now() + time;
         loop {
@@ -280,7 +280,7 @@ impl Running {
         }
     }
 
-    /// Keeps what it has said. Whether it said anything.
+    /// Keeps what it has printed. Whether it printed anything.
     pub(crate) fn take(&mut self) -> Result<bool> {
         let taken = self.streams.take()?;
         let any = !taken.is_empty();

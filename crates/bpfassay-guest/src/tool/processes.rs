@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool's processes take: memory and processor time of its cgroup.
+//! Resources of a tool's processes: memory and processor time of its cgroup.
 
 use std::fs;
 

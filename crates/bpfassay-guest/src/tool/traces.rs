@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What there is of a tool in the kernel: its programs, maps, links and probe events, against what was there before.
+//! A tool's objects in the kernel: programs, maps, links and probe events that were not there before.
 
 use std::{collections::BTreeSet, fs};
 
@@ -42,7 +42,7 @@ impl Traces {
         Ok(now)
     }
 
-    /// The links, likewise; none where the kernel does not list them.
+    /// The new links, found as quickly; none where the kernel does not list them.
     pub(super) fn new_links(&self) -> Result<BTreeSet<u32>> {
         let mut now = bpf::links()?.unwrap_or_default();
         now.retain(|id| self.links.as_ref().is_none_or(|before| !before.contains(id)));
@@ -54,12 +54,12 @@ impl Traces {
         self.programs.difference(&before.programs).copied()
     }
 
-    /// The maps, likewise.
+    /// The maps that are new since `before`.
     pub(super) fn maps_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = u32> {
         self.maps.difference(&before.maps).copied()
     }
 
-    /// How many links, likewise.
+    /// How many links are new since `before`; `None` where the kernel does not list them.
     pub(super) fn links_since(&self, before: &Self) -> Option<u32> {
         let (now, before) = (self.links.as_ref()?, before.links.as_ref()?);
         Some(u32::try_from(now.difference(before).count()).unwrap_or(u32::MAX))

@@ -2,7 +2,7 @@
 //! The agent as `bpfassay-guest here` on this machine, with a file system, cgroups and `/run` of its own: in a mount namespace,
 //! which only root may make.
 #![allow(dead_code, reason = "each test file uses its part")]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use bpfassay_protocol::{
 /// Who attacks: somebody without any right.
 pub(crate) const NOBODY: u32 = 65_534;
 
-/// Whether this test may do what it needs; says so where not.
+/// Whether this test may do what it needs; prints a message where not.
 pub(crate) fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -122,7 +122,7 @@ find "$cgroup" -depth -type d -exec rmdir {} \;
         command
     }
 
-    /// Starts `script` as [`Stage::shell`] says.
+    /// Starts `script` as [`Stage::shell`] describes.
     pub(crate) fn start(&self, script: &str) -> Child {
         self.shell(script).spawn().unwrap()
     }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+use bpfassay_protocol::with_causes;
 use proptest::prelude::*;
 
 use super::*;
@@ -37,7 +38,7 @@ fn arguments_are_read_as_ior_reads_them() {
 }
 
 #[test]
-fn errors_say_what_and_what_to_do() {
+fn errors_name_the_cause_and_what_to_do() {
     for (text, expected) in [
         ("-q", "unknown IOR option `-q`"),
         ("file", "unknown IOR option `file`"),
@@ -54,7 +55,7 @@ fn errors_say_what_and_what_to_do() {
         ("-a HDF5", "IOR option `-a`: `HDF5` is not one of POSIX, MMAP, MPIIO"),
         ("-O summaryFormat=XML", "IOR option `summaryFormat`: `XML` is not one of default, JSON, CSV"),
     ] {
-        assert_eq!(parse(text).unwrap_err().full(), expected, "{text}");
+        assert_eq!(with_causes(&parse(text).unwrap_err()), expected, "{text}");
     }
 }
 
@@ -73,7 +74,7 @@ fn rules_are_checked_for_each_test() {
         ("-b 4096p -N 2000000000", "test 0: block size, segments and tasks multiply to more than a file can hold"),
     ] {
         let error = parse(text).and_then(|invocation| invocation.plan(None)).unwrap_err();
-        assert_eq!(error.full(), expected, "{text}");
+        assert_eq!(with_causes(&error), expected, "{text}");
     }
 }
 
@@ -133,14 +134,14 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn options_survive_the_way_through_words(options in any_options()) {
+    fn options_survive_the_way_through_arguments(options in any_options()) {
         let args = options.to_args();
         let invocation = Invocation::parse(args.iter().map(String::as_str)).unwrap();
         prop_assert_eq!(invocation.defaults, options);
     }
 
     #[test]
-    fn any_words_are_read_or_refused(args in prop::collection::vec("(-[a-zA-Z]{1,3}|--[a-z.]{0,8}|[a-zA-Z0-9=,#]{0,6})", 0..8)) {
+    fn any_arguments_are_read_or_refused(args in prop::collection::vec("(-[a-zA-Z]{1,3}|--[a-z.]{0,8}|[a-zA-Z0-9=,#]{0,6})", 0..8)) {
         let _ = Invocation::parse(args.iter().map(String::as_str)).and_then(|invocation| invocation.plan(Some("IOR START")));
     }
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+use bpfassay_protocol::with_causes;
 use proptest::prelude::*;
 
 use super::*;
@@ -81,7 +82,7 @@ fn errors_name_the_line() {
             "line 2 of the script: IOR option `memoryPerNode` is not supported: remove it",
         ),
     ] {
-        assert_eq!(tests(text).unwrap_err().full(), expected);
+        assert_eq!(with_causes(&tests(text).unwrap_err()), expected);
     }
 }
 

@@ -33,7 +33,7 @@ fn bytes_of_a_stonewalled_run_are_those_that_were_moved() {
     let summary = Summary::parse(STONEWALLED).unwrap();
     let test = &summary.tests[0];
     assert_eq!((test.deadline, test.repetitions), (1, 2));
-    // What IOR said on its output: 2 × 178 and 2 × 125 transfers of 4 KiB, of 8 MiB that there would have been.
+    // What IOR printed: 2 × 178 and 2 × 125 transfers of 4 KiB, of 8 MiB that there would have been.
     let bytes: Vec<_> = test.results.iter().map(|result| result.moved.unwrap()).collect();
     let exact = |bytes| Moved { bytes, exact: true };
     assert_eq!(bytes, [exact(1_458_176), exact(1_458_176), exact(1_024_000), exact(1_024_000)]);
@@ -46,7 +46,7 @@ fn figures_that_ior_could_not_compute_are_none() {
     let summary = Summary::parse(text.as_bytes()).unwrap();
     let result = &summary.tests[0].results[0];
     assert_eq!((result.iops, result.bw_mib), (None, None));
-    assert_eq!(result.moved, Some(Moved { bytes: 524_288, exact: true }), "the summary's total still tells");
+    assert_eq!(result.moved, Some(Moved { bytes: 524_288, exact: true }), "the total of the summary is used");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use bpfassay_study::Interface;
 use crate::ior::Reported;
 use bpfassay_results::{Access, ByteFigure, Figure, MovedSource, Span};
 
-/// What the workload says of itself, besides what its calls moved.
+/// What the workload reports about itself, besides what its calls moved.
 pub(super) struct Workload<'a> {
     /// `None`: not IOR.
     pub(super) interface: Option<Interface>,
@@ -72,7 +72,7 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
         .collect()
 }
 
-/// The byte figures of a run of a program that says itself how many bytes it `moved`.
+/// The byte figures of a run of a program that reports how many bytes it `moved`.
 pub(super) fn reported(figures: &RunFigures, moved: impl Iterator<Item = (Operation, Figure<u64>)>) -> Vec<ByteFigure> {
     let workload = Workload {
         interface: None,

@@ -129,7 +129,7 @@ fn attach(plan: &Plan, cell: &Cell, runs: &[&RunResult]) -> Attach {
     if cell.is_baseline() {
         return Attach::Baseline;
     }
-    // What is expected of the bundled tracer says nothing of other tools.
+    // What is expected of the bundled tracer does not apply to other tools.
     let expected_of = |cell: &Cell| expectation::find(&plan.study.expectations, &cell.target, cell.probe).cloned();
     let expectation = if cell.tool.is_some() { None } else { expected_of(cell) };
     let mut attached = 0;

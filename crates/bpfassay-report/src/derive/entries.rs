@@ -102,7 +102,7 @@ impl Boots {
             started_unix_ms: started.at_unix_ms,
             qemu: started.qemu,
             log: started.log,
-            ready_after_ms: Figure::missing("the guest never said that it is ready"),
+            ready_after_ms: Figure::missing("the guest never reported that it was ready"),
             facts: None,
             failure: None,
             notes: Vec::new(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What program sets counted of a workload, against what it says it did.
+//! What program sets counted of a workload, against what it reports to have done.
 
 use bpfassay_protocol::{
     Operation,
@@ -32,7 +32,7 @@ pub(super) fn derive(figures: &RunFigures) -> Vec<EventFigure> {
     figures.phases.iter().flat_map(|phase| of_set().filter_map(move |event| of_phase(phase, event))).collect()
 }
 
-/// What the workload says it did: by its count of events, else by its reads and writes.
+/// What the workload reports to have done: by its count of events, else by its reads and writes.
 fn reported(phase: &WorkloadPhase, event: ProgramEvent) -> Figure<Totals> {
     let operation = match event {
         ProgramEvent::FileRead => Some(Operation::Read),

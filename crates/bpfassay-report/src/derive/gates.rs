@@ -82,7 +82,7 @@ impl Evaluated {
         Self { verdict, found: found.into(), evidence: None }
     }
 
-    /// Decided by what `evidence` says; where there is none, inconclusive with the reason.
+    /// Decided by `evidence`; where there is none, inconclusive with the reason.
     fn by(found: String, evidence: Result<GateEvidence, StatsError>) -> Self {
         match evidence {
             // The verdict follows when all of the family are known.

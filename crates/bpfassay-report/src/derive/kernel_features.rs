@@ -123,7 +123,7 @@ impl Column<'_> {
     }
 }
 
-/// The series of each target's kernel, as the kernel itself says.
+/// The series of each target's kernel, as the kernel itself reports it.
 fn releases<'a>(plan: &'a Plan, boots: &[Boot]) -> HashMap<&'a Target, Series> {
     let targets: HashMap<&str, &Target> = plan.blocks.iter().map(|block| (block.id.as_str(), &block.target)).collect();
     let mut releases = HashMap::new();

@@ -39,7 +39,7 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     let name = cell.tool.as_ref()?;
     let tool = plan.study.tool_files.iter().find(|tool| tool.file.name == *name)?;
     let object = tool.object(cell.target.arch);
-    // Time of the host says nothing of a tool that is emulated.
+    // The host's time is no measure of a tool that is emulated.
     let is_timed = plan.study.clock == Clock::Instructions
         || !provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
     let mut result = ToolResult { findings: Vec::new(), figures: Vec::new(), run: None };
@@ -84,7 +84,7 @@ fn left_changed(failure: &RunFailure) -> Vec<FindingResult> {
     findings
 }
 
-/// What a run with a reference tracer says of a tool's figures.
+/// What a run with a reference tracer shows of a tool's figures.
 #[derive(Default)]
 struct AgainstReference {
     figures: Vec<Compared>,
@@ -123,7 +123,7 @@ fn merge(known: &mut Vec<FindingResult>, new: Vec<FindingResult>) {
         return;
     }
     for (known, new) in known.iter_mut().zip(new) {
-        // The last run has a reference tracer, and knows best why something could not be looked for.
+        // The last run has a reference tracer, and has the best reason why something could not be looked for.
         let (before, now) = (weight(&known.status), weight(&new.status));
         if now > before || now == 0 && before == 0 {
             *known = new;

@@ -20,7 +20,7 @@ pub(super) const FORMAT: Format =
 /// An inconclusive gate is an error, a regression a failure: neither passes.
 ///
 /// # Errors
-/// [`quick_junit::SerializeError`]
+/// [`quick_junit::SerializeError`] where the XML cannot be written, such as for a character that XML cannot contain.
 pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
     let study = &results.plan.study.name;
     let mut report = Report::new(name(&format!("bpfassay {study}")));
@@ -48,7 +48,7 @@ pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
 /// What got worse is a failure; what is new, gone, or neither shown to have changed nor not to is skipped, and so no pass.
 ///
 /// # Errors
-/// [`quick_junit::SerializeError`]
+/// [`quick_junit::SerializeError`] where the XML cannot be written, such as for a character that XML cannot contain.
 pub fn comparison_junit(comparison: &Comparison) -> Result<String, quick_junit::SerializeError> {
     let [base, new] = &comparison.studies;
     let mut report = Report::new(name(&format!("bpfassay {new} against {base}")));
@@ -125,7 +125,7 @@ fn failed(kind: NonSuccessKind, what: &str, message: String) -> TestCaseStatus {
 }
 
 /// The most specific failure of a cell: one of its own before one that it only suffers from.
-fn telling(cell: &CellResult) -> Option<&CellFailure> {
+fn first_failure(cell: &CellResult) -> Option<&CellFailure> {
     let is_own = |failed: &&CellFailure| failed_type(failed) == "failed";
     cell.failures.iter().find(is_own).or_else(|| cell.failures.first())
 }
@@ -142,7 +142,7 @@ const fn failed_type(failed: &CellFailure) -> &'static str {
 fn cell(cell: &CellResult) -> TestCase {
     let status = match (&cell.attach, cell.failures.first()) {
         (_, Some(first)) => {
-            let first = telling(cell).unwrap_or(first);
+            let first = first_failure(cell).unwrap_or(first);
             failed(NonSuccessKind::Error, failed_type(first), format!("{}: {}", first.run, first.failure))
         }
         (Attach::Refused { refusal, expected: true, .. }, None) => {

@@ -95,7 +95,7 @@ pub(super) fn paragraph(text: &str) -> String {
     escaped
 }
 
-/// `text` as it is, on one line: nothing in it is markup, whatever a kernel or a guest wrote, and nobody is notified by it.
+/// `text` as it is, on one line: nothing in it is markup, whatever a kernel or a guest wrote, and `@name` in it notifies no one.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let text = plain::line(text);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_notified() {
+    fn mentions_are_escaped() {
         assert_eq!(escape("@somebody, a@b, @ c"), "@&#8203;somebody, a@&#8203;b, @ c");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is said of a study as a whole: its title, and what must be read with its figures.
+//! What is reported of a study as a whole: its title, and what must be read with its figures.
 
 use std::collections::HashSet;
 

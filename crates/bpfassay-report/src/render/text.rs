@@ -63,7 +63,7 @@ pub(super) fn one(content: Table, style: Style) -> String {
     let fit = style.width.and_then(|width| fit(width, &longest));
     let width = fit.and(style.width);
     let mut table = comfy_table::Table::new();
-    // The caller says what the terminal is like; comfy-table must not look for itself.
+    // The caller describes the terminal; comfy-table must not look for itself.
     table.force_no_tty();
     match width {
         Some(width) => {

@@ -14,14 +14,14 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// The environment variable that names the browser, or says `off`.
+/// The environment variable that names the browser, or is `off`.
 const VARIABLE: &str = "BPFASSAY_BROWSER";
 /// What Debian and others call it.
 const NAMES: [&str; 4] = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
 /// For any answer, on a machine that is busy otherwise.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The browser to test with; `None`, said aloud, where there is none and none is demanded.
+/// The browser to test with; `None`, with a message, where there is none and none is demanded.
 pub(crate) fn find() -> Option<PathBuf> {
     match env::var_os(VARIABLE) {
         Some(value) if value == "off" => {
@@ -48,7 +48,7 @@ pub(crate) struct Browser {
     messages: Receiver<Value>,
     last_id: u64,
     session: Option<String>,
-    /// What the page told unasked.
+    /// What the page sent without a request.
     events: Vec<Value>,
     // Removed when the browser has ended.
     profile: tempfile::TempDir,
@@ -166,7 +166,7 @@ impl Browser {
     fn receive(&self) -> Value {
         self.messages.recv_timeout(PATIENCE).unwrap_or_else(|error| {
             let log = fs::read_to_string(self.profile.path().join("log")).unwrap_or_default();
-            panic!("the browser says nothing: {error}\n{log}")
+            panic!("the browser does not answer: {error}\n{log}")
         })
     }
 }

@@ -26,7 +26,7 @@ fn table(browser: &mut Browser, first: &str) -> Vec<Vec<String>> {
     serde_json::from_value(rows).unwrap()
 }
 
-/// What works, breaks and differs is what results.json says, configuration by configuration.
+/// What works, breaks and differs is what results.json has, configuration by configuration.
 pub(crate) fn assert_matrix(browser: &mut Browser, results: &Results) {
     let matrix = results.kernel_features.as_ref().unwrap();
     let counts = counts(browser);
@@ -51,10 +51,10 @@ pub(crate) fn assert_matrix(browser: &mut Browser, results: &Results) {
     }
 }
 
-/// Every verdict is counted, and every one that is no pass is told.
+/// Every verdict is counted, and every one that is no pass is shown.
 pub(crate) fn assert_gates(browser: &mut Browser, results: &Results) {
     let counts = counts(browser);
-    let mut told = 0;
+    let mut count = 0;
     for (what, verdict, label) in [
         ("gates passed", Verdict::Pass, None),
         ("regressions", Verdict::Regression, Some("regression")),
@@ -70,7 +70,7 @@ pub(crate) fn assert_gates(browser: &mut Browser, results: &Results) {
         for (row, gate) in shown.iter().zip(known) {
             assert_eq!((&row[4], &row[5]), (&gate.demand.to_string(), &gate.found), "{what}");
         }
-        told += shown.len();
+        count += shown.len();
     }
-    assert!(told < results.gates.len());
+    assert!(count < results.gates.len());
 }

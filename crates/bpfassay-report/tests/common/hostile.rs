@@ -59,7 +59,7 @@ pub(crate) fn is_forbidden(c: char) -> bool {
 /// Results of every kind, with something in each field.
 pub(crate) fn subjects() -> Vec<(&'static str, Results)> {
     let mut journal = contents(&study(None, 1, 2), |block, run| match (block.replicate, outcome(block, run)) {
-        // A refusal that nobody expects.
+        // A refusal that is not expected.
         (_, Outcome::Refused(_)) => {
             let verifier = Some("R1 invalid mem access".to_owned());
             Outcome::Refused(bpfassay_protocol::tracer::Refusal { errno: Some(7), verifier, ..not_supported() })

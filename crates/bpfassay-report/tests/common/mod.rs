@@ -309,7 +309,7 @@ pub(crate) fn guest_facts(target: &Target) -> GuestFacts {
     }
 }
 
-/// The journal of `study`, every run done with what `outcome` says.
+/// The journal of `study`, every run done with what `outcome` returns.
 pub(crate) fn contents(study: &Study, outcome: impl Fn(&Block, &PlannedRun) -> Outcome) -> Contents {
     let plan = plan(study);
     let mut entries = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether what a journal says can be: every entry is of the plan in the header, and comes in an order in which things happen.
+//! Whether what a journal contains is possible: every entry is of the plan in the header, and comes in an order in which things happen.
 
 use std::collections::{HashMap, hash_map};
 
@@ -136,7 +136,7 @@ fn not_started(what: &str, boot: u32, block: &str) -> String {
     format!("{what} boot {boot} of block {block}, which was not going on")
 }
 
-/// What of `record` differs from what the plan says of its run.
+/// What of `record` differs from what the plan has for its run.
 fn other_than_planned(record: &RunRecord, block: &Block, planned: &PlannedRun) -> Option<&'static str> {
     [
         ("cell", record.cell == planned.cell),

@@ -79,7 +79,7 @@ pub struct PastBoot {
     pub runs: Vec<String>,
     /// The run that it was to confirm something about.
     pub confirming: Option<String>,
-    /// Whether the guest said that it was ready.
+    /// Whether the guest reported that it was ready.
     pub ready: bool,
     /// How it ended; `None`: bpfassay was killed before it wrote it.
     pub ended: Option<BlockEnded>,
@@ -238,7 +238,7 @@ impl Contents {
     }
 
     /// What is still to do: the plan's blocks of which a run has no record that counts, and what `again` asks for besides. A block
-    /// is measured in one boot, so it is done whole; its past says which of its runs are left out.
+    /// is measured in one boot, so it is done whole; its past shows which of its runs are left out.
     #[must_use]
     pub fn to_do(&self, again: Again) -> Vec<ToDo> {
         to_do(&self.header.plan, &self.standing(), again)

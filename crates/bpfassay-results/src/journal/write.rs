@@ -27,7 +27,8 @@ impl Journal {
     /// work begins that ends in [`Journal::create`].
     ///
     /// # Errors
-    /// [`JournalError::Exists`], [`JournalError::NotADirectory`], [`JournalError::Io`].
+    /// [`JournalError::Exists`] where there is a journal, [`JournalError::NotADirectory`] where a part of the path is a file, [`JournalError::Io`] where the
+    /// directory could not be written to.
     pub fn may_create(directory: &Path) -> Result<(), JournalError> {
         let path = directory.join(FILE_NAME);
         let absolute = std::path::absolute(directory).map_err(|source| JournalError::Io {
@@ -56,7 +57,8 @@ impl Journal {
     /// Begins a journal in `directory`, which is made if it does not exist.
     ///
     /// # Errors
-    /// [`JournalError::Exists`] if there is one already, and others.
+    /// [`JournalError::Exists`] where there is one already; [`JournalError::Io`] where the directory or the file cannot be written;
+    /// [`JournalError::Locked`] where another process has the lock; [`JournalError::Json`] or [`JournalError::TooLarge`] where `header` cannot be written.
     pub fn create(directory: &Path, header: &Header) -> Result<Self, JournalError> {
         let path = directory.join(FILE_NAME);
         fs::create_dir_all(directory).map_err(|source| JournalError::Io {
@@ -84,7 +86,7 @@ impl Journal {
     /// Goes on with the journal in `directory`. A torn last line is moved to [`TORN_FILE_NAME`] first.
     ///
     /// # Errors
-    /// [`JournalError`]
+    /// As [`Contents::read`]; [`JournalError::Locked`] where another process writes the journal; [`JournalError::Io`] where a torn line cannot be moved.
     pub fn resume(directory: &Path) -> Result<(Self, Contents), JournalError> {
         let path = directory.join(FILE_NAME);
         let io = |action, path: &Path| {

@@ -74,7 +74,7 @@ impl Remaining {
         }
     }
 
-    /// A run of `cell` in the block named `block` ended after `seconds`; 0 if it never began, which says nothing.
+    /// A run of `cell` in the block named `block` ended after `seconds`; 0 if it never began, which is not counted.
     pub(super) fn ended(&mut self, block: &str, cell: &str, seconds: f64) {
         let Some(waiting) = self.blocks.get_mut(block) else { return };
         if let Some(at) = waiting.cells.iter().position(|left| left == cell) {
@@ -96,7 +96,7 @@ impl Remaining {
     }
 
     /// Seconds that the rest will take. A run is taken to last as long as those of its cell did, or else those on its target,
-    /// or else all; a boot likewise. Nothing before anything was measured.
+    /// or else all; a boot in the same way. Nothing before anything was measured.
     pub(super) fn seconds(&self) -> Option<f64> {
         let overall = self.runs.value()?;
         let mean = |means: &BTreeMap<Target, Mean>, target: &Target| means.get(target).and_then(|mean| mean.value());

@@ -146,7 +146,7 @@ impl Boot<'_> {
         self.over_here(Some(failure), spoilt)
     }
 
-    /// Takes in what the agent says until it says no more, or must be stopped.
+    /// Receives the agent's messages until it closes its output, or must be stopped.
     async fn receive(&mut self, child: &mut Child, reported: &mut AgentReport) -> Result<End, BlockError> {
         let Some(mut stdout) = child.stdout.take() else {
             return Ok(End::KernelIncident(FailureKind::Host, "the agent was started without a pipe".to_owned()));

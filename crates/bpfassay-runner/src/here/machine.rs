@@ -93,7 +93,7 @@ impl ThisMachine {
     /// Begins the plan in a results directory: see [`Work::begin`].
     ///
     /// # Errors
-    /// [`Error::Journal`]
+    /// As [`Work::begin`].
     pub fn begin(&self, directory: Option<&Path>) -> Result<Work, Error> {
         Work::begin(&self.plan, directory, self.provenance.clone())
     }
@@ -101,7 +101,7 @@ impl ThisMachine {
     /// Executes `work` as [`crate::Session::execute`] does with guests.
     ///
     /// # Errors
-    /// [`Error::Runner`], [`Error::Journal`]
+    /// [`Error::Runner`] where the agent cannot be started or a log cannot be written; [`Error::Journal`] where a record cannot be written.
     pub async fn execute(
         &self,
         work: Work,

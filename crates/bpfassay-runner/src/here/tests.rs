@@ -113,7 +113,7 @@ fn failures(contents: &Contents) -> Vec<RunFailure> {
 }
 
 #[test]
-fn what_an_agent_says_of_its_runs_is_recorded() {
+fn what_an_agent_reports_of_its_runs_is_recorded() {
     let plan = plan();
     let [first, second] = [&plan.blocks[0].runs[0].spec.id, &plan.blocks[0].runs[1].spec.id];
     let done = frame::encode(&GuestMessage::Done).unwrap();
@@ -195,7 +195,7 @@ fn an_agent_that_is_to_stop_is_asked_first() {
 }
 
 #[test]
-fn an_agent_that_says_what_it_must_not_is_killed() {
+fn an_agent_that_sends_what_it_must_not_is_killed() {
     let plan = plan();
     let since = std::time::Instant::now();
     let [first, second] = [&plan.blocks[0].runs[0].spec.id, &plan.blocks[0].runs[1].spec.id];
@@ -217,7 +217,7 @@ fn an_agent_that_says_what_it_must_not_is_killed() {
             2,
             format!("protocol error: the guest ends {second}, while {first} is due"),
         ),
-        (done, 2, format!("says that everything is done, while {first} is due")),
+        (done, 2, format!("reports that everything is done, while {first} is due")),
         (b"Segmentation fault".to_vec(), 2, "does not speak this protocol".to_owned()),
     ] {
         let (_, contents, _) = executed(&plan, &frames, "sleep 100");

@@ -70,7 +70,7 @@ fn few_points_have_no_changes_and_none_are_an_error() {
     assert_eq!(search.changes(&exact(&[(0.1, 30)])).unwrap().changes, []);
     assert_eq!(search.changes(&[None, None]), Err(StatsError::Empty));
     assert_eq!(search.changes(&[]), Err(StatsError::Empty));
-    // One kernel alone cannot be told from chance.
+    // One kernel alone cannot be distinguished from chance.
     assert_eq!(search.changes(&exact(&[(0.0, 20), (0.5, 1)])).unwrap().changes, []);
 }
 

@@ -328,17 +328,17 @@ fn engine(spec: &IorSpec, interface: Interface, external: Option<&BTreeSet<Inter
 /// The tests of a script, in order.
 fn parse_script(name: &str, text: &str) -> Result<Vec<IorTest>, String> {
     let invocation = Invocation { script: Some(name.to_owned()), ..Invocation::default() };
-    let plan = invocation.plan(Some(text)).map_err(|error| format!("{name}: {}", error.full()))?;
+    let plan = invocation.plan(Some(text)).map_err(|error| format!("{name}: {}", with_causes(&error)))?;
     Ok(plan.tests.into_iter().map(to_test).collect())
 }
 
 /// The one test that options on a line describe.
 fn parse_args(args: &[&str]) -> Result<IorTest, String> {
-    let options = options(args).map_err(|error| error.full())?;
+    let options = options(args).map_err(|error| with_causes(&error))?;
     if options.script.is_some() {
         return Err("`-f` names a script: use the key `script` in place of `options`".to_owned());
     }
-    let plan = options.plan(None).map_err(|error| error.full())?;
+    let plan = options.plan(None).map_err(|error| with_causes(&error))?;
     plan.tests.into_iter().next().map(to_test).ok_or_else(|| "the options describe no test".to_owned())
 }
 

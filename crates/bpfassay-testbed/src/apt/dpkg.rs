@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn dpkg_is_asked_even_where_it_knows_nothing_of_a_package() {
+    fn dpkg_is_asked_even_where_it_has_no_entry_of_a_package() {
         if !Path::new("/var/lib/dpkg/status").exists() {
             println!("skipped: dpkg has no database here");
             return;

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_mirror_says_which_suite_and_how_old() {
+    fn a_stale_mirror_is_reported_with_which_suite_and_how_old() {
         let error = classify(
             "E: Release file for http://m.example/debian/dists/forky/InRelease is expired (invalid since 14d 19h 48min \
              16s). Updates for this repository will not be applied.\n",
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_in_progress_is_told_from_a_network_failure() {
+    fn an_update_in_progress_is_distinguished_from_a_network_failure() {
         let error = classify(
             "E: Failed to fetch http://m.example/debian/dists/x/Packages.xz  File has unexpected size (248120 != 253648). \
              Mirror sync in progress? [IP: 203.0.113.1 80]\n   Hashes of expected file:\n    - Filesize:253648 [weak]\n\

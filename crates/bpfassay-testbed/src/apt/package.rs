@@ -163,7 +163,7 @@ fn relations(list: &str) -> impl Iterator<Item = String> {
 /// The packages in the output of `apt-get install --print-uris` with SHA-256 hashes.
 ///
 /// # Errors
-/// [`ParseError`]: a line that is not `'URI' FILE SIZE SHA256:DIGEST`.
+/// [`ParseError`] for a line that is not `'URI' FILE SIZE SHA256:DIGEST`.
 pub fn parse_print_uris(text: &str) -> Result<Vec<Package>, ParseError> {
     text.lines()
         .enumerate()

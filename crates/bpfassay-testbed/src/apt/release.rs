@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_date_1() {
-        // date -u -d '2026-11-07 02:12:54' +%s, and likewise.
+        // date -u -d '2026-11-07 02:12:54' +%s, and so on.
         assert_eq!(parse_date("Sat, 07 Nov 2026 02:12:54 UTC"), Some(1_794_017_574));
         assert_eq!(parse_date("Thu, 29 Feb 2024 23:59:59 UTC"), Some(1_709_251_199));
         assert_eq!(parse_date("Thu, 01 Jan 1970 00:00:00 UTC"), Some(0));

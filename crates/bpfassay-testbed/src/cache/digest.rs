@@ -44,7 +44,7 @@ impl Digest {
     /// Of everything that `reader` gives.
     ///
     /// # Errors
-    /// Those of `reader`.
+    /// The error of `reader` where it cannot be read.
     pub fn of_reader(reader: impl Read) -> io::Result<Self> {
         let mut hasher = Hasher::default();
         io::copy(&mut BufReader::with_capacity(256 << 10, reader), &mut hasher)?;
@@ -54,7 +54,7 @@ impl Digest {
     /// Of a regular file's content.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be read.
+    /// [`Error::Io`] where the file cannot be read.
     pub fn of_file(path: &Path) -> Result<Self> {
         bpfassay_input::open(path).and_then(Self::of_reader).map_err(Error::io("read", path))
     }

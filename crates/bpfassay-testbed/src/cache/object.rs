@@ -97,7 +97,7 @@ impl Cache {
     /// Stores `bytes`.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] and [`Error::Io`] where they cannot be stored.
+    /// [`Error::DiskFull`] where there is no space for them; [`Error::Io`] where they cannot be stored for another reason.
     pub fn add_bytes(&self, what: &str, bytes: &[u8]) -> Result<Object> {
         self.add(what, bytes.len() as u64, |writer| self.write_all(what, writer, bytes))
     }

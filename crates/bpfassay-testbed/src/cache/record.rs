@@ -46,7 +46,7 @@ impl Cache {
     /// Records `fact` for `key`, in place of what was recorded before.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] and [`Error::Io`] where it cannot be written.
+    /// [`Error::DiskFull`] where there is no space for it; [`Error::Io`] where it cannot be written for another reason.
     pub fn record<T: Serialize>(&self, kind: &str, key: &Digest, fact: &T) -> Result<()> {
         self.write_small(&self.record_path(kind, key), fact)
     }

@@ -27,7 +27,7 @@ fn tmp_is_empty(cache: &Cache) -> bool {
 }
 
 #[test]
-fn the_cache_lies_where_it_was_told() {
+fn the_cache_is_in_the_directory_given() {
     assert_eq!(Cache::locate(Some(Path::new("/x/y"))).unwrap(), Path::new("/x/y"));
     assert!(Cache::locate(Some(Path::new("y"))).unwrap().is_absolute());
 }
@@ -214,7 +214,7 @@ fn assert_full(error: &Error, at_least: u64) {
 }
 
 #[test]
-fn a_full_disk_says_how_much_is_needed_and_where() {
+fn a_full_disk_is_reported_with_how_much_is_needed_and_where() {
     let Some(small) = Small::mount() else { return };
     let cache = Cache::open(small.path()).unwrap();
     let what = "the toolchain";

@@ -8,7 +8,7 @@ fn bundled() -> Catalogue {
 }
 
 #[test]
-fn the_bundled_catalogue_knows_the_kernels_of_the_studies() {
+fn the_bundled_catalogue_has_the_kernels_of_the_studies() {
     let catalogue = bundled();
     assert_eq!(catalogue.names(Arch::X86_64), ["5.10", "6.1", "6.12", "6.16", "6.17", "6.18", "7.2", "7.3", "7.3-rc"]);
     assert_eq!(catalogue.names(Arch::Aarch64), catalogue.names(Arch::X86_64));
@@ -16,7 +16,7 @@ fn the_bundled_catalogue_knows_the_kernels_of_the_studies() {
 }
 
 #[test]
-fn a_series_and_a_build_are_told_apart() {
+fn a_series_and_a_build_are_distinguished() {
     let catalogue = bundled();
     let series = catalogue.find(Arch::X86_64, "6.12").unwrap();
     assert_eq!(series.version, None);
@@ -49,7 +49,7 @@ fn an_unknown_kernel_names_the_nearest_and_all() {
 }
 
 #[test]
-fn names_of_nixpkgs_are_known_and_told_apart() {
+fn names_of_nixpkgs_are_known_and_distinguished() {
     let catalogue = bundled();
     assert_eq!(catalogue.nixpkgs("6.12"), Some("linux_6_12"));
     assert_eq!(catalogue.nixpkgs("6.16"), None);

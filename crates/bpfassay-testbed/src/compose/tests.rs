@@ -32,7 +32,7 @@ fn inputs() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn what_was_composed_and_packed_can_be_carried_away() {
+fn what_was_composed_and_packed_can_be_moved() {
     let (work, path) = inputs();
     let cache = Cache::open(work.path().join("cache")).unwrap();
     let manifest = compose(&cache, &TestbedSpec::load(&path).unwrap()).unwrap();
@@ -119,7 +119,7 @@ fn specs_that_contradict_themselves_are_refused() {
 }
 
 #[test]
-fn kernels_that_somebody_added_are_told_from_those_of_the_catalogue() {
+fn kernels_that_a_user_added_are_distinguished_from_those_of_the_catalogue() {
     let catalogue = Catalogue::bundled().unwrap();
     assert!(parse(TEXT).unwrap().unknown_targets(&catalogue).is_empty());
     let spec = parse(&TEXT.replace("\"6.12\"", "\"mine\"")).unwrap();

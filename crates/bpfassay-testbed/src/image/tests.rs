@@ -245,7 +245,7 @@ fn a_disk_that_is_too_small_for_an_initramfs_is_reported() {
     let error = write(&image, &job(Vec::new()), &path).unwrap_err();
     assert!(matches!(error, Error::DiskFull { needed, .. } if needed > 8 << 20), "{error}");
 
-    // A segment that is not what it should be, likewise.
+    // A segment that is not what it should be, in the same way.
     target.initramfs[0].archive.sha256 = Digest::of(b"other");
     let image = GuestImage::from_manifest(&target).unwrap();
     let path = bed.directory.path().join("initramfs");

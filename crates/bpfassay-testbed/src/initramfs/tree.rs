@@ -50,7 +50,7 @@ pub enum OverlayError {
         path: PathBuf,
     },
     /// Something that would replace a part of the guest.
-    #[error("the overlay holds `/{path}`, a place that belongs to the guest itself: remove it")]
+    #[error("the overlay holds `/{path}`, a path that the guest uses itself: remove it")]
     Reserved {
         /// The path in the guest.
         path: String,

@@ -35,7 +35,7 @@ fn the_form_is_the_golden_one() {
 #[test]
 fn files_of_no_bytes_and_without_end_are_refused() {
     let (_directory, path) = testbed();
-    // What it names has 0 bytes, as it says, and never ends when it is read.
+    // The file that it names has the size 0, and never ends when it is read.
     let endless = |size: u64| {
         let mut value: serde_json::Value = serde_json::from_str(GOLDEN).unwrap();
         value["targets"][0]["kernel"]["image"]["path"] = "/dev/zero".into();

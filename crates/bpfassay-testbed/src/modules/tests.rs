@@ -163,7 +163,7 @@ fn updates_win_and_links_are_not_followed() {
 }
 
 #[test]
-fn trees_that_are_none_say_what_is_missing() {
+fn trees_that_are_none_are_refused_with_what_is_missing() {
     let empty = tempfile::tempdir().unwrap();
     assert!(matches!(ModuleSet::read(empty.path(), Signatures::Kept), Err(ModulesError::Read { .. })));
     fs::create_dir(empty.path().join("kernel")).unwrap();
@@ -200,7 +200,7 @@ fn signatures_are_cut_off_or_kept_as_asked() {
 }
 
 #[test]
-fn a_set_that_tells_nothing_of_signatures_has_kept_them() {
+fn a_set_without_a_record_of_signatures_has_kept_them() {
     let set: ModuleSet =
         serde_json::from_str(r#"{"modules": {}, "builtin": [], "absent": [], "monolithic": false}"#).unwrap();
     assert_eq!(set.signatures, Signatures::Kept);

@@ -74,7 +74,7 @@ pub enum AssetError {
     },
 }
 
-/// What the index of an asset says.
+/// The contents of the index of an asset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Index {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is known of one run of a tool: what its findings are evaluated from.
+//! The observations of one run of a tool, from which its findings are evaluated.
 
 use bpfassay_protocol::tracer::Refusal;
 

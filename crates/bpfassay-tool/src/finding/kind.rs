@@ -30,7 +30,7 @@ use super::definition::Definition;
 
 macro_rules! kinds {
     ($($kind:ident = $module:ident),+ $(,)?) => {
-        /// What can be wrong with a tool. [`Kind::explanation`] says what each means.
+        /// What can be wrong with a tool. [`Kind::explanation`] explains each.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind {
             $(#[doc = concat!("See `finding/kind/", stringify!($module), ".rs`.")] $kind),+

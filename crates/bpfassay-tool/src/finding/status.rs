@@ -43,7 +43,7 @@ impl FindingStatus {
         Self::Found { evidence }
     }
 
-    /// Found where `measured` is above `limit`; `evidence` says so.
+    /// Found where `measured` is above `limit`; `evidence` describes it.
     pub(super) fn of_limit<N: PartialOrd>(measured: Option<N>, limit: N, evidence: impl FnOnce(N) -> String) -> Self {
         match measured {
             None => Self::not_evaluated("not measured"),

@@ -106,7 +106,7 @@ fn nothing_that_was_not_measured_is_clear() {
 }
 
 #[test]
-fn refusals_are_told_by_their_step() {
+fn refusals_are_classified_by_their_step() {
     let refusal = |step| {
         Start::Refused(Refusal {
             step,
@@ -159,7 +159,7 @@ fn operations_that_are_not_seen() {
     let results = counts(&both, &readings(&[]), &truth);
     assert_eq!(found(&results), [Kind::OperationsNotSeen]);
     assert!(evidence_of(&results, Kind::OperationsNotSeen).contains("nothing of read, readv"));
-    // No figure speaks of readv, though one does of read; nobody claims to know of writes.
+    // No figure is of readv, though one is of read; the tool does not claim to count writes.
     let one = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
     let results = counts(&one, &readings(&[(100, 0, None, 400)]), &truth);
     assert_eq!(evidence_of(&results, Kind::OperationsNotSeen), "no figure counts readv: 3 calls, 30 bytes");
@@ -181,7 +181,7 @@ fn requested_bytes_passed_off_as_moved_bytes() {
     let whole = truth(vec![share("a", "m", Operation::Read, 4, 400, 400)]);
     let results = counts(&tool, &readings(&[(100, 0, None, 400)]), &whole);
     assert!(reason(&results, Kind::RequestedAsMoved).contains("moved less than they were asked to"));
-    // Said to be requested, they are what they are said to be.
+    // Declared as requested, they are what they are declared to be.
     let honest = report(vec![figure(&[Operation::Read], Unit::BytesRequested, Whose::System)]);
     assert!(found(&counts(&honest, &readings(&[(100, 0, None, 512)]), &short)).is_empty());
     // KiB, rounded down each time.
@@ -268,9 +268,9 @@ fn first_calls_and_other_calls_lost() {
 fn events_dropped_and_counts_too_high() {
     let mut truth = truth(vec![share("a", "m", Operation::Read, 4, 400, 400)]);
     let tool = report(vec![figure(&[Operation::Read], Unit::Calls, Whose::System)]);
-    let mut told = readings(&[(100, 0, None, 4)]);
-    told.lost = Some(3);
-    let results = counts(&tool, &told, &truth);
+    let mut reported = readings(&[(100, 0, None, 4)]);
+    reported.lost = Some(3);
+    let results = counts(&tool, &reported, &truth);
     assert_eq!(evidence_of(&results, Kind::EventsDropped), "it reports that it lost 3 events");
     let high = readings(&[(100, 0, None, 5)]);
     assert_eq!(found(&counts(&tool, &high, &truth)), [Kind::CountsTooHigh]);
@@ -327,7 +327,7 @@ fn what_the_kernel_saw() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told() {
+fn what_cannot_be_read_is_reported() {
     let readings = Readings { unread: 2, first_unread: Some("no sample: x".to_owned()), ..Readings::default() };
     let results =
         |readings| evaluate(&Evidence { readings: Some(readings), ..Evidence::default() }, &Limits::default());

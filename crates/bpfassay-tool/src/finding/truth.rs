@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What really happened while a tool watched.
+//! The ground truth: what happened while a tool was attached.
 
 use bpfassay_protocol::Operation;
 

@@ -66,7 +66,7 @@ fn entry(sink: &mut Sink<'_>, dump: &Dump, layout: &MapTypes, key: &[u8], value:
             of(&layout.key),
             of(&layout.value)
         );
-        sink.unread(&text, "not the size that the BTF says");
+        sink.unread(&text, "not the size in the BTF");
         return;
     }
     if !sink.row(dump.at_ns, &row, "an entry of the map") {

@@ -26,7 +26,7 @@ fn printed(stream: Stream, pieces: &[(u64, &str)]) -> Capture {
 }
 
 /// (time, figure, subject, value) of each sample.
-fn told(readings: &Readings) -> Vec<(u64, usize, &str, u64)> {
+fn shown(readings: &Readings) -> Vec<(u64, usize, &str, u64)> {
     let sample = |sample: &'_ Sample| (sample.at_ns, sample.figure, sample.value);
     readings
         .samples
@@ -46,8 +46,8 @@ fn vfsstat_of_libbpf_tools() {
                 21:30:39:      131     4096        1        0        2        5        6        7\r\n";
     let capture = printed(Stream::Stdout, &[(5, &text[..100]), (9, &text[100..])]);
     let readings = read(&bundled("vfsstat"), &capture, None).unwrap();
-    assert_eq!(told(&readings)[..3], [(9, 0, "-", 12), (9, 1, "-", 7), (9, 2, "-", 0)]);
-    let values: Vec<_> = told(&readings)[8..].iter().map(|told| (told.1, told.3)).collect();
+    assert_eq!(shown(&readings)[..3], [(9, 0, "-", 12), (9, 1, "-", 7), (9, 2, "-", 0)]);
+    let values: Vec<_> = shown(&readings)[8..].iter().map(|shown| (shown.1, shown.3)).collect();
     assert_eq!(values, [(0, 131), (1, 4096), (2, 1), (3, 0), (4, 2), (5, 5), (6, 6), (7, 7)]);
     assert_eq!((readings.unread, readings.reports), (0, vec![9, 9]));
 }
@@ -59,7 +59,7 @@ fn vfsstat_of_bcc() {
                 18:35:32:      231       12        4       98        0        3        2        1\n";
     let readings = read(&bundled("bcc-vfsstat"), &printed(Stream::Stdout, &[(1, text)]), None).unwrap();
     assert_eq!(
-        told(&readings),
+        shown(&readings),
         [
             (1, 0, "-", 231),
             (1, 1, "-", 12),
@@ -82,7 +82,7 @@ fn filetop_of_libbpf_tools() {
                 206     ior              16     16     64      65      R data 0\n\
                 207     my tool          1      0      3       0       R b\n\n";
     let readings = read(&bundled("filetop"), &printed(Stream::Stdout, &[(3, text)]), None).unwrap();
-    let of = |figure| told(&readings).into_iter().filter(|told| told.1 == figure).collect::<Vec<_>>();
+    let of = |figure| shown(&readings).into_iter().filter(|shown| shown.1 == figure).collect::<Vec<_>>();
     assert_eq!(of(0), [(3, 0, "ior", 16), (3, 0, "my tool", 1)]);
     assert_eq!(of(3), [(3, 3, "ior", 65 * 1024), (3, 3, "my tool", 0)]);
     assert_eq!((readings.unread, readings.first_unread.as_deref()), (0, None));
@@ -99,7 +99,7 @@ fn vfsstat_of_bpftrace() {
 {"type": "lost_events", "data": {"events": 42}}
 "#;
     let readings = read(&bundled("vfsstat.bt"), &printed(Stream::Stdout, &[(8, text)]), None).unwrap();
-    assert_eq!(told(&readings), [(8, 0, "-", 11515), (8, 1, "-", 1274), (8, 3, "-", 8675)]);
+    assert_eq!(shown(&readings), [(8, 0, "-", 11515), (8, 1, "-", 1274), (8, 3, "-", 8675)]);
     assert_eq!((readings.unread, readings.lost, readings.reports.len()), (0, Some(42), 3));
 }
 
@@ -120,7 +120,7 @@ no json
 "#;
     let readings = read(&report, &printed(Stream::Stdout, &[(8, text)]), None).unwrap();
     assert_eq!(
-        told(&readings),
+        shown(&readings),
         [(8, 0, "7", 11), (8, 0, "8", 1), (8, 1, "-", 7), (8, 1, "-", 9), (8, 2, "-", u64::MAX)]
     );
     assert_eq!(readings.unread, 2);
@@ -155,7 +155,7 @@ figures = [
         false,
     );
     let readings = read(&report, &printed(Stream::Stderr, &[(1, text)]), None).unwrap();
-    assert_eq!(told(&readings), [(1, 0, "-", 23), (1, 1, "-", 0), (1, 2, "-", 16)]);
+    assert_eq!(shown(&readings), [(1, 0, "-", 23), (1, 1, "-", 0), (1, 2, "-", 16)]);
     // What dd wrote.
     assert_eq!(readings.unread, 3);
     assert_eq!(readings.first_unread.unwrap(), "not such a line: 20+0 records in");
@@ -189,7 +189,7 @@ figures = [
         ),
     ];
     let readings = read(&report, &Capture { pages, ..Capture::default() }, None).unwrap();
-    assert_eq!(told(&readings), [(1, 0, "/mnt", 4097), (2, 1, "/a \"b\"\\\n,}", 2_097_152)]);
+    assert_eq!(shown(&readings), [(1, 0, "/mnt", 4097), (2, 1, "/a \"b\"\\\n,}", 2_097_152)]);
     assert_eq!((readings.unread, readings.reports.as_slice()), (2, [1, 2].as_slice()));
     assert_eq!(readings.first_unread.unwrap(), "no sample: broken{ 1");
 }
@@ -208,7 +208,7 @@ figures = [
         false,
     );
     let readings = read(&report, &Capture { pages, ..Capture::default() }, None).unwrap();
-    assert_eq!(told(&readings), [(1, 0, "/job \"1\"\n\\é", 6), (1, 1, "/job \"1\"\n\\é", 4096)]);
+    assert_eq!(shown(&readings), [(1, 0, "/job \"1\"\n\\é", 6), (1, 1, "/job \"1\"\n\\é", 4096)]);
     assert_eq!((readings.unread, readings.first_unread), (0, None));
 }
 
@@ -225,7 +225,7 @@ figures = [
     let text = "# heading\n{\"op\":\"r\",\"cg\":4711,\"io\":{\"bytes\":9007199254740993,\"direct\":true}}\n\
                 {\"op\":\"w\",\"io\":{\"bytes\":1}}\n{\"op\":\"r\",\"io\":{\"bytes\":1,\"direct\":true}}\n[1]\n";
     let readings = read(&report, &printed(Stream::Stdout, &[(1, text)]), None).unwrap();
-    assert_eq!(told(&readings), [(1, 0, "4711", 9_007_199_254_740_993)]);
+    assert_eq!(shown(&readings), [(1, 0, "4711", 9_007_199_254_740_993)]);
     assert_eq!(readings.unread, 2);
     assert!(readings.first_unread.unwrap().starts_with("`io.bytes` comes without `cg`"));
 }
@@ -264,7 +264,7 @@ fn maps_of_bare_objects() {
     let dump = Dump { at_ns: 4, map: "counts".to_owned(), copies: 2, entries };
     let capture = Capture { dumps: vec![dump], ..Capture::default() };
     let readings = read(&map_report(), &capture, Some(OBJECT)).unwrap();
-    assert_eq!(told(&readings), [(4, 0, "7", 130), (4, 1, "ior", 3), (4, 1, "sh", 0)]);
+    assert_eq!(shown(&readings), [(4, 0, "7", 130), (4, 1, "ior", 3), (4, 1, "sh", 0)]);
     assert_eq!(readings.unread, 1);
     // Of a bundled object there are only the types.
     let types = {

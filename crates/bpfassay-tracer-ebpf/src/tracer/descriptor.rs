@@ -64,7 +64,7 @@ pub(super) fn ends(by: By, result: i64) {
     if wanted == 0 {
         return;
     }
-    // SAFETY: likewise.
+    // SAFETY: as above.
     unsafe { (*call).wanted = 0 };
     if operation == Operation::Open as u32 {
         let file = if result < 0 { result as u64 } else { file_of(result as u64) };

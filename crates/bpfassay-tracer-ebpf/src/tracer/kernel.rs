@@ -51,7 +51,7 @@ pub(crate) fn read<T: Copy + Default>(base: Address, offset: usize) -> T {
 pub(crate) struct Place {
     /// `struct vfsmount *`; 0 where the hook does not know it.
     pub(crate) mount: Address,
-    /// `s_dev` of the superblock; 0 likewise.
+    /// `s_dev` of the superblock; 0 in that case, too.
     pub(crate) device: u32,
 }
 

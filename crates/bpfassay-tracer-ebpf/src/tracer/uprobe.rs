@@ -175,7 +175,7 @@ fn mpi_ends(failed: bool) {
     if wanted == 0 {
         return;
     }
-    // SAFETY: likewise.
+    // SAFETY: as above.
     unsafe { (*call).wanted = 0 };
     if let Some(subject) = Subject::new(Place::NOWHERE) {
         let outcome =

@@ -68,7 +68,7 @@ impl Ring {
         let start = Instant::now();
         loop {
             self.drain()?;
-            // SAFETY: likewise.
+            // SAFETY: as above.
             let taken = unsafe { libbpf_sys::ring__consumer_pos(ring) };
             // Positions only grow, modulo the size of a word; the buffer is far smaller than that.
             if (written.wrapping_sub(taken) as isize) <= 0 {

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_is_five_words() {
+    fn an_account_is_five_values() {
         assert_eq!(account(&bytes([7, 1, 10, 2, 20])).unwrap(), (7, [totals(1, 10), totals(2, 20)]));
         assert!(account(&[0; 39]).is_err());
     }

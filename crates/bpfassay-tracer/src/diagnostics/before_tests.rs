@@ -34,7 +34,7 @@ fn where_nothing_is_wrong_nothing_is_found() {
 }
 
 #[test]
-fn symbols_that_are_not_there_are_told_apart() {
+fn symbols_that_are_not_there_are_distinguished() {
     let read = [on("vfs_read", Way::Kprobe)];
     let with = |symbol: Symbol, in_btf: bool| {
         let mut facts = facts();
@@ -65,7 +65,7 @@ fn what_stands_in_the_way_depends_on_the_way() {
 }
 
 #[test]
-fn a_function_that_others_hook_is_told_with_its_numbers() {
+fn a_function_that_others_hook_is_reported_with_its_numbers() {
     let mut facts = facts();
     facts.enabled = Ok("vfs_read (2) R   D\tx\n".to_owned());
     facts.kprobes = Ok("ffffffff8135d3f0  k  vfs_read+0x0    [FTRACE]\n".to_owned());
@@ -90,7 +90,7 @@ fn a_prototype_is_compared_with_what_the_program_assumes() {
 }
 
 #[test]
-fn what_could_not_be_looked_at_is_told() {
+fn what_could_not_be_looked_at_is_reported() {
     let gone = || Unread { what: "/x", why: "no such file".to_owned() };
     let nothing = Facts {
         symbols: Err(gone()),

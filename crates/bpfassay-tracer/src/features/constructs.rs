@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_single_words_and_occur_once() {
+    fn names_are_without_blanks_and_occur_once() {
         let mut names: Vec<&str> = CONSTRUCTS.iter().map(|(name, _)| *name).collect();
         assert!(names.iter().all(|name| !name.contains(char::is_whitespace)));
         names.sort_unstable();

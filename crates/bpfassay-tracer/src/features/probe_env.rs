@@ -31,12 +31,12 @@ impl Kernel {
         self.find(name, Kind::Function, "function")
     }
 
-    /// The id of a structure; likewise.
+    /// The id of a structure; the errors of [`Self::function`].
     pub(super) fn structure(&self, name: &str) -> Result<u32> {
         self.find(name, Kind::Struct, "structure")
     }
 
-    /// The id of a type's other name; likewise.
+    /// The id of a typedef; the errors of [`Self::function`].
     pub(super) fn typedef(&self, name: &str) -> Result<u32> {
         self.find(name, Kind::Typedef, "typedef")
     }

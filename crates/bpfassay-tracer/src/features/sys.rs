@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_without_words_gets_its_name() {
+    fn a_number_without_a_message_gets_its_name() {
         let Failure::Refused { errno, message } = Failure::kernel("attach", &io::Error::from_raw_os_error(524)) else {
             unreachable!()
         };

@@ -32,7 +32,7 @@ pub(crate) enum Event<'a> {
     Tracepoint(u64),
     /// A probe on a function of the kernel; `kind` is the number of the event source in sysfs.
     Kprobe { kind: u32, returns: bool, function: &'a CStr },
-    /// A probe on an offset of a file; likewise.
+    /// A probe on an offset of a file; `kind` as above.
     Uprobe { kind: u32, returns: bool, path: &'a CStr, offset: u64 },
     /// The CPU clock in software, at a low frequency.
     CpuClock,

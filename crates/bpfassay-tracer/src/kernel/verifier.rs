@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn diagnostics_do_not_hide_what_the_verifier_says() {
+    fn diagnostics_do_not_hide_what_the_verifier_reports() {
         // Debian's 7.3~rc7, shortened.
         let log = "0: R1=ctx() R10=fp0
 0: (bf) r0 = r5

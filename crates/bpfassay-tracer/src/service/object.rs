@@ -64,11 +64,11 @@ pub(crate) enum ObjectError {
     TooLarge { path: PathBuf },
     #[error("no bundled object `{name}`: there are {known}")]
     NotBundled { name: String, known: String },
-    #[error("the bundled object has no types: this program was not built as it should be")]
+    #[error("the bundled object has no types: this program was not built correctly")]
     NoTypes,
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
-    #[error("cannot take SIGINT and SIGTERM")]
+    #[error("cannot handle SIGINT and SIGTERM")]
     Signals(#[source] io::Error),
     #[error("cannot use the map `{map}`")]
     Map { map: String, source: io::Error },

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_cut_and_say_so() {
+    fn long_lines_are_cut_with_a_mark() {
         let long = vec![b'x'; MAX_LINE + 1];
         let found = lines(&[&long, b"\nnext\n"]);
         assert_eq!(found[0].trim_end_matches(" […]").len(), MAX_LINE);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_log_keeps_its_beginning_and_its_end_and_says_so() {
+    fn a_long_log_keeps_its_beginning_and_its_end_with_a_mark() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let mut log = ConsoleLog::create(&path, 100).unwrap();

@@ -9,7 +9,7 @@ use crate::device::Device;
 #[derive(Debug, Clone)]
 pub(crate) struct Boot {
     /// Kernel image in a form that QEMU boots on the architecture (x86_64: bzImage; aarch64: Image or EFI zboot where
-    /// QEMU knows it; riscv64: Image or EFI vmlinuz).
+    /// QEMU supports it; riscv64: Image or EFI vmlinuz).
     pub(crate) kernel: OsString,
     /// Initramfs: one file, uncompressed cpio segments one after the other.
     pub(crate) initrd: Option<OsString>,

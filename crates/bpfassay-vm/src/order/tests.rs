@@ -106,7 +106,7 @@ fn refusal(messages: &[GuestMessage]) -> String {
 }
 
 #[test]
-fn words_name_the_message_and_what_was_expected() {
+fn errors_name_the_message_and_what_was_expected() {
     let from_start = |more: &[GuestMessage]| refusal(&[start(), more.to_vec()].concat());
     assert_eq!(refusal(&[ready()]), "received `ready`, expected `hello` first and once");
     assert_eq!(refusal(&[hello(), hello()]), "received `hello`, expected phase `set-up`");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * The init of the test guests: writes the file /data to the first virtio-serial port, then does what /end says, one
+ * The init of the test guests: writes the file /data to the first virtio-serial port, then does what /end orders, one
  * letter after the other. Freestanding.
  *
  *   p  power off      r  restart        x  exit (the kernel panics)    h  wait for ever

@@ -80,7 +80,7 @@ fn print<T>(text: &str) -> Result<Option<T>, String> {
 fn run(arguments: Arguments) -> Result<u8, EngineError> {
     let Arguments { ranks, record, args } = arguments;
     let plan = Plan::from_args(args.iter().map(String::as_str), |path| {
-        fs::read_to_string(path).map_err(|source| EngineError::File { verb: "read", path: path.to_owned(), source })
+        fs::read_to_string(path).map_err(|source| EngineError::File { action: "read", path: path.to_owned(), source })
     })
     .map_err(|error: EngineError| error)?;
     let args = ["bpfassay-ior".to_owned()].into_iter().chain(args).collect();

@@ -18,10 +18,10 @@ pub enum EngineError {
         api: &'static str,
     },
     /// A file that the engine needs could not be read or written.
-    #[error("cannot {verb} `{path}`")]
+    #[error("cannot {action} `{path}`")]
     File {
         /// What was tried.
-        verb: &'static str,
+        action: &'static str,
         /// With which file.
         path: String,
         /// Why not.
@@ -77,10 +77,10 @@ pub enum EngineError {
         source: Option<io::Error>,
     },
     /// Ranks could not be set up.
-    #[error("cannot {verb} for {ranks} ranks")]
+    #[error("cannot {action} for {ranks} ranks")]
     Ranks {
         /// What was tried.
-        verb: &'static str,
+        action: &'static str,
         /// How many ranks.
         ranks: u32,
         /// Why not.

@@ -83,7 +83,7 @@ impl Run {
                 Some(directory) => {
                     self.rank(&team, descriptor, Recorder::new(Kernel)).and_then(|(recorder, status)| {
                         let failed = |source| EngineError::File {
-                            verb: "write records to",
+                            action: "write records to",
                             path: directory.display().to_string(),
                             source,
                         };

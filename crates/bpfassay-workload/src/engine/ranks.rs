@@ -186,7 +186,7 @@ fn wake(generation: &AtomicU32) {
 /// # Errors
 /// [`EngineError::Ranks`] if processes cannot be made, [`EngineError::Killed`] if one was killed.
 pub(crate) fn launch(ranks: u32, work: impl Fn(Team) -> u8) -> Result<u8, EngineError> {
-    let failed = |verb, source| EngineError::Ranks { verb, ranks, source };
+    let failed = |action, source| EngineError::Ranks { action, ranks, source };
     let mut teams = Team::world(ranks).map_err(|source| failed("share memory", source))?;
     let Some(first) = teams.first().cloned() else {
         return Err(failed("start", io::ErrorKind::InvalidInput.into()));

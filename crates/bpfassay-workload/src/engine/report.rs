@@ -40,7 +40,7 @@ impl Report {
         let (destination, out): (_, Box<dyn Write>) = match &output.file {
             Some(path) => {
                 let file = fs::File::create(path).map_err(|source| EngineError::File {
-                    verb: "write",
+                    action: "write",
                     path: path.clone(),
                     source,
                 })?;
@@ -57,7 +57,7 @@ impl Report {
     }
 
     fn checked(&self, result: io::Result<()>) -> Result<(), EngineError> {
-        result.map_err(|source| EngineError::File { verb: "write", path: self.destination.clone(), source })
+        result.map_err(|source| EngineError::File { action: "write", path: self.destination.clone(), source })
     }
 
     /// Whether tests have a heading: otherwise nothing about them need be found out.

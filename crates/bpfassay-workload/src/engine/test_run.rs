@@ -138,7 +138,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         if let (Some(file), 0, true) = (&options.status_file, self.rank(), options.wear_out) {
             let pairs = self.result.first_write_pairs;
             fs::write(file, pairs.to_string()).map_err(|source| EngineError::File {
-                verb: "write",
+                action: "write",
                 path: file.clone(),
                 source,
             })?;

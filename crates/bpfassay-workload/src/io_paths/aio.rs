@@ -95,7 +95,7 @@ struct Iocb {
     event_descriptor: u32,
 }
 
-/// `struct io_event`, likewise.
+/// `struct io_event`, in the same way.
 #[repr(C)]
 #[derive(Default, Clone, Copy)]
 struct Event {

@@ -17,12 +17,12 @@ pub enum PathsError {
         size: u64,
     },
     /// Files could not be made ready, looked at, or removed.
-    #[error("{path}: cannot {verb} {}", file.display())]
+    #[error("{path}: cannot {action} {}", file.display())]
     File {
         /// The path that they are for.
         path: IoPath,
         /// What was tried.
-        verb: &'static str,
+        action: &'static str,
         /// With which file.
         file: PathBuf,
         /// Why not.

@@ -68,7 +68,7 @@ impl Run {
             let directory = self.directory.join(path.name());
             fs::create_dir_all(&directory).map_err(|source| PathsError::File {
                 path,
-                verb: "make",
+                action: "make",
                 file: directory.clone(),
                 source,
             })?;

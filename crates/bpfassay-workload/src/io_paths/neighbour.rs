@@ -26,10 +26,10 @@ pub const GREETING: &[u8] = b"n";
 #[derive(Debug, thiserror::Error)]
 pub enum NeighbourError {
     /// A call failed.
-    #[error("cannot {verb} {}", file.display())]
+    #[error("cannot {action} {}", file.display())]
     File {
         /// What was tried.
-        verb: &'static str,
+        action: &'static str,
         /// With which file.
         file: PathBuf,
         /// Why not.
@@ -52,9 +52,9 @@ pub enum NeighbourError {
 /// Writes and reads `file` until the process is killed, or `rounds` are done; writes [`GREETING`] to `out` after the first.
 ///
 /// # Errors
-/// [`NeighbourError`], as soon as anything goes wrong.
+/// [`NeighbourError`] where the file cannot be created, written or read, or `out` cannot be written.
 pub fn keep_busy(file: &Path, rounds: Option<u64>, mut out: impl io::Write) -> Result<(), NeighbourError> {
-    let failed = |verb| move |source| NeighbourError::File { verb, file: file.to_owned(), source };
+    let failed = |action| move |source| NeighbourError::File { action, file: file.to_owned(), source };
     let opened =
         OpenOptions::new().read(true).write(true).create(true).truncate(true).open(file).map_err(failed("create"))?;
     let mut buffer = Buffer::zeroed(TRANSFER);
@@ -100,7 +100,7 @@ pub fn keep_busy(file: &Path, rounds: Option<u64>, mut out: impl io::Write) -> R
 /// [`keep_busy`] without end, with its greeting on standard output.
 ///
 /// # Errors
-/// Those of [`keep_busy`].
+/// As [`keep_busy`]: where the file cannot be created, written or read.
 pub fn run(file: &Path) -> Result<(), NeighbourError> {
     keep_busy(file, None, io::stdout().lock())
 }

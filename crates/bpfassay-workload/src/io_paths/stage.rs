@@ -95,9 +95,9 @@ impl<'a> Stage<'a> {
         self.directory.join(name)
     }
 
-    pub(crate) fn failed(&self, verb: &'static str, file: &Path) -> impl FnOnce(io::Error) -> PathsError {
+    pub(crate) fn failed(&self, action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> PathsError {
         let (path, file) = (self.path, file.to_owned());
-        move |source| PathsError::File { path, verb, file, source }
+        move |source| PathsError::File { path, action, file, source }
     }
 
     /// A call that returned what it must not.

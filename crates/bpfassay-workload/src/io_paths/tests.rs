@@ -91,7 +91,7 @@ fn sizes_that_no_path_can_move_are_refused() {
 }
 
 #[test]
-fn a_call_that_is_refused_is_told_with_its_error() {
+fn a_call_that_is_refused_is_reported_with_its_error() {
     let directory = tempfile::tempdir().unwrap();
     let mut stage = Stage::new(IoPath::Pread, 4096, directory.path(), None);
     let refused =

@@ -97,7 +97,7 @@ impl Run {
     /// Does the operations. The control channel is the one that the environment names.
     ///
     /// # Errors
-    /// [`MicrobenchmarkError`].
+    /// [`MicrobenchmarkError`] where a thread, a socket or the agent's descriptor fails.
     pub fn start(&self) -> Result<MicrobenchmarkSummary, MicrobenchmarkError> {
         let within = |what, least: u64, most: u64, found: u64| match (least..=most).contains(&found) {
             true => Ok(()),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_told() {
+    fn what_cannot_be_done_is_reported() {
         let run = |operations, size| {
             Run { microbenchmark: Microbenchmark::Tcp, operations, size, summary: None }
                 .start()

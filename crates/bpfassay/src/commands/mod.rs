@@ -32,7 +32,7 @@ use crate::{
     output,
 };
 
-/// Does what the command line says.
+/// Executes the command line.
 pub(crate) fn perform(cli: Cli) -> Outcome {
     let Cli { command, global } = cli;
     match command {

@@ -206,7 +206,7 @@ fn verdict(results: &Results, paused: bool) -> u8 {
     }
 }
 
-/// Whether the host failed the run, which says nothing of what is under test.
+/// Whether the host failed the run, which does not count against what is under test.
 fn is_of_host(outcome: &RunOutcome) -> bool {
     matches!(outcome, RunOutcome::Failed(failure) if failure.kind == FailureKind::Host)
 }

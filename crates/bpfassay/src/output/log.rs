@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_ours_and_nobody_else_s() {
+    fn colours_are_ours_only() {
         let kept = Kept::default();
         let stream = kept.clone();
         let subscriber = tracing_subscriber::fmt()

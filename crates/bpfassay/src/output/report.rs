@@ -107,7 +107,7 @@ mod tests {
     struct Outer(#[source] std::io::Error);
 
     #[test]
-    fn words_of_others_have_no_colours_and_ours_have() {
+    fn text_from_outside_has_no_colours_and_ours_has() {
         let source = std::io::Error::other("inner \x1b]0;title\x07 \u{202e}txt\nnext");
         let report = miette::Report::from_err(Outer(source));
         let text = filtered(shown(&report, true, true).as_bytes(), true);

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_guests_are_shown_and_not_obeyed() {
+    fn output_of_guests_is_shown_with_its_control_characters_escaped() {
         for ended in [hostile(), RunEnded { outcome: Ending::Refused, ..hostile() }] {
             let lines = lines_of(&ended);
             assert_eq!(lines.len(), 3);
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_failed_is_told_with_what_to_do_next() {
+    fn a_run_that_failed_is_reported_with_what_to_do_next() {
         let args = |text: &str| Some(text.split(' ').map(str::to_owned).collect());
         let ended = RunEnded {
             run: "x86_64_7.2_w_nfs4.2_1_r1_fexit".to_owned(),

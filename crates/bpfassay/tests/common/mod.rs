@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tests of the command share.
 #![allow(dead_code, reason = "each test file uses its part")]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{
     env, fs,
@@ -39,11 +39,11 @@ pub(crate) fn study(name: &str) -> PathBuf {
 }
 
 /// Standard output and standard error, for messages of failing tests.
-pub(crate) fn said(output: &Output) -> String {
+pub(crate) fn printed(output: &Output) -> String {
     format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Whether tests may boot guests; says so where not.
+/// Whether tests may boot guests; prints a message where not.
 pub(crate) fn guests_wanted() -> bool {
     let wanted = env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required");
     if !wanted {
@@ -68,9 +68,9 @@ pub(crate) fn run_with(name: &str, arguments: &[&str], code: i32) -> (tempfile::
     let mut command = bpfassay(directory.path());
     let output =
         command.arg("run").arg(study(name)).args(["--yes", "--output", "out"]).args(arguments).output().unwrap();
-    let said = said(&output);
-    println!("{said}");
-    assert_eq!(output.status.code(), Some(code), "{said}");
+    let printed = printed(&output);
+    println!("{printed}");
+    assert_eq!(output.status.code(), Some(code), "{printed}");
     let results = results(&directory.path().join("out"));
     (directory, results)
 }

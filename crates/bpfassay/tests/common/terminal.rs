@@ -26,7 +26,7 @@ pub(crate) fn session(directory: &Path, arguments: &str, session: &str) -> (Stri
     let mut keyboard = child.stdin.take().unwrap();
     let mut screen = BufReader::new(child.stdout.take().unwrap());
     let mut shown = String::new();
-    // Whatever comes before the prompt; the guest says nothing more until it is told something.
+    // Whatever comes before the prompt; the guest prints nothing more until it receives input.
     let mut line = Vec::new();
     while !shown.ends_with("# ") {
         line.clear();
@@ -49,7 +49,7 @@ pub(crate) fn session(directory: &Path, arguments: &str, session: &str) -> (Stri
     }
     keyboard.write_all(b"exit\n").unwrap();
     drop(keyboard);
-    // The guest powers off; what it says meanwhile is read away.
+    // The guest powers off; what it prints meanwhile is discarded.
     std::io::copy(&mut screen, &mut std::io::sink()).unwrap();
     child.wait().unwrap();
     (shown, lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Ends as it is told to, and leaves a process outside its cgroup that panics the kernel some milliseconds later.
+# Ends on its signal, and leaves a process outside its cgroup that panics the kernel some milliseconds later.
 $| = 1;
 my $ms = shift;
 $SIG{INT} = sub {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the loader of bare objects said.
+//! What the loader of bare objects reported.
 
 use bpfassay_protocol::{
     object::ObjectLine,
     tool::{Source, ToolFigures},
 };
 
-/// What it said on standard output, line by line; what is no line of its own is left out.
+/// What it printed on standard output, line by line; what is no line of its own is left out.
 fn lines(seen: &ToolFigures) -> Vec<ObjectLine> {
     let output = seen.output.iter().filter(|piece| piece.source == Source::Output);
     let text: String = output.map(|piece| piece.text.as_str()).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Phases in which it is known how much was asked for, and that it was more than there was: only they distinguish a tool that counts
-//! requested bytes from one that counts moved ones. The reference tracer counts what was moved; the workload knows both.
+//! requested bytes from one that counts moved ones. The reference tracer counts what was moved; the workload reports both.
 
 use bpfassay_protocol::{IoPath, message::RunFigures, tool::ToolFigures};
 use bpfassay_tool::{

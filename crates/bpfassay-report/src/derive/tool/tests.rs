@@ -80,7 +80,7 @@ fn found(findings: &[FindingResult]) -> Vec<Kind> {
 #[test]
 fn the_whole_system_is_compared_from_report_to_report() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
-    // Between the two reports everybody together made 3 * (62 - 8) calls, and the tool says so.
+    // Between the two reports all programs together made 3 * (62 - 8) calls, and the tool reports so many.
     let exact = vec![piece(900, "{\"n\":5}\n", Some(8)), piece(2100, "{\"n\":162}\n", Some(62))];
     let (evaluated, compared) = of_run(&tool, None, true, &figures(exact));
     assert_eq!(found(&evaluated), []);
@@ -112,7 +112,7 @@ fn the_workload_is_known_by_cgroup_mount_and_process() {
         let tool = tool(&format!("{{ value = 'n', operations = 'read', unit = 'bytes-returned', whose = '{whose}' }}"));
         let line = |bytes: u64| format!("{{\"n\":{bytes},\"{whose}\":\"{name}\"}}\n");
         let run = |bytes| figures(vec![piece(900, &line(0), Some(10)), piece(2100, &line(bytes), Some(60))]);
-        // Cgroup 1 read, too, and its pipe is a mount of its own: nothing was said of them.
+        // Cgroup 1 read, too, and its pipe is a mount of its own: nothing was reported of them.
         let evaluated = of_run(&tool, None, true, &run(5000));
         let of_ior = evaluated.1.figures.iter().find(|one| one.really == 5000).unwrap();
         assert!(of_ior.is_exact(), "{of_ior:?}");
@@ -130,7 +130,7 @@ fn only_files_leaves_out_what_has_no_path() {
 }
 
 #[test]
-fn what_a_tool_does_itself_is_left_out_where_it_says_so() {
+fn what_a_tool_does_itself_is_left_out_where_it_is_declared_so() {
     let mut tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
     let run = || {
         let reported = vec![piece(900, "{\"n\":0}\n", Some(10)), piece(2100, "{\"n\":50}\n", Some(60))];

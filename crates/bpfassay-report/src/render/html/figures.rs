@@ -56,7 +56,7 @@ pub(super) fn plots(results: &Results) -> Vec<Plots> {
     all.into_iter().filter(|group| !group.plots.is_empty()).collect()
 }
 
-/// A cell, and the bytes of each of its calls where the workload says.
+/// A cell, and the bytes of each of its calls where the workload reports them.
 type WithSize<'a> = (&'a CellResult, Option<u64>);
 
 /// A figure of cells.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plots as SVG elements for a page that says by CSS what their colours are (`report.css`), so that they are readable on
+//! Plots as SVG elements for a page whose CSS defines their colours (`report.css`), so that they are readable on
 //! light and dark.
 //!
 //! Series differ by colour and by the shape of their marks, and every plot is also a table on the page.

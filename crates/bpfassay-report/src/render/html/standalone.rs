@@ -28,7 +28,7 @@ pub(in crate::render) const FORMAT: Format = Format {
 /// The figure of the report on `results` whose title is `wanted`, or the only one with it in its title, as an SVG file.
 ///
 /// # Errors
-/// [`NoFigure`]
+/// [`NoFigure`] where no figure of the page has this title, or more than one contains it.
 pub fn figure_svg(results: &Results, wanted: &str) -> Result<String, NoFigure> {
     let plots: Vec<Plot> = plots(results).into_iter().flat_map(|group| group.plots).collect();
     let exact: Vec<&Plot> = plots.iter().filter(|plot| plot.title == wanted).collect();

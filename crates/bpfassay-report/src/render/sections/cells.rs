@@ -63,7 +63,7 @@ fn figures(
     has_merits: bool,
     remarks: &mut Remarks,
 ) -> Vec<String> {
-    // Where nothing was measured, the column `attach` says why: a remark for each figure would only repeat it.
+    // Where nothing was measured, the column `attach` shows why: a remark for each figure would only repeat it.
     let nothing = cell.runs.measured == 0;
     let mut shown = |text: Option<String>, reason: Option<&str>| match (text, reason) {
         (Some(text), _) => text,

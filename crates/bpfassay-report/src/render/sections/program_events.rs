@@ -25,7 +25,7 @@ struct Seen {
     runs: u64,
     /// Calls in each run, all its phases together.
     counted: Vec<u64>,
-    /// What the workload says, likewise; `None` where it does not count them.
+    /// What the workload reports, in the same way; `None` where it does not count them.
     reported: Vec<Option<u64>>,
     /// counted − reported of every phase: calls, bytes, errors.
     differences: Vec<[i64; 3]>,

@@ -27,29 +27,29 @@ const OUTPUT: &str = r#"{"rate": "12.5/s", "jobs": [{"iops": 3, "bytes": 1844674
 #[test]
 fn numbers_are_found_by_pattern_and_by_pointer() {
     let spec = spec();
-    let told = spec.read(OUTPUT);
-    let figures: Vec<_> = told.figures.iter().map(|(figure, number)| (&*figure.name, number.clone())).collect();
+    let reported = spec.read(OUTPUT);
+    let figures: Vec<_> = reported.figures.iter().map(|(figure, number)| (&*figure.name, number.clone())).collect();
     assert_eq!(figures, [("pattern", Ok(12.5)), ("pointer", Ok(3.0))]);
-    assert_eq!(told.bytes[&Operation::Write], Ok(u64::MAX));
+    assert_eq!(reported.bytes[&Operation::Write], Ok(u64::MAX));
     assert_eq!(spec.unreadable(OUTPUT), None);
 }
 
 #[test]
 fn what_cannot_be_read_is_an_error_and_never_0() {
-    let told = |output: &str| spec().unreadable(output).unwrap();
-    let nothing = told("");
+    let message = |output: &str| spec().unreadable(output).unwrap();
+    let nothing = message("");
     assert!(nothing.contains("the figure pattern: `\"rate\": \"(?<value>\\S+)/s\"` has no match;"), "{nothing}");
     assert!(nothing.contains("the bytes of write: the output is no JSON document"), "{nothing}");
     assert!(nothing.ends_with("; it wrote nothing"), "{nothing}");
-    let twice = told(&OUTPUT.replace("{\"iops", "{\"also\": {\"rate\": \"1/s\"}, \"iops"));
+    let twice = message(&OUTPUT.replace("{\"iops", "{\"also\": {\"rate\": \"1/s\"}, \"iops"));
     assert!(twice.contains("has more than one match") && !twice.contains("pointer"), "{twice}");
-    assert!(told(&OUTPUT.replace("12.5", "fast")).contains("`fast` is no number"));
-    assert!(told(&OUTPUT.replace("12.5", "inf")).contains("`inf` is no number"));
-    assert!(told(&OUTPUT.replace("3,", "\"3\",")).contains("at /jobs/0/iops stands no number"));
-    assert!(told(&OUTPUT.replace("iops", "iop")).contains("there is nothing at /jobs/0/iops"));
-    assert!(told(&OUTPUT.replace("18446744073709551615", "1.5")).contains("`1.5` is no whole number of bytes"));
-    assert!(told(&OUTPUT.replace("18446744073709551615", "-1")).contains("`-1` is no whole number of bytes"));
-    assert!(told(&"x".repeat(5000)).len() < 1000);
+    assert!(message(&OUTPUT.replace("12.5", "fast")).contains("`fast` is no number"));
+    assert!(message(&OUTPUT.replace("12.5", "inf")).contains("`inf` is no number"));
+    assert!(message(&OUTPUT.replace("3,", "\"3\",")).contains("at /jobs/0/iops stands no number"));
+    assert!(message(&OUTPUT.replace("iops", "iop")).contains("there is nothing at /jobs/0/iops"));
+    assert!(message(&OUTPUT.replace("18446744073709551615", "1.5")).contains("`1.5` is no whole number of bytes"));
+    assert!(message(&OUTPUT.replace("18446744073709551615", "-1")).contains("`-1` is no whole number of bytes"));
+    assert!(message(&"x".repeat(5000)).len() < 1000);
 }
 
 #[test]

@@ -20,7 +20,7 @@ const DEB: &[u8] = b"what a package holds";
 /// What was asked for, and the user id of whoever asked.
 type Asked = Arc<Mutex<Vec<(String, u32)>>>;
 
-/// Serves a repository with one package, and says where.
+/// Serves a repository with one package, and returns its address.
 fn serve() -> (SocketAddr, Asked) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, asked) = (listener.local_addr().unwrap(), Asked::default());

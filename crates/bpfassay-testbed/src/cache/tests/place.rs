@@ -124,7 +124,7 @@ fn a_cache_from_before_the_marker_gets_one_and_keeps_what_it_has() {
     let cache = Cache::open(old.path()).unwrap();
     assert!(cache.object(&stored).unwrap().is_some());
     assert_eq!(fs::read_to_string(old.path().join("bpfassay-cache")).unwrap(), "bpfassay cache 1\n");
-    assert!(old.path().join("tmp/scratch-gone").exists(), "nobody knows whether its owner is gone");
+    assert!(old.path().join("tmp/scratch-gone").exists(), "it is unknown whether its owner is gone");
     drop(cache);
     fs::write(old.path().join("bpfassay-cache"), "bpfassay cache 2\n").unwrap();
     refused(old.path(), "a cache of layout 2");

@@ -18,7 +18,7 @@ pub(super) const FINDING: Definition = Definition {
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     match known.evidence.start {
-        None => FindingStatus::not_evaluated("nobody saw it start"),
+        None => FindingStatus::not_evaluated("its start was not observed"),
         Some(Start::Ready) => FindingStatus::Clear,
         Some(Start::Refused(refusal)) if refusal.step == Step::Attach => {
             FindingStatus::from_evidence(lines_of(refusal))

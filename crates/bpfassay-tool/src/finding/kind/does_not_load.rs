@@ -11,14 +11,14 @@ use crate::finding::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "does-not-load",
-    explanation: "The kernel, or the tool's loader, refused one of its objects, maps or programs. Not evaluated where nobody saw it start.",
+    explanation: "The kernel, or the tool's loader, refused one of its objects, maps or programs. Not evaluated where its start was not observed.",
     explain: None,
     evaluate,
 };
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     match known.evidence.start {
-        None => FindingStatus::not_evaluated("nobody saw it start"),
+        None => FindingStatus::not_evaluated("its start was not observed"),
         Some(Start::Refused(refusal)) if refusal.step != Step::Attach => {
             FindingStatus::from_evidence(lines_of(refusal))
         }

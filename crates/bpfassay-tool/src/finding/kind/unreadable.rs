@@ -8,7 +8,7 @@ use crate::finding::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "unreadable",
-    explanation: "It printed what could not be read as its tool file says. Not evaluated where it reports no figures.",
+    explanation: "Its output could not be read as its tool file describes. Not evaluated where it reports no figures.",
     explain: None,
     evaluate,
 };

@@ -145,7 +145,7 @@ libbpf: failed to load object 'bpfassay'
     }
 
     #[test]
-    fn a_log_of_statistics_only_tells_nothing() {
+    fn a_log_of_statistics_only_is_no_message() {
         let (_, log) = split("prog 'a': -- BEGIN PROG LOAD LOG --\nverification time 3 usec\nprocessed 3 insns\n\n");
         assert_eq!(reason(&log), None);
     }

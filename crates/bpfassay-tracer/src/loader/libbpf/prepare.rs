@@ -21,7 +21,7 @@ const SETTINGS: &str = ".rodata.settings";
 const PROTOTYPES: &str = ".rodata.prototypes";
 /// The section of the size of a page, in objects that count pages.
 const PAGE_SIZE: &str = ".rodata.page_size";
-/// The section that says whether programs may ask for the calling task ([`is_task_known`]).
+/// The section that decides whether programs may ask for the calling task ([`is_task_known`]).
 const TASK_KNOWN: &str = ".rodata.task_known";
 
 /// Functions that later kernels have another one for, which is hooked as well where it is.

@@ -23,7 +23,7 @@ pub(crate) struct Hooked {
     pub(crate) kind: Kind,
     /// The program; a duplicate of the loader's descriptor will do.
     pub(crate) program_fd: OwnedFd,
-    /// The link or perf event, where there is one to ask for misses; likewise.
+    /// The link or perf event, where there is one to ask for misses; a duplicate will do, too.
     pub(crate) link_fd: Option<OwnedFd>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Object {
 pub(crate) struct NamedObject {
     /// The name.
     pub(crate) name: &'static str,
-    /// The ELF file, likewise.
+    /// The ELF file.
     pub(crate) elf: &'static [u8],
 }
 

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_say_how_long_they_are() {
+    fn answers_contain_their_length() {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         assert_eq!(
             text(page(Format::Text.content_type(), "a 1\n", false)),

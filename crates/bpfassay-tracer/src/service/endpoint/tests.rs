@@ -78,7 +78,7 @@ fn loopback() -> Address {
 const GET: &str = "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n";
 
 #[test]
-fn addresses_are_told_apart() {
+fn addresses_are_distinguished() {
     assert_eq!("127.0.0.1:9100".parse(), Ok(Address::Tcp((Ipv4Addr::LOCALHOST, 9100).into())));
     assert!(matches!("[::1]:0".parse(), Ok(Address::Tcp(_))));
     assert_eq!("/run/x.sock".parse(), Ok(Address::Unix("/run/x.sock".into())));

@@ -101,7 +101,7 @@ fn a_series_means_its_newest_complete_build() {
 }
 
 #[test]
-fn builds_that_cannot_be_had_say_why() {
+fn builds_that_cannot_be_had_are_reported_with_the_reason() {
     assert_eq!(
         picked("7.2.13").unwrap_err().to_string(),
         "kernel 7.2.13 for x86_64 (7.2.13+deb13-amd64) is incomplete: suite trixie-backports has no package \
@@ -115,7 +115,7 @@ fn builds_that_cannot_be_had_say_why() {
     assert!(picked("6.17").unwrap_err().to_string().contains("try --refresh"));
 }
 
-/// A kernel package whose image is `size` zero bytes; none where there is no `dpkg-deb`, said aloud.
+/// A kernel package whose image is `size` zero bytes; none where there is no `dpkg-deb`, with a message.
 fn package(directory: &Path, size: usize) -> Option<PathBuf> {
     let root = directory.join("root");
     let modules = "usr/lib/modules/6.12.1+x-amd64";
@@ -189,7 +189,7 @@ fn a_damaged_kernel_is_unpacked_again_and_a_damaged_package_asks_for_the_network
 }
 
 #[test]
-fn a_disk_that_fills_up_while_unpacking_says_what_and_where() {
+fn a_disk_that_fills_up_while_unpacking_is_reported_with_what_and_where() {
     let (directory, Some(small)) = (tempfile::tempdir().unwrap(), Small::mount()) else { return };
     let Some(file) = package(directory.path(), 8 << 20) else { return };
     let cache = Cache::open(small.path()).unwrap();
@@ -213,7 +213,7 @@ fn indexed_suite(apt: &Apt<'_>, suite: &str, packages: &[Indexed]) {
 }
 
 #[test]
-fn the_listing_tells_what_is_known_cached_and_available() {
+fn the_listing_shows_what_is_known_cached_and_available() {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::open(directory.path().join("cache")).unwrap();
     let (apt, catalogue) = (offline(&cache), catalogue());
