@@ -27,7 +27,7 @@ pub use html::{comparison_html, figure_svg, html};
 pub use junit::{comparison_junit, junit};
 pub use markdown::markdown;
 pub use openmetrics::openmetrics;
-pub use text::{Style, text};
+pub use text::{Style, provisional, text};
 pub use trend::{trend_markdown, trend_text};
 
 use bpfassay_results::plain;

@@ -54,7 +54,7 @@ fn carry_out(study: &Study, spread: f64) -> (Contents, Vec<usize>) {
                 Entry::GuestReady(ready) => &ready.block,
                 Entry::Run(record) => &record.block,
                 Entry::BlockEnded(ended) => &ended.block,
-                Entry::Resumed { .. } => return false,
+                Entry::Provisioned { .. } | Entry::Resumed { .. } => return false,
             };
             blocks.iter().any(|next| next.block.id == *block)
         };

@@ -11,7 +11,7 @@ use bpfassay_study::{Clock, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{BootVerdict, ByteFigure, RunFailure};
+use crate::{BootVerdict, ByteFigure, CellAccess, RunFailure};
 
 /// Version of the events.
 pub const EVENTS_VERSION: u32 = 3;
@@ -94,6 +94,8 @@ pub enum Event {
         /// The line.
         text: String,
     },
+    /// The first round of a block is in: what the rows of its cells come to so far. More rounds will change them.
+    Rows(Box<ProvisionalRows>),
     /// A stage of setting up, measuring or reporting began, goes on, or ended. Most come before `started`; stages run side by side.
     Stage(StageReport),
     /// What took how long; with `--timings`, as the last line.
@@ -103,6 +105,28 @@ pub enum Event {
     },
     /// The end.
     Concluded(Concluded),
+}
+
+/// Rows of the table of results, from a part of their rounds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProvisionalRows {
+    /// [`bpfassay_study::Block::id`].
+    pub block: String,
+    /// From how many rounds they are.
+    pub rounds: u32,
+    /// Of how many in the block.
+    pub of: u32,
+    /// The cells of the block.
+    pub cells: Vec<ProvisionalCell>,
+}
+
+/// What is known of a cell so far.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProvisionalCell {
+    /// [`bpfassay_study::Cell::id`].
+    pub cell: String,
+    /// Its figures, as results have them.
+    pub accesses: Vec<CellAccess>,
 }
 
 /// How far a stage is.

@@ -8,6 +8,7 @@
 //! One writer at a time: it holds a lock on the file (`flock`), which the system releases when the writer dies.
 
 mod chain;
+mod provisioned;
 mod read;
 mod sound;
 mod standing;

@@ -94,6 +94,20 @@ impl Provenance {
         self.qemu.get(&arch).is_none_or(|qemu| !matches!(qemu.accelerator.as_str(), "kvm" | "none"))
     }
 
+    /// Whether this is `before`, or that with further architectures: the same program, host and guests, and more of them.
+    #[must_use]
+    pub fn extends(&self, before: &Self) -> bool {
+        // How many guests fit beside each other depends on the largest.
+        let host = |of: &Self| HostFacts { jobs: 0, ..of.host.clone() };
+        let is_larger = self.targets.len() > before.targets.len()
+            && self.bpfassay == before.bpfassay
+            && host(self) == host(before)
+            && self.is_without_guests() == before.is_without_guests()
+            && before.qemu.iter().all(|(arch, facts)| self.qemu.get(arch) == Some(facts))
+            && before.targets.iter().all(|target| self.targets.contains(target));
+        is_larger || self == before
+    }
+
     /// Whether the study was run on a machine itself (`bpfassay here`): no testbed went in.
     #[must_use]
     pub fn is_without_guests(&self) -> bool {

@@ -37,6 +37,14 @@ pub enum Entry {
     Run(Box<RunRecord>),
     /// The guest is gone.
     BlockEnded(BlockEnded),
+    /// More of the testbed is there, while what was there before is measured. Reading puts this in the place of what the header, or the last
+    /// [`Entry::Resumed`], has: no reader of a journal sees it.
+    Provisioned {
+        /// When, in milliseconds since 1970-01-01 UTC.
+        at_unix_ms: u64,
+        /// What it is done with from here on: what it was done with before, and the guests of further architectures.
+        provenance: Box<Provenance>,
+    },
     /// The plan was taken up again with another testbed or on another host.
     Resumed {
         /// When, in milliseconds since 1970-01-01 UTC.
@@ -56,10 +64,10 @@ impl Tagged for Entry {
     const TAG: &'static str = "entry";
 
     fn of_kind<'de, D: Deserializer<'de>>(kind: &str, rest: D) -> Result<Self, D::Error> {
-        /// [`Entry::Resumed`].
+        /// [`Entry::Resumed`], [`Entry::Provisioned`].
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Resumed {
+        struct With {
             at_unix_ms: u64,
             provenance: Box<Provenance>,
         }
@@ -69,11 +77,15 @@ impl Tagged for Entry {
             "run" => Self::Run(Box::deserialize(rest)?),
             "block_ended" => Self::BlockEnded(BlockEnded::deserialize(rest)?),
             "resumed" => {
-                let Resumed { at_unix_ms, provenance } = Resumed::deserialize(rest)?;
+                let With { at_unix_ms, provenance } = With::deserialize(rest)?;
                 Self::Resumed { at_unix_ms, provenance }
             }
+            "provisioned" => {
+                let With { at_unix_ms, provenance } = With::deserialize(rest)?;
+                Self::Provisioned { at_unix_ms, provenance }
+            }
             other => {
-                let known = &["block_started", "guest_ready", "run", "block_ended", "resumed"];
+                let known = &["block_started", "guest_ready", "run", "block_ended", "provisioned", "resumed"];
                 return Err(D::Error::unknown_variant(other, known));
             }
         })

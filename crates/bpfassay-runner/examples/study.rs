@@ -23,10 +23,10 @@ async fn main() -> Result<(), bpfassay_runner::Error> {
     let store = Store::open(&options)?;
     let testbed = Testbed::provide(&store, &selection, &plan, Shell::Without)?;
     let session = Session::set_up(&store, testbed, plan, AcceleratorWish::Auto, None).await?;
-    let session = session.with_clock_of_host(selection, &options)?;
+    let session = session.with_clock_of_host(&selection, &options)?;
     let work = session.begin(None)?;
     let directory = work.directory.clone();
-    let observer = EventObserver::new(session.plan(), &Print);
+    let observer = EventObserver::new(session.plan(), session.provenance(), &Print);
     session.execute(work, &observer, &CancellationToken::new()).await?;
     let (results, _) = conclude(&directory)?;
     println!("{} cells, in {}", results.cells.len(), directory.display());

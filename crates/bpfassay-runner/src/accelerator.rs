@@ -14,7 +14,7 @@ use bpfassay_vm::{
     accelerator::{self, AcceleratorKey},
 };
 
-use crate::{Error, HostSetup, HostSetupError, Store};
+use crate::{Error, HostSetup, Store};
 
 /// How long a kernel may take to come to its end under KVM: it takes two seconds where KVM works.
 pub const KVM_PATIENCE: Duration = Duration::from_secs(20);
@@ -32,11 +32,11 @@ pub enum Trial {
 }
 
 impl HostSetup {
-    /// Finds QEMU for every architecture of `plan`, and the accelerator to use.
+    /// Finds QEMU for every architecture of `plan` that has guests among `images`, and the accelerator to use.
     ///
     /// # Errors
     /// [`Error::Vm`] where there is no QEMU, where KVM is demanded and does not work, or where it cannot be tried;
-    /// [`Error::HostSetup`] where `images` lacks a target of the plan; [`Error::Testbed`] where the cache cannot be read or written.
+    /// [`Error::Testbed`] where the cache cannot be read or written.
     pub async fn find(
         store: &Store,
         images: BTreeMap<Target, GuestImage>,
@@ -49,9 +49,9 @@ impl HostSetup {
             if qemu.contains_key(&target.arch) {
                 continue;
             }
+            let Some(image) = images.get(target) else { continue };
             let stage = store.stages.begin(Kind::Qemu, target.arch.name());
             let found = Qemu::find(target.arch, None).await?;
-            let image = images.get(target).ok_or_else(|| HostSetupError::NoImage(target.clone()))?;
             let choice = choose(store, &found, image, wish, trial, &stage).await?;
             stage.end(true);
             qemu.insert(target.arch, (found, choice));

@@ -66,6 +66,9 @@ pub enum Error {
         #[source]
         source: Box<bpfassay_testbed::Error>,
     },
+    /// A provider made no guests and reported no error.
+    #[error("no guests were made: report it")]
+    NoParts,
     /// Guests that were made again are not those of the run.
     #[error("the guests of this run are gone, and those that can be made now are different")]
     OtherGuests,

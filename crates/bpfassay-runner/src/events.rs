@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events for programs and people, made of what the runner reports: with what is done, what is left, and how long that will take.
 
+mod provisional;
 mod remaining;
 mod stages;
 
@@ -13,19 +14,22 @@ use std::{
 
 use bpfassay_report::derive::of_run;
 use bpfassay_results::{
-    Event, Outcome, RunRecord, ToDo,
+    Event, Outcome, Provenance, Results, RunRecord, ToDo,
     event::{EVENTS_VERSION, Ending, RunEnded, Started},
 };
 use bpfassay_study::{Block, Cell, Plan};
 
-use self::remaining::Remaining;
 pub use self::stages::{stage_event, timings_event};
+use self::{provisional::FirstRounds, remaining::Remaining};
 use crate::{Observer, Progress};
 
 /// Receives events, from several tasks at once. Must be quick: guests wait for it.
 pub trait EventSink: Send + Sync {
     /// Something happened.
     fn event(&self, event: &Event);
+
+    /// The first round of a block is in: the results of that alone, from round 1 `of` so many.
+    fn rows(&self, _results: &Results, _of: u32) {}
 
     /// The command line that does just the cell with this id again, where there is one.
     fn repeat(&self, _cell: &str) -> Option<Vec<String>> {
@@ -44,6 +48,7 @@ pub struct EventObserver<'a> {
     /// Cells whose refusals the study expects, by id.
     refusals: BTreeSet<&'a str>,
     state: Mutex<State>,
+    rounds: Mutex<FirstRounds<'a>>,
     sink: &'a dyn EventSink,
 }
 
@@ -71,15 +76,16 @@ impl State {
 }
 
 impl<'a> EventObserver<'a> {
-    /// For the execution of `plan`.
+    /// For the execution of `plan` with `provenance`.
     #[must_use]
-    pub fn new(plan: &'a Plan, sink: &'a dyn EventSink) -> Self {
+    pub fn new(plan: &'a Plan, provenance: &'a Provenance, sink: &'a dyn EventSink) -> Self {
         let expects =
             |cell: &&Cell| plan.study.expectations.iter().any(|expected| expected.covers(&cell.target, cell.probe));
         Self {
             plan,
             refusals: plan.cells.iter().filter(expects).map(|cell| cell.id.as_str()).collect(),
             state: Mutex::new(State::new(&[], NonZeroU32::MIN, Path::new(""))),
+            rounds: Mutex::new(FirstRounds::new(plan, provenance)),
             sink,
         }
     }
@@ -200,6 +206,15 @@ impl Observer for EventObserver<'_> {
             Progress::Log(block, text) => Event::Log { block: block.id.clone(), text: (*text).to_owned() },
         };
         self.sink.event(&event);
+        if let Progress::RunEnded(record) = progress {
+            let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(results) = rounds.take(record) {
+                let rows = rounds.event(&record.block, &results);
+                let of = rows.of;
+                self.sink.event(&Event::Rows(Box::new(rows)));
+                self.sink.rows(&results, of);
+            }
+        }
     }
 }
 

@@ -58,6 +58,6 @@ pub use selection::{Selection, missing_packages};
 pub use session::Session;
 pub use slots::Host as Room;
 pub use store::{Store, StoreOptions};
-pub use testbed::{Shell, Testbed};
+pub use testbed::{Parts, Shell, Testbed};
 pub use verify::{Verification, Verified};
 pub use work::{Interrupted, Work, conclude};

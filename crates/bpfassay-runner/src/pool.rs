@@ -5,12 +5,13 @@ use std::{
     collections::VecDeque,
     num::NonZeroU32,
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use bpfassay_results::{Journal, Outcome, RunFailure, RunRecord, ToDo};
 use bpfassay_study::{Block, Study};
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -70,8 +71,8 @@ pub(crate) struct RunnerConfig<'a> {
     pub(crate) blocks: Vec<ToDo>,
     /// Blocks that were given up before, because no guest of theirs was ever ready, and how.
     pub(crate) never_ready: Vec<(Block, RunFailure)>,
-    /// What boots them.
-    pub(crate) host_setup: &'a HostSetup,
+    /// What boots them; more guests may come, until the sender is dropped.
+    pub(crate) host_setup: watch::Receiver<Arc<HostSetup>>,
     /// Guests side by side.
     pub(crate) slots: NonZeroU32,
     /// The results directory; console logs go to [`LOGS`] in it.
@@ -84,7 +85,8 @@ pub(crate) fn make_logs(directory: &Path) -> Result<(), RunnerError> {
     std::fs::create_dir_all(&logs).map_err(|source| RunnerError::Directory { what: logs.display().to_string(), source })
 }
 
-/// Executes `config` and writes all that happens to `journal`.
+/// Executes `config` and writes all that happens to `journal`. Meanwhile `grow` adds guests, and returns what it could not add: the blocks
+/// of that are left.
 ///
 /// When `cancel` is cancelled, all guests are stopped; the blocks in flight are not complete then, and are done again on resuming.
 ///
@@ -92,6 +94,7 @@ pub(crate) fn make_logs(directory: &Path) -> Result<(), RunnerError> {
 /// [`RunnerError`]; guests and runs that fail are no errors but records.
 pub(crate) async fn execute(
     config: RunnerConfig<'_>,
+    grow: impl AsyncFnOnce(&Context<'_>) -> Result<Vec<String>, BlockError>,
     journal: Journal,
     observer: &dyn Observer,
     cancel: &CancellationToken,
@@ -114,13 +117,12 @@ pub(crate) async fn execute(
             if cancel.is_cancelled() || repeated().pause().is_some() {
                 break;
             }
-            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let Some(todo) = next else { break };
+            let Some((todo, host_setup)) = next(&waiting, host_setup.clone(), cancel).await else { break };
             let mut tally = Tally::default();
             let not_tried = repeated().not_tried(&todo.block);
             let done = match not_tried {
                 Some(failure) => not_begun(&context, &todo, &failure, &mut tally),
-                None => block::execute(&context, host_setup, &todo, &mut tally)
+                None => block::execute(&context, &host_setup, &todo, &mut tally)
                     .await
                     .map(|attempt| repeated().done(&todo.block, &attempt)),
             };
@@ -134,17 +136,47 @@ pub(crate) async fn execute(
         Ok(summary)
     };
     // Guests are processes of their own and the workers only wait for them: one task serves them all.
-    let outcomes = join_all((0..slots.get()).map(|_| worker())).await;
+    let growing = async { grow(&context).await.inspect_err(|_| cancel.cancel()) };
+    let (missing, outcomes) = join(growing, join_all((0..slots.get()).map(|_| worker()))).await;
+    let missing = missing?;
     let mut total = Summary { cancelled: cancel.is_cancelled(), ..Summary::default() };
     for outcome in outcomes {
         total.add(&outcome?);
     }
     let left = waiting.lock().unwrap_or_else(PoisonError::into_inner).len();
-    total.paused = repeated().pause().filter(|_| left > 0).map(|why| format!("{why}; {left} blocks are left"));
+    let why = repeated().pause().or_else(|| (!missing.is_empty()).then(|| missing.join("; ")));
+    total.paused = why.filter(|_| left > 0).map(|why| format!("{why}; {left} blocks are left"));
     if let Some(why) = &total.paused {
         observer.progress(&Progress::Paused(why));
     }
     Ok(total)
+}
+
+/// The first block of `waiting` whose guest is there, with what boots it; waits for guests where none is. `None`: nothing is left, or
+/// nothing more comes.
+async fn next(
+    waiting: &Mutex<VecDeque<ToDo>>,
+    mut host_setup: watch::Receiver<Arc<HostSetup>>,
+    cancel: &CancellationToken,
+) -> Option<(ToDo, Arc<HostSetup>)> {
+    loop {
+        let there = Arc::clone(&host_setup.borrow_and_update());
+        {
+            let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            if waiting.is_empty() {
+                return None;
+            }
+            let is_there = |todo: &ToDo| there.images.contains_key(&todo.block.target);
+            if let Some(todo) = waiting.iter().position(is_there).and_then(|at| waiting.remove(at)) {
+                return Some((todo, there));
+            }
+        }
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return None,
+            changed = host_setup.changed() => changed.ok()?,
+        }
+    }
 }
 
 /// The runs of a block that no guest is booted for fail with `failure`.
@@ -155,4 +187,66 @@ fn not_begun(context: &Context<'_>, todo: &ToDo, failure: &RunFailure, tally: &m
         record_run(context, tally, record)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, time::Duration};
+
+    use bpfassay_protocol::Arch;
+    use bpfassay_study::{Available, Narrowing, Target};
+    use bpfassay_testbed::{
+        image::GuestImage,
+        manifest::{File, Kernel, Segment, Target as Guest},
+    };
+
+    use super::*;
+
+    /// What boots guests of `archs`, as far as the pool looks at it.
+    fn with(archs: &[Arch], targets: &[Target]) -> Arc<HostSetup> {
+        let file = || File { path: "x".into(), size: 1, sha256: bpfassay_testbed::cache::Digest::of(b"") };
+        let image = |target: &Target| {
+            let kernel = Kernel {
+                release: "x".to_owned(),
+                version: None,
+                image: file(),
+                config: None,
+                modules: None,
+                packages: Vec::new(),
+            };
+            let initramfs = vec![Segment { role: "base".to_owned(), archive: file(), contents: Vec::new() }];
+            let guest = Guest { arch: target.arch, name: target.kernel.clone(), kernel, initramfs };
+            (target.clone(), GuestImage::from_manifest(&guest).unwrap())
+        };
+        let images = targets.iter().filter(|target| archs.contains(&target.arch)).map(image).collect();
+        Arc::new(HostSetup { qemu: BTreeMap::new(), images })
+    }
+
+    #[tokio::test]
+    async fn blocks_whose_guests_are_there_come_first_and_the_others_when_they_are() {
+        let study = bpfassay_study::load("quick").unwrap();
+        let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        let targets: Vec<Target> = plan.targets().into_iter().cloned().collect();
+        let waiting = Mutex::new(plan.blocks.iter().cloned().map(ToDo::fresh).collect::<VecDeque<_>>());
+        let of = |arch| targets.iter().filter(|target| target.arch == arch).count();
+        let (sender, host_setup) = watch::channel(with(&[Arch::Riscv64], &targets));
+        let cancel = CancellationToken::new();
+        let take = async || next(&waiting, host_setup.clone(), &cancel).await.map(|(todo, _)| todo.block.target.arch);
+        for _ in 0..of(Arch::Riscv64) {
+            assert_eq!(take().await, Some(Arch::Riscv64));
+        }
+        // Nothing else is there yet.
+        assert!(tokio::time::timeout(Duration::from_millis(50), take()).await.is_err());
+        let (taken, ()) = join(take(), async {
+            sender.send_replace(with(&[Arch::Riscv64, Arch::X86_64], &targets));
+        })
+        .await;
+        assert_eq!(taken, Some(Arch::X86_64));
+        for _ in 1..of(Arch::X86_64) {
+            assert_eq!(take().await, Some(Arch::X86_64));
+        }
+        drop(sender);
+        assert_eq!(take().await, None, "nothing more comes");
+        assert_eq!(waiting.lock().unwrap().len(), of(Arch::Aarch64));
+    }
 }

@@ -10,7 +10,7 @@ use bpfassay_results::{
 };
 use bpfassay_study::{Plan, Target};
 use bpfassay_testbed::{
-    cache::Digest,
+    cache::{Cache, Digest},
     manifest::{Component, Manifest},
 };
 use bpfassay_vm::Machine;
@@ -64,8 +64,8 @@ pub fn host() -> Host {
 }
 
 /// This program.
-fn bpfassay() -> Artefact {
-    let own = std::env::current_exe().ok().and_then(|path| Digest::of_file(&path).ok());
+fn bpfassay(digest: impl Fn(&Path) -> bpfassay_testbed::Result<Digest>) -> Artefact {
+    let own = std::env::current_exe().ok().and_then(|path| digest(&path).ok());
     Artefact {
         name: "bpfassay".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -99,7 +99,7 @@ pub(crate) fn here(host: HostFacts, target: Target, agent: &Path, payload: &[&Pa
     };
     let payload = payload.iter().map(program).collect::<Result<_, _>>()?;
     Ok(Provenance {
-        bpfassay: bpfassay(),
+        bpfassay: bpfassay(Digest::of_file),
         host,
         qemu: [(target.arch, facts)].into(),
         targets: vec![TargetArtefacts { target, kernel, initramfs: Vec::new(), payload }],
@@ -129,6 +129,7 @@ fn accelerator_of(root: &Path) -> (&'static str, &'static str) {
 
 /// Everything that went into the results of `plan`.
 pub(crate) fn collect(
+    cache: &Cache,
     host_setup: &HostSetup,
     manifest: &Manifest,
     plan: &Plan,
@@ -142,7 +143,7 @@ pub(crate) fn collect(
             program: Artefact {
                 name: bpfassay_vm::qemu::program_name(arch),
                 version: program.version_text.clone(),
-                sha256: Some(Digest::of_file(&program.program)?.to_string()),
+                sha256: Some(cache.digest_of(&program.program)?.to_string()),
             },
             path: program.program.display().to_string(),
             accelerator: choice.accelerator.to_string(),
@@ -153,7 +154,7 @@ pub(crate) fn collect(
         qemu.insert(arch, facts);
     }
     Ok(Provenance {
-        bpfassay: bpfassay(),
+        bpfassay: bpfassay(|path| cache.digest_of(path)),
         host,
         qemu,
         targets: targets(manifest, plan),

@@ -54,6 +54,11 @@ impl Selection {
     /// [`Error::Study`], [`Error::Expand`] for the study and what is kept of it; [`Error::Kernel`], [`Error::Ior`], [`Error::NotIor`],
     /// [`Error::ToolRefused`], [`Error::NoManifest`], [`Error::Testbed`] for what comes beside it.
     pub fn expand(&self, store: &StoreOptions) -> Result<Plan, Error> {
+        self.expand_for(self.clock, store)
+    }
+
+    /// The same with `clock` in place of the study's own.
+    pub(crate) fn expand_for(&self, clock: Option<Clock>, store: &StoreOptions) -> Result<Plan, Error> {
         let mut study = bpfassay_study::load(&self.study)?;
         let mut narrowing = self.narrowing.clone();
         if !self.targets.is_empty() {
@@ -64,7 +69,7 @@ impl Selection {
             narrowing.archs.clear();
             narrowing.kernels.clear();
         }
-        if let Some(clock) = self.clock {
+        if let Some(clock) = clock {
             study.clock = clock;
             study.clock_of_host = false;
         }

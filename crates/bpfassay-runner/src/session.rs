@@ -1,26 +1,48 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A session: this host, ready to measure a plan with guests. What boots them, how many side by side, and what was used.
 
-use std::{num::NonZeroU32, path::Path};
+use std::{
+    num::NonZeroU32,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use bpfassay_results::{Journal, Provenance, RunFailure, ToDo};
+use bpfassay_protocol::{Arch, with_causes};
+use bpfassay_results::{Entry, Journal, Provenance, RunFailure, ToDo};
 use bpfassay_study::{Block, Clock, Plan};
+use bpfassay_testbed::{manifest::Manifest, provider::joined};
 use bpfassay_vm::AcceleratorWish;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Error, HostSetup, Observer, Progress, Selection, Store, StoreOptions, Summary, Testbed, Trial, Work,
+    BlockError, Error, HostSetup, Observer, Parts, Progress, Selection, Store, StoreOptions, Summary, Testbed, Trial,
+    Work,
+    context::Context,
     pool::{self, RunnerConfig},
     provenance, slots,
+    testbed::{Part, targets_of},
+    unix_ms,
 };
 
 /// A host that is ready to measure a plan.
 #[derive(Debug)]
 pub struct Session {
     plan: Plan,
-    host_setup: HostSetup,
     slots: NonZeroU32,
+    /// As it was when the session was set up.
     provenance: Provenance,
+    accelerator: AcceleratorWish,
+    state: Mutex<State>,
+}
+
+/// What a session has, which grows while it executes.
+#[derive(Debug)]
+struct State {
+    host_setup: Arc<HostSetup>,
+    manifest: Manifest,
+    /// What is still being made.
+    parts: Option<Parts>,
 }
 
 impl Session {
@@ -35,14 +57,50 @@ impl Session {
         accelerator: AcceleratorWish,
         jobs: Option<u32>,
     ) -> Result<Self, Error> {
-        let host_setup = HostSetup::find(store, testbed.images, &plan, accelerator, Trial::Boot).await?;
+        let Testbed { images, manifest } = testbed;
+        let host_setup = HostSetup::find(store, images, &plan, accelerator, Trial::Boot).await?;
+        Self::with(store, plan, accelerator, jobs, State { host_setup: Arc::new(host_setup), manifest, parts: None })
+    }
+
+    /// The same as soon as the guests of one architecture are there: the others are made while these are measured. Only for the instruction
+    /// clock, under which figures do not depend on what else the host does.
+    ///
+    /// # Errors
+    /// As with [`Session::set_up`], and of the guests that come first.
+    pub async fn set_up_early(
+        mut parts: Parts,
+        plan: Plan,
+        accelerator: AcceleratorWish,
+        jobs: Option<u32>,
+    ) -> Result<Self, Error> {
+        let first = parts.next().await;
+        let (archs, made) = match first {
+            Some(Part { archs, made }) => (archs, made?),
+            None => return Err(Error::NoParts),
+        };
+        let Testbed { images, manifest } = Testbed::of_part(made, &plan, |arch| archs.contains(&arch))?;
+        let store = Arc::clone(&parts.store);
+        let host_setup = HostSetup::find(&store, images, &plan, accelerator, Trial::Boot).await?;
+        let state = State { host_setup: Arc::new(host_setup), manifest, parts: Some(parts) };
+        Self::with(&store, plan, accelerator, jobs, state)
+    }
+
+    fn with(
+        store: &Store,
+        plan: Plan,
+        accelerator: AcceleratorWish,
+        jobs: Option<u32>,
+        state: State,
+    ) -> Result<Self, Error> {
+        let State { host_setup, manifest, .. } = &state;
         let host = provenance::host();
-        let memory = plan.targets().into_iter().map(|target| host_setup.memory_mib(&plan.study, target));
+        let memory = host_setup.images.keys().map(|target| host_setup.memory_mib(&plan.study, target));
         let memory = memory.collect::<Result<Vec<_>, _>>()?;
         let largest = memory.into_iter().max().unwrap_or(plan.study.guest.memory_mib);
         let slots = slots::slots(host.room, plan.study.guest.cpus, largest, jobs);
-        let provenance = provenance::collect(&host_setup, &testbed.manifest, &plan, host.facts(slots.get()))?;
-        Ok(Self { plan, host_setup, slots, provenance })
+        let facts = host.facts(slots.get());
+        let provenance = provenance::collect(&store.cache, host_setup, manifest, &plan, facts)?;
+        Ok(Self { plan, slots, provenance, accelerator, state: Mutex::new(state) })
     }
 
     /// The same session with the clock that the host decides, where the study leaves it to the host: the wall clock where KVM works for
@@ -50,13 +108,13 @@ impl Session {
     ///
     /// # Errors
     /// As [`Selection::expand`], which plans for that clock.
-    pub fn with_clock_of_host(self, mut selection: Selection, store: &StoreOptions) -> Result<Self, Error> {
-        let has_kvm = self.host_setup.qemu.keys().all(|&arch| !self.host_setup.is_emulated(arch));
+    pub fn with_clock_of_host(self, selection: &Selection, store: &StoreOptions) -> Result<Self, Error> {
+        let host_setup = self.host_setup();
+        let has_kvm = host_setup.qemu.keys().all(|&arch| !host_setup.is_emulated(arch));
         if !self.plan.study.clock_of_host || !has_kvm {
             return Ok(self);
         }
-        selection.clock = Some(Clock::Wall);
-        Ok(Self { plan: selection.expand(store)?, ..self })
+        Ok(Self { plan: selection.expand_for(Some(Clock::Wall), store)?, ..self })
     }
 
     /// The plan.
@@ -98,6 +156,75 @@ impl Session {
         .await
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn host_setup(&self) -> Arc<HostSetup> {
+        Arc::clone(&self.state().host_setup)
+    }
+
+    /// Adds what is still made, part by part: the journal has it before `ready`. Returns what could not be made.
+    async fn grow(
+        &self,
+        mut parts: Parts,
+        ready: &watch::Sender<Arc<HostSetup>>,
+        context: &Context<'_>,
+    ) -> Result<Vec<String>, BlockError> {
+        let mut failed = Vec::new();
+        let mut provenance = self.provenance.clone();
+        loop {
+            let part = tokio::select! {
+                biased;
+                () = context.cancel.cancelled() => None,
+                part = parts.next() => part,
+            };
+            let Some(Part { archs, made }) = part else { return Ok(failed) };
+            let added = match made {
+                Ok(manifest) => self.add(&parts.store, &archs, manifest, &mut provenance).await,
+                Err(error) => Err(error),
+            };
+            match added {
+                Ok(host_setup) => {
+                    let provenance = Box::new(provenance.clone());
+                    context.append(&Entry::Provisioned { at_unix_ms: unix_ms(), provenance })?;
+                    ready.send_replace(host_setup);
+                }
+                Err(error) => {
+                    let names: Vec<_> = archs.iter().map(|arch| arch.name()).collect();
+                    let why = format!("the guests for {} could not be made: {}", names.join(", "), with_causes(&error));
+                    tracing::error!("{why}");
+                    failed.push(why);
+                }
+            }
+        }
+    }
+
+    /// Adds the guests of `made` for `archs`, and to `provenance` what they are made of.
+    async fn add(
+        &self,
+        store: &Store,
+        archs: &[Arch],
+        made: Manifest,
+        provenance: &mut Provenance,
+    ) -> Result<Arc<HostSetup>, Error> {
+        let Testbed { images, manifest } = Testbed::of_part(made, &self.plan, |arch| archs.contains(&arch))?;
+        let mut added = HostSetup::find(store, images, &self.plan, self.accelerator, Trial::Boot).await?;
+        let (before, before_manifest) = {
+            let state = self.state();
+            (Arc::clone(&state.host_setup), state.manifest.clone())
+        };
+        let choices = before.qemu.iter().map(|(arch, choice)| (*arch, choice.clone()));
+        added.qemu.extend(choices);
+        added.images.extend(before.images.iter().map(|(target, image)| (target.clone(), image.clone())));
+        let manifest = joined(vec![before_manifest, manifest], &targets_of(&self.plan));
+        *provenance = provenance::collect(&store.cache, &added, &manifest, &self.plan, provenance.host.clone())?;
+        let host_setup = Arc::new(added);
+        let mut state = self.state();
+        (state.host_setup, state.manifest) = (Arc::clone(&host_setup), manifest);
+        Ok(host_setup)
+    }
+
     /// Executes `blocks` of the plan.
     pub(crate) async fn once(
         &self,
@@ -109,14 +236,15 @@ impl Session {
         cancel: &CancellationToken,
     ) -> Result<Summary, Error> {
         observer.progress(&Progress::Started { blocks: &blocks, slots: self.slots, directory });
-        let config = RunnerConfig {
-            study: &self.plan.study,
-            blocks,
-            never_ready,
-            host_setup: &self.host_setup,
-            slots: self.slots,
-            directory,
+        let parts = self.state().parts.take();
+        let (sender, host_setup) = watch::channel(self.host_setup());
+        let config =
+            RunnerConfig { study: &self.plan.study, blocks, never_ready, host_setup, slots: self.slots, directory };
+        let grow = async move |context: &Context<'_>| match parts {
+            // Whoever waits for more sees that nothing comes when the sender is dropped.
+            Some(parts) => self.grow(parts, &sender, context).await,
+            None => Ok(Vec::new()),
         };
-        Ok(pool::execute(config, journal, observer, cancel).await?)
+        Ok(pool::execute(config, grow, journal, observer, cancel).await?)
     }
 }

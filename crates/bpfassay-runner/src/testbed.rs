@@ -3,7 +3,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
     path::Path,
+    sync::Arc,
+    thread,
 };
 
 use bpfassay_protocol::{Arch, with_causes};
@@ -16,6 +19,7 @@ use bpfassay_testbed::{
     tools::tools_segment,
 };
 use bpfassay_tool::{Loaded, Supply};
+use tokio::sync::mpsc;
 
 use crate::{Error, Selection, Store};
 
@@ -45,14 +49,34 @@ impl Testbed {
     /// plan is of a run that was begun with tools whose files `selection` does not have.
     pub fn provide(store: &Store, selection: &Selection, plan: &Plan, shell: Shell) -> Result<Self, Error> {
         let apt = store.apt();
-        let request = Request {
-            targets: plan.targets().iter().map(|target| (target.arch, target.kernel.clone())).collect(),
-            shell: shell == Shell::With,
-            ..selection.request(&apt, store)
-        };
+        let request =
+            Request { targets: targets_of(plan), shell: shell == Shell::With, ..selection.request(&apt, store) };
         let mut manifest = provider::whole(&request)?;
         add_tools(store, selection, plan, &mut manifest)?;
         Self::of_manifest(manifest, plan)
+    }
+
+    /// The same, architecture by architecture, in a thread of its own: each is there as soon as it is made.
+    #[must_use]
+    pub fn provide_parts(store: Arc<Store>, selection: Arc<Selection>, plan: Plan) -> Parts {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let made_for = Arc::clone(&store);
+        thread::spawn(move || {
+            let apt = store.apt();
+            let request = Request { targets: targets_of(&plan), ..selection.request(&apt, &store) };
+            selection.sources.provider().provide(&request, &|provider::Part { archs, made }| {
+                let made = made.map_err(Error::from).and_then(|mut manifest| {
+                    add_tools(&store, &selection, &plan, &mut manifest)?;
+                    Ok(manifest)
+                });
+                // Whoever waits for the first part and gives up takes no other.
+                match sender.send(Part { archs, made }) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
+            });
+        });
+        Parts { store: made_for, receiver }
     }
 
     /// The guests that a run was begun with, where all their files exist and are sound; `None`: they must be made again. `journal` is
@@ -62,9 +86,16 @@ impl Testbed {
     /// [`Error::GuestsGone`] where they cannot be made again from the plan alone.
     pub fn recorded(provenance: &Provenance, journal: &Path, plan: &Plan) -> Result<Option<Self>, Error> {
         let text = provenance.manifest.to_string();
+        let is_whole = |manifest: &Manifest| {
+            plan.targets().iter().all(|target| manifest.target(target.arch, &target.kernel).is_some())
+        };
         let sound = Manifest::parse(journal, text.as_bytes())
             .map_err(bpfassay_testbed::Error::from)
             .and_then(|manifest| manifest.check_files(journal, Check::Content).map(|()| manifest));
+        if sound.as_ref().is_ok_and(|manifest| !is_whole(manifest)) {
+            tracing::info!("this run was interrupted before all of its guests were made; making the rest");
+            return Ok(None);
+        }
         let error = match sound {
             Ok(manifest) => return Self::of_manifest(manifest, plan).map(Some),
             Err(error) => error,
@@ -79,13 +110,47 @@ impl Testbed {
     }
 
     fn of_manifest(manifest: Manifest, plan: &Plan) -> Result<Self, Error> {
+        Self::of_part(manifest, plan, |_| true)
+    }
+
+    /// The guests for those architectures of `plan` that `is_wanted` names.
+    ///
+    /// # Errors
+    /// [`Error::NoGuest`] where `manifest` lacks a target.
+    pub(crate) fn of_part(manifest: Manifest, plan: &Plan, is_wanted: impl Fn(Arch) -> bool) -> Result<Self, Error> {
         let mut images = BTreeMap::new();
-        for target in plan.targets() {
+        for target in plan.targets().into_iter().filter(|target| is_wanted(target.arch)) {
             let made = manifest.target(target.arch, &target.kernel).ok_or_else(|| Error::NoGuest(target.clone()))?;
             images.insert(target.clone(), GuestImage::from_manifest(made)?);
         }
         Ok(Self { images, manifest })
     }
+}
+
+/// Guests of some architectures, or why there are none.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) archs: Vec<Arch>,
+    pub(crate) made: Result<Manifest, Error>,
+}
+
+/// The guests of a plan, architecture by architecture. Nothing more is begun once it is dropped.
+#[derive(Debug)]
+pub struct Parts {
+    pub(crate) store: Arc<Store>,
+    receiver: mpsc::UnboundedReceiver<Part>,
+}
+
+impl Parts {
+    /// The next guests that are there; `None`: there are no more.
+    pub(crate) async fn next(&mut self) -> Option<Part> {
+        self.receiver.recv().await
+    }
+}
+
+/// The targets of `plan`, for a provider.
+pub(crate) fn targets_of(plan: &Plan) -> Vec<(Arch, String)> {
+    plan.targets().iter().map(|target| (target.arch, target.kernel.clone())).collect()
 }
 
 /// Puts the tools of `selection`, and the programs that are workloads of `plan`, into the guests of `manifest`.

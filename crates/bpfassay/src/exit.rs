@@ -90,7 +90,7 @@ impl From<bpfassay_runner::Error> for Failure {
             Error::Study(error) => return Self::usage(error),
             Error::Tool(error) => return Self::usage(error),
             Error::Results(_) | Error::Vm(_) | Error::Runner(_) => (INFRASTRUCTURE, None),
-            Error::HostSetup(_) | Error::Json(_) | Error::Catalogue(_) => (INTERNAL, None),
+            Error::HostSetup(_) | Error::Json(_) | Error::Catalogue(_) | Error::NoParts => (INTERNAL, None),
             Error::ToolRefused { .. } | Error::Kernel(_) | Error::Ior(_) => (USAGE, None),
             Error::Machine(_) => (USAGE, None),
             Error::ToolUnknown { .. } => {

@@ -21,8 +21,59 @@ use crate::{
 /// # Errors
 /// As with [`install`]; where dpkg cannot be asked.
 pub(crate) fn install_for(plan: &Plan, needed: &[&str], global: &cli::Global, stages: &Stages) -> Result<(), Failure> {
-    let archs: BTreeSet<_> = plan.cells.iter().map(|cell| cell.target.arch).collect();
-    install(&bpfassay_runner::missing_packages(needed, &archs)?, answers_yes(global.yes), stages)
+    Missing::find(plan, needed, global)?.install(stages)
+}
+
+/// What the host lacks, and may be installed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    /// To make guests.
+    to_make: Vec<String>,
+    /// To boot them: QEMU.
+    to_boot: Vec<String>,
+}
+
+impl Missing {
+    /// Finds what the host lacks for `plan`, the packages of `needed` and QEMU, and asks whether to install it.
+    ///
+    /// # Errors
+    /// As with [`install`]; where dpkg cannot be asked.
+    pub(crate) fn find(plan: &Plan, needed: &[&str], global: &cli::Global) -> Result<Self, Failure> {
+        let archs: BTreeSet<_> = plan.cells.iter().map(|cell| cell.target.arch).collect();
+        let missing = bpfassay_runner::missing_packages(needed, &archs)?;
+        agree(&missing, answers_yes(global.yes))?;
+        Ok(Self::of(missing, needed))
+    }
+
+    fn of(missing: Vec<String>, needed: &[&str]) -> Self {
+        let (to_make, to_boot) = missing.into_iter().partition(|name| needed.contains(&name.as_str()));
+        Self { to_make, to_boot }
+    }
+
+    /// Installs what guests are made with.
+    ///
+    /// # Errors
+    /// An infrastructure failure with the command to run, where apt-get fails.
+    pub(crate) fn install_to_make(&self, stages: &Stages) -> Result<(), Failure> {
+        install_as_stage(&self.to_make, stages)
+    }
+
+    /// Installs what guests are booted with.
+    ///
+    /// # Errors
+    /// As with [`Missing::install_to_make`].
+    pub(crate) fn install_to_boot(&self, stages: &Stages) -> Result<(), Failure> {
+        install_as_stage(&self.to_boot, stages)
+    }
+
+    /// Installs everything.
+    ///
+    /// # Errors
+    /// As with [`Missing::install_to_make`].
+    fn install(self, stages: &Stages) -> Result<(), Failure> {
+        let Self { to_make, to_boot } = self;
+        install_as_stage(&[to_make, to_boot].concat(), stages)
+    }
 }
 
 /// Whether questions are answered with yes: by `--yes`, or by CI systems that set `CI=true`.
@@ -40,19 +91,31 @@ pub(crate) fn install_command(packages: &[String]) -> String {
 /// # Errors
 /// An infrastructure failure with the command to run: not root, the user declines, or apt-get fails.
 pub(crate) fn install(packages: &[String], yes: bool, stages: &Stages) -> Result<(), Failure> {
+    agree(packages, yes)?;
+    install_as_stage(packages, stages)
+}
+
+/// The failure that `packages` are missing and cannot be installed, because of `why`.
+fn by_hand(packages: &[String], why: &str) -> Failure {
+    let command = install_command(packages);
+    let or = if rustix::process::geteuid().is_root() { "answer with --yes, or run" } else { "run as root:" };
+    let report = miette::miette!(
+        help = format!("{or} apt-get update && {command}"),
+        "packages are missing on this host ({}) and {why}",
+        packages.join(", ")
+    );
+    Failure { code: INFRASTRUCTURE, report }
+}
+
+/// Makes sure that `packages` may be installed: by a question, unless the user has agreed already.
+///
+/// # Errors
+/// An infrastructure failure with the command to run: not root, or the user says no.
+fn agree(packages: &[String], yes: bool) -> Result<(), Failure> {
     if packages.is_empty() {
         return Ok(());
     }
-    let command = install_command(packages);
-    let by_hand = |why: &str| {
-        let or = if rustix::process::geteuid().is_root() { "answer with --yes, or run" } else { "run as root:" };
-        let report = miette::miette!(
-            help = format!("{or} apt-get update && {command}"),
-            "packages are missing on this host ({}) and {why}",
-            packages.join(", ")
-        );
-        Failure { code: INFRASTRUCTURE, report }
-    };
+    let by_hand = |why: &str| by_hand(packages, why);
     if !rustix::process::geteuid().is_root() {
         return Err(by_hand("only root can install them"));
     }
@@ -64,9 +127,17 @@ pub(crate) fn install(packages: &[String], yes: bool, stages: &Stages) -> Result
             return Err(by_hand("installing them was declined"));
         }
     }
-    stages.during(Kind::HostPackages, packages.join(" "), |stage| {
+    Ok(())
+}
+
+fn install_as_stage(packages: &[String], stages: &Stages) -> Result<(), Failure> {
+    if packages.is_empty() {
+        return Ok(());
+    }
+    tracing::info!("installing {}", packages.join(" "));
+    stages.during(Kind::HostPackages, "", |stage| {
         stage.step(Step::Install, 0);
-        install_now(packages).map_err(|why| by_hand(&why))
+        install_now(packages).map_err(|why| by_hand(packages, &why))
     })
 }
 
@@ -112,6 +183,16 @@ mod tests {
     #[test]
     fn nothing_missing_asks_nothing() {
         assert!(install(&[], false, &Stages::default()).is_ok());
+    }
+
+    #[test]
+    fn qemu_is_not_needed_before_there_are_guests() {
+        let missing = ["tar", "qemu-system-x86", "mount", "opensbi"].map(str::to_owned).to_vec();
+        let Missing { to_make, to_boot } = Missing::of(missing, &["apt", "mount", "tar"]);
+        assert_eq!(
+            (to_make, to_boot),
+            (vec!["tar".into(), "mount".into()], vec!["qemu-system-x86".into(), "opensbi".into()])
+        );
     }
 
     #[test]

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guest's programs by the digest of their sources, for a command that has no checkout.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
 
 mod common;
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Stdio,
 };
 
 use bpfassay_stage::{PACKAGES, Stage};
 use bpfassay_testbed::{
     Arch,
     cache::{Cache, Digest},
+    manifest::Component,
     payload::{Built, Payload, pack},
 };
 use common::{bpfassay, printed};
+use serde_json::Value;
 
 /// Assets of programs that are none, as if they had been built from the checkout.
 fn assets(directory: &Path, archs: &[Arch]) -> PathBuf {
@@ -30,7 +33,7 @@ fn assets(directory: &Path, archs: &[Arch]) -> PathBuf {
             ior: add("ior"),
             source: stage.digest().into(),
         },
-        toolchain: Vec::new(),
+        toolchain: vec![Component { name: "rustc".into(), version: "1".into(), sha256: Digest::of(b"rustc") }],
         toolchain_key: Digest::of(b"toolchain"),
         asset: None,
     });
@@ -58,7 +61,7 @@ fn without_a_checkout_programs_come_from_the_place_that_offers_them() {
     let from = ["--from", empty.to_str().unwrap(), "--from", &place];
     let (code, printed) = payload(work.path(), &[&["build", "--arch", "x86_64,riscv64"][..], &from].concat());
     assert_eq!(code, Some(0), "{printed}");
-    assert!(printed.contains(&format!("offers no guest programs for x86_64")), "{printed}");
+    assert!(printed.contains("offers no guest programs for x86_64"), "{printed}");
     assert!(printed.contains("taken from") && printed.contains(&Digest::of(b"agent riscv64").to_string()), "{printed}");
     // What was taken is packed as it was.
     let copy = work.path().join("copy");
@@ -102,4 +105,39 @@ fn a_damaged_asset_is_an_error_and_nothing_is_built() {
     assert_eq!(code, Some(3), "{printed}");
     let name = archive.file_name().unwrap().to_str().unwrap();
     assert!(printed.contains(name) && printed.contains(&Digest::of(&bytes).to_string()), "{printed}");
+}
+
+#[test]
+fn a_release_is_all_that_its_user_needs() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/release");
+    if !script.exists() {
+        println!("skipped: there is no ci/release beside these sources");
+        return;
+    }
+    // The cache of whoever makes it, in which the programs have been built.
+    let work = tempfile::tempdir().unwrap();
+    let (place, cache) = (assets(work.path(), Arch::ALL), work.path().join("cache"));
+    assert_eq!(payload(work.path(), &["build", "--from", place.to_str().unwrap()]).0, Some(0));
+    let release = work.path().join("release");
+    let make = |version: &str| {
+        let mut command = std::process::Command::new(&script);
+        command.args(["--no-testbed", "--command", env!("CARGO_BIN_EXE_bpfassay"), version]).arg(&release);
+        // Its last step uses the release in the directory `/`, with an empty cache, offline.
+        command.env("BPFASSAY_CACHE", &cache).stdin(Stdio::null()).output().unwrap()
+    };
+    let output = make("0.0.0");
+    assert!(output.status.code() == Some(2) && printed(&output).contains("not 0.0.0"), "{}", printed(&output));
+    let output = make(env!("CARGO_PKG_VERSION"));
+    assert!(output.status.success(), "{}", printed(&output));
+    assert!(printed(&output).contains("taken from"), "{}", printed(&output));
+    let provenance: Value = serde_json::from_slice(&fs::read(release.join("provenance.json")).unwrap()).unwrap();
+    assert_eq!(provenance["version"], env!("CARGO_PKG_VERSION"));
+    for arch in Arch::ALL {
+        assert_eq!(provenance["guest_programs"][arch.name()]["toolchain"][0]["name"], "rustc", "{provenance}");
+    }
+    let sums = fs::read_to_string(release.join("SHA256SUMS")).unwrap();
+    // The command, two files for each architecture, and the provenance.
+    assert_eq!(sums.lines().count(), 2 + 2 * Arch::ALL.len(), "{sums}");
+    let output = make(env!("CARGO_PKG_VERSION"));
+    assert!(output.status.code() == Some(2) && printed(&output).contains("is not empty"), "{}", printed(&output));
 }

@@ -50,6 +50,8 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &
     let mut runs = Vec::with_capacity(stands.len());
     for (index, entry) in entries.into_iter().enumerate() {
         match entry {
+            // Reading puts it into what was there before.
+            Entry::Provisioned { .. } => {}
             Entry::Resumed { provenance: again, .. } => {
                 if provenance.last() != Some(&again) {
                     provenance.push(*again);

@@ -8,7 +8,7 @@ use super::{
     format::{Format, Options},
     kernel_features,
     plain::line,
-    sections::{Section, sections},
+    sections::{self, Section, sections},
     table::Table,
     wrap::push_wrapped,
 };
@@ -42,6 +42,14 @@ pub fn text(results: &Results, style: Style) -> String {
         Section::Matrix(page) => kernel_features::text(&page, style.width),
     });
     finished(texts.collect::<Vec<_>>().join("\n"))
+}
+
+/// The rows of `results` in the table of cells, without what stands above and below them: for results of which more is to come. Empty
+/// where there are none.
+#[must_use]
+pub fn provisional(results: &Results, style: Style) -> String {
+    let rows = sections::cells_alone(results).filter(|table| !table.rows.is_empty());
+    rows.map(|table| finished(one(table, style))).unwrap_or_default()
 }
 
 /// One table with what stands above and below it.

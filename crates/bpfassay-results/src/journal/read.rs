@@ -9,7 +9,9 @@ use std::{
     thread,
 };
 
-use super::{Contents, JournalDigest, JournalError, MAX_FILE, MAX_HEADER, MAX_LINE, Torn, chain, sound::Sound};
+use super::{
+    Contents, JournalDigest, JournalError, MAX_FILE, MAX_HEADER, MAX_LINE, Torn, chain, provisioned, sound::Sound,
+};
 use crate::{Entry, Header, JOURNAL_VERSION, disk};
 
 /// What is being read.
@@ -34,7 +36,7 @@ pub(super) fn read_file(path: &Path, file: File) -> Result<Contents, JournalErro
     }
     let reader = BufReader::with_capacity(256 << 10, file);
     let mut lines = Lines { path, reader, chain: JournalDigest::default(), number: 0, torn: None };
-    let Some(header) = lines.header()? else {
+    let Some(mut header) = lines.header()? else {
         return Err(JournalError::Corrupt {
             path: path.to_path_buf(),
             line: 1,
@@ -57,6 +59,8 @@ pub(super) fn read_file(path: &Path, file: File) -> Result<Contents, JournalErro
     let entries =
         entries.map_err(|(line, message)| JournalError::Corrupt { path: path.to_path_buf(), line, message })?;
     read?;
+    let entries = provisioned::fold(&mut header.provenance, entries)
+        .map_err(|(line, message)| JournalError::Corrupt { path: path.to_path_buf(), line, message })?;
     Ok(Contents { header, entries, torn: lines.torn, digest: Some(lines.chain) })
 }
 

@@ -75,7 +75,7 @@ impl<'a> Sound<'a> {
             }
             Entry::Run(record) => self.run(record),
             Entry::BlockEnded(ended) => self.ended(ended),
-            Entry::Resumed { .. } => Ok(()),
+            Entry::Provisioned { .. } | Entry::Resumed { .. } => Ok(()),
         }
     }
 

@@ -152,7 +152,7 @@ impl<'a> Standing<'a> {
                         boot.ended = Some(ended.clone());
                     }
                 }
-                Entry::Resumed { .. } => {}
+                Entry::Provisioned { .. } | Entry::Resumed { .. } => {}
             }
         }
         standing

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+use std::sync::LazyLock;
+
 use bpfassay_protocol::{Arch, ProbeConfiguration, probe::Probe};
-use bpfassay_results::{FailureKind, RunFailure};
+use bpfassay_results::{
+    FailureKind, RunFailure,
+    provenance::{Artefact, HostFacts},
+};
 use bpfassay_study::{Available, Clock, Narrowing};
 
 use super::*;
@@ -32,10 +37,68 @@ impl EventSink for Silent {
     }
 }
 
+/// Some machine's.
+fn provenance() -> &'static Provenance {
+    static MADE: LazyLock<Provenance> = LazyLock::new(|| Provenance {
+        bpfassay: Artefact { name: String::new(), version: String::new(), sha256: None },
+        host: HostFacts {
+            machine: String::new(),
+            kernel_release: String::new(),
+            cpu_model: String::new(),
+            cpus: 1,
+            memory_kib: 1,
+            jobs: 1,
+        },
+        qemu: Default::default(),
+        targets: Vec::new(),
+        manifest: serde_json::Value::Null,
+    });
+    &MADE
+}
+
+#[test]
+fn the_rows_of_a_block_come_with_its_first_round_and_only_once() {
+    let mut plan = plan();
+    let block = plan.blocks[0].clone();
+    // A second round, and a second replicate.
+    let again = block.runs.iter().map(|run| {
+        let mut run = run.clone();
+        (run.round, run.spec.id) = (2, format!("{}_r2", run.spec.id));
+        run
+    });
+    plan.blocks[0].runs.extend(again.collect::<Vec<_>>());
+    let mut replicate = block.clone();
+    (replicate.id, replicate.replicate) = ("replicate".to_owned(), 2);
+    replicate.runs.iter_mut().for_each(|run| run.spec.id.push_str("_2"));
+    plan.blocks.push(replicate.clone());
+
+    let mut rounds = FirstRounds::new(&plan, provenance());
+    let record = |block: &Block, index: usize| {
+        let failure = RunFailure { kind: FailureKind::Panic, phase: None, excerpt: Vec::new(), log: None, after: None };
+        RunRecord::new(block, &block.runs[index], 1, 0, 1, Outcome::Failed(failure))
+    };
+    let first = plan.blocks[0].clone();
+    assert_eq!(rounds.take(&record(&first, 0)), None);
+    assert_eq!(rounds.take(&record(&first, 0)), None, "the same again");
+    let results = rounds.take(&record(&first, 1)).unwrap();
+    let cells: Vec<&str> = results.cells.iter().map(|cell| cell.cell.as_str()).collect();
+    let of_block: Vec<&str> = first.runs[..2].iter().map(|run| run.cell.as_str()).collect();
+    assert_eq!(cells.len(), 2);
+    assert!(of_block.iter().all(|cell| cells.contains(cell)), "{cells:?}");
+    let event = rounds.event(&first.id, &results);
+    assert_eq!((event.rounds, event.of, event.cells.len()), (1, 2, 2));
+    for index in 2..4 {
+        assert_eq!(rounds.take(&record(&first, index)), None, "a further round");
+    }
+    for index in 0..2 {
+        assert_eq!(rounds.take(&record(&replicate, index)), None, "a further replicate");
+    }
+}
+
 /// An observer of all of `plan`, one block after the other.
 fn observer(plan: &Plan) -> EventObserver<'_> {
     let blocks: Vec<_> = plan.blocks.iter().cloned().map(ToDo::fresh).collect();
-    let observer = EventObserver::new(plan, &Silent);
+    let observer = EventObserver::new(plan, provenance(), &Silent);
     observer.progress(&Progress::Started { blocks: &blocks, slots: NonZeroU32::MIN, directory: Path::new("out") });
     observer
 }

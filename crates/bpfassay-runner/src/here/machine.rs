@@ -72,6 +72,12 @@ impl ThisMachine {
         Ok(Self { plan, agent, provenance })
     }
 
+    /// What is measured with: this machine, and its programs.
+    #[must_use]
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
     /// The plan.
     #[must_use]
     pub fn plan(&self) -> &Plan {

@@ -1,9 +1,49 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Stamps: what a file looked like from outside when its content was last hashed.
 
-use std::{fs, os::unix::fs::MetadataExt};
+use std::{
+    fs,
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt},
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
 use serde::{Deserialize, Serialize};
+
+use super::{Cache, Digest};
+use crate::{Error, Result};
+
+/// Kind of cache record: path → stamp and digest.
+const RECORD: &str = "file";
+
+/// How long a file must not have changed for its stamp to be trusted: file systems count time in steps, and a write within one leaves none.
+const SETTLED: Duration = Duration::from_secs(2);
+
+impl Cache {
+    /// The digest of a file that is not in the cache, such as QEMU: its content is hashed once, and again when its size or times differ from
+    /// those that it had then.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the file or the record cannot be read, and others of writing the record.
+    pub fn digest_of(&self, file: &Path) -> Result<Digest> {
+        let key = Digest::of(file.as_os_str().as_bytes());
+        let metadata = || fs::metadata(file).map_err(Error::io("read", file));
+        let before = metadata()?;
+        let stamp = Stamp::of(&before);
+        if let Some((known, digest)) = self.recorded::<(Stamp, Digest)>(RECORD, &key)?
+            && known == stamp
+        {
+            return Ok(digest);
+        }
+        let digest = Digest::of_file(file)?;
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(before.ctime().try_into().unwrap_or(0));
+        let has_settled = SystemTime::now().duration_since(changed).is_ok_and(|age| age >= SETTLED);
+        if has_settled && Stamp::of(&metadata()?) == stamp {
+            self.record(RECORD, &key, &(stamp, digest))?;
+        }
+        Ok(digest)
+    }
+}
 
 /// Size and times of a file. Every write changes one of them (`ctime` cannot be set back), so a file that still
 /// matches its stamp need not be hashed again; damage below the file system is for [`super::Cache::check`] to find.

@@ -34,7 +34,7 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
         display: &display,
         here: Some(machine.mount()),
     });
-    let observer = EventObserver::new(machine.plan(), &reporter);
+    let observer = EventObserver::new(machine.plan(), machine.provenance(), &reporter);
     let summary = machine.execute(work, &observer, &stop::on_signals()).await;
     display.finish();
     let end = run::End { summary: summary?, how_to_go_on: "; what was measured is kept".to_owned() };

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay run`: run a study.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::render;
 use bpfassay_results::{Again, Event, FailureKind, Journal, Outcome as RunOutcome, Results, event::Concluded, file};
-use bpfassay_runner::{EventObserver, Interrupted, Session, Shell, Store, Summary, Testbed};
+use bpfassay_runner::{EventObserver, Interrupted, Selection, Session, Shell, Store, Summary, Testbed};
 use bpfassay_stats::Verdict;
+use bpfassay_study::{Clock, Plan};
 use bpfassay_testbed::stages::Kind;
-use bpfassay_vm::shell_command;
+use bpfassay_vm::{AcceleratorWish, shell_command};
 
 use crate::{
     cli::{self, MessageFormat},
@@ -37,26 +42,38 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     }
     let display = Display::begin(arguments.message_format);
     let stages = display.stages();
-    host::install_for(&plan, selection.host_packages(), global, &stages)?;
-    let store = Store::open(&options)?.with_stages(stages.clone());
+    let missing = host::Missing::find(&plan, selection.host_packages(), global)?;
+    missing.install_to_make(&stages)?;
+    let store = Arc::new(Store::open(&options)?.with_stages(stages.clone()));
     let begun_with = match &interrupted {
         Some(interrupted) if selection.sources.manifest.is_none() && selection.sources.ior.is_empty() => {
             interrupted.testbed()?
         }
         _ => None,
     };
-    let testbed = match begun_with {
-        Some(testbed) => testbed,
-        None => Testbed::provide(&store, &selection, &plan, Shell::Without)?,
+    let (wish, jobs) = (arguments.accelerator, arguments.jobs);
+    let selection = Arc::new(selection);
+    let is_early = interrupted.is_none() && may_begin_early(&plan, &selection, wish);
+    let session = if is_early {
+        let parts = Testbed::provide_parts(Arc::clone(&store), Arc::clone(&selection), plan.clone());
+        // While guests are made.
+        missing.install_to_boot(&stages)?;
+        Session::set_up_early(parts, plan, wish, jobs).await?
+    } else {
+        missing.install_to_boot(&stages)?;
+        let testbed = match begun_with {
+            Some(testbed) => testbed,
+            None => Testbed::provide(&store, &selection, &plan, Shell::Without)?,
+        };
+        Session::set_up(&store, testbed, plan, wish, jobs).await?
     };
-    let session = Session::set_up(&store, testbed, plan, arguments.accelerator, arguments.jobs).await?;
     let (session, work) = match interrupted {
         Some(interrupted) => {
             let work = interrupted.resume(again(arguments.again), session.provenance().clone())?;
             (session, work)
         }
         None => {
-            let session = session.with_clock_of_host(selection, &options)?;
+            let session = if is_early { session } else { session.with_clock_of_host(&selection, &options)? };
             let work = session.begin(arguments.output.as_deref())?;
             (session, work)
         }
@@ -72,7 +89,8 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         here: None,
     });
     let measuring = stages.begin(Kind::Measuring, "");
-    let summary = session.execute(work, &EventObserver::new(plan, &reporter), &stop::on_signals()).await?;
+    let summary =
+        session.execute(work, &EventObserver::new(plan, session.provenance(), &reporter), &stop::on_signals()).await?;
     measuring.end(true);
     display.finish();
     let how_to_go_on = format!("; go on with: bpfassay run --resume {}", shell_command([&directory]));
@@ -82,6 +100,18 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         super::print(&display.timings(&stages))?;
     }
     Ok(code)
+}
+
+/// Whether guests of one architecture may be measured while those of others are made: under the instruction clock, for which it makes no
+/// difference. Where the host decides on the clock, it decides for that one unless KVM works for every architecture, and that works for the
+/// host's own alone. A run with tools cannot be continued without their files, so it is not begun without all of its guests.
+fn may_begin_early(plan: &Plan, selection: &Selection, wish: AcceleratorWish) -> bool {
+    let archs: BTreeSet<Arch> = plan.targets().iter().map(|target| target.arch).collect();
+    plan.study.clock == Clock::Instructions
+        && archs.len() > 1
+        && wish != AcceleratorWish::Kvm
+        && selection.tools.is_empty()
+        && plan.study.tool_files.is_empty()
 }
 
 /// What is done again of what ended badly.

@@ -35,7 +35,9 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
         display: &display,
         here: None,
     });
-    let verified = verification.execute(&session, &EventObserver::new(plan, &reporter), &stop::on_signals()).await;
+    let verified = verification
+        .execute(&session, &EventObserver::new(plan, session.provenance(), &reporter), &stop::on_signals())
+        .await;
     display.finish();
     let runs: usize = plan.blocks.iter().map(|block| block.runs.len()).sum();
     let of = format!("{} of {} boots, {runs} runs", plan.blocks.len(), verification.boots());

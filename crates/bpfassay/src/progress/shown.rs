@@ -9,14 +9,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bpfassay_report::render;
 use bpfassay_results::{
-    BootVerdict, ByteFigure, Event, RunFailure,
+    BootVerdict, ByteFigure, Event, Results, RunFailure,
     event::{Ending, RunEnded},
     plain::{excerpt, line},
 };
 use bpfassay_testbed::stages::{Report, Watcher};
 use bpfassay_vm::shell_command;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle, TermLike};
 
 use super::{
     duration,
@@ -188,8 +189,8 @@ impl Shown {
                 self.bar.set_position(0);
                 self.bar.set_length(started.runs);
             }
-            // Stages come as reports; the end is printed on standard output.
-            Event::Stage(_) | Event::Timings { .. } | Event::Concluded(_) => {}
+            // Stages come as reports, rows as results; the end is printed on standard output.
+            Event::Stage(_) | Event::Rows(_) | Event::Timings { .. } | Event::Concluded(_) => {}
             Event::Booting { block, target, boot, confirming } => {
                 let guest = Guest { target: target.to_string(), doing: "booting".to_owned(), logged: 0 };
                 self.guests(|guests| drop(guests.insert(block.clone(), guest)));
@@ -218,6 +219,19 @@ impl Shown {
             }
             Event::Paused { message } => self.line(message),
             Event::Log { block, text } => self.logged(block, text),
+        }
+    }
+
+    /// Shows the rows of `results`, from the first round of `of`.
+    pub(super) fn rows(&self, results: &Results, of: u32) {
+        let width = self.bar.is_hidden().then_some(None).unwrap_or_else(|| Some(TermLike::width(&Bar::default())));
+        let rows = render::provisional(results, render::Style { width });
+        if rows.is_empty() {
+            return;
+        }
+        let text = format!("provisional, from round 1 of {of}:\n{rows}");
+        for line in text.lines() {
+            self.line(line);
         }
     }
 
@@ -334,7 +348,7 @@ mod tests {
     use bpfassay_results::plain;
     use bpfassay_study::Target;
     use bpfassay_testbed::stages::{Kind, State};
-    use indicatif::{ProgressDrawTarget, TermLike};
+    use indicatif::ProgressDrawTarget;
 
     use super::*;
 

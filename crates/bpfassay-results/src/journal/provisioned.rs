@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Testbeds that grew while a plan was executed: who reads a journal finds the whole testbed at its beginning.
+
+use crate::{Entry, Provenance};
+
+/// Puts what the testbed grew to in the place of what it was begun with: in `first`, which the header has, or in the resumption that it was
+/// made for. A resumption with a larger testbed than was there at an interruption counts as growth. Returns the other entries.
+///
+/// # Errors
+/// The number of the line of an entry that takes something away, and why it cannot be.
+pub(super) fn fold(first: &mut Provenance, entries: Vec<Entry>) -> Result<Vec<Entry>, (usize, String)> {
+    let mut kept = Vec::with_capacity(entries.len());
+    let mut grown = Grown { of_header: true, of_entries: Vec::new(), provenance: first.clone() };
+    for (index, entry) in entries.into_iter().enumerate() {
+        match entry {
+            Entry::Provisioned { provenance, .. } => {
+                if !provenance.extends(&grown.provenance) {
+                    // The header is the first line.
+                    return Err((index + 2, "the testbed lacks something that was there before".to_owned()));
+                }
+                grown.provenance = *provenance;
+            }
+            Entry::Resumed { at_unix_ms, provenance } => {
+                if provenance.extends(&grown.provenance) {
+                    grown.provenance = (*provenance).clone();
+                } else {
+                    let next = Grown { of_header: false, of_entries: Vec::new(), provenance: (*provenance).clone() };
+                    std::mem::replace(&mut grown, next).put(first, &mut kept);
+                }
+                grown.of_entries.push(kept.len());
+                kept.push(Entry::Resumed { at_unix_ms, provenance });
+            }
+            other => kept.push(other),
+        }
+    }
+    grown.put(first, &mut kept);
+    Ok(kept)
+}
+
+/// What the testbed grew to, and who has it.
+struct Grown {
+    of_header: bool,
+    of_entries: Vec<usize>,
+    provenance: Provenance,
+}
+
+impl Grown {
+    fn put(self, first: &mut Provenance, kept: &mut [Entry]) {
+        for index in self.of_entries {
+            if let Some(Entry::Resumed { provenance, .. }) = kept.get_mut(index) {
+                provenance.clone_from(&Box::new(self.provenance.clone()));
+            }
+        }
+        if self.of_header {
+            *first = self.provenance;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::Arch;
+    use bpfassay_study::Target;
+
+    use super::*;
+    use crate::provenance::{Artefact, HostFacts, TargetArtefacts};
+
+    fn artefact(name: &str) -> Artefact {
+        Artefact { name: name.to_owned(), version: String::new(), sha256: None }
+    }
+
+    /// A testbed of these targets on the host `machine`.
+    fn with(targets: &[&str], machine: &str) -> Provenance {
+        let target = |kernel: &&str| TargetArtefacts {
+            target: Target { arch: Arch::X86_64, kernel: (*kernel).to_owned() },
+            kernel: artefact(kernel),
+            initramfs: Vec::new(),
+            payload: Vec::new(),
+        };
+        let host = HostFacts {
+            machine: machine.to_owned(),
+            kernel_release: String::new(),
+            cpu_model: String::new(),
+            cpus: 1,
+            memory_kib: 1,
+            jobs: u32::try_from(targets.len()).unwrap(),
+        };
+        Provenance {
+            bpfassay: artefact("bpfassay"),
+            host,
+            qemu: Default::default(),
+            targets: targets.iter().map(target).collect(),
+            manifest: serde_json::json!({ "targets": targets }),
+        }
+    }
+
+    fn provisioned(provenance: &Provenance) -> Entry {
+        Entry::Provisioned { at_unix_ms: 1, provenance: Box::new(provenance.clone()) }
+    }
+
+    fn resumed(provenance: &Provenance) -> Entry {
+        Entry::Resumed { at_unix_ms: 2, provenance: Box::new(provenance.clone()) }
+    }
+
+    #[test]
+    fn what_was_added_while_measuring_counts_as_there_from_the_beginning() {
+        let (one, two, all) = (with(&["a"], "h"), with(&["a", "b"], "h"), with(&["a", "b", "c"], "h"));
+        let mut first = one.clone();
+        assert_eq!(fold(&mut first, vec![provisioned(&two), provisioned(&all)]), Ok(Vec::new()));
+        assert_eq!(first, all);
+        // Interrupted before the last was there, and resumed with all of them at once, or one after the other.
+        for later in [vec![resumed(&all)], vec![resumed(&two), provisioned(&all)]] {
+            let mut first = one.clone();
+            let kept = fold(&mut first, [vec![provisioned(&two)], later].concat()).unwrap();
+            assert_eq!((&first, &kept[..]), (&all, &[resumed(&all)][..]));
+        }
+    }
+
+    #[test]
+    fn another_testbed_stays_another() {
+        let (one, other, others) = (with(&["a"], "h"), with(&["a"], "elsewhere"), with(&["a", "b"], "elsewhere"));
+        let mut first = one.clone();
+        let kept = fold(&mut first, vec![resumed(&other), provisioned(&others)]).unwrap();
+        assert_eq!((first, kept), (one, vec![resumed(&others)]));
+    }
+
+    #[test]
+    fn a_testbed_that_shrinks_or_changes_is_damage() {
+        let (one, two) = (with(&["a"], "h"), with(&["a", "b"], "h"));
+        for later in [with(&["b"], "h"), with(&["b", "c", "d"], "h"), with(&["a", "b", "c"], "elsewhere")] {
+            let folded = fold(&mut one.clone(), vec![provisioned(&two), provisioned(&later)]);
+            assert_eq!(folded.unwrap_err().0, 3);
+        }
+    }
+}
