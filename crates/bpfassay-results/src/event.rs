@@ -11,7 +11,7 @@ use bpfassay_study::{Clock, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{BootVerdict, ByteFigure, CellAccess, RunFailure};
+use crate::{BootVerdict, ByteFigure, CellAccuracy, CellMetric, RunFailure};
 
 /// Version of the events.
 pub const EVENTS_VERSION: u32 = 3;
@@ -125,8 +125,11 @@ pub struct ProvisionalRows {
 pub struct ProvisionalCell {
     /// [`bpfassay_study::Cell::id`].
     pub cell: String,
-    /// Its figures, as results have them.
-    pub accesses: Vec<CellAccess>,
+    /// Its metrics.
+    pub metrics: Vec<CellMetric>,
+    /// How right the tracer's counts are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accuracy: Vec<CellAccuracy>,
 }
 
 /// How far a stage is.

@@ -65,7 +65,11 @@ impl<'a> FirstRounds<'a> {
         let cells = results
             .cells
             .iter()
-            .map(|cell| ProvisionalCell { cell: cell.cell.clone(), accesses: cell.accesses.clone() })
+            .map(|cell| ProvisionalCell {
+                cell: cell.cell.clone(),
+                metrics: cell.metrics.clone(),
+                accuracy: cell.accuracy.clone(),
+            })
             .collect();
         ProvisionalRows { block: block.to_owned(), rounds: 1, of: rounds.unwrap_or(1), cells }
     }
