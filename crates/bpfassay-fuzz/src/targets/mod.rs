@@ -53,7 +53,7 @@ pub const TARGETS: &[Target] = &[
     Target::text("ior_script", 6000, &["ior-configs"], ior::script),
     Target::bytes("journal", 60, &[], report::journal).with(report::journals),
     Target::bytes("journal_records", 40, &[], report::records),
-    Target::bytes("results", 100, &[], report::results),
+    Target::bytes("results", 100, &[], report::results).with(report::stored),
     Target::bytes("events", 4000, &[], report::events),
     Target::text("kernel_order", 100, &[], report::kernel_order),
     // Kernels, packages and testbeds.

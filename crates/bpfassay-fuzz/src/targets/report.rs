@@ -39,6 +39,18 @@ pub(super) fn journals() -> io::Result<Vec<Vec<u8>>> {
     records.iter().filter_map(|bytes| contents(bytes)).map(|contents| written(&contents)).collect()
 }
 
+/// The results of these journals, as files. Results that have no digest of themselves are refused before anything else of them is read.
+pub(super) fn stored() -> io::Result<Vec<Vec<u8>>> {
+    let records = crate::target("journal_records").map(corpus::read).transpose()?.unwrap_or_default();
+    let results = records.iter().filter_map(|bytes| contents(bytes)).map(|contents| derive(&contents));
+    results
+        .map(|results| {
+            let directory = tempfile::tempdir()?;
+            fs::read(file::write(directory.path(), &results).map_err(io::Error::other)?)
+        })
+        .collect()
+}
+
 fn written(contents: &Contents) -> io::Result<Vec<u8>> {
     let directory = tempfile::tempdir()?;
     let mut journal = Journal::create(directory.path(), &contents.header).map_err(io::Error::other)?;
