@@ -98,7 +98,7 @@ pub enum Event {
     Rows(Box<ProvisionalRows>),
     /// A stage of setting up, measuring or reporting began, goes on, or ended. Most come before `started`; stages run side by side.
     Stage(StageReport),
-    /// What took how long; with `--timings`, as the last line.
+    /// What took how long; with `--timings`, after `concluded`.
     Timings {
         /// The stages that ended, in the order in which they began.
         stages: Vec<StageTiming>,

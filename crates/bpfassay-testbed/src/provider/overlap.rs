@@ -42,13 +42,16 @@ struct Gathered<K, P> {
     is_done: bool,
 }
 
+/// Takes the kernels (by their indexes) and the programs of an architecture, or an error and the architectures that it is about.
+pub(super) type Ready<'a, K, P> = dyn Fn(Vec<Arch>, Result<(BTreeMap<usize, K>, P)>) -> ControlFlow<()> + Sync + 'a;
+
 /// Does `work`. Kernels (by their indexes) and programs of an architecture are given to `ready` when they all are there, or the first
 /// error, with the architectures that it leaves without guests. `ready` is called from several threads, for each architecture once; when it
 /// asks to stop, nothing more is begun.
 pub(super) fn overlap<K: Send, P: Send>(
     workers: usize,
     work: Work<impl Fn(usize) -> Result<K> + Sync, impl FnOnce(Sink<'_, P>) -> Result<()> + Send>,
-    ready: &(dyn Fn(Vec<Arch>, Result<(BTreeMap<usize, K>, P)>) -> ControlFlow<()> + Sync),
+    ready: &Ready<'_, K, P>,
 ) {
     let Work { kernels, kernel, programs } = work;
     let mut all = BTreeMap::<Arch, Gathered<K, P>>::new();
@@ -108,7 +111,7 @@ pub(super) fn overlap<K: Send, P: Send>(
     };
     thread::scope(|scope| {
         let programs = scope.spawn(make_programs);
-        let workers: Vec<_> = (0..workers.min(kernels.len())).map(|_| scope.spawn(&make_kernels)).collect();
+        let workers: Vec<_> = (0..workers.min(kernels.len())).map(|_| scope.spawn(make_kernels)).collect();
         for thread in workers.into_iter().chain([programs]) {
             thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         }

@@ -38,5 +38,5 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     let summary = machine.execute(work, &observer, &stop::on_signals()).await;
     display.finish();
     let end = run::End { summary: summary?, how_to_go_on: "; what was measured is kept".to_owned() };
-    run::report(&directory, &end, arguments.message_format)
+    run::report(&directory, bpfassay_runner::conclude(&directory)?, &end, arguments.message_format)
 }

@@ -95,7 +95,9 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     display.finish();
     let how_to_go_on = format!("; go on with: bpfassay run --resume {}", shell_command([&directory]));
     let end = End { summary, how_to_go_on };
-    let code = stages.during(Kind::Reporting, "", |_| report(&directory, &end, arguments.message_format))?;
+    // Reporting ends as a stage before the results are printed: `concluded` stays the last event of a run.
+    let concluded = stages.during(Kind::Reporting, "", |_| bpfassay_runner::conclude(&directory))?;
+    let code = report(&directory, concluded, &end, arguments.message_format)?;
     if arguments.timings {
         super::print(&display.timings(&stages))?;
     }
@@ -130,10 +132,14 @@ pub(super) struct End {
     pub(super) how_to_go_on: String,
 }
 
-/// Derives the results in `directory` and prints them, with what is left to do.
-pub(super) fn report(directory: &Path, end: &End, format: MessageFormat) -> Outcome {
+/// Prints the results in `directory`, with their fingerprint and what is left to do.
+pub(super) fn report(
+    directory: &Path,
+    (results, fingerprint): (Results, Option<String>),
+    end: &End,
+    format: MessageFormat,
+) -> Outcome {
     let End { summary: Summary { cancelled, paused, .. }, how_to_go_on } = end;
-    let (results, fingerprint) = bpfassay_runner::conclude(directory)?;
     let code = if *cancelled { INTERRUPTED } else { verdict(&results, paused.is_some()) };
     let path = directory.join(file::FILE_NAME);
     match format {

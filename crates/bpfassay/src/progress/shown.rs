@@ -224,7 +224,7 @@ impl Shown {
 
     /// Shows the rows of `results`, from the first round of `of`.
     pub(super) fn rows(&self, results: &Results, of: u32) {
-        let width = self.bar.is_hidden().then_some(None).unwrap_or_else(|| Some(TermLike::width(&Bar::default())));
+        let width = if self.bar.is_hidden() { None } else { Some(TermLike::width(&Bar::default())) };
         let rows = render::provisional(results, render::Style { width });
         if rows.is_empty() {
             return;
