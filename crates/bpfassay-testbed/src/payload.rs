@@ -4,9 +4,8 @@
 //!
 //! What goes into them is staged first: the sources of their packages and of those they depend on in this workspace,
 //! and the locked versions of other packages. By the digest of that, programs are looked for in the cache and in places that offer them
-//! ([`asset`]). Where they are nowhere,
-//! cargo runs in the toolchain root, sees nothing but the stage and the vendored packages, each at a fixed path, and
-//! uses no network.
+//! (`asset`). Where they are nowhere, cargo runs in the toolchain root, sees nothing but the stage and the vendored packages, each at a
+//! fixed path, and uses no network.
 
 mod asset;
 mod ebpf;
@@ -131,7 +130,7 @@ impl Payload {
         Ok(Self { arch, agent, tracer, ior, source })
     }
 
-    /// Its programs by name, in the order of [`PROGRAMS`].
+    /// Its programs by name, in the order of `PROGRAMS`.
     #[must_use]
     pub fn programs(&self) -> [(&'static str, &Object); 3] {
         [(AGENT.binary, &self.agent), (TRACER.binary, &self.tracer), (IOR.binary, &self.ior)]
