@@ -48,7 +48,7 @@ impl Grown {
     fn put(self, first: &mut Provenance, kept: &mut [Entry]) {
         for index in self.of_entries {
             if let Some(Entry::Resumed { provenance, .. }) = kept.get_mut(index) {
-                provenance.clone_from(&Box::new(self.provenance.clone()));
+                **provenance = self.provenance.clone();
             }
         }
         if self.of_header {
