@@ -141,7 +141,9 @@ impl Yielding {
     /// Lowers it, unless that was done.
     fn begin(&self) {
         // Of the calling thread alone (nice(2), "C library/kernel differences"). Without it, everything is made all the same.
-        self.0.get_or_init(|| drop(rustix::process::nice(YIELDING)));
+        self.0.get_or_init(|| {
+            let _ = rustix::process::nice(YIELDING);
+        });
     }
 }
 
