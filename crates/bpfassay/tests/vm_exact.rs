@@ -48,7 +48,8 @@ fn assert_exact(results: &Value) -> usize {
 #[test]
 fn four_ranks_and_a_neighbour_are_distinguished_and_counted_exactly() {
     if guests_wanted() {
-        let probes = ["fexit+lru-shared", "raw-tracepoint+hash-shared", "uprobe+ringbuf", "tracepoint@aya"];
+        let probes =
+            ["fexit+lru-shared", "raw-tracepoint+hash-shared", "uprobe+ringbuf", "tracepoint", "tracepoint@aya"];
         // Three workloads: one rank, a shared file, a file per process.
         let attached = assert_exact(&run("exact.toml", &["7.2"], &probes));
         assert_eq!(attached, probes.len() * 3);

@@ -22,8 +22,12 @@ use crate::{children::Children, environment::Environment, error::Result};
 /// How long what ends late may take: the kernel frees programs and removes probes after its grace periods.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// How often to look meanwhile.
+/// How often to look meanwhile, as long as grace periods last.
 const PERIOD: Duration = Duration::from_millis(50);
+
+/// How long that is, and how often to look from then on: a look takes an emulated guest half as long as [`PERIOD`].
+const SOON: Duration = Duration::from_secs(1);
+const SELDOM: Duration = Duration::from_millis(500);
 
 /// What the system was like.
 #[derive(Debug)]
@@ -52,7 +56,8 @@ impl Snapshot {
             if differences.is_empty() || Instant::now() >= deadline {
                 return Ok(bounded(differences));
             }
-            thread::sleep(PERIOD);
+            let is_soon = deadline.duration_since(Instant::now()) > SETTLING - SOON;
+            thread::sleep(if is_soon { PERIOD } else { SELDOM });
         }
     }
 
