@@ -63,7 +63,7 @@ pub struct Search {
     pub autocorrelation: f64,
     /// Seed of the intervals of places: equal seeds give equal answers.
     pub seed: u64,
-    /// The fewest points of a stretch, at least 1.
+    /// The fewest points of a stretch, at least 1; 2 at least where replicates do not show the noise of every point.
     pub shortest: usize,
     /// Level of intervals.
     pub level: f64,
@@ -93,7 +93,7 @@ pub struct ChangePoint {
     pub certainty: f64,
     /// p-value of the test that found it, corrected for the places in its series, not for other series.
     pub p: f64,
-    /// New level / old level, its interval given the place; `n` is the number of points at both levels.
+    /// New level / old level, its interval given the place; `n` is the number of points at both levels in the test that found it.
     pub ratio: Estimate,
 }
 
@@ -132,8 +132,16 @@ struct Measured {
     tests_of_whole: f64,
 }
 
-/// A place where a series changes: the first index after it among the measured points, and the p-value.
-type Cut = (usize, f64);
+/// A place where a series changes.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    /// The first of the measured points after it.
+    at: usize,
+    /// The smallest p-value of the tests of this place.
+    p: f64,
+    /// The difference of levels in that test.
+    effect: Effect,
+}
 
 impl Search {
     /// Looks for changes in `series`, where `None` is a point that was not measured.
@@ -156,7 +164,7 @@ impl Search {
             .map(|measured| {
                 let measured = measured.as_ref().ok().filter(|measured| measured.points.len() >= 2 * self.shortest)?;
                 let cuts = self.hold(measured, self.alpha).ok()?;
-                Some(cuts.into_iter().map(|(_, p)| p).fold(1.0, f64::min))
+                Some(cuts.into_iter().map(|cut| cut.p).fold(1.0, f64::min))
             })
             .collect();
         let share = self.alpha / smallest.iter().flatten().count().max(1) as f64;
@@ -189,34 +197,38 @@ impl Search {
         }
         let points = observed(series)?;
         let noise = Noise::of(&points, self.autocorrelation);
+        // What stands at one point only is no level, unless its replicates show so.
+        let shortest = self.shortest.max(if noise.is_known { 1 } else { 2 });
         let values: Vec<f64> = points.iter().map(|point| point.value).collect();
-        let candidates = partition(&values, &noise.of_points(&points), self.shortest);
+        let candidates = partition(&values, &noise.of_points(&points), shortest);
         let n = points.len();
-        let ways: f64 = (self.shortest..=n.saturating_sub(self.shortest))
-            .map(|cut| (cut - self.shortest + 1) as f64 * (n - cut - self.shortest + 1) as f64)
+        let ways: f64 = (shortest..=n.saturating_sub(shortest))
+            .map(|cut| (cut - shortest + 1) as f64 * (n - cut - shortest + 1) as f64)
             .sum();
         let tests = ways.min(2.0 * (n as f64).powi(2)) / (1.0 - SHARE_OF_WHOLE);
         let tests_of_whole = (n as f64 - 1.0) / SHARE_OF_WHOLE;
         Ok(Measured { points, noise, candidates, tests, tests_of_whole })
     }
 
-    /// The candidates that hold at `alpha`: the weakest is removed until all do.
+    /// The candidates that hold at `alpha`: of those that do not, the weakest is removed, and its neighbours are tested again. What
+    /// held beside a candidate that is removed still holds, as all these tests are corrected for.
     fn hold(&self, measured: &Measured, alpha: f64) -> Result<Vec<Cut>, StatsError> {
-        let mut cuts: Vec<Cut> = measured.candidates.iter().map(|&cut| (cut, 1.0)).collect();
-        let mut unknown = 0..cuts.len();
+        let unknown = Effect { log_ratio: 0.0, spread: Spread::OneObservation, n: 0 };
+        let mut cuts: Vec<Cut> = measured.candidates.iter().map(|&at| Cut { at, p: 1.0, effect: unknown }).collect();
+        let mut untested = 0..cuts.len();
         loop {
-            for which in unknown {
+            for which in untested {
                 let (before, after) = neighbours(&measured.points, &cuts, which);
-                let (_, p) = self.test(measured, before, after)?;
-                if let Some(cut) = cuts.get_mut(which) {
-                    cut.1 = p;
+                let (effect, p) = self.test(measured, before, after)?;
+                if let Some(cut) = cuts.get_mut(which).filter(|cut| p < cut.p || cut.effect == unknown) {
+                    (cut.p, cut.effect) = (p, effect);
                 }
             }
-            let weakest = cuts.iter().enumerate().max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
+            let weakest = cuts.iter().enumerate().max_by(|(_, a), (_, b)| a.p.total_cmp(&b.p));
             match weakest {
-                Some((which, &(_, p))) if p > alpha => {
+                Some((which, cut)) if cut.p > alpha => {
                     cuts.remove(which);
-                    unknown = which.saturating_sub(1)..(which + 1).min(cuts.len());
+                    untested = which.saturating_sub(1)..(which + 1).min(cuts.len());
                 }
                 _ => return Ok(cuts),
             }
@@ -253,13 +265,13 @@ impl Search {
             stretches.push(Stretch { first: first.index, last: last.index, level });
         }
         let mut changes = Vec::with_capacity(cuts.len());
-        for (pair, &(_, p)) in parts.windows(2).zip(cuts) {
+        for (pair, cut) in parts.windows(2).zip(cuts) {
             let [before, after] = pair else { continue };
             let (Some(last_before), Some(first_after)) = (before.last(), after.first()) else { continue };
-            let ratio: Estimate = self.test(measured, before, after)?.0.estimate(self.level)?;
+            let ratio = cut.effect.estimate(self.level)?;
             let (earliest, latest, certainty) = self.place(&measured.noise, before, after, &mut generator);
             let (last_before, first_after) = (last_before.index, first_after.index);
-            changes.push(ChangePoint { last_before, first_after, earliest, latest, certainty, p, ratio });
+            changes.push(ChangePoint { last_before, first_after, earliest, latest, certainty, p: cut.p, ratio });
         }
         Ok(Segmentation { changes, stretches })
     }
@@ -316,13 +328,13 @@ impl Search {
 
 /// The points between cuts.
 fn stretches<'a>(points: &'a [Observed], cuts: &[Cut]) -> Vec<&'a [Observed]> {
-    let ends = || cuts.iter().map(|&(cut, _)| cut).chain([points.len()]);
+    let ends = || cuts.iter().map(|cut| cut.at).chain([points.len()]);
     [0].into_iter().chain(ends()).zip(ends()).filter_map(|(start, end)| points.get(start..end)).collect()
 }
 
 /// The stretches on both sides of a cut.
 fn neighbours<'a>(points: &'a [Observed], cuts: &[Cut], which: usize) -> (&'a [Observed], &'a [Observed]) {
-    let at = |which: usize| cuts.get(which).map_or(points.len(), |&(cut, _)| cut);
+    let at = |which: usize| cuts.get(which).map_or(points.len(), |cut| cut.at);
     let start = if which == 0 { 0 } else { at(which - 1) };
     (points.get(start..at(which)).unwrap_or_default(), points.get(at(which)..at(which + 1)).unwrap_or_default())
 }

@@ -92,7 +92,7 @@ pub(super) fn mean(points: &[Observed]) -> f64 {
 pub(super) struct Noise {
     autocorrelation: f64,
     /// Whether replicates show the noise of every point.
-    is_known: bool,
+    pub(super) is_known: bool,
     /// Variance of each point where replicates do not show it: that of neighbours.
     scatter: f64,
     /// Variance of neighbours' differences over what replicates and layout explain, at least 1.

@@ -7,12 +7,12 @@ use crate::{
     simulation::{Shape, share},
 };
 
-/// A series of levels (log ratio, number of points) with noise of deviation 1 %.
+/// A series of levels (log ratio, number of points) with noise of deviation 1 %, of which replicates show nothing.
 fn series(generator: &mut Generator, shape: Shape, levels: &[(f64, usize)]) -> Vec<Option<Point>> {
     levels
         .iter()
         .flat_map(|&(level, n)| std::iter::repeat_n(level, n))
-        .map(|level| Some(point(level + 0.01 * shape.draw(generator), 1e-6)))
+        .map(|level| Some(single(level + 0.01 * shape.draw(generator))))
         .collect()
 }
 
@@ -21,16 +21,18 @@ fn point(log_ratio: f64, variance: f64) -> Point {
     Point { log_ratio, variance, degrees_of_freedom: 20.0, layout: 0.0 }
 }
 
+/// A point without replicates.
+fn single(log_ratio: f64) -> Point {
+    Point { degrees_of_freedom: 0.0, ..point(log_ratio, 0.0) }
+}
+
 /// For independent noise.
 fn quick(alpha: f64) -> Search {
     Search { alpha, autocorrelation: 0.0, ..Search::new(1) }
 }
 
 fn exact(levels: &[(f64, usize)]) -> Vec<Option<Point>> {
-    levels
-        .iter()
-        .flat_map(|&(level, n)| std::iter::repeat_n(Some(Point { degrees_of_freedom: 0.0, ..point(level, 0.0) }), n))
-        .collect()
+    levels.iter().flat_map(|&(level, n)| std::iter::repeat_n(Some(single(level)), n)).collect()
 }
 
 #[test]
@@ -77,13 +79,7 @@ fn few_points_have_no_changes_and_none_are_an_error() {
     assert_eq!(search.changes(&[None, None]), Err(StatsError::Empty));
     assert_eq!(search.changes(&[]), Err(StatsError::Empty));
     // Two kernels without replicates cannot be distinguished from chance.
-    assert_eq!(
-        search
-            .changes(&[0.0, 0.5].map(|level| Some(Point { degrees_of_freedom: 0.0, ..point(level, 0.0) })))
-            .unwrap()
-            .changes,
-        []
-    );
+    assert_eq!(search.changes(&[0.0, 0.5].map(|level| Some(single(level)))).unwrap().changes, []);
 }
 
 #[test]
