@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// What went into a set of results, known before the first boot. What a guest reports of itself stands in
 /// [`crate::record::GuestReady`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
     /// This program.
@@ -26,7 +26,7 @@ pub struct Provenance {
 }
 
 /// One thing that went in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Artefact {
     /// Name (`kernel`, `linux-image-6.1.0-37-amd64`, `bpfassay-tracer`).
@@ -38,7 +38,7 @@ pub struct Artefact {
 }
 
 /// The machine that ran the guests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostFacts {
     /// `uname -m`.

@@ -122,10 +122,7 @@ impl Payload {
     /// # Errors
     /// [`Error::Io`] for a program that is not there, and others of the cache.
     pub fn from_directory(cache: &Cache, arch: Arch, directory: &Path) -> Result<Self> {
-        let take = |program: Program| {
-            cache.add_file(&format!("{} for {arch}", program.binary), &directory.join(program.binary), None)
-        };
-        let (agent, tracer, ior) = (take(AGENT)?, take(TRACER)?, take(IOR)?);
+        let [agent, tracer, ior] = add_files(cache, arch, |program| directory.join(program.binary))?;
         let source = Digest::of_parts([&agent, &tracer, &ior].map(|object| object.digest.to_string()));
         Ok(Self { arch, agent, tracer, ior, source })
     }
@@ -135,6 +132,12 @@ impl Payload {
     pub fn programs(&self) -> [(&'static str, &Object); 3] {
         [(AGENT.binary, &self.agent), (TRACER.binary, &self.tracer), (IOR.binary, &self.ior)]
     }
+}
+
+/// Copies the programs for `arch`, which are at `path`, into the cache, in the order of [`PROGRAMS`].
+fn add_files(cache: &Cache, arch: Arch, path: impl Fn(&Program) -> PathBuf) -> Result<[Object; 3]> {
+    let add = |program: &Program| cache.add_file(&format!("{} for {arch}", program.binary), &path(program), None);
+    Ok([add(&AGENT)?, add(&TRACER)?, add(&IOR)?])
 }
 
 /// The guest's programs for one architecture, and what they were built with.
@@ -388,10 +391,7 @@ fn build(apt: &Apt<'_>, checkout: &Checkout, ground: &Ground, arch: Arch) -> Res
     apt.during(Kind::Programs, arch.name(), |apt| {
         compile(apt, &checkout.stage, ground, arch)?;
         let cache = apt.cache();
-        let take = |program: &Program| {
-            cache.add_file(&format!("{} for {arch}", program.binary), &ground.program(arch, program), None)
-        };
-        let (agent, tracer, ior) = (take(&AGENT)?, take(&TRACER)?, take(&IOR)?);
+        let [agent, tracer, ior] = add_files(cache, arch, |program| ground.program(arch, program))?;
         let Toolchain { key: toolchain_key, .. } = ground.toolchain;
         let toolchain = ground.toolchain.components();
         let recorded = Recorded {

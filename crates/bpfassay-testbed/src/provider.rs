@@ -238,12 +238,10 @@ fn with_checkout(
     let mut targets: Vec<&(Arch, String)> = request.targets.iter().collect();
     let host = toolchain::host_arch().ok();
     targets.sort_by_key(|(arch, _)| Some(*arch) != host);
-    let mut archs: Vec<Arch> = targets.iter().map(|(arch, _)| *arch).collect();
-    let kernels = archs.clone();
-    let mut seen = BTreeSet::new();
-    archs.retain(|arch| seen.insert(*arch));
+    let mut archs = request.archs();
+    archs.sort_by_key(|arch| Some(*arch) != host);
     let work = overlap::Work {
-        kernels,
+        kernels: targets.iter().map(|(arch, _)| *arch).collect(),
         kernel: |index: usize| {
             let (arch, name) = targets[index];
             apt.during(Kind::Kernel, format!("{arch} {name}"), |apt| image::target(cache, &kernel(apt, *arch, name)?))

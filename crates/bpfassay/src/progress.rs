@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events on the terminal: for people ([`shown`]) or as JSON for programs, with the commands that repeat what failed.
 
+mod lines;
 mod shown;
 mod timings;
 mod underway;
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_as_precisely_as_they_are_known() {
+    fn times_are_as_precise_as_they_are_known() {
         let texts = [0.4, 59.0, 89.0, 91.0, 3600.0 * 3.0 + 320.0].map(duration);
         assert_eq!(texts, ["0 s", "59 s", "1 min", "2 min", "3 h 5 min"]);
     }

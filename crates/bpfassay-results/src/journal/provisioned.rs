@@ -48,7 +48,7 @@ impl Grown {
     fn put(self, first: &mut Provenance, kept: &mut [Entry]) {
         for index in self.of_entries {
             if let Some(Entry::Resumed { provenance, .. }) = kept.get_mut(index) {
-                provenance.clone_from(&Box::new(self.provenance.clone()));
+                **provenance = self.provenance.clone();
             }
         }
         if self.of_header {
@@ -66,7 +66,7 @@ mod tests {
     use crate::provenance::{Artefact, HostFacts, TargetArtefacts};
 
     fn artefact(name: &str) -> Artefact {
-        Artefact { name: name.to_owned(), version: String::new(), sha256: None }
+        Artefact { name: name.to_owned(), ..Artefact::default() }
     }
 
     /// A testbed of these targets on the host `machine`.
@@ -77,20 +77,14 @@ mod tests {
             initramfs: Vec::new(),
             payload: Vec::new(),
         };
-        let host = HostFacts {
-            machine: machine.to_owned(),
-            kernel_release: String::new(),
-            cpu_model: String::new(),
-            cpus: 1,
-            memory_kib: 1,
-            jobs: u32::try_from(targets.len()).unwrap(),
-        };
+        let jobs = u32::try_from(targets.len()).unwrap();
+        let host = HostFacts { machine: machine.to_owned(), jobs, ..HostFacts::default() };
         Provenance {
             bpfassay: artefact("bpfassay"),
             host,
-            qemu: Default::default(),
             targets: targets.iter().map(target).collect(),
             manifest: serde_json::json!({ "targets": targets }),
+            ..Provenance::default()
         }
     }
 

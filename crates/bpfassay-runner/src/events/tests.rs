@@ -2,10 +2,7 @@
 use std::sync::LazyLock;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration, probe::Probe};
-use bpfassay_results::{
-    FailureKind, RunFailure,
-    provenance::{Artefact, HostFacts},
-};
+use bpfassay_results::{FailureKind, RunFailure};
 use bpfassay_study::{Available, Clock, Narrowing};
 
 use super::*;
@@ -39,20 +36,7 @@ impl EventSink for Silent {
 
 /// Some machine's.
 fn provenance() -> &'static Provenance {
-    static MADE: LazyLock<Provenance> = LazyLock::new(|| Provenance {
-        bpfassay: Artefact { name: String::new(), version: String::new(), sha256: None },
-        host: HostFacts {
-            machine: String::new(),
-            kernel_release: String::new(),
-            cpu_model: String::new(),
-            cpus: 1,
-            memory_kib: 1,
-            jobs: 1,
-        },
-        qemu: Default::default(),
-        targets: Vec::new(),
-        manifest: serde_json::Value::Null,
-    });
+    static MADE: LazyLock<Provenance> = LazyLock::new(Provenance::default);
     &MADE
 }
 

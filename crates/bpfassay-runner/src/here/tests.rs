@@ -8,10 +8,7 @@ use bpfassay_protocol::{
     probe::Probe,
     tracer::{Refusal, Step},
 };
-use bpfassay_results::{
-    Contents, Entry, FailureKind, Header, JOURNAL_VERSION, Outcome, Provenance, RunFailure,
-    provenance::{Artefact, HostFacts},
-};
+use bpfassay_results::{Contents, Entry, FailureKind, Header, JOURNAL_VERSION, Outcome, Provenance, RunFailure};
 use bpfassay_study::{Available, Narrowing, Plan};
 
 use super::*;
@@ -55,23 +52,8 @@ fn executed_until(
 ) -> (Summary, Contents, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let results = directory.path().join("results");
-    let nothing = || Artefact { name: String::new(), version: String::new(), sha256: None };
-    let host = HostFacts {
-        machine: String::new(),
-        kernel_release: String::new(),
-        cpu_model: String::new(),
-        cpus: 1,
-        memory_kib: 1,
-        jobs: 1,
-    };
-    let provenance = Provenance {
-        bpfassay: nothing(),
-        host,
-        qemu: Default::default(),
-        targets: Vec::new(),
-        manifest: serde_json::Value::Null,
-    };
-    let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan: plan.clone(), provenance };
+    let header =
+        Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan: plan.clone(), provenance: Provenance::default() };
     let journal = Journal::create(&results, &header).unwrap();
     fs::write(directory.path().join("frames"), frames).unwrap();
     let program = directory.path().join("agent");

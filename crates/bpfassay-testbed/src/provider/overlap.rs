@@ -2,9 +2,11 @@
 //! What overlaps while guests are made: kernels are downloaded and unpacked by some workers while one thread builds programs, and the
 //! guests of an architecture are handed out as soon as its kernels and programs are there.
 //!
-//! What is made is up to the caller: here is only the order.
+//! What is made is up to the caller: here is only the order, and the priority: what the first architecture's guests do not need yields the
+//! CPU to what they need, and to the runs that are measured in them meanwhile.
 
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, VecDeque},
     ops::ControlFlow,
     panic::resume_unwind,
@@ -19,12 +21,16 @@ use bpfassay_protocol::Arch;
 
 use crate::Result;
 
+/// Added to the nice value of what works for another architecture than the first: a weight of a tenth (`sched_prio_to_weight`,
+/// kernel/sched/core.c).
+const YIELDING: i32 = 10;
+
 /// What programs are given to, as soon as they are there; it may ask to stop.
 pub(super) type Sink<'a, P> = &'a mut dyn FnMut(Arch, Result<P>) -> ControlFlow<()>;
 
 /// What is made side by side.
 pub(super) struct Work<K, P> {
-    /// A kernel for each of these architectures, in this order.
+    /// A kernel for each of these architectures, in this order; the guests of the first architecture are wanted most.
     pub(super) kernels: Vec<Arch>,
     /// Makes the kernel with this index.
     pub(super) kernel: K,
@@ -54,6 +60,7 @@ pub(super) fn overlap<K: Send, P: Send>(
     ready: &Ready<'_, K, P>,
 ) {
     let Work { kernels, kernel, programs } = work;
+    let first = kernels.first().copied();
     let mut all = BTreeMap::<Arch, Gathered<K, P>>::new();
     for &arch in &kernels {
         let empty = || Gathered { kernels: BTreeMap::new(), of: 0, programs: None, is_done: false };
@@ -83,17 +90,25 @@ pub(super) fn overlap<K: Send, P: Send>(
     };
     let waiting = Mutex::new(kernels.iter().copied().enumerate().collect::<VecDeque<_>>());
     let make_kernels = || {
+        let yielding = Yielding::default();
         loop {
             let next = locked(&waiting).pop_front();
             let Some((index, arch)) = next.filter(|_| !is_stopped.load(Ordering::Relaxed)) else { return };
             if locked(&all).get(&arch).is_some_and(|of_arch| !of_arch.is_done) {
+                if Some(arch) != first {
+                    yielding.begin();
+                }
                 gather(arch, kernel(index).map(|kernel| Gathering::Kernel(index, kernel)));
             }
         }
     };
     let make_programs = || {
+        let yielding = Yielding::default();
         let mut sink = |arch, built: Result<P>| {
             gather(arch, built.map(Gathering::Programs));
+            if Some(arch) == first {
+                yielding.begin();
+            }
             if is_stopped.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         if let Err(error) = programs(&mut sink) {
@@ -116,6 +131,20 @@ pub(super) fn overlap<K: Send, P: Send>(
             thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         }
     });
+}
+
+/// The priority of a thread, and of the processes that it starts. It can be lowered only: to raise it again takes a privilege.
+#[derive(Default)]
+struct Yielding(OnceCell<()>);
+
+impl Yielding {
+    /// Lowers it, unless that was done.
+    fn begin(&self) {
+        // Of the calling thread alone (nice(2), "C library/kernel differences"). Without it, everything is made all the same.
+        self.0.get_or_init(|| {
+            let _ = rustix::process::nice(YIELDING);
+        });
+    }
 }
 
 /// A part of the guests of an architecture.
@@ -255,6 +284,33 @@ mod tests {
         assert_eq!(handed.len(), 2);
         assert_eq!(handed[0], (vec![ARCHS[0]], Ok((vec![0], "p0".to_owned()))));
         assert_eq!(handed[1], (rest, Err("no toolchain".to_owned())));
+    }
+
+    #[test]
+    fn what_other_architectures_need_yields_to_the_first() {
+        let priority = || rustix::process::getpriority_process(None).unwrap();
+        let usual = priority();
+        let seen = Mutex::new(Vec::new());
+        let kernel = |index| {
+            locked(&seen).push((ARCHS[index], "kernel", priority() - usual));
+            Ok(index)
+        };
+        let programs = |sink: Sink<'_, String>| {
+            for arch in ARCHS {
+                locked(&seen).push((arch, "programs", priority() - usual));
+                let _ = sink(arch, Ok("p".to_owned()));
+            }
+            Ok(())
+        };
+        run(1, &ARCHS, kernel, programs, go_on);
+        let seen = seen.into_inner().unwrap();
+        assert_eq!(seen.len(), 6);
+        for (arch, what, added) in seen {
+            // No value is above 19, whatever this test itself was started with.
+            let expected = if arch == ARCHS[0] { 0 } else { YIELDING.min(19 - usual) };
+            assert_eq!(added, expected, "{arch} {what}");
+        }
+        assert_eq!(priority(), usual);
     }
 
     #[test]

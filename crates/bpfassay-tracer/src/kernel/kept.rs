@@ -87,7 +87,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
 }
 
 /// The state on the first line, then a function per line; in it what the file `before` had of other kinds. A function whose
-/// fields cannot be told apart in a line is left out.
+/// fields cannot be distinguished in a line is left out.
 pub(crate) fn write<V: Kept>(functions: &BTreeMap<String, V>, state: &str, before: &str) -> String {
     let mut text = format!("{state}\n");
     for line in lines(before, state).into_iter().flatten().filter(|line| first(line) != V::KIND) {

@@ -228,10 +228,7 @@ fn as_expected(results: &Results) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_results::{
-        Contents, Entry, Header, JOURNAL_VERSION, Provenance, RunFailure, RunRecord,
-        provenance::{Artefact, HostFacts},
-    };
+    use bpfassay_results::{Contents, Entry, Header, JOURNAL_VERSION, Provenance, RunFailure, RunRecord};
     use bpfassay_study::{Available, Block, Narrowing};
 
     use super::*;
@@ -247,22 +244,7 @@ mod tests {
             Entry::Run(Box::new(RunRecord::new(block, &block.runs[0], 1, 0, 0, outcome)))
         };
         let entries = plan.blocks.iter().zip(kinds).map(record).collect();
-        let host = HostFacts {
-            machine: String::new(),
-            kernel_release: String::new(),
-            cpu_model: String::new(),
-            cpus: 1,
-            memory_kib: 1,
-            jobs: 1,
-        };
-        let provenance = Provenance {
-            bpfassay: Artefact { name: String::new(), version: String::new(), sha256: None },
-            host,
-            qemu: Default::default(),
-            targets: Vec::new(),
-            manifest: serde_json::Value::Null,
-        };
-        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance };
+        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance: Provenance::default() };
         bpfassay_report::derive(&Contents { header, entries, torn: None, digest: None })
     }
 

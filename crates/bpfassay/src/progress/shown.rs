@@ -10,17 +10,13 @@ use std::{
 };
 
 use bpfassay_report::render;
-use bpfassay_results::{
-    BootVerdict, ByteFigure, Event, Results, RunFailure,
-    event::{Ending, RunEnded},
-    plain::{excerpt, line},
-};
+use bpfassay_results::{Event, Results, event::RunEnded, plain::excerpt};
 use bpfassay_testbed::stages::{Report, Watcher};
-use bpfassay_vm::shell_command;
 use indicatif::{ProgressBar, ProgressStyle, TermLike};
 
 use super::{
     duration,
+    lines::{booted_again, ended_badly, lines_of},
     underway::{Line, PATIENCE, Underway},
 };
 use crate::output::{self, Bar};
@@ -29,10 +25,8 @@ use crate::output::{self, Bar};
 const MOST_LOGGED: u32 = 20;
 /// Most characters of one of them.
 const MOST_OF_LINE: usize = 200;
-/// Most characters of why a run has no figures: the log has the rest.
-const MOST_OF_REASON: usize = 400;
 /// Most characters of what is ours but for names, such as commands.
-const MOST: usize = 4000;
+pub(super) const MOST: usize = 4000;
 
 /// Writes to standard error.
 pub(crate) struct Shown {
@@ -269,77 +263,6 @@ fn of_guests(guests: &BTreeMap<String, Guest>) -> String {
     all.join(" · ")
 }
 
-/// Why a block is booted once more.
-fn booted_again(block: &str, boot: u32, confirming: Option<&str>) -> String {
-    match confirming {
-        Some(run) => format!("{block}: boot {boot}: the warm-up and {run} alone, to find out whether it is to blame"),
-        None => format!("{block}: boot {boot}: all that is left of the block, again from its warm-up"),
-    }
-}
-
-/// What went wrong with a guest, and whose fault it was.
-fn ended_badly(block: &str, failure: Option<&RunFailure>, verdict: Option<&BootVerdict>) -> Option<String> {
-    let verdict = verdict.filter(|verdict| !matches!(verdict, BootVerdict::Complete | BootVerdict::Interrupted))?;
-    let failure = failure.map(|failure| RunFailure { log: None, ..failure.clone() }.to_string()).unwrap_or_default();
-    Some(format!("{block}: {failure}: {verdict}"))
-}
-
-/// The lines that report a run.
-fn lines_of(ended: &RunEnded) -> Vec<String> {
-    let RunEnded { run, seconds, .. } = ended;
-    let run = line(run);
-    let message = excerpt(ended.message.as_deref().unwrap_or_default(), MOST_OF_REASON);
-    let mut lines = vec![match ended.outcome {
-        Ending::Measured => {
-            let against = if ended.is_expected { "" } else { " AGAINST EXPECTATION" };
-            format!("{run}: measured{against} in {seconds:.1} s{}", counted(&ended.bytes))
-        }
-        Ending::Refused => {
-            let expected = if ended.is_expected { ", as expected" } else { "" };
-            format!("{run}: refused{expected}: {message}")
-        }
-        Ending::Failed => format!("{run}: FAILED: {message}"),
-    }];
-    let line = |args: &Option<Vec<String>>| args.as_ref().map(shell_command);
-    for (name, what) in [
-        ("log", ended.log.as_deref().map(output::path)),
-        ("this cell again", line(&ended.repeat)),
-        ("a shell in its guest", line(&ended.shell)),
-    ] {
-        if let Some(what) = what {
-            lines.push(format!("  {name}: {what}"));
-        }
-    }
-    lines
-}
-
-/// What a tracer counted of the workload; empty where none counted.
-fn counted(figures: &[ByteFigure]) -> String {
-    let errors: Vec<_> = figures
-        .iter()
-        .filter_map(|figure| Some((figure.operation, *figure.error.value()?, figure.call_error.value().copied())))
-        .collect();
-    if errors.is_empty() {
-        return String::new();
-    }
-    let mut sums = BTreeMap::<_, (i64, i64)>::new();
-    for (operation, bytes, calls) in errors {
-        let sum = sums.entry(operation.name()).or_default();
-        sum.0 = sum.0.saturating_add(bytes);
-        sum.1 = sum.1.saturating_add(calls.unwrap_or(0));
-    }
-    let wrong: Vec<String> = sums
-        .iter()
-        .filter(|(_, sums)| **sums != (0, 0))
-        .map(|(operation, (bytes, calls))| format!("{operation} {bytes:+} bytes, {calls:+} calls"))
-        .collect();
-    if wrong.is_empty() {
-        "; every byte counted".to_owned()
-    } else {
-        format!("; differs from the workload: {}", wrong.join("; "))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io;
@@ -351,45 +274,11 @@ mod tests {
     use indicatif::ProgressDrawTarget;
 
     use super::*;
+    use crate::progress::lines::tests::hostile;
 
     #[test]
     fn the_templates_are_templates() {
         assert!([TEMPLATE, SET_UP].iter().all(|template| ProgressStyle::with_template(template).is_ok()));
-    }
-
-    fn hostile() -> RunEnded {
-        let text = || "a\u{1b}[2J\n[   1 s] forged: measured\u{202e}".to_owned();
-        RunEnded {
-            run: text(),
-            cell: text(),
-            outcome: Ending::Failed,
-            is_expected: false,
-            seconds: 1.0,
-            message: Some(text().repeat(1000)),
-            bytes: Vec::new(),
-            log: Some(text().into()),
-            repeat: Some(vec!["bpfassay".to_owned(), text()]),
-            shell: None,
-            done: 1,
-            of: 1,
-            cells_done: 1,
-            cells_of: 1,
-            seconds_left: None,
-        }
-    }
-
-    #[test]
-    fn output_of_guests_is_shown_with_its_control_characters_escaped() {
-        for ended in [hostile(), RunEnded { outcome: Ending::Refused, ..hostile() }] {
-            let lines = lines_of(&ended);
-            assert_eq!(lines.len(), 3);
-            for text in lines.iter().map(|text| excerpt(text, MOST)) {
-                assert!(!text.contains(plain::is_hazard), "{text:?}");
-                assert!(text.contains(r"\x1b[2J") && text.contains(r"\u{202e}"), "{text:?}");
-                // Escapes are longer than what they stand for.
-                assert!(text.len() < 3000, "{} bytes", text.len());
-            }
-        }
     }
 
     /// What is written on a terminal of 100 columns while `work` is done.
@@ -467,53 +356,5 @@ mod tests {
         assert!(written.contains(r"\x1b]52;c;ZXZpbA==\x07\u{9b}2J forged"), "{written}");
         assert!(written.contains("… 980 more lines of this guest"), "{written}");
         assert!(!written.contains("\n[   1 s] forged"), "{written}");
-    }
-
-    #[test]
-    fn what_is_repeated_is_shown_with_the_reason() {
-        let failure = RunFailure {
-            kind: bpfassay_results::FailureKind::Host,
-            phase: None,
-            excerpt: vec!["no QEMU".to_owned()],
-            log: Some("l".to_owned()),
-            after: None,
-        };
-        let ended = |verdict: &BootVerdict| ended_badly("b", Some(&failure), Some(verdict));
-        let expected = "b: host failure: no QEMU: no run is to blame";
-        assert_eq!(ended(&BootVerdict::Host).as_deref(), Some(expected));
-        let blamed = BootVerdict::Blamed { run: "r".to_owned() };
-        assert_eq!(ended(&blamed).as_deref(), Some("b: host failure: no QEMU: r is to blame"));
-        assert_eq!(ended(&BootVerdict::Complete), None);
-        let confirming = "b: boot 2: the warm-up and r alone, to find out whether it is to blame";
-        assert_eq!(booted_again("b", 2, Some("r")), confirming);
-    }
-
-    #[test]
-    fn a_run_that_failed_is_reported_with_what_to_do_next() {
-        let args = |text: &str| Some(text.split(' ').map(str::to_owned).collect());
-        let ended = RunEnded {
-            run: "x86_64_7.2_w_nfs4.2_1_r1_fexit".to_owned(),
-            cell: "x86_64_7.2_w_nfs4.2_fexit".to_owned(),
-            outcome: Ending::Failed,
-            is_expected: false,
-            seconds: 2.0,
-            message: Some("kernel panic during workload: Kernel panic".to_owned()),
-            bytes: Vec::new(),
-            log: Some("out/logs/x86_64_7.2_w_nfs4.2_1_boot1.log".into()),
-            repeat: args("bpfassay run quick --cell x86_64_7.2_w_nfs4.2_fexit"),
-            shell: args("bpfassay shell --study quick --cell x86_64_7.2_w_nfs4.2_fexit"),
-            done: 1,
-            of: 2,
-            cells_done: 0,
-            cells_of: 1,
-            seconds_left: None,
-        };
-        let expected = [
-            "x86_64_7.2_w_nfs4.2_1_r1_fexit: FAILED: kernel panic during workload: Kernel panic",
-            "  log: out/logs/x86_64_7.2_w_nfs4.2_1_boot1.log",
-            "  this cell again: bpfassay run quick --cell x86_64_7.2_w_nfs4.2_fexit",
-            "  a shell in its guest: bpfassay shell --study quick --cell x86_64_7.2_w_nfs4.2_fexit",
-        ];
-        assert_eq!(lines_of(&ended), expected);
     }
 }

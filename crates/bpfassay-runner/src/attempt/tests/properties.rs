@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_protocol::tracer::{Refusal, Step};
 use bpfassay_results::{
     Again, BlockEnded, BlockStarted, Contents, Entry, GuestReady, Header, JOURNAL_VERSION, Outcome, Provenance,
-    provenance::{Artefact, HostFacts},
 };
 use proptest::prelude::*;
 
@@ -159,22 +158,7 @@ fn refusal() -> Refusal {
 }
 
 fn header(plan: &Plan) -> Header {
-    let host = HostFacts {
-        machine: String::new(),
-        kernel_release: String::new(),
-        cpu_model: String::new(),
-        cpus: 1,
-        memory_kib: 1,
-        jobs: 1,
-    };
-    let provenance = Provenance {
-        bpfassay: Artefact { name: String::new(), version: String::new(), sha256: None },
-        host,
-        qemu: Default::default(),
-        targets: Vec::new(),
-        manifest: serde_json::Value::Null,
-    };
-    Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan: plan.clone(), provenance }
+    Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan: plan.clone(), provenance: Provenance::default() }
 }
 
 fn harms() -> impl Strategy<Value = Harm> {
