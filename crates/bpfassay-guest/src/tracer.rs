@@ -421,7 +421,7 @@ mod tests {
 
     use super::*;
 
-    fn spec(probe: &str, interval: Option<u64>) -> RunSpec {
+    pub(super) fn spec(probe: &str, interval: Option<u64>) -> RunSpec {
         RunSpec {
             id: "r1".to_owned(),
             probe: probe.parse().unwrap(),

@@ -114,3 +114,153 @@ impl Pool {
 fn may_be_kept(spec: &RunSpec) -> bool {
     !spec.probe.is_baseline() && !spec.bpf_stats && spec.tool.is_none()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+    use super::{super::tests::spec, *};
+    use crate::signals;
+
+    /// A tracer that notes each of its starts. It refuses its second attachment where there is a file `refuse`.
+    const SCRIPT: &str = r#"#!/bin/sh
+cd DIRECTORY; echo $$ $* >>starts
+ready='{"type":"ready","configuration":"kprobe","attach_ns":1,"programs":[]}'
+ended='{"type":"ended","detach_ns":1,"findings":[],"statistics":[],"events":null}'
+attached=0; times=0
+case "$*" in *--keep-loaded*) ;; *) echo "$ready"; attached=1;; esac
+while read command; do
+    case $command in
+    attach) times=$((times+1))
+        test -e refuse -a $times = 2 && { echo '{"type":"refused","step":"attach","program":null,"errno":22,"message":"x","verifier":null}'; exit 3; }
+        echo "$ready"; attached=1;;
+    detach) echo "$ended"; attached=0;;
+    esac
+done
+test $attached = 0 || echo "$ended"
+"#;
+
+    struct Bench {
+        directory: tempfile::TempDir,
+        environment: Environment,
+        children: Children,
+        pool: Pool,
+    }
+
+    impl Bench {
+        /// Call [`alone`].
+        fn new(specs: &[RunSpec]) -> Self {
+            signals::block().unwrap();
+            let directory = tempfile::tempdir().unwrap();
+            let tracer = directory.path().join("tracer");
+            fs::write(&tracer, SCRIPT.replace("DIRECTORY", directory.path().to_str().unwrap())).unwrap();
+            fs::set_permissions(&tracer, fs::Permissions::from_mode(0o755)).unwrap();
+            let mut environment = Environment::guest("/mnt/nfs");
+            environment.tracer = tracer.to_str().unwrap().to_owned();
+            let pool = Pool::new(specs, &environment);
+            Self { directory, environment, children: Children::watch().unwrap(), pool }
+        }
+
+        /// A run of `spec`: its notes, or `None` where it was refused.
+        fn run(&mut self, spec: &RunSpec) -> Option<Vec<String>> {
+            let mut notes = Vec::new();
+            let stderr = || Ok(tempfile::tempfile().unwrap());
+            let started = self.pool.start(spec, &self.environment, stderr, &mut self.children, &mut notes);
+            match started.unwrap() {
+                Started::Attached(tracer) => {
+                    let remains = self.pool.stop(*tracer, &mut self.children).unwrap();
+                    assert!(remains.ended.is_some(), "{:?}", remains.notes);
+                    notes.extend(remains.notes);
+                    Some(notes)
+                }
+                Started::Refused(_) => None,
+            }
+        }
+
+        /// The number and the first argument of each process that was started.
+        fn starts(&self) -> Vec<(i32, bool)> {
+            let text = fs::read_to_string(self.directory.path().join("starts")).unwrap();
+            let of = |line: &str| (line.split(' ').next().unwrap().parse().unwrap(), line.contains("--keep-loaded"));
+            text.lines().map(of).collect()
+        }
+    }
+
+    /// Does `test` in a process of one thread: the end of a child is a signal that every thread has to block, and test programs have others.
+    fn alone(test: impl FnOnce()) {
+        // SAFETY: the child is one thread, in which nothing but the test goes on; it ends without returning.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            let passed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test)).is_ok();
+            // SAFETY: no address.
+            unsafe { libc::_exit(i32::from(!passed)) };
+        }
+        let mut status = 0;
+        // SAFETY: the status lives.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the test failed in its process");
+    }
+
+    fn lives(pid: i32) -> bool {
+        Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    #[test]
+    fn a_tracer_is_kept_as_long_as_runs_are_to_come() {
+        alone(|| {
+            let specs = ["kprobe", "fexit", "kprobe", "kprobe"].map(|probe| spec(probe, None));
+            let mut bench = Bench::new(&specs);
+            assert_eq!(bench.run(&specs[0]), Some(vec![]));
+            let (kept, keeps_loaded) = bench.starts()[0];
+            assert!(keeps_loaded && lives(kept) && bench.pool.kept.len() == 1);
+            // Nothing else is to come of it.
+            assert_eq!(bench.run(&specs[1]), Some(vec![]));
+            let (other, keeps_loaded) = bench.starts()[1];
+            assert!(!keeps_loaded && !lives(other));
+            assert_eq!(bench.run(&specs[2]), Some(vec![]));
+            assert!(lives(kept));
+            assert_eq!(bench.run(&specs[3]), Some(vec![]));
+            assert!(!lives(kept) && bench.pool.kept.is_empty());
+            assert_eq!(bench.starts().len(), 2);
+            assert_eq!(bench.pool.end(&mut bench.children).unwrap(), [""; 0]);
+        });
+    }
+
+    #[test]
+    fn one_that_was_killed_is_loaded_anew_and_that_is_noted() {
+        alone(|| {
+            let specs = [(); 3].map(|()| spec("kprobe", None));
+            let mut bench = Bench::new(&specs);
+            assert_eq!(bench.run(&specs[0]), Some(vec![]));
+            bench.children.kill(bench.pool.kept[0].0.pid, std::time::Duration::from_secs(30)).unwrap();
+            let notes = bench.run(&specs[1]).unwrap();
+            assert!(notes.len() == 1 && notes[0].ends_with("is loaded anew"), "{notes:?}");
+            assert_eq!((bench.starts().len(), bench.pool.kept.len()), (2, 1));
+            let Bench { pool, mut children, .. } = bench;
+            let last = pool.kept[0].0.pid.as_raw_nonzero().get();
+            assert_eq!(pool.end(&mut children).unwrap(), [""; 0]);
+            assert!(!lives(last));
+        });
+    }
+
+    #[test]
+    fn one_that_refuses_is_not_kept() {
+        alone(|| {
+            let specs = [(); 4].map(|()| spec("kprobe", None));
+            let mut bench = Bench::new(&specs);
+            fs::write(bench.directory.path().join("refuse"), "").unwrap();
+            assert_eq!(bench.run(&specs[0]), Some(vec![]));
+            assert_eq!(bench.run(&specs[1]), None);
+            assert!(bench.pool.kept.is_empty());
+            assert_eq!(bench.run(&specs[2]), Some(vec![]));
+            assert_eq!(bench.starts().len(), 2);
+        });
+    }
+
+    #[test]
+    fn what_another_tracer_could_disturb_has_one_of_its_own() {
+        assert!(may_be_kept(&spec("kprobe", Some(7))));
+        assert!(!may_be_kept(&spec("none", None)));
+        assert!(!may_be_kept(&RunSpec { bpf_stats: true, ..spec("kprobe", None) }));
+    }
+}
