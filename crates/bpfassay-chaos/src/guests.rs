@@ -29,6 +29,9 @@ pub struct ToolFault {
     kinds: &'static [&'static str],
     /// Whether at least one of them must have failed.
     must: bool,
+    /// In how many rounds of its boot it takes part. Two where it matters what comes after its run: in one of them other runs do, the
+    /// other it ends.
+    rounds: u32,
 }
 
 /// How everything that kills the guest may come to light.
@@ -50,14 +53,33 @@ const STARVED: &[&str] = &[
 
 /// Tools, one line each.
 pub const TOOLS: &[ToolFault] = &[
-    ToolFault { name: "guest/panics", script: "ready(); sleep 1; crash(); sleep 60;", kinds: DEATH, must: true },
-    ToolFault { name: "guest/panics-30ms-after", script: "ready(); later(0.03); stay();", kinds: DEATH, must: true },
-    ToolFault { name: "guest/panics-600ms-after", script: "ready(); later(0.6); stay();", kinds: DEATH, must: true },
+    ToolFault {
+        name: "guest/panics",
+        script: "ready(); sleep 1; crash(); sleep 60;",
+        kinds: DEATH,
+        must: true,
+        rounds: 1,
+    },
+    ToolFault {
+        name: "guest/panics-30ms-after",
+        script: "ready(); later(0.03); stay();",
+        kinds: DEATH,
+        must: true,
+        rounds: 2,
+    },
+    ToolFault {
+        name: "guest/panics-600ms-after",
+        script: "ready(); later(0.6); stay();",
+        kinds: DEATH,
+        must: true,
+        rounds: 2,
+    },
     ToolFault {
         name: "guest/kills-everybody",
         script: "ready(); sleep 1; kill 9, grep { $_ > 2 && $_ != $$ } map { /(\\d+)/ } glob '/proc/[0-9]*'; stay();",
         kinds: &["run", "agent", "unsound", "early_exit", "panic", "not_tried"],
         must: false,
+        rounds: 1,
     },
     ToolFault {
         name: "guest/unmounts",
@@ -65,36 +87,42 @@ pub const TOOLS: &[ToolFault] = &[
         script: "my $at = '/mnt/tmpfs'; $SIG{INT} = sub { sys(166, $at, 2); exit 0 }; ready(); stay();",
         kinds: &["unsound", "run", "agent", "not_tried"],
         must: true,
+        rounds: 1,
     },
     ToolFault {
         name: "guest/reboots",
         script: "ready(); sleep 1; sys(169, 0xfee1dead, 672274793, 0x1234567, 0); stay();",
         kinds: &["early_exit", "not_tried"],
         must: true,
+        rounds: 1,
     },
     ToolFault {
         name: "guest/sets-the-clock",
         script: "ready(); my $t = pack('qq', 4000000000, 0); sys(227, 0, $t); stay();",
         kinds: &["run", "unsound", "not_tried"],
         must: false,
+        rounds: 1,
     },
     ToolFault {
         name: "guest/fills-the-file-system",
         script: "open(my $f, '>', '/mnt/tmpfs/filler'); my $b = 'x' x 65536; 1 while syswrite($f, $b); ready(); stay();",
         kinds: &["run", "unsound", "agent", "not_tried"],
         must: true,
+        rounds: 1,
     },
     ToolFault {
         name: "guest/forks",
         script: "ready(); $SIG{CHLD} = 'IGNORE'; 1 while defined fork; stay();",
         kinds: STARVED,
         must: false,
+        rounds: 1,
     },
     ToolFault {
         name: "guest/leaves-a-process",
         script: "ready(); if (!fork) { away(); sleep 1 while 1 } stay();",
         kinds: &["unsound", "not_tried"],
         must: true,
+        rounds: 1,
     },
 ];
 

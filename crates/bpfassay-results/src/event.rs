@@ -167,7 +167,7 @@ pub enum StageState {
 /// A step of a stage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StageStep {
-    /// What is done: `index`, `download`, `unpack`, `store`, `collect`, `compile_ebpf`, `compile`, `install`, `trial_boot`.
+    /// What is done: `index`, `await_turn`, `download`, `unpack`, `store`, `collect`, `compile_ebpf`, `compile`, `install`, `trial_boot`.
     pub name: String,
     /// What it is counted in: `bytes`, `packages`, `units` of a compiler; null where it is not counted.
     pub unit: Option<String>,

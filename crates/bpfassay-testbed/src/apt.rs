@@ -14,6 +14,7 @@ mod package;
 mod release;
 mod root;
 mod sandbox;
+mod turn;
 mod url;
 
 use std::{
@@ -23,6 +24,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
+use self::turn::{First, Turn};
 pub use self::{
     dpkg::{GROWTH, missing_host_packages, unpack},
     failure::AptError,
@@ -60,6 +62,8 @@ pub struct Apt<'a> {
     host: Arc<OnceLock<host::Host>>,
     /// Names of the roots fetched through this value, and those made of it.
     updated: Arc<Mutex<BTreeSet<String>>>,
+    /// Which downloads wait for others.
+    turn: Arc<Turn>,
     stages: Stages,
     /// The stage that is reported to.
     stage: Stage,
@@ -74,6 +78,7 @@ impl<'a> Apt<'a> {
             options,
             host: Arc::default(),
             updated: Arc::default(),
+            turn: Arc::default(),
             stages: Stages::default(),
             stage: Stage::default(),
         }
@@ -101,6 +106,7 @@ impl<'a> Apt<'a> {
                 options: self.options.clone(),
                 host: Arc::clone(&self.host),
                 updated: Arc::clone(&self.updated),
+                turn: Arc::clone(&self.turn),
                 stages: self.stages.clone(),
                 stage: stage.clone(),
             };
@@ -124,6 +130,12 @@ impl<'a> Apt<'a> {
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Lets no download of this value begin, nor of those made of it, but those by [`Apt::fetch_first`], until what is returned is dropped:
+    /// for what everything else waits for.
+    pub(crate) fn first(&self) -> First<'_> {
+        self.turn.first()
     }
 
     fn updated(&self) -> MutexGuard<'_, BTreeSet<String>> {

@@ -73,6 +73,8 @@ impl Kind {
 pub enum Step {
     /// A package index is fetched. Not counted.
     Index,
+    /// Downloads wait for those that everything else waits for. Not counted.
+    AwaitTurn,
     /// Packages are downloaded, in bytes.
     Download,
     /// Packages are unpacked, in packages.
@@ -97,6 +99,7 @@ impl Step {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Index => "index",
+            Self::AwaitTurn => "await_turn",
             Self::Download => "download",
             Self::Unpack => "unpack",
             Self::Store => "store",
@@ -113,6 +116,7 @@ impl Step {
     pub const fn title(self) -> &'static str {
         match self {
             Self::Index => "fetching the package index",
+            Self::AwaitTurn => "waiting for other downloads",
             Self::Download => "downloading",
             Self::Unpack => "unpacking",
             Self::Store => "storing",
@@ -131,7 +135,7 @@ impl Step {
             Self::Download => Some(Unit::Bytes),
             Self::Unpack => Some(Unit::Packages),
             Self::CompileEbpf | Self::Compile => Some(Unit::Units),
-            Self::Index | Self::Store | Self::Collect | Self::Install | Self::TrialBoot => None,
+            Self::Index | Self::AwaitTurn | Self::Store | Self::Collect | Self::Install | Self::TrialBoot => None,
         }
     }
 }

@@ -120,6 +120,8 @@ impl Toolchain {
             return Ok(Self { root: tree.path, key, packages });
         }
         apt.during(Kind::Toolchain, "", |apt| {
+            // Programs take longest, and cannot begin without it: kernels are unpacked while they are compiled.
+            let first = apt.first();
             let packages = choose(apt, host)?;
             let key = Digest::of_parts(
                 [KEY_VERSION.to_owned()].into_iter().chain(packages.iter().map(|package| package.sha256.to_string())),
@@ -127,7 +129,8 @@ impl Toolchain {
             let what = format!("the cross toolchain ({} packages of {SUITE})", packages.len());
             let tree = cache.make_tree(KIND, &key, &what, SIZE, |directory| {
                 let root = apt.root(SUITE, &architectures(host))?;
-                let files = apt.fetch(&root, &packages)?;
+                let files = apt.fetch_first(&first, &root, &packages)?;
+                drop(first);
                 let named: Vec<(&Package, &Path)> =
                     packages.iter().zip(files.iter().map(|object| object.path.as_path())).collect();
                 fill(directory, &named, apt.stage())?;

@@ -101,7 +101,7 @@ fn unknown_studies_kernels_and_options_are_usage_errors_that_help() {
 #[test]
 fn a_kernel_that_does_not_exist_is_reported_before_anything_is_made() {
     let directory = tempfile::tempdir().unwrap();
-    let study = fs::read_to_string(common::study("every-target.toml")).unwrap().replace("\"6.12\"", "\"6.13\"");
+    let study = fs::read_to_string(common::study("file-systems.toml")).unwrap().replace("\"6.12\"", "\"6.13\"");
     fs::write(directory.path().join("wrong.toml"), study).unwrap();
     let cache = directory.path().join("cache");
     // Host packages are no matter here: `shell` and `run` would ask for them, planning with --qemu does not.

@@ -11,22 +11,28 @@ use std::{
     process::{Command, Output},
 };
 
-use common::{bpfassay, guests_wanted, printed, study};
+use common::{bpfassay, guests_wanted, printed, results, study};
 
-/// What a tool does when it is asked to end, by its first argument, and a part of the sentence that names it.
-const SPOILERS: [(&str, &str); 12] = [
-    ("unmount", "the file system under test: "),
-    ("read-only", "the file system under test: options was rw"),
-    ("process", "processes: process "),
-    ("cgroup", "cgroups: /sys/fs/cgroup/left was not there before"),
-    ("program", "BPF objects: program "),
-    ("event", "tracing: event p:kprobes/spoilt"),
-    ("probe", "kprobes: k vfs_read"),
-    ("clock", "the clock: nanoseconds between"),
-    ("slow-clock", "the clock's speed: microseconds per tick was 10000 and is 9000"),
-    ("setting", "settings: /proc/sys/kernel/randomize_va_space was 2 and is 0"),
-    ("loopback", "network interfaces: lo was flags 0x9, MTU 65536 and is flags 0x9, MTU 1500"),
-    ("fill", "free space under test in MiB: /mnt/tmpfs was "),
+/// Tools, and what each does when it is asked to end: a deed, and a part of the sentence that names it. Deeds of one tool do not hide each
+/// other: without its mount a guest has no options of it, and free space under test is only looked at where all else is as it was.
+const SPOILERS: [(&str, &[(&str, &str)]); 3] = [
+    ("unmounts", &[("unmount", "the file system under test: ")]),
+    (
+        "changes",
+        &[
+            ("read-only", "the file system under test: options was rw"),
+            ("process", "processes: process "),
+            ("cgroup", "cgroups: /sys/fs/cgroup/left was not there before"),
+            ("program", "BPF objects: program "),
+            ("event", "tracing: event p:kprobes/unused"),
+            ("probe", "kprobes: k vfs_read"),
+            ("clock", "the clock: nanoseconds between"),
+            ("slow-clock", "the clock's speed: microseconds per tick was 10000 and is 9000"),
+            ("setting", "settings: /proc/sys/kernel/randomize_va_space was 2 and is 0"),
+            ("loopback", "network interfaces: lo was flags 0x9, MTU 65536 and is flags 0x9, MTU 1500"),
+        ],
+    ),
+    ("fills", &[("fill", "free space under test in MiB: /mnt/tmpfs was ")]),
 ];
 
 /// It is ready at once, and spoils the guest at its end.
@@ -106,22 +112,17 @@ static int loopback(void)
 	return ioctl(fd, SIOCSIFMTU, &request);
 }
 
-int main(int argc, char **argv)
+static int deed(const char *what)
 {
-	const char *what = argv[1];
 	struct timespec now;
 	struct timex slow = { .modes = ADJ_TICK, .tick = 9000 };
-	signal(SIGINT, on_signal);
-	printf("ready\n");
-	fflush(stdout);
-	while (!stopped) usleep(10000);
 	int status = 0;
 	if (!strcmp(what, "unmount")) status = umount2("/mnt/tmpfs", MNT_DETACH);
 	if (!strcmp(what, "read-only")) status = mount("", "/mnt/tmpfs", "", MS_REMOUNT | MS_RDONLY, "");
 	if (!strcmp(what, "process")) status = escape();
 	if (!strcmp(what, "cgroup")) status = mkdir("/sys/fs/cgroup/left", 0755);
 	if (!strcmp(what, "program")) status = program();
-	if (!strcmp(what, "event")) status = put("/sys/kernel/tracing/kprobe_events", "p:spoilt vfs_read\n");
+	if (!strcmp(what, "event")) status = put("/sys/kernel/tracing/kprobe_events", "p:unused vfs_write\n");
 	if (!strcmp(what, "probe"))
 		status = put("/sys/kernel/tracing/kprobe_events", "p:spoilt vfs_read\n") ||
 			 put("/sys/kernel/tracing/events/kprobes/spoilt/enable", "1\n");
@@ -134,25 +135,39 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "setting")) status = put("/proc/sys/kernel/randomize_va_space", "0\n");
 	if (!strcmp(what, "loopback")) status = loopback();
 	if (!strcmp(what, "fill")) status = fill();
-	return status ? 1 : 0;
+	if (status) fprintf(stderr, "%s failed\n", what);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	int status = 0;
+	signal(SIGINT, on_signal);
+	printf("ready\n");
+	fflush(stdout);
+	while (!stopped) usleep(10000);
+	for (int i = 1; i < argc; i++)
+		if (deed(argv[i])) status = 1;
+	return status;
 }
 "#;
 
-/// Writes the tool `name` that does `deed`.
-fn tool(directory: &Path, deed: &str) {
+/// Writes the tool `name` that does `deeds`.
+fn tool(directory: &Path, name: &str, deeds: &[&str]) {
+    let description = deeds.join(", ");
     let file = format!(
         r#"schema = 1
 [tool]
-name = "{deed}"
-description = "does {deed} when it ends"
+name = "{name}"
+description = "{description}, when it ends"
 [source]
 binary = {{ arch = "x86_64", path = "spoiler" }}
 [start]
-arguments = ["{deed}"]
+arguments = {deeds:?}
 ready = {{ line = "^ready" }}
 "#
     );
-    fs::write(directory.join(format!("{deed}.toml")), file).unwrap();
+    fs::write(directory.join(format!("{name}.toml")), file).unwrap();
 }
 
 fn compiled(directory: &Path) {
@@ -181,21 +196,32 @@ fn a_guest_that_a_tool_leaves_changed_is_found_out() {
     }
     let directory = tempfile::tempdir().unwrap();
     compiled(directory.path());
-    let mut wrong = Vec::new();
-    for (deed, sentence) in SPOILERS {
-        tool(directory.path(), deed);
-        let mut command = bpfassay(directory.path());
-        command.args(["run", "--yes", "--arch", "x86_64", "--output", deed]).arg(study("wrong-tools.toml"));
-        let output = command.arg("--tool").arg(format!("{deed}.toml")).output().unwrap();
-        let text = written(&directory.path().join(deed), &output);
-        if !text.contains(sentence) {
-            wrong.push(format!("{deed}: no `{sentence}` in {text}"));
-        }
+    let mut command = bpfassay(directory.path());
+    command.args(["run", "--yes", "--arch", "x86_64", "--output", "out"]).arg(study("wrong-tools.toml"));
+    for (name, deeds) in SPOILERS {
+        tool(directory.path(), name, &deeds.iter().map(|(deed, _)| *deed).collect::<Vec<_>>());
+        command.arg("--tool").arg(format!("{name}.toml"));
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", printed(&output));
+    let results = results(&directory.path().join("out"));
+    let mut wrong = Vec::new();
+    for (name, deeds) in SPOILERS {
+        let runs = results["runs"].as_array().unwrap();
+        let run = runs.iter().find(|run| run["record"]["run"].as_str().unwrap().ends_with(&format!("_{name}")));
+        let outcome = &run.unwrap()["record"]["outcome"];
+        assert_eq!(outcome["kind"], "unsound", "{name}: {outcome:#}");
+        let found = outcome["excerpt"][0].as_str().unwrap();
+        let missing = deeds.iter().filter(|(_, sentence)| !found.contains(sentence));
+        wrong.extend(missing.map(|(deed, sentence)| format!("{deed}: no `{sentence}` in {found}")));
+    }
+    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), printed(&output));
+    // Who did nothing is not blamed.
+    let baseline = results["cells"].as_array().unwrap().iter().find(|cell| cell["tool"].is_null()).unwrap();
+    assert_eq!((&baseline["runs"]["measured"], &baseline["runs"]["failed"]), (&1.into(), &0.into()), "{baseline:#}");
 }
 
-/// Each probe configuration on NFS, and a tool that does nothing wrong, three times each.
+/// Each probe configuration on NFS, and a tool that does nothing wrong, three times each on every kernel; then on tmpfs, by the wall clock.
 #[test]
 fn what_leaves_nothing_behind_is_not_blamed() {
     if !guests_wanted() {
@@ -203,14 +229,24 @@ fn what_leaves_nothing_behind_is_not_blamed() {
     }
     let directory = tempfile::tempdir().unwrap();
     compiled(directory.path());
-    tool(directory.path(), "nothing");
-    for study in ["quick".into(), study("wrong-tools.toml"), study("smoke.toml")] {
+    tool(directory.path(), "nothing", &["nothing"]);
+    for (name, clock) in [("sound", "instructions"), ("wrong-tools", "wall")] {
         let mut command = bpfassay(directory.path());
-        command.args(["run", "--yes", "--arch", "x86_64", "--replicates", "1", "--tool", "nothing.toml", "--output"]);
-        let out = study.file_stem().unwrap().to_owned();
-        let output = command.arg(&out).arg(&study).output().unwrap();
-        let text = written(&directory.path().join(&out), &output);
-        assert!(!text.contains("unsound") && !text.contains("was found changed"), "{}: {text}", study.display());
+        command.args([
+            "run",
+            "--yes",
+            "--arch",
+            "x86_64",
+            "--clock",
+            clock,
+            "--tool",
+            "nothing.toml",
+            "--output",
+            name,
+        ]);
+        let output = command.arg(study(&format!("{name}.toml"))).output().unwrap();
+        let text = written(&directory.path().join(name), &output);
+        assert!(!text.contains("unsound") && !text.contains("was found changed"), "{name}: {text}");
         assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     }
 }

@@ -125,39 +125,52 @@ fn a_panic_after_a_tools_run_is_attributed_to_that_tool_only() {
     assert_eq!(boots.len(), 1, "{boots:?}");
 }
 
+/// Cases that must come to the figures of one run of the study without faults. Each has a directory of its own.
 #[test]
-fn interrupted_in_the_middle_of_a_block_and_resumed_the_figures_are_the_same() {
+fn whatever_happens_to_a_block_its_figures_are_the_same() {
     if !guests_wanted() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let whole = ends(&mut begin(directory.path(), "whole"), 0);
+    let printed = ends(&mut begin(directory.path(), "whole"), 0);
+    let whole = fingerprint(&printed);
+    let cases: [(&str, fn(&Path, &str)); 3] = [
+        ("interrupted in the middle of a block and resumed", interrupted_in_the_middle_of_a_block_and_resumed),
+        ("a guest that is killed from outside is booted again", a_guest_that_is_killed_from_outside_is_booted_again),
+        (
+            "a QEMU that does not start is no tool's fault, and a good one goes on",
+            a_qemu_that_does_not_start_is_no_tools_fault_and_a_good_one_goes_on,
+        ),
+    ];
+    let fails = |(_, case): &&(&str, fn(&Path, &str))| {
+        let directory = tempfile::tempdir().unwrap();
+        std::panic::catch_unwind(|| case(directory.path(), whole)).is_err()
+    };
+    let failed: Vec<&str> = cases.iter().filter(fails).map(|(name, _)| *name).collect();
+    assert_eq!(failed, [""; 0]);
+}
+
+fn interrupted_in_the_middle_of_a_block_and_resumed(directory: &Path, whole: &str) {
     let tried = [(Signal::INT, Some(130), "_r1_"), (Signal::KILL, None, "_r1_"), (Signal::KILL, None, "_w1_")];
     for (at, (how, code, after)) in tried.into_iter().enumerate() {
         let out = format!("out{at}");
-        let (mut child, rest) = until(&mut begin(directory.path(), &out), after);
+        let (mut child, rest) = until(&mut begin(directory, &out), after);
         signal(child.id(), how);
         assert_eq!(child.wait().unwrap().code(), code);
         drop(rest.join());
-        let resume = |code| ends(run(directory.path()).args(["--resume", &out]), code);
+        let resume = |code| ends(run(directory).args(["--resume", &out]), code);
         let printed = resume(0);
-        assert_eq!(fingerprint(&printed), fingerprint(&whole), "{how:?}: {printed}");
-        let journal = directory.path().join(&out).join("journal.jsonl");
+        assert_eq!(fingerprint(&printed), whole, "{how:?}: {printed}");
+        let journal = directory.join(&out).join("journal.jsonl");
         let before = fs::read(&journal).unwrap();
         // Nothing is left to do, so nothing is done.
-        assert_eq!(fingerprint(&resume(0)), fingerprint(&whole));
+        assert_eq!(fingerprint(&resume(0)), whole);
         assert!(fs::read(&journal).unwrap() == before, "something was added");
     }
 }
 
-#[test]
-fn a_guest_that_is_killed_from_outside_is_booted_again() {
-    if !guests_wanted() {
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let whole = ends(&mut begin(directory.path(), "whole"), 0);
-    let (child, rest) = until(&mut begin(directory.path(), "out"), "_r1_");
+fn a_guest_that_is_killed_from_outside_is_booted_again(directory: &Path, whole: &str) {
+    let (child, rest) = until(&mut begin(directory, "out"), "_r1_");
     signal(qemu_of(child.id()), Signal::KILL);
     let output = child.wait_with_output().unwrap();
     let shown = rest.join().unwrap();
@@ -165,7 +178,7 @@ fn a_guest_that_is_killed_from_outside_is_booted_again() {
     assert!(shown.contains("host failure") && shown.contains("no run is to blame"), "{shown}");
     assert!(shown.contains("boot 2: all that is left of the block, again from its warm-up"), "{shown}");
     let printed = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(fingerprint(&printed), fingerprint(&whole), "{printed}\n{shown}");
+    assert_eq!(fingerprint(&printed), whole, "{printed}\n{shown}");
 }
 
 /// The directory of a QEMU that prints its version and starts no guest.
@@ -183,17 +196,11 @@ fn failing_qemu(directory: &Path) -> PathBuf {
     bin
 }
 
-#[test]
-fn a_qemu_that_does_not_start_is_no_tools_fault_and_a_good_one_goes_on() {
-    if !guests_wanted() {
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let whole = ends(&mut begin(directory.path(), "whole"), 0);
-    let bin = failing_qemu(directory.path());
+fn a_qemu_that_does_not_start_is_no_tools_fault_and_a_good_one_goes_on(directory: &Path, whole: &str) {
+    let bin = failing_qemu(directory);
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     // Whether KVM works is found out by booting, too: that is not to be asked of this QEMU.
-    let mut command = begin(directory.path(), "out");
+    let mut command = begin(directory, "out");
     let printed = ends(command.args(["--accelerator", "tcg"]).env("PATH", path), 3);
     assert!(
         printed.contains("host failure: booted again after 1 s") && printed.contains("booted again after 5 s"),
@@ -201,9 +208,9 @@ fn a_qemu_that_does_not_start_is_no_tools_fault_and_a_good_one_goes_on() {
     );
     assert!(printed.contains("runs were not measured; go on with: bpfassay run --resume out"), "{printed}");
     assert!(printed.contains("no such machine today"), "{printed}");
-    for (run, outcome) in results(&directory.path().join("out"))["runs"].as_array().unwrap().iter().map(record) {
+    for (run, outcome) in results(&directory.join("out"))["runs"].as_array().unwrap().iter().map(record) {
         assert_eq!(outcome["kind"], "host", "{run}: {outcome:#}");
     }
-    let printed = ends(run(directory.path()).args(["--resume", "out"]), 0);
-    assert_eq!(fingerprint(&printed), fingerprint(&whole), "{printed}");
+    let printed = ends(run(directory).args(["--resume", "out"]), 0);
+    assert_eq!(fingerprint(&printed), whole, "{printed}");
 }

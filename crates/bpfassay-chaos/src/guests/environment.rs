@@ -59,7 +59,7 @@ impl<'a> GuestEnvironment<'a> {
         fs::set_permissions(root, fs::Permissions::from_mode(0o755))?;
         fs::create_dir(root.join("tmp"))?;
         // One boot is enough for a tool; what is resumed needs two.
-        let (rounds, replicates) = if tool.is_some() { (2, 1) } else { (1, 2) };
+        let (rounds, replicates) = tool.map_or((1, 2), |tool| (tool.rounds, 1));
         fs::write(root.join("study.toml"), study(rounds, replicates))?;
         let tool = match tool {
             None => None,
@@ -253,8 +253,9 @@ pub(super) fn study(rounds: u32, replicates: u32) -> String {
         replicates,
         seed: 7,
         more: "",
-        boot: "30s",
-        phase: "20s",
+        // Six times as long by the host's clock, which a stopped QEMU is waited for.
+        boot: "20s",
+        phase: "8s",
     }
     .to_string()
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Package files: from the cache, or from the mirror.
 
-use super::{Apt, Package, Root, sandbox::Sandbox};
+use super::{Apt, First, Package, Root, sandbox::Sandbox};
 use crate::{Error, Result, cache::Object, error::human, stages::Step};
 
 impl Apt<'_> {
@@ -11,6 +11,19 @@ impl Apt<'_> {
     /// [`super::AptError`] where the mirror fails, [`Error::Offline`] where the network may not be used, [`Error::Mismatch`] for a file that is not
     /// the index's, [`Error::DiskFull`], [`Error::Program`] where there is no apt, [`Error::Io`].
     pub fn fetch(&self, root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
+        let wait = || self.turn.wait(|| self.stage().step(Step::AwaitTurn, 0));
+        self.fetch_after(wait, root, packages)
+    }
+
+    /// The same, before all downloads that have not begun.
+    ///
+    /// # Errors
+    /// As [`Apt::fetch`].
+    pub(crate) fn fetch_first(&self, _: &First<'_>, root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
+        self.fetch_after(|| (), root, packages)
+    }
+
+    fn fetch_after(&self, wait: impl FnOnce(), root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
         let mut missing = Vec::new();
         for package in packages {
             if self.cache().object(&package.sha256)?.is_none() {
@@ -18,6 +31,7 @@ impl Apt<'_> {
             }
         }
         if !missing.is_empty() {
+            wait();
             self.download(root, &missing)?;
         }
         packages
