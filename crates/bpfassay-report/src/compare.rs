@@ -24,8 +24,8 @@ pub const COMPARISON_VERSION: u32 = 2;
 /// How two results are to be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// Changes up to this do not matter.
-    pub margin: Share,
+    /// Changes up to this do not matter; `None`: [`usual_margin`].
+    pub margin: Option<Share>,
     /// Probability of each kind of error.
     pub error_rate: Share,
     /// How that rate is kept over all cells.
@@ -38,11 +38,20 @@ pub struct Question {
 impl Default for Question {
     fn default() -> Self {
         Self {
-            margin: Share::from_ppm(1000),
+            margin: None,
             error_rate: Share::from_ppm(10_000),
             correction: Correction::BenjaminiHochberg,
             kernels: Vec::new(),
         }
+    }
+}
+
+/// Changes up to this do not matter, where nobody names another margin: 0.02 % by the instruction clock, 0.1 % by the wall clock.
+#[must_use]
+pub const fn usual_margin(clock: Clock) -> Share {
+    match clock {
+        Clock::Instructions => Share::from_ppm(200),
+        Clock::Wall => Share::from_ppm(1000),
     }
 }
 
@@ -222,9 +231,9 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    fn new(effect: Effect, paired: bool, looks: usize, question: &Question) -> Result<Self, StatsError> {
+    fn new(effect: Effect, paired: bool, looks: usize, margin: Share, question: &Question) -> Result<Self, StatsError> {
         let estimate = effect.estimate(1.0 - question.error_rate.value())?;
-        let evidence = ChangeEvidence::new(&effect, question.margin.ratio())?.over_looks(looks);
+        let evidence = ChangeEvidence::new(&effect, margin.ratio())?.over_looks(looks);
         Ok(Self { estimate, effect, evidence, paired })
     }
 }
@@ -253,7 +262,7 @@ pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Com
         studies: [base, new].map(|results| results.plan.study.name.clone()),
         started_unix_ms: [base, new].map(|results| results.started_unix_ms),
         clock: new.plan.study.clock,
-        margin: question.margin,
+        margin: question.margin.unwrap_or_else(|| usual_margin(new.plan.study.clock)),
         error_rate: question.error_rate,
         correction: question.correction,
         cells,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A series of kernels, tool versions or days: how figures went along it, and where they changed level. Pure.
 
+mod noise;
+
 use std::{
     borrow::Borrow,
     cmp::Ordering,
@@ -9,20 +11,20 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_stats::{
-    Spread, StatsError,
-    change_points::{Point, Search, Segmentation},
-};
-use bpfassay_study::{Clock, MetricName};
+use bpfassay_stats::change_points::{Point, Search, Segmentation};
+use bpfassay_study::{Clock, MetricName, Plan, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::compare::NotComparable;
+use crate::{
+    compare::{NotComparable, usual_margin},
+    derive::lookup::{ByCell, by_cell},
+};
 use bpfassay_results::{CellMetric, CellResult, Figure, Results};
 
 /// Version of the JSON form of a trend.
-pub const TREND_VERSION: u32 = 2;
+pub const TREND_VERSION: u32 = 3;
 
-/// Seed of the permutations: the same results give the same answer.
+/// Seed of the intervals of places: the same results give the same answer.
 const SEED: u64 = 1;
 
 /// How figures went along a series.
@@ -33,8 +35,10 @@ pub struct Trend {
     pub version: u32,
     /// The clock of all.
     pub clock: Clock,
-    /// Error rate of the search for changes: of false alarms in a series without change.
+    /// Error rate of the search for changes: the probability of one or more false alarms in all series without change (Holm).
     pub error_rate: f64,
+    /// Changes of level up to this, either way, do not matter.
+    pub margin: Share,
     /// One per architecture, workload case, file system, probe configuration or tool, and metric.
     pub series: Vec<Series>,
 }
@@ -109,20 +113,28 @@ pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotCo
     if let Some((_, other)) = results.iter().find(|(_, other)| other.plan.study.clock != clock) {
         return Err(NotComparable::Clock { base: clock, new: other.plan.study.clock });
     }
-    let search = Search::new(SEED);
+    let margin = usual_margin(clock);
+    let search = Search { margin: margin.ratio(), ..Search::new(SEED) };
     let index = Index::of(&results);
-    let mut series: Vec<Series> = Vec::new();
+    let (mut series, mut figures) = (Vec::<Series>::new(), Vec::new());
     let mut known: HashSet<(Kind<'_>, &str)> = HashSet::new();
     for (_, result) in &results {
         for cell in &result.cells {
             for metric in &cell.metrics {
                 if known.insert((kind(cell), &*metric.name)) {
-                    series.push(one(&index, cell, metric.name, &search));
+                    let (of_metric, points) = one(&index, cell, metric.name);
+                    series.push(of_metric);
+                    figures.push(points);
                 }
             }
         }
     }
-    Ok(Trend { version: TREND_VERSION, clock, error_rate: search.alpha, series })
+    for ((of_metric, points), found) in series.iter_mut().zip(&figures).zip(search.family(&figures)) {
+        if points.iter().any(Option::is_some) {
+            of_metric.segmentation = found.into();
+        }
+    }
+    Ok(Trend { version: TREND_VERSION, clock, error_rate: search.alpha, margin, series })
 }
 
 /// Everything that distinguishes series but its metric: architecture, workload case, file system, what is under test.
@@ -141,6 +153,8 @@ struct Index<'a> {
 
 struct OfResults<'a> {
     name: &'a str,
+    plan: &'a Plan,
+    runs: ByCell<'a>,
     /// Of each architecture, by version.
     kernels: BTreeMap<Arch, Vec<&'a str>>,
     /// By the kernel, too. The first counts.
@@ -151,7 +165,13 @@ impl<'a> Index<'a> {
     fn of(results: &[Named<'a>]) -> Self {
         let mut index = Self { results: Vec::new(), alike: HashMap::new() };
         for (name, result) in results {
-            let mut of_results = OfResults { name, kernels: BTreeMap::new(), cells: HashMap::new() };
+            let mut of_results = OfResults {
+                name,
+                plan: &result.plan,
+                runs: by_cell(&result.runs),
+                kernels: BTreeMap::new(),
+                cells: HashMap::new(),
+            };
             for target in result.plan.targets() {
                 of_results.kernels.entry(target.arch).or_default().push(&target.kernel);
             }
@@ -169,8 +189,8 @@ impl<'a> Index<'a> {
     }
 }
 
-/// The series that `model` is of.
-fn one(index: &Index<'_>, model: &CellResult, metric: MetricName, search: &Search) -> Series {
+/// The series that `model` is of, without its changes, and its points as the search takes them.
+fn one(index: &Index<'_>, model: &CellResult, metric: MetricName) -> (Series, Vec<Option<Point>>) {
     let quantity = quantity(index, model, metric);
     let mut series = Series {
         arch: model.target.arch,
@@ -183,25 +203,21 @@ fn one(index: &Index<'_>, model: &CellResult, metric: MetricName, search: &Searc
         segmentation: Figure::missing("no point was measured"),
     };
     let mut points = Vec::new();
-    for OfResults { name, kernels, cells } in &index.results {
+    for OfResults { name, plan, runs, kernels, cells } in &index.results {
         let cells = cells.get(&kind(model));
         for &kernel in kernels.get(&model.target.arch).into_iter().flatten() {
             let label = if index.results.len() > 1 { format!("{kernel} {name}") } else { kernel.to_owned() };
             let cell = cells.and_then(|cells| cells.get(kernel));
-            let figures = cell.and_then(|cell| cell.metric(&metric));
+            let figures = cell.and_then(|cell| Some((runs.get(cell.cell.as_str())?.as_slice(), cell.metric(&metric)?)));
             let (value, point) = match figures {
-                Some(figures) => value(figures, quantity),
+                Some((runs, figures)) => noise::value(plan, runs, figures, quantity),
                 None => (Figure::missing("not in the plan"), None),
             };
             series.points.push(SeriesPoint { label, value });
             points.push(point);
         }
     }
-    if points.iter().any(Option::is_some) {
-        let found: Result<Segmentation, StatsError> = search.changes(&points);
-        series.segmentation = found.into();
-    }
-    series
+    (series, points)
 }
 
 /// Instructions per call where every point that was measured has a positive number of them, for only then is there a ratio
@@ -219,37 +235,6 @@ fn quantity(index: &Index<'_>, model: &CellResult, metric: MetricName) -> Quanti
         .filter(|figures| figures.name == metric && figures.overhead.value().is_some());
     let is_positive = |figures: &CellMetric| figures.cost.value().is_some_and(|cost| cost.per_call.value > 0.0);
     if measured.all(is_positive) { Quantity::InstructionsPerCall } else { Quantity::Overhead }
-}
-
-/// The figure, and on the log scale with its variance. Counted instructions weigh alike: their spread within a boot says
-/// nothing of that between kernels.
-fn value(figures: &CellMetric, quantity: Quantity) -> (Figure<f64>, Option<Point>) {
-    let alike = |value: f64| Some(Point { log_ratio: value.ln(), variance: 0.0 });
-    match quantity {
-        Quantity::InstructionsPerCall => {
-            let value = figures.cost.clone().map(|cost| cost.per_call.value);
-            let point = value.value().and_then(|&value| alike(value));
-            (value, point)
-        }
-        Quantity::Overhead => {
-            let point = figures.overhead.value().map(|overhead| Point {
-                log_ratio: overhead.effect.log_ratio,
-                variance: match overhead.effect.spread {
-                    Spread::Student { standard_error, .. } => standard_error.powi(2),
-                    Spread::NoSpread | Spread::OneObservation => 0.0,
-                },
-            });
-            (figures.overhead.clone().map(|overhead| overhead.estimate.value), point)
-        }
-        Quantity::Bandwidth => {
-            let value = match figures.operation {
-                Some(_) => figures.value.clone().map(|summary| summary.center()),
-                None => Figure::missing("only IOR reports bandwidths"),
-            };
-            let point = value.value().and_then(|&value| alike(value));
-            (value, point)
-        }
-    }
 }
 
 /// The order of kernels: numbers by value, a release candidate before its release (7.3-rc before 7.3).

@@ -7,7 +7,8 @@ mod common;
 
 use bpfassay_report::{
     derive,
-    render::{csv, figure_svg, html, junit, openmetrics},
+    render::{Style, csv, figure_svg, html, junit, openmetrics, trend_text},
+    trend::trend,
 };
 use bpfassay_results::Results;
 use bpfassay_study::Clock;
@@ -108,16 +109,18 @@ fn the_command_that_does_it_again_is_one_command_whatever_the_study_is_called() 
 
 #[test]
 fn the_reports_in_the_repository_are_those_of_their_results() {
-    for study in ["quick", "kernel-series"] {
-        let page = html(&quick::results_of(study)).unwrap();
-        let file = quick::folder_of(study).join("report.html");
+    let [quick, series] = ["quick", "kernel-series"].map(quick::results_of);
+    let pages = [("quick/report.html", html(&quick).unwrap()), ("kernel-series/report.html", html(&series).unwrap())];
+    let trend = trend(&[("kernel-series".to_owned(), series)]).unwrap();
+    for (name, text) in pages.into_iter().chain([("kernel-series/series.txt", trend_text(&trend, Style::default()))]) {
+        let file = quick::folder_of(name);
         if std::env::var_os("BPFASSAY_UPDATE_REPORT").is_some() {
-            std::fs::write(&file, &page).unwrap();
+            std::fs::write(&file, &text).unwrap();
         }
         let published = std::fs::read_to_string(&file).unwrap();
         assert!(
-            published == page,
-            "results/{study}/report.html is not what its results come to: run BPFASSAY_UPDATE_REPORT=1 cargo test -p bpfassay-report"
+            published == text,
+            "results/{name} is not what its results come to: run BPFASSAY_UPDATE_REPORT=1 cargo test -p bpfassay-report"
         );
     }
 }

@@ -32,6 +32,21 @@ pub fn mean_difference(differences: &[f64], level: f64) -> Result<Estimate, Stat
     if mean.is_finite() && fits { Ok(Estimate { value: mean, bounds, n }) } else { Err(StatsError::Range) }
 }
 
+/// The squared standard error that the interval of [`mean_difference`] at `level` was made of; `None` for one observation.
+///
+/// # Errors
+/// [`StatsError::Level`].
+pub fn variance_of(estimate: &Estimate, level: f64) -> Result<Option<f64>, StatsError> {
+    match estimate.bounds {
+        Bounds::Interval(Interval { lower, upper, .. }) => {
+            let half = (upper - lower) / 2.0;
+            Ok(Some((half / t_quantile(level, estimate.n as f64 - 1.0)?).powi(2)))
+        }
+        Bounds::NoSpread => Ok(Some(0.0)),
+        Bounds::OneObservation | Bounds::NoDegreesOfFreedom => Ok(None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -50,6 +65,17 @@ mod tests {
         assert!((estimate.value + 1.58).abs() < 1e-12, "{estimate:?}");
         assert!((interval.lower + 2.459_885_8).abs() < 1e-6, "{interval:?}");
         assert!((interval.upper + 0.700_114_2).abs() < 1e-6, "{interval:?}");
+    }
+
+    /// 1, 2, 3 and 6: variance 14/3, of the mean 7/6.
+    #[test]
+    fn an_interval_shows_its_variance() {
+        for level in [0.8, 0.95] {
+            let estimate = mean_difference(&[1.0, 2.0, 3.0, 6.0], level).unwrap();
+            assert!((variance_of(&estimate, level).unwrap().unwrap() - 7.0 / 6.0).abs() < 1e-9);
+        }
+        assert_eq!(variance_of(&mean_difference(&[1.0; 3], 0.95).unwrap(), 0.95), Ok(Some(0.0)));
+        assert_eq!(variance_of(&mean_difference(&[1.0], 0.95).unwrap(), 0.95), Ok(None));
     }
 
     #[test]

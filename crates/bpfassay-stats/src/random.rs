@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random numbers for resampling: the same on every machine and in every release.
 //!
-//! Bootstrap intervals and permutation tests are part of results that somebody else repeats to the digit, so the
+//! Bootstrap intervals are part of results that somebody else repeats to the digit, so the
 //! generator is fixed here and does not follow a dependency's: xoshiro256++ (Blackman and Vigna, "Scrambled linear
 //! pseudorandom number generators", ACM TOMS 47(4), 2021), its state filled by SplitMix64 (Steele, Lea and Flood,
 //! "Fast splittable pseudorandom number generators", OOPSLA 2014) as its authors advise. Not for secrets.

@@ -7,7 +7,7 @@ use bpfassay_protocol::Arch;
 use bpfassay_stats::{Effect, StatsError, gate::Change};
 use bpfassay_study::{Clock, Target};
 
-use super::{CellComparison, Fate, Measure, MetricComparison, Question, Ratio};
+use super::{CellComparison, Fate, Measure, MetricComparison, Question, Ratio, usual_margin};
 use crate::{
     derive::{
         levels,
@@ -193,7 +193,8 @@ fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, question: 
         };
         // Each of the two may have stopped at any of its looks.
         let looks = base.looks.saturating_mul(new.looks);
-        Ratio::new(effect, paired, looks, question)
+        let margin = question.margin.unwrap_or_else(|| usual_margin(new.results.plan.study.clock));
+        Ratio::new(effect, paired, looks, margin, question)
     };
     let per_call = |metric: &CellMetric| metric.cost.value().map(|cost| cost.per_call.value);
     let byte_error = |accuracy: Option<&CellAccuracy>| {

@@ -7,6 +7,10 @@ use bpfassay_study::{Design, Plan};
 /// Nominal coverage of intervals.
 pub(crate) const LEVEL: f64 = 0.95;
 
+/// The declared layout term: the standard deviation, as a share of the time, of what another layout of addresses does to a figure. Boots
+/// with seeds of their own show it themselves; rounds of one boot, and boots of one build of a kernel beside another, do not.
+pub(crate) const LAYOUT: f64 = 0.0005;
+
 /// When to look at intervals, where the plan samples sequentially.
 pub(crate) fn design(plan: &Plan) -> Option<Sampling> {
     let until = plan.until()?;
@@ -26,9 +30,14 @@ pub(super) struct Levels {
     at: f64,
 }
 
+/// The level at which each interval is made, whatever level it then holds.
+pub(crate) fn level_at_a_look(plan: &Plan) -> f64 {
+    design(plan).map_or(LEVEL, |sampling| sampling.level_at_a_look())
+}
+
 impl Levels {
     pub(super) fn of(plan: &Plan) -> Self {
-        Self { at: design(plan).map_or(LEVEL, |sampling| sampling.level_at_a_look()) }
+        Self { at: level_at_a_look(plan) }
     }
 
     /// The estimate that `make` gives at a level, with its interval marked by what it holds over all looks.

@@ -54,8 +54,8 @@ fn table(trend: &Trend, title: String, series: &[&Series]) -> Table {
         })
         .collect();
     let mut legend = vec![format!(
-        "[n]: from here on another level (circular binary segmentation, permutation test at {}); a change at the last point alone cannot be seen.",
-        trend.error_rate
+        "[n]: from here on another level, by more than {}: optimal partitioning with the noise of replicates and of the layout, tested at {} over all series (Holm).",
+        trend.margin, trend.error_rate
     )];
     if series.iter().any(|series| series.quantity == Quantity::InstructionsPerCall) {
         legend.push("instructions, not cycles: cache misses and traps are not priced.".to_owned());

@@ -17,9 +17,9 @@ pub(crate) struct Compare {
     #[arg(value_name = "NEW")]
     pub(crate) new: PathBuf,
 
-    /// Changes up to this do not matter
-    #[arg(long, value_name = "SHARE", default_value = "0.1%")]
-    pub(crate) margin: Share,
+    /// Changes up to this do not matter [default: 0.1%, by the instruction clock 0.02%]
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) margin: Option<Share>,
 
     /// Probability of each kind of error, over all cells; below 50%
     #[arg(long, value_name = "SHARE", default_value = "1%")]

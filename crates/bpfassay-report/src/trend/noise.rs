@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The points of a series with their noise: what replicates show, and the layout term.
+
+use bpfassay_stats::{Spread, change_points::Point, difference::variance_of};
+use bpfassay_study::{Clock, Plan};
+
+use super::Quantity;
+use crate::derive::{
+    levels::{LAYOUT, level_at_a_look},
+    pairs::metric_of,
+};
+use bpfassay_results::{Basis, CellMetric, Cost, Figure, RunResult, Unit};
+
+/// What is known of the replicates of a figure.
+#[derive(Debug, Clone, Copy)]
+struct Replicates {
+    /// Squared standard error.
+    variance: f64,
+    degrees_of_freedom: f64,
+    unit: Unit,
+    /// Boots that the figure is of.
+    boots: f64,
+}
+
+impl Replicates {
+    /// Of `n` observations; without a variance, they show nothing.
+    fn new(variance: Option<f64>, n: usize, unit: Unit) -> Self {
+        let degrees_of_freedom = if variance.is_some() { n as f64 - 1.0 } else { 0.0 };
+        let boots = if unit == Unit::Boots { n as f64 } else { 1.0 };
+        Self { variance: variance.unwrap_or(0.0), degrees_of_freedom, unit, boots }
+    }
+
+    /// The point of a figure whose logarithm is `log`, where 1 % of the time is `scale` % of the figure. By the wall clock, rounds of one boot
+    /// do not show how much boots vary: only the other points do.
+    fn point(self, clock: Clock, log: f64, scale: f64) -> Point {
+        let Self { variance, degrees_of_freedom, unit, boots } = self;
+        let shows_nothing = clock == Clock::Wall && unit == Unit::Rounds;
+        Point {
+            log_ratio: log,
+            variance,
+            degrees_of_freedom: if shows_nothing { 0.0 } else { degrees_of_freedom },
+            layout: (LAYOUT * scale).powi(2) / boots,
+        }
+    }
+}
+
+/// The figure of a cell with these `runs`, and on the log scale with its noise.
+pub(super) fn value(
+    plan: &Plan,
+    runs: &[&RunResult],
+    figures: &CellMetric,
+    quantity: Quantity,
+) -> (Figure<f64>, Option<Point>) {
+    let clock = plan.study.clock;
+    match quantity {
+        Quantity::InstructionsPerCall => {
+            let value = figures.cost.clone().map(|cost| cost.per_call.value);
+            let point = figures.cost.value().and_then(|cost| {
+                let replicates = of_cost(plan, cost)?;
+                Some(replicates.point(clock, cost.per_call.value.ln(), scale(cost, &figures.name, runs)))
+            });
+            (value, point)
+        }
+        Quantity::Overhead => {
+            let point = figures.overhead.value().map(|found| {
+                let n = found.effect.n;
+                let (variance, n) = match found.effect.spread {
+                    Spread::Student { standard_error, .. } => (Some(standard_error.powi(2)), n),
+                    Spread::NoSpread => (Some(0.0), n),
+                    Spread::OneObservation => (None, n),
+                };
+                Replicates::new(variance, n, found.unit).point(clock, found.effect.log_ratio, 1.0)
+            });
+            (figures.overhead.clone().map(|overhead| overhead.estimate.value), point)
+        }
+        Quantity::Bandwidth => {
+            let value = match figures.operation {
+                Some(_) => figures.value.clone(),
+                None => Figure::missing("only IOR reports bandwidths"),
+            };
+            let point = value.value().map(|summary| {
+                let variation = summary.standard_deviation.map(|deviation| (deviation / summary.mean).powi(2));
+                // Of several boots, as if all of the variation were between them.
+                let boots = plan.replicates() as usize;
+                let (n, unit) = if boots > 1 { (boots, Unit::Boots) } else { (summary.n, Unit::Rounds) };
+                let variance = variation.map(|variation| variation / n as f64);
+                Replicates::new(variance, n, unit).point(clock, summary.center().ln(), 1.0)
+            });
+            (value.map(|summary| summary.center()), point)
+        }
+    }
+}
+
+/// Relative to the cost; nothing where its variance cannot be had.
+fn of_cost(plan: &Plan, cost: &Cost) -> Option<Replicates> {
+    let variance = variance_of(&cost.per_call, level_at_a_look(plan)).ok()?;
+    let relative = variance.map(|variance| variance / cost.per_call.value.powi(2));
+    Some(Replicates::new(relative, cost.per_call.n, cost.unit))
+}
+
+/// By how much the layout term of the time grows in a cost: time / cost, over all `runs`; 1 where no run has both.
+fn scale(cost: &Cost, name: &str, runs: &[&RunResult]) -> f64 {
+    let (mut time, mut calls) = (0.0, 0.0);
+    let counted = runs.iter().filter(|run| run.record.is_counted());
+    for work in counted.filter_map(|run| metric_of(run, name)?.work.value()) {
+        let busy = if cost.basis == Basis::Busy { work.busy_ns.value() } else { None };
+        time += *busy.unwrap_or(&work.elapsed_ns) as f64;
+        calls += work.calls as f64;
+    }
+    if calls > 0.0 { (time / calls / cost.per_call.value).max(1.0) } else { 1.0 }
+}
