@@ -31,6 +31,7 @@ pub(crate) fn collect(mount: MountFacts, localio: Option<bool>, steps: Vec<(Stri
         mitigations: mitigations("/sys/devices/system/cpu/vulnerabilities")?,
         clocksource: optional("/sys/devices/system/clocksource/clocksource0/current_clocksource")?,
         localio,
+        fixed_threads: None,
         mount,
         steps,
     })

@@ -5,16 +5,17 @@
 //! It mounts nothing, inserts no module, changes no setting, reaps and kills only what it started, and removes what it made
 //! ([`Environment::leave`]). Before each run it writes out and drops the page cache of the system, as guests do.
 
-use std::{fs::File, io, os::fd::AsFd, process::ExitCode, time::Duration};
+use std::{fs::File, io, os::fd::AsFd, process::ExitCode};
 
 use bpfassay_protocol::{
-    job::{FileSystem, Job, RunSpec, Task},
+    job::{FileSystem, Job, RunSpec, Scheduling, Task},
     message::{GuestFacts, GuestMessage, MountFacts, Phase},
     with_causes,
 };
 
 use crate::{
     children::Children,
+    conditions::Conditions,
     environment::Environment,
     error::{Error, Result},
     facts,
@@ -139,7 +140,8 @@ fn execute(
         link.log(problem)?;
     }
     link.send(&GuestMessage::Ready(Box::new(facts()?)))?;
-    run::execute_all(runs, environment, Duration::from_millis(job.settle_ms), link, children)
+    let mut conditions = Conditions::new(job.settle_ms, job.scheduling);
+    run::execute_all(runs, environment, &mut conditions, link, children)
 }
 
 /// The runs of a job that can be done on a running system.
@@ -148,6 +150,10 @@ fn runs(job: &Job) -> Result<&[RunSpec]> {
         Task::Runs { .. } if !job.modules.is_empty() => {
             Err(Error::Order("the job names modules, and into a running system nothing is inserted".to_owned()))
         }
+        Task::Runs { .. } if job.scheduling == Scheduling::Fixed => Err(Error::Order(
+            "the job fixes how kernel threads are scheduled, and a running system's are left as they are: set `scheduling = \"kernel\"`"
+                .to_owned(),
+        )),
         Task::Runs { runs } => Ok(runs),
         Task::Shell => Err(Error::Order("the job asks for a shell, which is for guests".to_owned())),
     }
@@ -252,10 +258,13 @@ mod tests {
             modules: modules.iter().map(|&path| path.to_owned()).collect(),
             file_system: FileSystem::Tmpfs { size_mib: 1 },
             settle_ms: 0,
+            scheduling: Scheduling::Kernel,
             task,
         };
         assert!(runs(&job(&[], Task::Runs { runs: Vec::new() })).unwrap().is_empty());
         assert!(runs(&job(&["/m.ko"], Task::Runs { runs: Vec::new() })).is_err());
         assert!(runs(&job(&[], Task::Shell)).is_err());
+        let fixed = Job { scheduling: Scheduling::Fixed, ..job(&[], Task::Runs { runs: Vec::new() }) };
+        assert!(runs(&fixed).unwrap_err().to_string().contains("left as they are"));
     }
 }

@@ -11,6 +11,7 @@ mod bpf;
 mod capture;
 mod cgroup;
 mod children;
+mod conditions;
 mod environment;
 mod error;
 mod facts;
@@ -41,14 +42,15 @@ mod tree;
 mod uevent;
 mod workload;
 
-use std::{fs, process::ExitCode, time::Duration};
+use std::{fs, process::ExitCode};
 
 use bpfassay_protocol::{
     JOB_PATH, PROTOCOL_VERSION,
     job::{FileSystem, Job, Task},
-    message::{GuestMessage, Phase},
+    message::{GuestFacts, GuestMessage, Phase},
 };
 use children::Children;
+use conditions::Conditions;
 use environment::Environment;
 use error::{Error, Result};
 use link::Link;
@@ -108,14 +110,14 @@ fn live() -> Result<()> {
         }
     };
     steps.ended("ready")?;
-    let facts = facts::collect(mountinfo::read(mount)?, localio, steps.take())?;
+    let mut conditions = Conditions::new(job.settle_ms, job.scheduling);
+    let fixed_threads = conditions.fix()?;
+    let facts = GuestFacts { fixed_threads, ..facts::collect(mountinfo::read(mount)?, localio, steps.take())? };
     link.send(&GuestMessage::Ready(Box::new(facts.clone())))?;
     match &job.task {
         Task::Runs { runs } => {
             let environment = Environment::guest(mount);
-            if let Some(last) =
-                run::execute_all(runs, &environment, Duration::from_millis(job.settle_ms), link, &mut children)?
-            {
+            if let Some(last) = run::execute_all(runs, &environment, &mut conditions, link, &mut children)? {
                 return link.send_last(&last);
             }
         }

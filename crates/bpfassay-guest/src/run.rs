@@ -5,7 +5,6 @@ use std::{
     io::Write,
     os::fd::AsFd,
     process::ExitStatus,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -21,6 +20,7 @@ use rustix::event::{PollFd, PollFlags};
 use crate::{
     cgroup::Cgroup,
     children::{Children, ended_how},
+    conditions::Conditions,
     environment::Environment,
     error::{Error, Result},
     figures,
@@ -41,14 +41,14 @@ use crate::{
 const KILLING: Duration = Duration::from_secs(30);
 
 /// Executes `specs` one after the other, and reports what came of each. After each with a tool the system must be as before the
-/// first, else no other begins: the message that reports this is returned. `settle`: see [`bpfassay_protocol::job::Job::settle_ms`].
+/// first, else no other begins: the message that reports this is returned. `conditions` hold when phases begin.
 ///
 /// # Errors
 /// As [`execute`].
 pub(crate) fn execute_all(
     specs: &[RunSpec],
     environment: &Environment,
-    settle: Duration,
+    conditions: &mut Conditions,
     link: &Link,
     children: &mut Children,
 ) -> Result<Option<GuestMessage>> {
@@ -57,7 +57,7 @@ pub(crate) fn execute_all(
     let snapshot = specs.iter().any(has_tool).then(|| Snapshot::take(environment));
     for spec in specs {
         stop::check()?;
-        execute(spec, environment, settle, link, children)?;
+        execute(spec, environment, conditions, link, children)?;
         let Some(snapshot) = snapshot.as_ref().filter(|_| has_tool(spec)) else { continue };
         let differences = snapshot.differences(environment, children)?;
         if !differences.is_empty() {
@@ -67,21 +67,20 @@ pub(crate) fn execute_all(
     Ok(None)
 }
 
-/// Executes `spec` at `environment` and reports what came of it. `settle`: see
-/// [`bpfassay_protocol::job::Job::settle_ms`].
+/// Executes `spec` at `environment` and reports what came of it. `conditions` hold when phases begin.
 ///
 /// # Errors
 /// Only where nothing can be sent to the host; everything else is an outcome of the run.
 fn execute(
     spec: &RunSpec,
     environment: &Environment,
-    settle: Duration,
+    conditions: &mut Conditions,
     link: &Link,
     children: &mut Children,
 ) -> Result<()> {
     let mut notes = Vec::new();
     let mut paths = RunPaths::new(environment, &spec.id);
-    let outcome = attempt(spec, settle, &mut paths, link, children, &mut notes)
+    let outcome = attempt(spec, conditions, &mut paths, link, children, &mut notes)
         // What was measured in a place that somebody exchanged meanwhile was measured nowhere.
         .and_then(|outcome| environment.test_dir.check().map(|()| outcome))
         .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
@@ -106,7 +105,7 @@ fn execute(
 
 fn attempt(
     spec: &RunSpec,
-    settle: Duration,
+    conditions: &mut Conditions,
     paths: &mut RunPaths<'_>,
     link: &Link,
     children: &mut Children,
@@ -152,7 +151,7 @@ fn attempt(
             }
         }
     };
-    let mut run = Run { environment, settle, link, children, tracer: started, tool, phases: Phases::default() };
+    let mut run = Run { environment, conditions, link, children, tracer: started, tool, phases: Phases::default() };
     let measured = run.measure(spec, paths);
     let Run { mut tracer, tool, phases, children, .. } = run;
     let announced = link.phase(Phase::TearDown, Some(&spec.id));
@@ -205,7 +204,7 @@ fn make_fresh(paths: &mut RunPaths<'_>) -> Result<()> {
 /// A run between the start of its tracer and its end.
 struct Run<'a> {
     environment: &'a Environment,
-    settle: Duration,
+    conditions: &'a mut Conditions,
     link: &'a Link,
     children: &'a mut Children,
     tracer: Option<Tracer>,
@@ -274,7 +273,7 @@ impl Run<'_> {
     fn measure_in(&mut self, cgroup: &mut Cgroup, spec: &RunSpec, paths: &RunPaths<'_>) -> Result<Measured> {
         let mount = mountinfo::read(&self.environment.mount)?;
         self.link.phase(Phase::Workload, Some(&spec.id))?;
-        self.rest()?;
+        self.conditions.rest(self.tool.as_mut())?;
         if let Some(tool) = &mut self.tool {
             tool.idle()?;
             // Its first reading makes calls that later ones do not.
@@ -307,15 +306,6 @@ impl Run<'_> {
             Output::File(_) => None,
         };
         Ok(Measured { cgroup: cgroup.id(), mount, whole: Interval { before, after }, output })
-    }
-
-    /// Waits until the kernel has got done with what came before.
-    fn rest(&mut self) -> Result<()> {
-        match &mut self.tool {
-            None => thread::sleep(self.settle),
-            Some(tool) => tool.rest(self.settle)?,
-        }
-        Ok(())
     }
 
     /// Waits for the workload to end, and serves its barriers, the tracer and the tool meanwhile.
@@ -382,7 +372,7 @@ impl Run<'_> {
         })?;
         let edge = match event {
             PhaseEvent::Begin(_) => {
-                self.rest()?;
+                self.conditions.rest(self.tool.as_mut())?;
                 Edge::Before
             }
             PhaseEvent::End { .. } => Edge::After,
@@ -406,6 +396,8 @@ impl Run<'_> {
         let (monotonic_ns, idle_ns) = match early {
             Some(early) => early,
             None => {
+                self.conditions.fix()?;
+                self.conditions.await_second(self.tool.as_mut())?;
                 // Nothing waits between the two: the workload stands still and this process runs.
                 let idle = idle::read()?;
                 (monotonic_ns()?, idle)

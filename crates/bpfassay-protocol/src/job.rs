@@ -22,8 +22,21 @@ pub struct Job {
     /// this takes hardly any time of the host.
     #[serde(default)]
     pub settle_ms: u64,
+    /// How threads of the kernel are scheduled, and when phases begin.
+    pub scheduling: Scheduling,
     /// What comes once the guest is ready.
     pub task: Task,
+}
+
+names! {
+    /// How threads of the guest's kernel are scheduled, and when phases begin.
+    pub enum Scheduling: "scheduling" {
+        /// As the kernel does it, at any time.
+        Kernel = "kernel",
+        /// Where a guest has an NFS server: kworkers have the policy `SCHED_FIFO` and the priority 20, nfsd's threads 10; the workload stays as it is.
+        /// Every phase begins at a whole second of `CLOCK_MONOTONIC`. This is a stabilised server, not a typical one.
+        Fixed = "fixed",
+    }
 }
 
 /// What a guest does once it is ready.

@@ -130,10 +130,23 @@ pub struct GuestFacts {
     pub clocksource: Option<String>,
     /// Whether NFS LOCALIO is in use: `None` where this kernel has none.
     pub localio: Option<bool>,
+    /// The threads of the kernel whose scheduling was fixed; `None` where none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed_threads: Option<FixedThreads>,
     /// The file system under test, from `/proc/self/mountinfo`.
     pub mount: MountFacts,
     /// Nanoseconds since boot (`CLOCK_BOOTTIME`) at which each set-up step ended, in order.
     pub steps: Vec<(String, u64)>,
+}
+
+/// Threads of the kernel whose scheduling was fixed ([`crate::job::Scheduling::Fixed`]), when the guest was ready.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FixedThreads {
+    /// Threads of the NFS server.
+    pub nfsd: u32,
+    /// Kworkers. Those that appear later are fixed before the next phase.
+    pub kworkers: u32,
 }
 
 /// One mount, from `/proc/self/mountinfo`.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs::File, path::Path};
 
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
-    job::{Job, RunSpec, Task},
+    job::{Job, RunSpec, Scheduling, Task},
 };
 use bpfassay_study::{Addresses, Block, PlannedRun, Study, Target};
 use bpfassay_testbed::image::GuestImage;
@@ -84,6 +84,8 @@ impl HostSetup {
                 bpfassay_study::Clock::Wall => 0,
                 bpfassay_study::Clock::Instructions => SETTLE_MS,
             },
+            // A plan from before this was there has none.
+            scheduling: study.guest.scheduling.unwrap_or(Scheduling::Kernel),
             task: Task::Runs { runs: runs.iter().map(|run| spec(study, block, run)).collect() },
         })
     }

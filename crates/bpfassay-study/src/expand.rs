@@ -75,8 +75,10 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     }
 
     left_out.extend(tools_left_out(study, &narrowed.targets));
+    let mut study_of_plan = study.clone();
+    study_of_plan.guest.scheduling = Some(study.scheduling());
     let mut plan = Plan {
-        study: study.clone(),
+        study: study_of_plan,
         narrowing: narrowing.clone(),
         digest: String::new(),
         cells: Vec::new(),

@@ -12,7 +12,7 @@ use std::{
 use bpfassay_input::document::{self, Field, Reported, Section, is_file_name, suggestion};
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{FileSystem, Nfs, NfsVersion},
+    job::{FileSystem, Nfs, NfsVersion, Scheduling},
     message::Phase,
     tool::Tool,
 };
@@ -357,14 +357,23 @@ fn share_of_until(field: &Field<'_, '_>, replicates: u32) -> Result<Share, Repor
 }
 
 fn default_guest() -> GuestSize {
-    GuestSize { cpus: 1, memory_mib: 1024, kernel_parameters: Vec::new(), addresses: Addresses::default() }
+    GuestSize {
+        cpus: 1,
+        memory_mib: 1024,
+        kernel_parameters: Vec::new(),
+        addresses: Addresses::default(),
+        scheduling: None,
+    }
 }
 
 fn guest(field: &Field<'_, '_>) -> Result<GuestSize, Reported> {
     let default = default_guest();
     let section = field.table()?;
-    section.only(&["cpus", "memory_mib", "kernel_parameters", "addresses"]);
+    section.only(&["cpus", "memory_mib", "kernel_parameters", "addresses", "scheduling"]);
     let addresses = section.or("addresses", default.addresses, |field| field.choice(Addresses::NAMES));
+    let scheduling = section.optional("scheduling", |field| {
+        field.choice(&Scheduling::ALL.iter().map(|&one| (one.name(), one)).collect::<Vec<_>>())
+    });
     let cpus = section.or("cpus", default.cpus, |cpus| cpus.number(1..=64));
     // Below this a Debian kernel does not come up with its initramfs.
     let memory_mib = section.or("memory_mib", default.memory_mib, |memory| memory.number(384..=1 << 20));
@@ -381,7 +390,13 @@ fn guest(field: &Field<'_, '_>) -> Result<GuestSize, Reported> {
             }
         })
     });
-    Ok(GuestSize { cpus: cpus?, memory_mib: memory_mib?, kernel_parameters: kernel_parameters?, addresses: addresses? })
+    Ok(GuestSize {
+        cpus: cpus?,
+        memory_mib: memory_mib?,
+        kernel_parameters: kernel_parameters?,
+        addresses: addresses?,
+        scheduling: scheduling?,
+    })
 }
 
 /// Options of the tracer that the agent gives by itself; a second one would be refused in every guest.

@@ -3,7 +3,12 @@
 
 use std::{fmt, time::Duration};
 
-use bpfassay_protocol::{Arch, ProbeConfiguration, job::FileSystem, message::Phase, tool::Tool};
+use bpfassay_protocol::{
+    Arch, ProbeConfiguration,
+    job::{FileSystem, Scheduling},
+    message::Phase,
+    tool::Tool,
+};
 use bpfassay_tool::UnderTest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -132,6 +137,16 @@ impl Study {
         Ok(())
     }
 
+    /// How threads of the guest's kernel are scheduled, and when phases begin: as the study asks for it, else `fixed` by the instruction clock, to
+    /// which waiting for a whole second costs nothing, and `kernel` by the wall clock.
+    #[must_use]
+    pub fn scheduling(&self) -> Scheduling {
+        self.guest.scheduling.unwrap_or(match self.clock {
+            Clock::Instructions => Scheduling::Fixed,
+            Clock::Wall => Scheduling::Kernel,
+        })
+    }
+
     /// SHA-256, in hexadecimal, of the study as read: comments and layout of the file do not matter, the contents of
     /// IOR scripts do.
     #[must_use]
@@ -197,6 +212,9 @@ pub struct GuestSize {
     /// Which addresses vary with the replicate.
     #[serde(default)]
     pub addresses: Addresses,
+    /// How threads of the kernel are scheduled, and when phases begin. Plans have it; `None` in a study that leaves it to the clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<Scheduling>,
 }
 
 /// Which addresses vary with the replicate, so that a figure is not the accident of one layout. Under the instruction clock

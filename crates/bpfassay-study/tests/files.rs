@@ -9,11 +9,11 @@
 
 use bpfassay_protocol::{
     Arch,
-    job::{FileSystem, Microbenchmark, NfsVersion},
+    job::{FileSystem, Microbenchmark, NfsVersion, Scheduling},
     message::Phase,
 };
 use bpfassay_study::{
-    Clock, EngineChoice, Interface, IorSpec, Study, StudyError, WorkloadKind, load,
+    Available, Clock, EngineChoice, Interface, IorSpec, Narrowing, Study, StudyError, WorkloadKind, expand, load,
     workload::{FeaturesSpec, IoPathsSpec, MicrobenchSpec},
 };
 
@@ -263,6 +263,31 @@ fn the_clock_is_the_hosts_choice_unless_the_study_names_one() {
         let study = parse(&GOOD.replacen("probes =", &format!("clock = \"{name}\"\nprobes ="), 1)).unwrap();
         assert_eq!((study.clock, study.clock_of_host), (clock, false));
     }
+}
+
+#[test]
+fn scheduling_is_the_clocks_choice_unless_the_study_names_one_and_the_plan_has_it() {
+    let with = |clock: &str, guest: &str| {
+        let clocked = GOOD.replacen("probes =", &format!("clock = \"{clock}\"\nprobes ="), 1);
+        parse(&format!("{clocked}\n[guest]\n{guest}\n"))
+    };
+    let cases = [
+        ("instructions", "", Scheduling::Fixed),
+        ("wall", "", Scheduling::Kernel),
+        ("instructions", "scheduling = \"kernel\"", Scheduling::Kernel),
+        ("wall", "scheduling = \"fixed\"", Scheduling::Fixed),
+    ];
+    for (clock, guest, scheduling) in cases {
+        let study = with(clock, guest).unwrap();
+        let plan = expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        assert_eq!(
+            (study.scheduling(), plan.study.guest.scheduling),
+            (scheduling, Some(scheduling)),
+            "{clock} {guest}"
+        );
+    }
+    let error = with("wall", "scheduling = \"fix\"").unwrap_err().to_string();
+    assert!(error.contains("unknown value `fix`; known are kernel, fixed; did you mean `fixed`?"), "{error}");
 }
 
 #[test]

@@ -4,3 +4,4 @@
 pub(crate) mod idle;
 pub(crate) mod mountinfo;
 pub(crate) mod mountstats;
+pub(crate) mod stat;

@@ -4,18 +4,7 @@
 use std::{collections::BTreeMap, fs};
 
 use super::compare::Facts;
-
-/// `PF_KTHREAD` (include/linux/sched.h).
-const KERNEL_THREAD: u64 = 0x0020_0000;
-
-/// What is read of `/proc/PID/stat`.
-struct Stat<'a> {
-    name: &'a str,
-    flags: u64,
-    nice: &'a str,
-    priority: &'a str,
-    policy: &'a str,
-}
+use crate::proc::stat;
 
 /// All that are no kernel threads, by number, with their names.
 pub(super) fn user() -> Facts {
@@ -27,8 +16,8 @@ pub(super) fn user() -> Facts {
         // One that ended meanwhile is none.
         let Ok(text) = fs::read(entry.path().join("stat")) else { continue };
         let text = String::from_utf8_lossy(&text);
-        let Some(stat) = parse(&text) else { return Err(format!("/proc/{pid}/stat is not readable")) };
-        if stat.flags & KERNEL_THREAD == 0 {
+        let Some(stat) = stat::parse(&text) else { return Err(format!("/proc/{pid}/stat is not readable")) };
+        if !stat.is_kernel_thread() {
             processes.insert(format!("process {pid}"), stat.name.to_owned());
         }
     }
@@ -39,7 +28,7 @@ pub(super) fn user() -> Facts {
 pub(super) fn inherited() -> Facts {
     let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
     let stat = read("/proc/self/stat")?;
-    let stat = parse(&stat).ok_or_else(|| "/proc/self/stat is not readable".to_owned())?;
+    let stat = stat::parse(&stat).ok_or_else(|| "/proc/self/stat is not readable".to_owned())?;
     let mut facts = BTreeMap::from([
         ("nice value".to_owned(), stat.nice.to_owned()),
         ("real-time priority".to_owned(), stat.priority.to_owned()),
@@ -53,49 +42,14 @@ pub(super) fn inherited() -> Facts {
     Ok(facts)
 }
 
-/// Of a line of `/proc/PID/stat` (proc(5)). A name may hold anything, parentheses too.
-fn parse(text: &str) -> Option<Stat<'_>> {
-    let (begin, end) = (text.find('(')?, text.rfind(')')?);
-    // The third field, the state, is the first of these.
-    let fields: Vec<&str> = text.get(end + 1..)?.split_ascii_whitespace().collect();
-    Some(Stat {
-        name: text.get(begin + 1..end)?,
-        flags: fields.get(6)?.parse().ok()?,
-        nice: fields.get(16)?,
-        priority: fields.get(37)?,
-        policy: fields.get(38)?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    const KTHREADD: &str = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 5 0 0 20 0 1 0 11 0 0 18446744073709551615 0 0 0 0 0 0 0 \
-                            2147483647 0 0 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
-
-    #[test]
-    fn kernel_threads_are_distinguished_from_programs() {
-        let stat = parse(KTHREADD).unwrap();
-        assert_eq!((stat.name, stat.flags & KERNEL_THREAD), ("kthreadd", KERNEL_THREAD));
-        let program = KTHREADD.replace("(kthreadd)", "(a) S 0 (b)").replace("2129984", "4194304");
-        let stat = parse(&program).unwrap();
-        assert_eq!((stat.name, stat.flags & KERNEL_THREAD, stat.nice, stat.policy), ("a) S 0 (b", 0, "0", "0"));
-    }
 
     #[test]
     fn this_process_is_one() {
         let pid = format!("process {}", std::process::id());
         assert!(user().unwrap().contains_key(&pid));
         assert!(inherited().unwrap().contains_key("nice value"));
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_survived(text: String) {
-            let _ = parse(&text);
-        }
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use bpfassay_protocol::{
     PROTOCOL_VERSION,
     frame::Decoder,
-    job::{FileSystem, Job, Program, RunSpec, Summary, Task, Workload},
+    job::{FileSystem, Job, Program, RunSpec, Scheduling, Summary, Task, Workload},
     message::{GuestMessage, RunOutcome},
 };
 
@@ -76,6 +76,7 @@ impl Stage {
             modules: Vec::new(),
             file_system: FileSystem::Tmpfs { size_mib: 64 },
             settle_ms: 0,
+            scheduling: Scheduling::Kernel,
             task: Task::Runs { runs: runs.iter().map(spec).collect() },
         };
         fs::write(stage.at("job"), serde_json::to_vec(&job).unwrap()).unwrap();

@@ -15,7 +15,7 @@ use toml::{
 
 use super::{
     complaint::{Document, Reported},
-    suggestion::{nearest, shown},
+    suggestion::{nearest, shown, suggestion},
 };
 
 /// A table.
@@ -217,7 +217,8 @@ impl<'d, 'i> Field<'d, 'i> {
         let text = self.text()?;
         names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
             let known = names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-            self.error(format!("unknown value `{}`; known are {known}", shown(text)))
+            let nearest = suggestion(text, names.iter().map(|(name, _)| *name));
+            self.error(format!("unknown value `{}`; known are {known}{nearest}", shown(text)))
         })
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use bpfassay_protocol::{
     PROTOCOL_VERSION,
-    job::{Job, Task},
+    job::{Job, Scheduling, Task},
 };
 use bpfassay_study::{Block, Study};
 use rustix::{
@@ -42,6 +42,7 @@ pub(super) fn job(study: &Study, block: &Block) -> Job {
         modules: Vec::new(),
         file_system: block.file_system.clone(),
         settle_ms: 0,
+        scheduling: Scheduling::Kernel,
         task: Task::Runs { runs: block.runs.iter().map(|run| host_setup::spec(study, block, run)).collect() },
     }
 }

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfassay_protocol::Arch;
+use bpfassay_protocol::{Arch, job::Scheduling};
 use bpfassay_results::Provenance;
 use bpfassay_study::{Available, Clock, LeftOut, Narrowing, Plan, Study, Target};
 use tokio_util::sync::CancellationToken;
@@ -120,16 +120,23 @@ impl ThisMachine {
 }
 
 /// `study` on a machine that is there already, and what of it is not possible.
-fn on(study: Study, target: Target, memory_mib: u64, cpus: u32) -> (Study, Option<LeftOut>) {
+fn on(study: Study, target: Target, memory_mib: u64, cpus: u32) -> (Study, Vec<LeftOut>) {
     let mut study = Study { targets: vec![target], clock: Clock::Wall, clock_of_host: false, ..study };
     let parameters = std::mem::take(&mut study.guest.kernel_parameters);
     study.guest.cpus = cpus;
     study.guest.memory_mib = u32::try_from(memory_mib).unwrap_or(u32::MAX);
-    let left_out = (!parameters.is_empty()).then(|| LeftOut {
-        what: format!("kernel parameters {}", parameters.join(" ")),
-        reason: "this machine has been booted already".to_owned(),
-    });
-    (study, left_out)
+    let scheduling = study.guest.scheduling.replace(Scheduling::Kernel);
+    let left_out = [
+        (!parameters.is_empty()).then(|| LeftOut {
+            what: format!("kernel parameters {}", parameters.join(" ")),
+            reason: "this machine has been booted already".to_owned(),
+        }),
+        (scheduling == Some(Scheduling::Fixed)).then(|| LeftOut {
+            what: format!("scheduling {}", Scheduling::Fixed),
+            reason: "the threads of this machine's kernel are left as they are".to_owned(),
+        }),
+    ];
+    (study, left_out.into_iter().flatten().collect())
 }
 
 /// The program `name`, where `PATH` has it.
@@ -145,11 +152,14 @@ mod tests {
     fn a_study_is_done_on_this_machine_as_it_is() {
         let mut study = bpfassay_study::load("quick").unwrap();
         study.guest.kernel_parameters = vec!["mitigations=off".to_owned()];
+        study.guest.scheduling = Some(Scheduling::Fixed);
         let target = Target { arch: Arch::X86_64, kernel: "6.12.117+deb13-amd64".to_owned() };
         let (study, left_out) = on(study, target.clone(), 7900, 4);
         assert_eq!((study.targets.as_slice(), study.clock), ([target].as_slice(), Clock::Wall));
         assert_eq!((study.guest.cpus, study.guest.memory_mib), (4, 7900));
-        assert_eq!(left_out.unwrap().what, "kernel parameters mitigations=off");
+        let left_out: Vec<&str> = left_out.iter().map(|left| left.what.as_str()).collect();
+        assert_eq!(left_out, ["kernel parameters mitigations=off", "scheduling fixed"]);
+        assert_eq!(study.scheduling(), Scheduling::Kernel);
         // Names of kernels in expectations and gates stand for the builds that a release string names.
         let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         let cell = plan.cells.iter().find(|cell| !cell.is_baseline()).unwrap();

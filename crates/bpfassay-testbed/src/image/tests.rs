@@ -3,7 +3,7 @@ use std::{fs, process::Command};
 
 use bpfassay_protocol::{
     PROTOCOL_VERSION,
-    job::{Nfs, NfsVersion, Task},
+    job::{Nfs, NfsVersion, Scheduling, Task},
 };
 
 use super::*;
@@ -73,7 +73,14 @@ fn write(image: &GuestImage, job: &Job, path: &Path) -> Result<u64> {
 }
 
 fn job(modules: Vec<String>) -> Job {
-    Job { protocol: PROTOCOL_VERSION, modules, file_system: NFS, settle_ms: 0, task: Task::Shell }
+    Job {
+        protocol: PROTOCOL_VERSION,
+        modules,
+        file_system: NFS,
+        settle_ms: 0,
+        scheduling: Scheduling::Kernel,
+        task: Task::Shell,
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{io::IsTerminal, sync::Arc};
 
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
-    job::{FileSystem, Job, Task},
+    job::{FileSystem, Job, Scheduling, Task},
     message::GuestMessage,
 };
 use bpfassay_runner::{Error, HostSetup, Selection, Shell, Store, Testbed, Trial};
@@ -47,7 +47,14 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     let file_system =
         plan.blocks.first().map_or(FileSystem::Tmpfs { size_mib: 256 }, |block| block.file_system.clone());
     let modules = image.module_paths(&file_system).map_err(Failure::usage)?;
-    let job = Job { protocol: PROTOCOL_VERSION, modules, file_system, settle_ms: 0, task: Task::Shell };
+    let job = Job {
+        protocol: PROTOCOL_VERSION,
+        modules,
+        file_system,
+        settle_ms: 0,
+        scheduling: Scheduling::Kernel,
+        task: Task::Shell,
+    };
     let scratch = store.cache.scratch()?;
     let initramfs = host_setup.initramfs(&target, &job).map_err(Failure::infrastructure)?;
     let mut machine = Machine::new(target.arch, image.kernel());
