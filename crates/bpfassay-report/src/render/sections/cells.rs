@@ -177,6 +177,15 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
     } else if overheads().any(|overhead| overhead.unit == Unit::Boots) {
         legend.push("n counts boots.".to_owned());
     }
+    if let Some(pooled) = overheads().find_map(|overhead| overhead.pooled) {
+        let layout = match pooled.layout > 0.0 {
+            true => format!(", and a declared layout term of {} % of the time", pooled.layout * 100.0),
+            false => String::new(),
+        };
+        legend.push(format!(
+            "~: the interval uses the variance of all rows of the same metric beside its own (moderated t){layout}."
+        ));
+    }
     for reason in [Bounds::OneObservation, Bounds::NoSpread] {
         if overheads().any(|overhead| overhead.estimate.bounds == reason)
             && let Some(text) = reason.reason()
