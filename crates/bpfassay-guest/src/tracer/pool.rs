@@ -232,7 +232,7 @@ test $attached = 0 || echo "$ended"
             let specs = [(); 3].map(|()| spec("kprobe", None));
             let mut bench = Bench::new(&specs);
             assert_eq!(bench.run(&specs[0]), Some(vec![]));
-            bench.children.kill(bench.pool.kept[0].0.pid, std::time::Duration::from_secs(30)).unwrap();
+            rustix::process::kill_process(bench.pool.kept[0].0.pid, rustix::process::Signal::KILL).unwrap();
             let notes = bench.run(&specs[1]).unwrap();
             assert!(notes.len() == 1 && notes[0].ends_with("is loaded anew"), "{notes:?}");
             assert_eq!((bench.starts().len(), bench.pool.kept.len()), (2, 1));
