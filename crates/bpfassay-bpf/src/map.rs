@@ -12,10 +12,18 @@ use crate::{
 };
 
 /// `BPF_MAP_TYPE_…`.
+const HASH: u32 = 1;
 const ARRAY: u32 = 2;
+const PROGRAM_ARRAY: u32 = 3;
 const PERCPU_HASH: u32 = 5;
 const PERCPU_ARRAY: u32 = 6;
+const LRU_HASH: u32 = 9;
 const LRU_PERCPU_HASH: u32 = 10;
+const RING_BUFFER: u32 = 27;
+const TASK_STORAGE: u32 = 29;
+
+/// `BPF_F_RDONLY_PROG`: programs cannot write to it.
+const READ_ONLY: u32 = 1 << 7;
 
 /// Most memory that one batch of entries is to take, in bytes, unless a single bucket needs more.
 const BATCH: usize = 64 << 20;
@@ -108,6 +116,8 @@ pub struct Map {
     fd: OwnedFd,
     key_size: usize,
     value_size: usize,
+    kind: u32,
+    flags: u32,
     per_cpu: bool,
     /// Of an array, how many elements it has.
     elements: Option<u32>,
@@ -139,6 +149,8 @@ impl Map {
             fd,
             key_size: info.key_size as usize,
             value_size: info.value_size as usize,
+            kind: info.kind,
+            flags: info.flags,
             per_cpu,
             elements,
             values,
@@ -199,6 +211,44 @@ impl Map {
         let mut element = self.element(key.as_ptr() as u64, value.as_ptr() as u64);
         // SAFETY: key and value have the map's sizes.
         unsafe { call(Command::MapUpdateElem, &mut element) }.map(drop)
+    }
+
+    /// Brings it back to the state in which it was created, as far as programs wrote to it: no key in a hash map, zeros in an array. Nothing may
+    /// write to it meanwhile.
+    ///
+    /// Maps that programs cannot write to are left as they are, and so are two kinds: the content of a ring buffer belongs to
+    /// its reader, and what is stored with tasks ends with them.
+    ///
+    /// # Errors
+    /// The kernel's error, or `Unsupported` for other types of maps.
+    pub fn empty(&self) -> io::Result<()> {
+        match self.kind {
+            _ if self.flags & READ_ONLY != 0 => Ok(()),
+            RING_BUFFER | TASK_STORAGE | PROGRAM_ARRAY => Ok(()),
+            HASH | PERCPU_HASH | LRU_HASH | LRU_PERCPU_HASH => {
+                self.entries()?.iter().try_for_each(|entry| self.delete(&entry.key))
+            }
+            ARRAY | PERCPU_ARRAY => {
+                let zeros = vec![0u8; self.stride() * self.values];
+                (0..self.elements.unwrap_or(0)).try_for_each(|index| {
+                    let key = index.to_ne_bytes();
+                    let mut element = self.element(key.as_ptr() as u64, zeros.as_ptr() as u64);
+                    // SAFETY: the key is an index, and there are as many zeros as the kernel reads for this map.
+                    unsafe { call(Command::MapUpdateElem, &mut element) }.map(drop)
+                })
+            }
+            kind => Err(io::Error::new(io::ErrorKind::Unsupported, format!("maps of type {kind} cannot be emptied"))),
+        }
+    }
+
+    /// Deletes a key that [`Map::entries`] returned; one that is gone is no error.
+    fn delete(&self, key: &[u8]) -> io::Result<()> {
+        let mut element = self.element(key.as_ptr() as u64, 0);
+        // SAFETY: the key has the map's key size, as the kernel returned it.
+        match unsafe { call(Command::MapDeleteElem, &mut element) } {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Forbids changes by system calls from now on, so that programs may take the content for constant.
@@ -324,6 +374,66 @@ fn count(list: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A map of 16 entries with keys of 8 bytes and values of `value`; `None` where this machine forbids it, which is printed.
+    fn map(kind: u32, value: u32, flags: u32) -> Option<Map> {
+        let key = if matches!(kind, ARRAY | PERCPU_ARRAY) { 4 } else { 8 };
+        match (MapSpec { kind, key, value, entries: 16, flags, ..MapSpec::array(value) }).create() {
+            Ok(fd) => Some(Map::new(fd).unwrap()),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => {
+                eprintln!("not checked: this machine forbids maps: {error}");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn write(map: &Map, key: &[u8], byte: u8) -> io::Result<()> {
+        let values = vec![byte; map.stride() * map.values];
+        let mut element = map.element(key.as_ptr() as u64, values.as_ptr() as u64);
+        // SAFETY: the key has the map's size, and there are values for each CPU.
+        unsafe { call(Command::MapUpdateElem, &mut element) }.map(drop)
+    }
+
+    #[test]
+    fn an_emptied_map_is_as_when_it_was_created() {
+        for kind in [HASH, PERCPU_HASH, LRU_HASH, LRU_PERCPU_HASH] {
+            let Some(map) = map(kind, 20, 0) else { return };
+            for round in 0..3 {
+                // As many as fit: all places are free again each time.
+                (0..16_u64).for_each(|key| write(&map, &(key + round).to_ne_bytes(), 7).unwrap());
+                assert!(!map.entries().unwrap().is_empty());
+                map.empty().unwrap();
+                assert_eq!(map.entries().unwrap(), [], "type {kind}");
+            }
+        }
+        for kind in [ARRAY, PERCPU_ARRAY] {
+            let Some(map) = map(kind, 20, 0) else { return };
+            (0..16_u32).for_each(|index| write(&map, &index.to_ne_bytes(), 7).unwrap());
+            map.empty().unwrap();
+            let entries = map.entries().unwrap();
+            assert_eq!(entries.len(), 16);
+            assert!(entries.iter().all(|entry| entry.values == vec![vec![0; 20]; map.copies()]), "type {kind}");
+        }
+    }
+
+    #[test]
+    fn constants_stay() {
+        let Some(map) = map(ARRAY, 4, READ_ONLY) else { return };
+        write(&map, &[0; 4], 7).unwrap();
+        map.freeze().unwrap();
+        map.empty().unwrap();
+        assert_eq!(map.lookup(&[0; 4]).unwrap(), Some(vec![vec![7; 4]]));
+    }
+
+    #[test]
+    fn a_type_of_map_that_is_not_known_is_not_taken_for_empty() {
+        /// `BPF_MAP_TYPE_QUEUE`.
+        const QUEUE: u32 = 22;
+        let queue = MapSpec { kind: QUEUE, key: 0, ..MapSpec::array(8) };
+        let Ok(fd) = queue.create() else { return eprintln!("not checked: this machine forbids maps") };
+        assert_eq!(Map::new(fd).unwrap().empty().unwrap_err().kind(), io::ErrorKind::Unsupported);
+    }
 
     #[test]
     fn lists_of_cpus_are_counted() {

@@ -87,6 +87,8 @@ pub struct MapInfo {
     pub value_size: u32,
     /// Most entries.
     pub max_entries: u32,
+    /// `BPF_F_…` that it was created with.
+    pub flags: u32,
 }
 
 /// Asks the kernel about a map.
@@ -101,6 +103,7 @@ pub fn map_info(map: BorrowedFd<'_>) -> io::Result<MapInfo> {
         key_size: info.half(8),
         value_size: info.half(12),
         max_entries: info.half(16),
+        flags: info.half(20),
         name: info.text(24),
     })
 }

@@ -12,6 +12,7 @@ pub(crate) enum Command {
     MapCreate = 0,
     MapLookupElem = 1,
     MapUpdateElem = 2,
+    MapDeleteElem = 3,
     ProgLoad = 5,
     ProgTestRun = 10,
     ProgGetNextId = 11,

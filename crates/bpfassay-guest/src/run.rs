@@ -33,7 +33,7 @@ use crate::{
     soundness::Snapshot,
     steps::monotonic_ns,
     stop, system, tool,
-    tracer::{self, Started, Tracer},
+    tracer::{self, Started, Tracer, pool::Pool},
     workload::{self, Output, RunPaths, Running},
 };
 
@@ -55,16 +55,25 @@ pub(crate) fn execute_all(
     // Where no tool runs, nothing is to blame.
     let has_tool = |spec: &RunSpec| spec.tool.is_some() || !spec.probe.is_baseline();
     let snapshot = specs.iter().any(has_tool).then(|| Snapshot::take(environment));
-    for spec in specs {
-        stop::check()?;
-        execute(spec, environment, conditions, link, children)?;
-        let Some(snapshot) = snapshot.as_ref().filter(|_| has_tool(spec)) else { continue };
-        let differences = snapshot.differences(environment, children)?;
-        if !differences.is_empty() {
-            return Ok(Some(GuestMessage::Unsound { run: spec.id.clone(), differences }));
+    let mut tracers = Pool::new(specs, environment);
+    let mut execute_each = || {
+        for spec in specs {
+            stop::check()?;
+            execute(spec, environment, conditions, link, children, &mut tracers)?;
+            let Some(snapshot) = snapshot.as_ref().filter(|_| has_tool(spec)) else { continue };
+            let differences = snapshot.differences(&tracers.kept(), environment, children)?;
+            if !differences.is_empty() {
+                return Ok(Some(GuestMessage::Unsound { run: spec.id.clone(), differences }));
+            }
         }
+        Ok(None)
+    };
+    let executed = execute_each();
+    // Whatever became of the runs.
+    for note in tracers.end(children)? {
+        link.log(note)?;
     }
-    Ok(None)
+    executed
 }
 
 /// Executes `spec` at `environment` and reports what came of it. `conditions` hold when phases begin.
@@ -77,6 +86,7 @@ fn execute(
     conditions: &mut Conditions,
     link: &Link,
     children: &mut Children,
+    tracers: &mut Pool,
 ) -> Result<()> {
     let mut notes = Vec::new();
     let mut paths = RunPaths::new(environment, &spec.id);
@@ -87,10 +97,11 @@ fn execute(
             (Some(_), []) => Announced::Beginning,
             (Some(_), _) => Announced::Nothing,
         };
-        let mut outcome = attempt(spec, announced, conditions, &mut paths, link, children, &mut notes)
-            // What was measured in a place that somebody exchanged meanwhile was measured nowhere.
-            .and_then(|outcome| environment.test_dir.check().map(|()| outcome))
-            .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
+        let mut outcome =
+            attempt(spec, announced, conditions, &mut paths, link, (&mut *children, &mut *tracers), &mut notes)
+                // What was measured in a place that somebody exchanged meanwhile was measured nowhere.
+                .and_then(|outcome| environment.test_dir.check().map(|()| outcome))
+                .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
         let (Some(rule), RunOutcome::Measured(figures)) = (&spec.until_steady, &mut outcome) else { break outcome };
         durations.push(figures.durations_ns());
         if let Some(is_steady) = rule.ends(&durations) {
@@ -144,7 +155,7 @@ fn attempt(
     conditions: &mut Conditions,
     paths: &mut RunPaths<'_>,
     link: &Link,
-    children: &mut Children,
+    (children, tracers): (&mut Children, &mut Pool),
     notes: &mut Vec<String>,
 ) -> Result<RunOutcome> {
     let environment = paths.environment;
@@ -158,7 +169,7 @@ fn attempt(
     let started = if spec.probe.is_baseline() {
         None
     } else {
-        match Tracer::start(spec, environment, paths.output("tracer")?, children)? {
+        match tracers.start(spec, environment, || paths.output("tracer"), children, notes)? {
             Started::Attached(tracer) => Some(*tracer),
             Started::Refused(refusal) => return Ok(RunOutcome::Refused(refusal)),
         }
@@ -180,7 +191,7 @@ fn attempt(
                 Ok(running) => Some(running),
                 Err(outcome) => {
                     // Its reference tracer has nothing to see either.
-                    started.map(|tracer| tracer.stop(children)).transpose()?;
+                    started.map(|tracer| tracers.stop(tracer, children)).transpose()?;
                     return outcome;
                 }
             }
@@ -191,10 +202,10 @@ fn attempt(
     let measured = run.measure(spec, paths);
     let Run { mut tracer, tool, phases, children, .. } = run;
     let is_sent = announced.phase(link, Phase::TearDown, &spec.id);
-    // The tracer is ended whatever became of the workload, and both before the first error is reported; the tool first, whose
+    // The tracer is detached whatever became of the workload, and the tool ended, both before the first error is reported; the tool first, whose
     // last output has a reference then.
     let stopped = tool.map(|tool| tool.stop(children, || reference(&mut tracer))).transpose();
-    let remains = tracer.map(|tracer| tracer.stop(children)).transpose();
+    let remains = tracer.map(|tracer| tracers.stop(tracer, children)).transpose();
     is_sent?;
     let measured = measured?;
     let (tool, tool_statistics) = stopped?.unzip();

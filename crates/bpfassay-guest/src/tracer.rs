@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tracer as a child process: starting it, requesting readings, ending it.
+//! The tracer as a child process: starting it, requesting readings, ending it or keeping its programs loaded ([`pool`]).
+
+pub(crate) mod pool;
 
 use std::{
     fs::File,
-    io::{self, Write},
+    io::{self, Seek, SeekFrom, Write},
     os::fd::{AsFd, BorrowedFd},
     process::{ChildStdin, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
@@ -49,16 +51,27 @@ pub(crate) enum Started {
     Refused(Refusal),
 }
 
-/// A running tracer.
+/// A running tracer, attached.
 pub(crate) struct Tracer {
+    process: Process,
+    attached: Attached,
+    periodic: Periodic,
+    asked: u64,
+    /// Whether it did something that was not expected.
+    failed: bool,
+}
+
+/// Its process.
+struct Process {
     pid: Pid,
+    /// What it was started with.
+    arguments: Vec<String>,
+    /// Whether it attaches and detaches by commands.
+    keeps_loaded: bool,
     stdin: ChildStdin,
     stdout: ChildStdout,
     stderr: File,
     lines: Lines,
-    attached: Attached,
-    periodic: Periodic,
-    asked: u64,
 }
 
 /// Periodic samples, bounded.
@@ -79,6 +92,14 @@ impl Periodic {
             self.rows += rows;
             self.samples.push(sample);
         }
+    }
+
+    /// Together with the rest that a tracer leaves behind.
+    fn remains(self, attached: Attached, ended: Option<Ended>, mut notes: Vec<String>) -> Remains {
+        if self.dropped > 0 {
+            notes.push(format!("the last {} periodic samples were dropped: too many rows", self.dropped));
+        }
+        Remains { attached, samples: self.samples, ended, notes }
     }
 }
 
@@ -156,109 +177,98 @@ pub(crate) fn features(environment: &Environment, mut stderr: File, children: &m
     }
 }
 
-impl Tracer {
-    /// Starts the tracer of `spec` and waits until it counts or refuses. What it prints to standard error goes to
-    /// `stderr`.
-    pub(crate) fn start(
-        spec: &RunSpec,
+impl Process {
+    /// Starts the tracer with `arguments`. What it prints to standard error goes to `stderr`. `keeps_loaded`: it attaches by
+    /// [`Process::attach`] then, otherwise at once.
+    fn start(
+        arguments: Vec<String>,
+        keeps_loaded: bool,
         environment: &Environment,
-        mut stderr: File,
+        stderr: File,
         children: &mut Children,
-    ) -> Result<Started> {
+    ) -> Result<Self> {
         let mut child = command(environment, &stderr)?
             .args(["--symbol-cache", &environment.symbols])
-            .args(arguments(spec, environment))
+            .args(keeps_loaded.then_some("--keep-loaded"))
+            .args(&arguments)
             .stdin(Stdio::piped())
             .spawn()
             .map_err(not_started(environment))?;
         let pid = pid_of(&child)?;
         children.expect(pid);
-        let (Some(stdin), Some(mut stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::Order(format!("{} was started without pipes", environment.tracer)));
         };
-        let mut lines = Lines::new(MAX_LINE);
-        let first = next_line(&mut lines, &mut stdout, Instant::now() + ATTACHING);
-        match first {
-            Ok(Some(TracerLine::Ready(attached))) => Ok(Started::Attached(Box::new(Self {
-                pid,
-                stdin,
-                stdout,
-                stderr,
-                lines,
-                attached,
-                periodic: Periodic::default(),
-                asked: 0,
-            }))),
-            Ok(Some(TracerLine::Refused(refusal))) => {
-                drop(stdin);
-                if children.wait_for(pid, DETACHING)?.is_none() {
-                    children.kill(pid, DETACHING)?;
-                }
-                Ok(Started::Refused(refusal))
-            }
-            other => {
-                drop(stdin);
-                let ended = matches!(other, Ok(None));
-                let status = if ended { children.wait_for(pid, DETACHING)? } else { None };
-                if status.is_none() {
-                    children.kill(pid, DETACHING)?;
-                }
-                let problem = match (other, status) {
-                    (Err(problem), _) => problem,
-                    (Ok(Some(_)), _) => "sent a reading before it reported that it had attached".to_owned(),
-                    (Ok(None), Some(status)) => {
-                        format!("{} before it reported that it had attached", ended_how(status))
-                    }
-                    (Ok(None), None) => "closed its output before it reported that it had attached".to_owned(),
-                };
-                Err(failure(problem, &mut stderr))
+        Ok(Self { pid, arguments, keeps_loaded, stdin, stdout, stderr, lines: Lines::new(MAX_LINE) })
+    }
+
+    /// Has a tracer that keeps its programs loaded attach them, and waits as [`Process::attached`].
+    fn attach(mut self, children: &mut Children) -> Result<Started> {
+        match self.send("attach") {
+            Ok(()) => self.attached(children),
+            Err(error) => {
+                children.kill(self.pid, DETACHING)?;
+                Err(error)
             }
         }
     }
 
-    /// A reading, now.
-    pub(crate) fn sample(&mut self) -> Result<Sample> {
-        self.asked += 1;
-        let label = self.asked.to_string();
-        if let Err(error) = self.stdin.write_all(format!("sample {label}\n").as_bytes()) {
-            return Err(failure(format!("does not take commands any more: {error}"), &mut self.stderr));
-        }
-        let deadline = Instant::now() + READING;
-        loop {
-            match next_line(&mut self.lines, &mut self.stdout, deadline) {
-                Ok(Some(TracerLine::Sample(sample))) if sample.label.as_deref() == Some(&label) => return Ok(sample),
-                Ok(Some(TracerLine::Sample(sample))) if sample.label.is_none() => self.periodic.keep(sample),
-                other => return Err(self.unexpected(other)),
+    /// Waits until it counts or refuses.
+    fn attached(mut self, children: &mut Children) -> Result<Started> {
+        let first = self.next_line(Instant::now() + ATTACHING);
+        let Self { pid, stdin, mut stderr, .. } = match first {
+            Ok(Some(TracerLine::Ready(attached))) => {
+                let periodic = Periodic::default();
+                let tracer = Tracer { process: self, attached, periodic, asked: 0, failed: false };
+                return Ok(Started::Attached(Box::new(tracer)));
             }
-        }
-    }
-
-    /// Takes the periodic samples that are there; call when [`Tracer::as_fd`] is readable.
-    pub(crate) fn take_periodic(&mut self) -> Result<()> {
-        let taken = self.lines.take(&mut self.stdout).map_err(|error| failure(error.to_string(), &mut self.stderr))?;
-        while let Some(line) = self.lines.next() {
-            match parse(&line) {
-                Ok(TracerLine::Sample(sample)) if sample.label.is_none() => self.periodic.keep(sample),
-                other => return Err(self.unexpected(other.map(Some))),
-            }
-        }
-        if taken == Taken::Closed { Err(self.unexpected(Ok(None))) } else { Ok(()) }
-    }
-
-    fn unexpected(&mut self, line: std::result::Result<Option<TracerLine>, String>) -> Error {
-        let problem = match line {
-            Err(problem) => problem,
-            Ok(Some(_)) => "wrote something that was not requested".to_owned(),
-            Ok(None) => "ended while it should count".to_owned(),
+            _ => self,
         };
-        failure(problem, &mut self.stderr)
+        drop(stdin);
+        if let Ok(Some(TracerLine::Refused(refusal))) = first {
+            if children.wait_for(pid, DETACHING)?.is_none() {
+                children.kill(pid, DETACHING)?;
+            }
+            return Ok(Started::Refused(refusal));
+        }
+        let ended = matches!(first, Ok(None));
+        let status = if ended { children.wait_for(pid, DETACHING)? } else { None };
+        if status.is_none() {
+            children.kill(pid, DETACHING)?;
+        }
+        let problem = match (first, status) {
+            (Err(problem), _) => problem,
+            (Ok(Some(_)), _) => "sent a reading before it reported that it had attached".to_owned(),
+            (Ok(None), Some(status)) => {
+                format!("{} before it reported that it had attached", ended_how(status))
+            }
+            (Ok(None), None) => "closed its output before it reported that it had attached".to_owned(),
+        };
+        Err(failure(problem, &mut stderr))
     }
 
-    /// Detaches and ends it.
-    pub(crate) fn stop(self, children: &mut Children) -> Result<Remains> {
-        let Self { pid, stdin, mut stdout, mut stderr, mut lines, attached, mut periodic, .. } = self;
+    fn send(&mut self, command: &str) -> Result<()> {
+        self.stdin
+            .write_all(format!("{command}\n").as_bytes())
+            .map_err(|error| failure(format!("does not take commands any more: {error}"), &mut self.stderr))
+    }
+
+    fn next_line(&mut self, deadline: Instant) -> std::result::Result<Option<TracerLine>, String> {
+        next_line(&mut self.lines, &mut self.stdout, deadline)
+    }
+
+    /// Forgets what it printed to standard error: the output of another run.
+    fn forget_output(&mut self) -> io::Result<()> {
+        self.stderr.set_len(0)?;
+        // The tracer writes at the same position.
+        self.stderr.seek(SeekFrom::Start(0)).map(drop)
+    }
+
+    /// Ends it, and takes what it still writes; notes on its end go to `notes`.
+    fn end(self, children: &mut Children, periodic: &mut Periodic, notes: &mut Vec<String>) -> Result<Option<Ended>> {
+        let Self { pid, stdin, mut stdout, mut stderr, mut lines, .. } = self;
         drop(stdin);
-        let (mut notes, mut ended) = (Vec::new(), None);
+        let mut ended = None;
         let deadline = Instant::now() + DETACHING;
         loop {
             match next_line(&mut lines, &mut stdout, deadline) {
@@ -282,16 +292,91 @@ impl Tracer {
                 notes.push(format!("the tracer did not end within {} s and was killed", DETACHING.as_secs()));
             }
         }
-        if periodic.dropped > 0 {
-            notes.push(format!("the last {} periodic samples were dropped: too many rows", periodic.dropped));
+        Ok(ended)
+    }
+}
+
+impl Tracer {
+    /// A reading, now.
+    pub(crate) fn sample(&mut self) -> Result<Sample> {
+        self.asked += 1;
+        let label = self.asked.to_string();
+        if let Err(error) = self.process.send(&format!("sample {label}")) {
+            self.failed = true;
+            return Err(error);
         }
-        Ok(Remains { attached, samples: periodic.samples, ended, notes })
+        let deadline = Instant::now() + READING;
+        loop {
+            match self.process.next_line(deadline) {
+                Ok(Some(TracerLine::Sample(sample))) if sample.label.as_deref() == Some(&label) => return Ok(sample),
+                Ok(Some(TracerLine::Sample(sample))) if sample.label.is_none() => self.periodic.keep(sample),
+                other => return Err(self.unexpected(other)),
+            }
+        }
+    }
+
+    /// Takes the periodic samples that are there; call when [`Tracer::as_fd`] is readable.
+    pub(crate) fn take_periodic(&mut self) -> Result<()> {
+        let taken = self.process.lines.take(&mut self.process.stdout);
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(error) => return Err(self.unexpected(Err(error.to_string()))),
+        };
+        while let Some(line) = self.process.lines.next() {
+            match parse(&line) {
+                Ok(TracerLine::Sample(sample)) if sample.label.is_none() => self.periodic.keep(sample),
+                other => return Err(self.unexpected(other.map(Some))),
+            }
+        }
+        if taken == Taken::Closed { Err(self.unexpected(Ok(None))) } else { Ok(()) }
+    }
+
+    fn unexpected(&mut self, line: std::result::Result<Option<TracerLine>, String>) -> Error {
+        self.failed = true;
+        let problem = match line {
+            Err(problem) => problem,
+            Ok(Some(_)) => "wrote something that was not requested".to_owned(),
+            Ok(None) => "ended while it should count".to_owned(),
+        };
+        failure(problem, &mut self.process.stderr)
+    }
+
+    /// Detaches a tracer that keeps its programs loaded. Its process is returned where all went well; otherwise it is ended.
+    fn detach(mut self, children: &mut Children) -> Result<(Remains, Option<Process>)> {
+        if self.failed || self.process.send("detach").is_err() {
+            return self.stop(children).map(|remains| (remains, None));
+        }
+        let deadline = Instant::now() + DETACHING;
+        let problem = loop {
+            match self.process.next_line(deadline) {
+                Ok(Some(TracerLine::Sample(sample))) if sample.label.is_none() => self.periodic.keep(sample),
+                Ok(Some(TracerLine::Ended(ended))) => {
+                    let Self { process, attached, periodic, .. } = self;
+                    return Ok((periodic.remains(attached, Some(ended), Vec::new()), Some(process)));
+                }
+                // How it ended is reported below.
+                Ok(None) => break None,
+                Ok(Some(_)) => break Some("wrote something that was not requested".to_owned()),
+                Err(problem) => break Some(problem),
+            }
+        };
+        let mut remains = self.stop(children)?;
+        remains.notes.extend(problem.map(|problem| format!("the tracer {problem} while it was being detached")));
+        Ok((remains, None))
+    }
+
+    /// Detaches and ends it.
+    fn stop(self, children: &mut Children) -> Result<Remains> {
+        let Self { process, attached, mut periodic, .. } = self;
+        let mut notes = Vec::new();
+        let ended = process.end(children, &mut periodic, &mut notes)?;
+        Ok(periodic.remains(attached, ended, notes))
     }
 }
 
 impl AsFd for Tracer {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stdout.as_fd()
+        self.process.stdout.as_fd()
     }
 }
 
@@ -336,7 +421,7 @@ mod tests {
 
     use super::*;
 
-    fn spec(probe: &str, interval: Option<u64>) -> RunSpec {
+    pub(super) fn spec(probe: &str, interval: Option<u64>) -> RunSpec {
         RunSpec {
             id: "r1".to_owned(),
             probe: probe.parse().unwrap(),

@@ -4,6 +4,9 @@
 //! The tracer writes one [`TracerLine`] per line to standard output and reads commands from standard input:
 //! `sample LABEL` makes it write a [`TracerLine::Sample`] with that label at once; end of file makes it detach and
 //! exit with status 0.
+//!
+//! With `--keep-loaded` it begins with nothing attached: `attach` makes it attach its programs and write [`TracerLine::Ready`], `detach`
+//! makes it detach them and write [`TracerLine::Ended`], as often as wanted. The programs stay loaded in between, and count from zero each time.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +30,7 @@ pub enum TracerLine {
     Refused(Refusal),
     /// A reading of the counters.
     Sample(Sample),
-    /// The last line of a tracer that was asked to end, after it has detached.
+    /// The last line of a tracer that was asked to end or to detach, after it has detached.
     Ended(Ended),
     /// What this kernel offers (`--features`): the only line then.
     Features {
@@ -42,8 +45,10 @@ pub enum TracerLine {
 pub struct Attached {
     /// What was asked for.
     pub configuration: ProbeConfiguration,
-    /// Time to open and load the programs, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub load_ns: u64,
+    /// Time to open and load the programs, in nanoseconds of `CLOCK_MONOTONIC`; `None` where they were loaded before, for a run
+    /// that has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_ns: Option<u64>,
     /// Time to attach them, in the same unit.
     pub attach_ns: u64,
     /// The programs as the kernel holds them.
@@ -57,7 +62,7 @@ impl Attached {
     /// `configuration` as it begins: nothing is loaded yet, and nothing attached.
     #[must_use]
     pub const fn none(configuration: ProbeConfiguration) -> Self {
-        Self { configuration, load_ns: 0, attach_ns: 0, programs: Vec::new(), findings: Vec::new() }
+        Self { configuration, load_ns: None, attach_ns: 0, programs: Vec::new(), findings: Vec::new() }
     }
 }
 

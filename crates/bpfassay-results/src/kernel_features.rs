@@ -82,8 +82,8 @@ pub struct ProgramFacts {
     pub instructions: u64,
     /// Instructions that the verifier looked at; `None` where the kernel does not report them (before 5.16).
     pub verified_instructions: Option<u64>,
-    /// Nanoseconds to open and load them.
-    pub load_ns: u64,
+    /// Nanoseconds to open and load them; `None` where no measured run loaded them: they stay loaded between runs.
+    pub load_ns: Option<u64>,
     /// Nanoseconds to attach them.
     pub attach_ns: u64,
 }

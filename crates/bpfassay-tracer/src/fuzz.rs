@@ -40,7 +40,7 @@ pub fn mountinfo(text: &[u8]) {
 
 /// Commands on standard input, in pieces of any size.
 pub fn commands(bytes: &[u8]) {
-    let mut commands = Commands::default();
+    let mut commands = Commands::new(true);
     for piece in bytes.chunks(97) {
         commands.push(piece);
         loop {
@@ -48,6 +48,7 @@ pub fn commands(bytes: &[u8]) {
                 Ok(Some(Command::Sample(label))) => {
                     assert!(!label.is_empty() && !label.contains('\n') && label.len() <= 1024);
                 }
+                Ok(Some(Command::Attach | Command::Detach)) => {}
                 Ok(None) => break,
                 Err(_) => return,
             }

@@ -157,6 +157,101 @@ fn filters_durations_merging_and_metrics_agree(arch: &str, kernel: &str) {
     }
 }
 
+/// What is typed where programs stay loaded: each tracer attaches, counts a workload in a cgroup of its own and detaches, three times.
+const KEPT: &str = r#"
+dmesg -n 1; mkdir -p /run/t; cd /run/t; n=0
+until_there() { m=0; until test $(grep -c $1 $n.json) -ge $2 || test $m = 180; do sleep 1; m=$((m+1)); done; }
+job() { mkdir /sys/fs/cgroup/$1; echo CGROUP_$1 $(stat -c %i /sys/fs/cgroup/$1) >>cgroups; sh -c 'echo $$ >/sys/fs/cgroup/'$1'/cgroup.procs; exec /bpfassay/ior -a POSIX -w -r -t 64k -b 1m -o /mnt/nfs/'$1 >>ior.log 2>&1; }
+round() { echo attach >&3; until_there '"type":"ready' $1; echo sample begin$1 >&3; until_there '"begin'$1'"' 1; job job$n-$1; echo sample end$1 >&3; until_there '"end'$1'"' 1; echo detach >&3; until_there '"type":"ended' $1; }
+kept() { rm -f in; mkfifo in; /bpfassay/tracer --keep-loaded --symbol-cache /run/t/symbols --probe $@ <in >$n.json 2>$n.err & exec 3>in; for k in 1 2 3; do round $k; done; exec 3>&-; wait $!; echo $? >$n.status; n=$((n+1)); }
+ARGUMENTS
+for f in cgroups *.json *.status *.err ior.log; do echo; echo FILE $f; cat $f; done"#;
+
+/// Whatever was counted, remembered or lost while the programs were attached before must not show.
+fn programs_that_stay_loaded_count_from_zero(arch: &str, kernel: &str, configurations: &[&str]) {
+    if !guests_wanted() {
+        return;
+    }
+    let typed: Vec<String> = configurations.iter().map(|arguments| format!("kept {arguments}")).collect();
+    let session = KEPT.replace("ARGUMENTS", &typed.join("\n"));
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (_, lines) = terminal::session(directory, &format!("--arch {arch} --kernel {kernel}"), &session);
+    let mut guest = sort(&lines);
+    let cgroups: BTreeMap<String, u64> = guest.files["cgroups"]
+        .lines()
+        .filter_map(|line| line.strip_prefix("CGROUP_")?.split_once(' '))
+        .map(|(job, id)| (job.to_owned(), id.parse().unwrap()))
+        .collect();
+    for (number, configuration) in configurations.iter().enumerate() {
+        let file = format!("{number}.json");
+        let lines = || guest.files[&file].lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let ready: Vec<_> = lines().filter(|line| line["type"] == "ready").collect();
+        assert_eq!(ready.len(), 3, "{configuration}: {:#?}", guest.files);
+        assert!(ready[0]["load_ns"].as_u64().unwrap() > 0, "{configuration}");
+        assert!(ready[1..].iter().all(|again| again.get("load_ns").is_none()), "{configuration}: loaded again");
+        assert!(ready[1..].iter().all(|again| again["programs"] == ready[0]["programs"]), "{configuration}");
+        assert_eq!(lines().filter(|line| line["type"] == "ended").count(), 3, "{configuration}");
+        assert_eq!(guest.files[&format!("{number}.status")].trim(), "0", "{configuration}: {:#?}", guest.files);
+        let ids: Vec<u64> = (1..=3).map(|round| cgroups[&format!("job{number}-{round}")]).collect();
+        for round in 1..=3 {
+            guest.cgroup = ids[round - 1];
+            for label in [format!("begin{round}"), format!("end{round}")] {
+                let rows = guest.sample(&file, &label);
+                let of_others = rows.iter().filter(|row| row["cgroup"] != guest.cgroup);
+                let earlier: Vec<_> = of_others.filter(|row| cgroups.values().any(|id| row["cgroup"] == *id)).collect();
+                assert!(earlier.is_empty(), "{configuration}, {label}: {earlier:#?}");
+            }
+            for operation in ["read", "write"] {
+                let [before, after] =
+                    ["begin", "end"].map(|label| guest.of_job(&file, &format!("{label}{round}"), operation));
+                assert_eq!(
+                    (before, after),
+                    ([0; 3], [16, 1 << 20, 0]),
+                    "{configuration}, {operation} of round {round}"
+                );
+            }
+        }
+        // What a program misses depends on the kernel; what its maps lost must be nothing.
+        let of_maps = ["map_insert_failures", "lru_evictions", "ring_buffer_drops"];
+        let lost = |losses: &Value| of_maps.iter().any(|count| losses[*count].as_u64().unwrap_or(0) > 0);
+        let losses: Vec<_> = lines().filter(|line| line["type"] == "sample" && lost(&line["losses"])).collect();
+        assert!(losses.is_empty(), "{configuration}: {losses:#?}");
+    }
+}
+
+#[test]
+fn programs_stay_loaded_on_a_kernel_that_preempts_itself() {
+    let configurations = [
+        "kprobe",
+        "kretprobe",
+        "kprobe-multi",
+        "tracepoint",
+        "raw-tracepoint",
+        "uprobe --uprobe /bpfassay/ior",
+        "complete",
+        "fexit --latency",
+        "fexit+hash-shared",
+        "fexit+lru-shared",
+        "fexit+ringbuf --latency",
+        "fexit@aya --latency",
+        "kprobe@aya",
+        "kretprobe@aya",
+        "tracepoint@aya",
+        "raw-tracepoint@aya",
+        "fexit+ringbuf@aya",
+    ];
+    programs_that_stay_loaded_count_from_zero("x86_64", "7.2", &configurations);
+}
+
+#[test]
+fn programs_stay_loaded_where_misses_are_counted_in_tracefs() {
+    programs_that_stay_loaded_count_from_zero(
+        "aarch64",
+        "6.1",
+        &["kprobe", "kretprobe", "fexit", "kprobe@aya", "fexit@aya"],
+    );
+}
+
 #[test]
 fn a_service_on_x86_64() {
     filters_durations_merging_and_metrics_agree("x86_64", "6.12");

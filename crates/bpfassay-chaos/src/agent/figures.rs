@@ -118,7 +118,7 @@ fn attached(probe: ProbeConfiguration, drawn: u64) -> Attached {
         verified_instructions: Some(400),
     };
     Attached {
-        load_ns: 10 * MS + drawn % 1000,
+        load_ns: Some(10 * MS + drawn % 1000),
         attach_ns: 5 * MS,
         programs: vec![program("on_read", "vfs_read"), program("on_write", "vfs_write")],
         ..Attached::none(probe)

@@ -4,6 +4,7 @@
 
 mod clocks;
 mod compare;
+mod kept;
 mod objects;
 mod processes;
 mod sources;
@@ -13,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub(crate) use self::kept::Kept;
 use self::{
     compare::{Facts, bounded, compare},
     sources::{SOURCES, Source, Stage},
@@ -40,15 +42,20 @@ impl Snapshot {
     }
 
     /// What differs by now, a sentence each, in the order of the sources; nothing where the next run finds everything as the first
-    /// did. What ends late is waited for.
+    /// did, and what is `kept`. What ends late is waited for.
     ///
     /// # Errors
     /// Where processes that ended cannot be taken.
-    pub(crate) fn differences(&self, environment: &Environment, children: &mut Children) -> Result<Vec<String>> {
+    pub(crate) fn differences(
+        &self,
+        kept: &Kept,
+        environment: &Environment,
+        children: &mut Children,
+    ) -> Result<Vec<String>> {
         let deadline = Instant::now() + SETTLING;
         loop {
             children.reap()?;
-            let differences = self.now(environment);
+            let differences = self.now(kept, environment);
             if differences.is_empty() || Instant::now() >= deadline {
                 return Ok(bounded(differences));
             }
@@ -56,11 +63,12 @@ impl Snapshot {
         }
     }
 
-    fn now(&self, environment: &Environment) -> Vec<String> {
+    fn now(&self, kept: &Kept, environment: &Environment) -> Vec<String> {
         let mut differences = Vec::new();
         for stage in [Stage::Kernel, Stage::FileSystem] {
             for (source, before) in self.before.iter().filter(|(source, _)| source.stage == stage) {
-                compare(source.what, source.tolerance, before, &(source.read)(environment), &mut differences);
+                let expected = kept.with(source.what, before);
+                compare(source.what, source.tolerance, &expected, &(source.read)(environment), &mut differences);
             }
             // With its server or its network gone, the file system under test would keep whoever asks it waiting for ever.
             if !differences.is_empty() {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernel objects that tools create: BPF objects and probes.
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use bpfassay_protocol::with_causes;
 
@@ -25,13 +28,20 @@ const VALUES: [&str; 4] = ["current_tracer", "tracing_on", "set_event_pid", "set
 
 /// Programs, maps and links, by their numbers.
 pub(super) fn bpf() -> Facts {
-    let mut facts = BTreeMap::new();
-    for (kind, what) in [(Kind::Program, "program"), (Kind::Map, "map")] {
-        let objects = bpf::ids(kind).and_then(|ids| bpf::objects(kind, ids)).map_err(|error| with_causes(&error))?;
-        facts.extend(objects.into_iter().map(|object| (format!("{what} {}", object.id), object.name)));
-    }
+    let ids = |kind| bpf::ids(kind).map_err(|error| with_causes(&error));
+    let mut facts = programs_and_maps(ids(Kind::Program)?, ids(Kind::Map)?)?;
     let links = bpf::links().map_err(|error| with_causes(&error))?.unwrap_or_default();
     facts.extend(links.into_iter().map(|id| (format!("link {id}"), String::new())));
+    Ok(facts)
+}
+
+/// The programs and maps with these numbers, by their numbers.
+pub(super) fn programs_and_maps(programs: BTreeSet<u32>, maps: BTreeSet<u32>) -> Facts {
+    let mut facts = BTreeMap::new();
+    for (kind, what, ids) in [(Kind::Program, "program", programs), (Kind::Map, "map", maps)] {
+        let objects = bpf::objects(kind, ids).map_err(|error| with_causes(&error))?;
+        facts.extend(objects.into_iter().map(|object| (format!("{what} {}", object.id), object.name)));
+    }
     Ok(facts)
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes of programs: in a guest there is none between runs but the agent.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fmt::Display, fs};
 
 use super::compare::Facts;
 use crate::proc::stat;
@@ -18,10 +18,23 @@ pub(super) fn user() -> Facts {
         let text = String::from_utf8_lossy(&text);
         let Some(stat) = stat::parse(&text) else { return Err(format!("/proc/{pid}/stat is not readable")) };
         if !stat.is_kernel_thread() {
-            processes.insert(format!("process {pid}"), stat.name.to_owned());
+            processes.extend(fact(pid, &stat));
         }
     }
     Ok(processes)
+}
+
+/// The process with this number.
+pub(super) fn of(pid: i32) -> Facts {
+    let path = format!("/proc/{pid}/stat");
+    let text = fs::read(&path).map_err(|error| format!("{path}: {error}"))?;
+    let text = String::from_utf8_lossy(&text);
+    let stat = stat::parse(&text).ok_or_else(|| format!("{path} is not readable"))?;
+    Ok(fact(pid, &stat).into())
+}
+
+fn fact(pid: impl Display, stat: &stat::Stat<'_>) -> [(String, String); 1] {
+    [(format!("process {pid}"), stat.name.to_owned())]
 }
 
 /// What programs inherit from this process: how it is scheduled, where, and in which cgroup.

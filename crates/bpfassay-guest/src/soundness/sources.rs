@@ -36,6 +36,10 @@ pub(crate) struct Source {
     pub read: fn(&Environment) -> Facts,
 }
 
+/// Names of sources to which the agent adds.
+pub(super) const PROCESSES: &str = "processes";
+pub(super) const BPF_OBJECTS: &str = "BPF objects";
+
 const MIB: u64 = 1 << 20;
 
 /// The sources. What a guest's kernel does by itself, and what tools and workloads leave by right (caches, temporary files of an
@@ -44,9 +48,9 @@ pub(crate) const SOURCES: &[Source] = &[
     source("the file system under test", Stage::Kernel, true, Tolerance::None, under_test),
     source("mounts", Stage::Kernel, false, Tolerance::None, mounts),
     source("cgroups", Stage::Kernel, true, Tolerance::None, cgroups),
-    source("processes", Stage::Kernel, false, Tolerance::None, |_| processes::user()),
+    source(PROCESSES, Stage::Kernel, false, Tolerance::None, |_| processes::user()),
     source("the agent", Stage::Kernel, false, Tolerance::None, |_| processes::inherited()),
-    source("BPF objects", Stage::Kernel, false, Tolerance::None, |_| objects::bpf()),
+    source(BPF_OBJECTS, Stage::Kernel, false, Tolerance::None, |_| objects::bpf()),
     source("tracing", Stage::Kernel, false, Tolerance::None, |_| objects::tracefs()),
     source("kprobes", Stage::Kernel, false, Tolerance::None, |_| objects::kprobes()),
     source("modules", Stage::Kernel, false, Tolerance::None, |_| modules()),

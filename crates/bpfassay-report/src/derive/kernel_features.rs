@@ -190,8 +190,11 @@ fn configuration(result: &CellResult, runs: &[&RunResult]) -> ConfigurationCell 
                 }
                 (Figure::Value(_), None) => (FeatureVerdict::Works, None),
             };
-            let programs = measured()
-                .find_map(|figures| figures.tracer.as_ref())
+            let tracers = || measured().filter_map(|figures| figures.tracer.as_ref());
+            // Those that loaded programs: other runs found them loaded.
+            let programs = tracers()
+                .find(|attached| attached.load_ns.is_some())
+                .or_else(|| tracers().next())
                 .map_or_else(|| Figure::missing("no run was measured"), |attached| Figure::Value(programs(attached)));
             ConfigurationCell { verdict, reason, counted, programs }
         }

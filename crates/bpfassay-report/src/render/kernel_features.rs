@@ -315,7 +315,9 @@ fn facts(matrix: &KernelFeatures) -> Vec<Block> {
         .map(|(index, (title, of))| {
             let cell = |cell: &ConfigurationCell| match &cell.programs {
                 Figure::NotMeasured(_) => String::new(),
-                Figure::Value(facts) if index == 3 => milliseconds(facts.load_ns.saturating_add(facts.attach_ns)),
+                Figure::Value(facts) if index == 3 => facts
+                    .load_ns
+                    .map_or_else(|| "?".to_owned(), |load_ns| milliseconds(load_ns.saturating_add(facts.attach_ns))),
                 Figure::Value(facts) => of(facts).unwrap_or_else(|| "?".to_owned()),
             };
             let rows = matrix

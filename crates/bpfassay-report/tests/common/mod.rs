@@ -238,7 +238,7 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
         whole: Interval { before: at(500_000_000, 0, 0), after: at(4_500_000_000, MOVED, MOVED) },
         tracer: (!probe.is_baseline()).then(|| Attached {
             configuration: probe,
-            load_ns: 10_000_000,
+            load_ns: Some(10_000_000),
             attach_ns: 5_000_000,
             programs: vec![
                 program("on_read", &format!("vfs_read{displaced}")),

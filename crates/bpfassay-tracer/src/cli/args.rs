@@ -55,6 +55,7 @@ pub(crate) struct Args {
     functions: BTreeMap<String, String>,
     symbol_cache: Option<PathBuf>,
     attach_order: Option<u64>,
+    keep_loaded: bool,
 }
 
 /// What to do, in the kernel's terms.
@@ -71,6 +72,8 @@ pub(crate) struct TracerConfig {
     pub(crate) merge: bool,
     /// Whether to continue after the end of standard input.
     pub(crate) stay: bool,
+    /// Whether to attach and detach by commands.
+    pub(crate) keep_loaded: bool,
 }
 
 /// Arguments that are not valid on this machine.
@@ -86,6 +89,8 @@ pub(crate) enum ArgumentError {
     Baseline,
     #[error("program sets are not served to Prometheus: leave out --listen")]
     NoMetrics,
+    #[error("--keep-loaded takes `attach` and `detach` from standard input: leave out --listen and --stay")]
+    ByCommand,
     #[error(transparent)]
     Cgroup(#[from] CgroupIdError),
     #[error(transparent)]
@@ -126,6 +131,7 @@ impl Request {
                 Long("bpf-stats") => flag(&mut args.bpf_stats, "bpf-stats")?,
                 Long("merge") => flag(&mut args.merge, "merge")?,
                 Long("stay") => flag(&mut args.stay, "stay")?,
+                Long("keep-loaded") => flag(&mut args.keep_loaded, "keep-loaded")?,
                 Long("latency") => flag(&mut args.latency, "latency")?,
                 Long("map-entries") => {
                     set(
@@ -189,6 +195,9 @@ impl Args {
         if configuration.probe == Probe::Programs && self.listen.is_some() {
             return Err(ArgumentError::NoMetrics);
         }
+        if self.keep_loaded && (self.stay || self.listen.is_some()) {
+            return Err(ArgumentError::ByCommand);
+        }
         let options = Options {
             cgroup: self.cgroup.map(cgroups::id).transpose()?.unwrap_or(0),
             mount: self.mount.map(mounts::id).transpose()?.unwrap_or(0),
@@ -209,6 +218,7 @@ impl Args {
             stay: self.stay || self.listen.is_some(),
             listen: self.listen,
             merge: self.merge,
+            keep_loaded: self.keep_loaded,
         })
     }
 }
@@ -287,6 +297,7 @@ mod tests {
             "merge",
             "listen",
             "stay",
+            "keep-loaded",
             "features",
         ]
         .map(|name| format!("--{name}"))
@@ -339,6 +350,16 @@ mod tests {
         assert!(parse(&["--probe", "fexit", "--listen", "9100"]).is_err());
         assert!(parse(&["--probe", "fexit", "--stay", "--stay"]).is_err());
         assert!(parse(&["--probe", "fexit", "--stay=yes"]).is_err());
+    }
+
+    #[test]
+    fn programs_are_kept_loaded_for_whoever_sends_commands() {
+        let config = |more: &[&str]| parse(&[&["--probe", "fexit"], more].concat()).unwrap().resolve();
+        assert!(config(&["--keep-loaded", "--interval=2s", "--bpf-stats"]).unwrap().keep_loaded);
+        assert!(!config(&[]).unwrap().keep_loaded);
+        for service in [&["--keep-loaded", "--stay"][..], &["--keep-loaded", "--listen", "127.0.0.1:0"]] {
+            assert!(matches!(config(service), Err(ArgumentError::ByCommand)), "{service:?}");
+        }
     }
 
     #[test]

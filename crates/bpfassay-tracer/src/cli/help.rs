@@ -46,6 +46,8 @@ Options:
                              format 0.0.4: IP:PORT (port 0: any free one, which standard error names), or the path of a
                              Unix socket
       --stay                 Continue after the end of standard input until SIGINT or SIGTERM; --listen implies it
+      --keep-loaded          Attach and detach by commands on standard input, `attach` and `detach`, as often as wanted, and count
+                             from zero each time; the programs are loaded at the first `attach` and stay loaded
       --features             Write one line with what this kernel offers to eBPF tools, found out by trying; attach
                              nothing
   -h, --help                 Print this

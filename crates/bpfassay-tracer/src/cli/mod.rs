@@ -15,12 +15,7 @@ use std::{
 };
 
 use bpfassay_bpf::enable_statistics;
-use bpfassay_protocol::{
-    ProbeConfiguration,
-    object::ObjectLine,
-    tracer::{Refusal, Step, TracerLine},
-    with_causes,
-};
+use bpfassay_protocol::{object::ObjectLine, tracer::TracerLine};
 
 use self::{
     args::Request,
@@ -28,16 +23,11 @@ use self::{
     help::HELP,
 };
 use crate::{
-    counters::tracer::Tracer,
     features,
-    loader::{
-        self,
-        plan::{options::Options, refusal::refusal},
-    },
     service::{
         endpoint::{Endpoint, Page},
         object as object_service,
-        serve::{self, Output, Service},
+        serve::{self, Output, Served, Service},
     },
 };
 
@@ -83,24 +73,16 @@ pub fn main() -> ExitCode {
         }
     };
     let mut output = Output::new(io::stdout());
-    let outcome = match bring_up(config.configuration, &config.options) {
-        Ok(mut tracer) => serve::serve(&mut tracer, service, &mut output)
-            .and_then(|()| serve::end(tracer, statistics.is_some(), &mut output)),
-        Err(refusal) => match output.line(&TracerLine::Refused(refusal)) {
-            Ok(()) => return REFUSED.into(),
-            Err(error) => Err(error),
-        },
+    let programs = (config.configuration, &config.options);
+    let outcome = match config.keep_loaded {
+        false => serve::once(programs, service, statistics.is_some(), &mut output),
+        true => serve::keep_loaded(programs, service, statistics.is_some(), &mut output),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Served::Ended) => ExitCode::SUCCESS,
+        Ok(Served::Refused) => REFUSED.into(),
         Err(error) => complain(&error, 1),
     }
-}
-
-/// A tracer that is attached and counts.
-fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Tracer, Refusal> {
-    let loaded = loader::bring_up(configuration, options)?;
-    Tracer::new(loaded, options).map_err(|error| refusal(Step::Attach, with_causes(&error)))
 }
 
 /// The mode `object`.

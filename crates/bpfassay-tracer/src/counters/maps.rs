@@ -59,6 +59,15 @@ impl CounterMaps {
         Ok(())
     }
 
+    /// Forgets the events that were passed one by one.
+    ///
+    /// # Errors
+    /// [`ReadError::Map`].
+    pub(crate) fn reset(&mut self) -> Result<(), ReadError> {
+        let failed = |source| ReadError::Map { map: map::EVENTS.to_owned(), source };
+        self.ring.as_mut().map_or(Ok(()), Ring::reset).map_err(failed)
+    }
+
     /// The counters since attaching, one row per key, sorted by key.
     ///
     /// # Errors

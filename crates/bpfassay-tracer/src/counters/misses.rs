@@ -11,7 +11,6 @@ use crate::{
         return_probe,
     },
 };
-use bpfassay_bpf::program_info;
 
 /// Misses over all programs; `None` where the kernel does not count them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,7 +47,7 @@ fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 /// As [`of_all`].
 pub(crate) fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
     let failed = |source| ReadError::Program { program: hooked.program.clone(), source };
-    let recursion = || Ok(program_info(hooked.program_fd()).map_err(failed)?.recursion_misses);
+    let recursion = || Ok(hooked.counted().map_err(failed)?.recursion_misses);
     match hooked.kind {
         Kind::Trampoline => Ok(Misses { probes: None, recursion: recursion()? }),
         // Not the program but the hook may be missed, which nothing counts here.

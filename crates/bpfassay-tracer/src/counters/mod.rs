@@ -12,3 +12,4 @@ pub(crate) mod ring;
 pub(crate) mod sets;
 pub(crate) mod task_io;
 pub(crate) mod tracer;
+pub(crate) mod written;

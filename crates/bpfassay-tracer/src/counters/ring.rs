@@ -82,6 +82,16 @@ impl Ring {
         }
     }
 
+    /// Takes every event in the buffer and forgets all of them.
+    ///
+    /// # Errors
+    /// As [`Ring::drain_all`].
+    pub(crate) fn reset(&mut self) -> io::Result<()> {
+        self.drain_all()?;
+        *self.sums = Sums::default();
+        Ok(())
+    }
+
     /// Takes every event in the buffer.
     ///
     /// # Errors

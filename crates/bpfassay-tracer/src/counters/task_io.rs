@@ -35,8 +35,8 @@ type Sums = BTreeMap<u64, [Totals; 2]>;
 /// The accounts of all tasks since attaching.
 #[derive(Debug)]
 pub(crate) struct TaskIo {
-    /// The link of the iterator.
-    iterator: OwnedFd,
+    /// The link of the iterator, while programs are attached.
+    iterator: Option<OwnedFd>,
     exited: Map,
     /// Only this cgroup is reported; 0: any.
     cgroup: u64,
@@ -48,14 +48,25 @@ pub(crate) struct TaskIo {
 }
 
 impl TaskIo {
-    /// Begins to count.
+    /// Counts nothing yet.
+    pub(crate) fn new(exited: Map, cgroup: u64) -> Self {
+        Self { iterator: None, exited, cgroup, base: Sums::new(), reported: Sums::new() }
+    }
+
+    /// Begins to count, or begins anew, with `exited` empty.
     ///
     /// # Errors
     /// [`ReadError`].
-    pub(crate) fn new(iterator: OwnedFd, exited: Map, cgroup: u64) -> Result<Self, ReadError> {
-        let mut task_io = Self { iterator, exited, cgroup, base: Sums::new(), reported: Sums::new() };
-        task_io.base = task_io.read()?;
-        Ok(task_io)
+    pub(crate) fn begin(&mut self, iterator: OwnedFd) -> Result<(), ReadError> {
+        self.iterator = Some(iterator);
+        self.reported.clear();
+        self.base = self.read()?;
+        Ok(())
+    }
+
+    /// Lets go of the iterator, whose program is attached as long as somebody has its link.
+    pub(crate) fn end(&mut self) {
+        self.iterator = None;
     }
 
     /// Rows as of now. The mount is unknown: id 0 and device 0:0.
@@ -120,7 +131,8 @@ impl TaskIo {
 
     fn add_live(&self, sums: &mut Sums) -> Result<(), ReadError> {
         let failed = |source| ReadError::Program { program: LIVE_TASKS.to_owned(), source };
-        let mut reading = File::from(iterator(self.iterator.as_fd()).map_err(failed)?);
+        let link = self.iterator.as_ref().ok_or_else(|| failed(io::ErrorKind::NotConnected.into()))?;
+        let mut reading = File::from(iterator(link.as_fd()).map_err(failed)?);
         let mut bytes = Vec::new();
         reading.read_to_end(&mut bytes).map_err(failed)?;
         let accounts = bytes.chunks_exact(ACCOUNT);

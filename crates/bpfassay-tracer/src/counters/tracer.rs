@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A tracer that is attached and counts, whichever library loaded it. It is read through file descriptors only.
 
-use std::{any::Any, collections::BTreeMap, fmt, os::fd::BorrowedFd};
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet},
+    fmt, mem,
+    os::fd::BorrowedFd,
+};
 
-use bpfassay_bpf::{Map, RunTime, program_info};
+use bpfassay_bpf::{Map, RunTime};
 use bpfassay_protocol::{
+    ProbeConfiguration,
     finding::Finding,
     probe::Probe,
     program_set::EventRow,
-    tracer::{Attached, CounterRow, Losses, ProgramStatistics},
+    tracer::{Attached, CounterRow, Losses, ProgramStatistics, Refusal, Step},
+    with_causes,
 };
 
 use super::{
@@ -18,24 +25,34 @@ use super::{
     no_preempt::NoPreempt,
     sets::Summaries,
     task_io::{self, TaskIo},
+    written::Written,
 };
 use crate::{
     diagnostics::{self, ProgramMisses},
-    loader::plan::{
-        hooked::{Hooked, Kind},
-        options::{Loaded, Options},
+    loader::{
+        self, LoadedConfiguration,
+        plan::{
+            hooked::{AttachedPrograms, Counted, Hooked, Kind},
+            options::Options,
+            refusal::refusal,
+        },
     },
 };
 
-/// Programs that are attached and count. Dropping it detaches them.
+/// Programs that are loaded, and that count while they are attached. Dropping it detaches them.
 pub(crate) struct Tracer {
     attached: Attached,
     counters: CounterMaps,
     task_io: Option<TaskIo>,
     /// Of program sets.
     summaries: Option<Summaries>,
+    written: Written,
     hooked: Vec<Hooked>,
-    _keep: Box<dyn Any>,
+    /// Detaches when dropped: before the programs are closed, as fields are dropped in order.
+    links: Vec<Box<dyn Any>>,
+    /// By program, what the kernel had counted of it when it was detached.
+    earlier: BTreeMap<String, Counted>,
+    loaded: LoadedConfiguration,
 }
 
 impl fmt::Debug for Tracer {
@@ -45,27 +62,90 @@ impl fmt::Debug for Tracer {
 }
 
 impl Tracer {
+    /// Loads and attaches the programs of `configuration`.
+    ///
+    /// # Errors
+    /// A [`Refusal`]; nothing stays loaded then.
+    pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Self, Refusal> {
+        let loaded = loader::load(configuration, options)?;
+        let mut tracer = Self::over(loaded, configuration, options).map_err(unreadable)?;
+        tracer.hook()?;
+        Ok(tracer)
+    }
+
     /// Over what was loaded.
+    fn over(
+        mut loaded: LoadedConfiguration,
+        configuration: ProbeConfiguration,
+        options: &Options,
+    ) -> Result<Self, ReadError> {
+        let mut maps = loaded.take_maps();
+        let written = Written::new(&maps)?;
+        let (mut task_io, mut summaries) = (None, None);
+        if configuration.probe == Probe::Programs {
+            summaries = Some(Summaries::new(configuration.sets.iter(), mem::take(&mut maps))?);
+        } else if let Some(exited) = maps.remove(task_io::EXITED) {
+            let exited = Map::new(exited);
+            let exited = exited.map_err(|source| ReadError::Map { map: task_io::EXITED.to_owned(), source })?;
+            task_io = Some(TaskIo::new(exited, options.cgroup));
+        }
+        Ok(Self {
+            attached: Attached::none(configuration),
+            counters: CounterMaps::new(maps)?,
+            task_io,
+            summaries,
+            written,
+            hooked: Vec::new(),
+            links: Vec::new(),
+            earlier: BTreeMap::new(),
+            loaded,
+        })
+    }
+
+    /// Attaches the programs, whose maps are empty.
+    fn hook(&mut self) -> Result<(), Refusal> {
+        let (attached, AttachedPrograms { mut hooked, links, .. }) = self.loaded.attach()?;
+        for hooked in &mut hooked {
+            hooked.earlier = self.earlier.get(&hooked.program).copied().unwrap_or_default();
+        }
+        (self.attached, self.hooked, self.links) = (attached, hooked, links);
+        let iterator = self.hooked.iter().find(|hooked| hooked.program == task_io::LIVE_TASKS);
+        if let (Some(task_io), Some(link)) = (&mut self.task_io, iterator.and_then(|hooked| hooked.link_fd.as_ref())) {
+            let failed = |source| ReadError::Map { map: task_io::EXITED.to_owned(), source };
+            link.try_clone().map_err(failed).and_then(|link| task_io.begin(link)).map_err(unreadable)?;
+        }
+        Ok(())
+    }
+
+    /// Detaches the programs, which stay loaded.
     ///
     /// # Errors
     /// [`ReadError`].
-    pub(crate) fn new(loaded: Loaded, options: &Options) -> Result<Self, ReadError> {
-        let Loaded { attached, mut maps, hooked, keep } = loaded;
-        if attached.configuration.probe == Probe::Programs {
-            let summaries = Some(Summaries::new(attached.configuration.sets.iter(), maps)?);
-            let counters = CounterMaps::new(BTreeMap::new())?;
-            return Ok(Self { attached, counters, task_io: None, summaries, hooked, _keep: keep });
+    pub(crate) fn detach(&mut self) -> Result<(), ReadError> {
+        if let Some(task_io) = &mut self.task_io {
+            task_io.end();
         }
-        let iterator = hooked.iter().find(|hooked| hooked.program == task_io::LIVE_TASKS);
-        let task_io = match (iterator.and_then(|hooked| hooked.link_fd.as_ref()), maps.remove(task_io::EXITED)) {
-            (Some(link), Some(exited)) => {
-                let failed = |source| ReadError::Map { map: task_io::EXITED.to_owned(), source };
-                let exited = Map::new(exited).map_err(failed)?;
-                Some(TaskIo::new(link.try_clone().map_err(failed)?, exited, options.cgroup)?)
-            }
-            _ => None,
-        };
-        Ok(Self { attached, counters: CounterMaps::new(maps)?, task_io, summaries: None, hooked, _keep: keep })
+        // A link is there as long as somebody has a descriptor of it.
+        for hooked in &mut self.hooked {
+            hooked.link_fd = None;
+        }
+        self.links.clear();
+        for hooked in mem::take(&mut self.hooked) {
+            let counted = hooked.counted_ever();
+            let counted = counted.map_err(|source| ReadError::Program { program: hooked.program.clone(), source })?;
+            self.earlier.insert(hooked.program, counted);
+        }
+        Ok(())
+    }
+
+    /// Attaches programs that were detached. They count from zero, as when they were loaded.
+    ///
+    /// # Errors
+    /// A [`Refusal`]; nothing stays attached then.
+    pub(crate) fn attach_again(&mut self) -> Result<(), Refusal> {
+        // What a task was writing while the programs were detached has come by now.
+        self.counters.reset().and_then(|()| self.written.empty()).map_err(unreadable)?;
+        self.hook()
     }
 
     /// What was attached.
@@ -125,14 +205,14 @@ impl Tracer {
     /// [`ReadError`].
     pub(crate) fn statistics(&self) -> Result<Vec<ProgramStatistics>, ReadError> {
         let of = |hooked: &Hooked| {
-            let info = program_info(hooked.program_fd())
-                .map_err(|source| ReadError::Program { program: hooked.program.clone(), source })?;
             let program = hooked.program.clone();
-            let RunTime { runs, nanoseconds } = info.run_time.unwrap_or_default();
+            let counted = hooked.counted();
+            let counted = counted.map_err(|source| ReadError::Program { program: program.clone(), source })?;
+            let RunTime { runs, nanoseconds } = counted.run_time;
             Ok(ProgramStatistics { program, runs, run_time_ns: nanoseconds })
         };
         // A program may have several hooks.
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         self.hooked.iter().filter(|hooked| seen.insert(hooked.program.as_str())).map(of).collect()
     }
 
@@ -167,4 +247,8 @@ impl Tracer {
         }
         Ok(diagnostics::after(&losses, &programs))
     }
+}
+
+fn unreadable(error: ReadError) -> Refusal {
+    refusal(Step::Attach, with_causes(&error))
 }

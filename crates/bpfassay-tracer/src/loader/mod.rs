@@ -2,38 +2,112 @@
 //! Loading and attaching the programs of a probe configuration.
 //!
 //! Here: `plan`, which is what the loaders have in common, and one folder for each loader. A loader has a function that
-//! takes a probe configuration and [`Options`] and yields [`Loaded`], and a line in [`bring_up`].
+//! takes a probe configuration and [`Options`] and yields [`Loaded`], and a line in [`load`].
 //! Not here: reading what the programs count.
 
 pub(crate) mod aya;
 pub(crate) mod libbpf;
 pub(crate) mod plan;
 
+use std::{collections::BTreeMap, io, mem, os::fd::OwnedFd};
+
 use bpfassay_protocol::{
     ProbeConfiguration,
+    finding::Finding,
     probe::{Loader, Probe},
-    tracer::{Refusal, Step},
+    tracer::{Attached, Refusal, Step},
 };
 
 use self::plan::{
-    descriptors, objects,
-    options::{Loaded, Options},
+    descriptors,
+    hooked::{AttachedPrograms, Hooked},
+    loaded::{Loaded, Programs, Since},
+    objects,
+    options::Options,
     refusal::refusal,
     renamed,
 };
 use crate::diagnostics::{self, When};
 
-/// Loads and attaches one probe configuration.
+/// The programs of a probe configuration, loaded: they can be attached as often as wanted.
+pub(crate) struct LoadedConfiguration {
+    configuration: ProbeConfiguration,
+    options: Options,
+    /// Until it is reported.
+    load_ns: Option<u64>,
+    maps: BTreeMap<String, OwnedFd>,
+    /// Functions that are not counted.
+    findings: Vec<Finding>,
+    /// Pitfalls found before loading, until the programs are attached.
+    before: Option<Vec<Finding>>,
+    programs: Box<dyn Programs>,
+}
+
+impl LoadedConfiguration {
+    fn new(
+        (configuration, options): (ProbeConfiguration, &Options),
+        Loaded { maps, load_ns, findings, programs }: Loaded,
+        before: Vec<Finding>,
+    ) -> Self {
+        let (options, load_ns, before) = (options.clone(), Some(load_ns), Some(before));
+        Self { configuration, options, load_ns, maps, findings, before, programs }
+    }
+
+    /// Descriptors of the maps by name ([`bpfassay_tracer_common::map`]), for whoever reads them; none the second time.
+    pub(crate) fn take_maps(&mut self) -> BTreeMap<String, OwnedFd> {
+        mem::take(&mut self.maps)
+    }
+
+    /// Attaches the programs. They count until the links of what is returned are dropped, and can be attached again then. The time of loading is
+    /// reported once.
+    ///
+    /// # Errors
+    /// A [`Refusal`]; nothing stays attached then.
+    pub(crate) fn attach(&mut self) -> Result<(Attached, AttachedPrograms), Refusal> {
+        // Before anything is attached: the tracer's own hooks are no pitfalls.
+        let before = self.before.take().unwrap_or_else(|| self.programs.look(&self.options, When::Before));
+        let start = Since::now();
+        match self.programs.attach(&self.options) {
+            Ok(mut programs) => {
+                let attach_ns = start.nanoseconds();
+                let unhooked = mem::take(&mut programs.findings);
+                let attached = Attached {
+                    configuration: self.configuration,
+                    load_ns: self.load_ns.take(),
+                    attach_ns,
+                    programs: programs.hooked.iter().map(described).collect::<Result<_, _>>()?,
+                    findings: [self.findings.clone(), unhooked, before].concat(),
+                };
+                Ok((attached, programs))
+            }
+            Err(mut refusal) => {
+                refusal.findings.extend(self.programs.look(&self.options, When::Refused));
+                Err(refusal)
+            }
+        }
+    }
+}
+
+fn described(hooked: &Hooked) -> Result<bpfassay_protocol::tracer::Program, Refusal> {
+    hooked.describe().map_err(|error: io::Error| Refusal {
+        program: Some(hooked.program.clone()),
+        errno: error.raw_os_error(),
+        ..refusal(Step::Attach, error.to_string())
+    })
+}
+
+/// Loads the programs of one probe configuration.
 ///
 /// # Errors
-/// A [`Refusal`] with the step that failed and the message of the kernel or the library; nothing stays attached then.
-pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Loaded, Refusal> {
+/// A [`Refusal`] with the step that failed and the message of the kernel or the library; nothing stays loaded then.
+pub(crate) fn load(configuration: ProbeConfiguration, options: &Options) -> Result<LoadedConfiguration, Refusal> {
     descriptors::make_room();
     if configuration.probe == Probe::Programs {
         if let Some(why) = not_for_sets(configuration, options) {
             return Err(refusal(Step::Open, why.to_owned()));
         }
-        return libbpf::sets::bring_up(configuration, options);
+        let loaded = libbpf::sets::load(configuration)?;
+        return Ok(LoadedConfiguration::new((configuration, options), loaded, Vec::new()));
     }
     if options.mount != 0 && !configuration.probe.tells_mounts() {
         let message = format!("`{}` does not distinguish mounts: leave out --mount", configuration.probe);
@@ -55,21 +129,28 @@ pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> 
                 let message = format!("this build of the tracer has no programs for `{configuration}`");
                 return Err(refusal(Step::Open, message));
             };
-            // Before anything is loaded: the tracer's own hooks are no pitfalls.
-            let findings = diagnostics::look_for(object.elf, options, When::Before);
-            match libbpf::bring_up(configuration, object, options, &diagnostics::absent(&findings)) {
-                Ok(mut loaded) => {
-                    loaded.attached.findings.extend(findings);
-                    Ok(loaded)
-                }
-                Err(mut refusal) => {
-                    refusal.findings.extend(diagnostics::look_for(object.elf, options, When::Refused));
-                    Err(refusal)
-                }
-            }
+            let before = diagnostics::look_for(object.elf, options, When::Before);
+            let loaded = libbpf::load(object, options, &diagnostics::absent(&before));
+            loaded
+                .map(|loaded| LoadedConfiguration::new((configuration, options), loaded, before))
+                .map_err(|refusal| with_findings(refusal, diagnostics::look_for(object.elf, options, When::Refused)))
         }
-        Loader::Aya => aya::bring_up(configuration, options),
+        Loader::Aya => {
+            let elf = objects::in_rust(configuration.map).ok_or_else(|| aya::no_programs(configuration))?;
+            let sections = aya::attach::sections_of(elf, configuration.probe);
+            let look = |when| diagnostics::look_for_hooks(sections.iter().map(String::as_str), options, when);
+            let before = look(When::Before);
+            let loaded = aya::load(configuration, elf, &sections, options);
+            loaded
+                .map(|loaded| LoadedConfiguration::new((configuration, options), loaded, before))
+                .map_err(|refusal| with_findings(refusal, look(When::Refused)))
+        }
     }
+}
+
+fn with_findings(mut refusal: Refusal, findings: Vec<Finding>) -> Refusal {
+    refusal.findings.extend(findings);
+    refusal
 }
 
 /// Options that program sets do not have.

@@ -10,26 +10,55 @@ const SAMPLE: &[u8] = b"sample ";
 pub(crate) enum Command {
     /// Write a sample that carries this label.
     Sample(String),
+    /// Attach the programs.
+    Attach,
+    /// Detach them.
+    Detach,
 }
 
 /// Input that is not a command.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CommandError {
-    #[error("unknown command {line:?} on standard input: the only one is `sample LABEL`")]
-    Unknown { line: String },
+    #[error("unknown command {line:?} on standard input: there is {}", known(*keeps_loaded))]
+    Unknown { line: String, keeps_loaded: bool },
+    #[error("the command `{command}` on standard input comes while the programs are {state}")]
+    Untimely { command: &'static str, state: &'static str },
     #[error("a command on standard input is longer than {MAX_LABEL} bytes")]
     TooLong,
     #[error("standard input ended inside a command ({rest:?}): end each with a newline")]
     Truncated { rest: String },
 }
 
+const fn known(keeps_loaded: bool) -> &'static str {
+    if keeps_loaded { "`attach`, `detach` and `sample LABEL`" } else { "`sample LABEL` only" }
+}
+
+impl Command {
+    /// That it makes no sense while the programs are in this state.
+    pub(crate) const fn untimely(&self, state: &'static str) -> CommandError {
+        let command = match self {
+            Self::Sample(_) => "sample",
+            Self::Attach => "attach",
+            Self::Detach => "detach",
+        };
+        CommandError::Untimely { command, state }
+    }
+}
+
 /// Takes bytes as they come and gives back whole commands.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Commands {
     buffer: Vec<u8>,
+    /// Whether programs are attached and detached by commands.
+    keeps_loaded: bool,
 }
 
 impl Commands {
+    /// Nothing has come yet.
+    pub(crate) const fn new(keeps_loaded: bool) -> Self {
+        Self { buffer: Vec::new(), keeps_loaded }
+    }
+
     /// Adds bytes read.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
@@ -47,9 +76,14 @@ impl Commands {
         if line.len() > SAMPLE.len() + MAX_LABEL {
             return Err(CommandError::TooLong);
         }
-        match line.strip_prefix(SAMPLE).map(str::from_utf8) {
-            Some(Ok(label)) if !label.is_empty() => Ok(Some(Command::Sample(label.to_owned()))),
-            _ => Err(CommandError::Unknown { line: String::from_utf8_lossy(&line).into_owned() }),
+        match (line.as_slice(), line.strip_prefix(SAMPLE).map(str::from_utf8)) {
+            (_, Some(Ok(label))) if !label.is_empty() => Ok(Some(Command::Sample(label.to_owned()))),
+            (b"attach", _) if self.keeps_loaded => Ok(Some(Command::Attach)),
+            (b"detach", _) if self.keeps_loaded => Ok(Some(Command::Detach)),
+            _ => {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                Err(CommandError::Unknown { line, keeps_loaded: self.keeps_loaded })
+            }
         }
     }
 
@@ -72,7 +106,7 @@ mod tests {
     use super::*;
 
     fn all(bytes: &[u8]) -> Result<Vec<Command>, CommandError> {
-        let mut commands = Commands::default();
+        let mut commands = Commands::new(false);
         commands.push(bytes);
         let mut found = Vec::new();
         while let Some(command) = commands.next()? {
@@ -89,8 +123,30 @@ mod tests {
     }
 
     #[test]
+    fn programs_are_attached_by_command_where_they_are_kept() {
+        let mut commands = Commands::new(true);
+        commands.push(b"attach\nsample x\ndetach\nattached\n");
+        assert_eq!(commands.next(), Ok(Some(Command::Attach)));
+        assert_eq!(commands.next(), Ok(Some(Command::Sample("x".to_owned()))));
+        assert_eq!(commands.next(), Ok(Some(Command::Detach)));
+        let error = commands.next().unwrap_err().to_string();
+        assert!(error.ends_with("there is `attach`, `detach` and `sample LABEL`"), "{error}");
+        let error = Command::Attach.untimely("attached").to_string();
+        assert_eq!(error, "the command `attach` on standard input comes while the programs are attached");
+    }
+
+    #[test]
     fn anything_else_is_refused() {
-        for wrong in [&b"sample\n"[..], b"sample \n", b"\n", b"Sample x\n", b"quit\n", b"sample \xff\n"] {
+        for wrong in [
+            &b"attach\n"[..],
+            b"detach\n",
+            b"sample\n",
+            b"sample \n",
+            b"\n",
+            b"Sample x\n",
+            b"quit\n",
+            b"sample \xff\n",
+        ] {
             assert!(matches!(all(wrong), Err(CommandError::Unknown { .. })), "{wrong:?}");
         }
         assert!(matches!(all(b"sample x"), Err(CommandError::Truncated { .. })));
@@ -98,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_refused_in_time() {
-        let mut commands = Commands::default();
+        let mut commands = Commands::new(false);
         commands.push(&[b'x'; SAMPLE.len() + MAX_LABEL]);
         assert_eq!(commands.next(), Ok(None));
         commands.push(b"x");
@@ -111,7 +167,7 @@ mod tests {
         #[test]
         fn commands_survive_any_fragmentation(labels in prop::collection::vec("[^\n]{1,40}", 0..8), cut in 1usize..9) {
             let stream: Vec<u8> = labels.iter().flat_map(|label| format!("sample {label}\n").into_bytes()).collect();
-            let mut commands = Commands::default();
+            let mut commands = Commands::new(false);
             let mut found = Vec::new();
             for piece in stream.chunks(cut) {
                 commands.push(piece);

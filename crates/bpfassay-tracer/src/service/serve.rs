@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_protocol::tracer::{Ended, TracerLine};
+use bpfassay_protocol::{
+    ProbeConfiguration,
+    tracer::{Ended, Refusal, TracerLine},
+};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -17,6 +20,7 @@ use rustix::{
 
 use crate::{
     counters::{error::ReadError, tracer::Tracer},
+    loader::plan::{loaded::Since, options::Options},
     service::{
         command::{Command, CommandError, Commands},
         endpoint::{Endpoint, ListenError},
@@ -82,49 +86,170 @@ pub(crate) struct Service {
     pub(crate) endpoint: Option<Endpoint>,
 }
 
-/// Writes the line `ready`, then serves commands, the interval and the metrics endpoint until the end of standard input or a signal.
+/// What a session ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// The programs are to be detached, and stay loaded.
+    Detach,
+    /// The program is to end.
+    End,
+}
+
+/// Commands and signals, for as long as the program lives.
+struct Input {
+    stdin: Stdin,
+    /// Until the end of standard input.
+    commands: Option<Commands>,
+    signals: OwnedFd,
+}
+
+impl Input {
+    fn new(keeps_loaded: bool) -> Result<Self, ServeError> {
+        let signals =
+            signals::descriptor().map_err(|source| ServeError::Setup { what: "block SIGINT and SIGTERM", source })?;
+        Ok(Self { stdin: io::stdin(), commands: Some(Commands::new(keeps_loaded)), signals })
+    }
+
+    /// Takes what has come; whether more may come.
+    fn take(&mut self) -> Result<bool, ServeError> {
+        let Some(commands) = &mut self.commands else { return Ok(false) };
+        let mut bytes = [0; 4096];
+        let read = rustix::io::retry_on_intr(|| rustix::io::read(self.stdin.as_fd(), &mut bytes))
+            .map_err(|error| ServeError::Input(error.into()))?;
+        commands.push(&bytes[..read]);
+        Ok(read > 0)
+    }
+
+    /// The next command that has come.
+    fn next(&mut self) -> Result<Option<Command>, ServeError> {
+        Ok(self.commands.as_mut().map(Commands::next).transpose()?.flatten())
+    }
+
+    /// Ends the input.
+    fn finish(&mut self) -> Result<(), ServeError> {
+        Ok(self.commands.take().map_or(Ok(()), Commands::finish)?)
+    }
+
+    /// Waits until the programs are to be attached; `false` where the program is to end.
+    fn await_attach(&mut self) -> Result<bool, ServeError> {
+        loop {
+            match self.next()? {
+                Some(Command::Attach) => return Ok(true),
+                Some(other) => return Err(other.untimely("not attached").into()),
+                None => {}
+            }
+            let ready = wait(&self.stdin, &self.signals, None, None, true, None)?;
+            if ready.signal {
+                return Ok(false);
+            }
+            if ready.input && !self.take()? {
+                self.finish()?;
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Attaches the programs of `configuration` and serves them until the end of standard input or a signal.
 ///
 /// # Errors
 /// [`ServeError`].
-pub(crate) fn serve<W: Write>(
-    tracer: &mut Tracer,
+pub(crate) fn once<W: Write>(
+    (configuration, options): (ProbeConfiguration, &Options),
     mut service: Service,
+    statistics: bool,
     output: &mut Output<W>,
-) -> Result<(), ServeError> {
-    let signals =
-        signals::descriptor().map_err(|source| ServeError::Setup { what: "block SIGINT and SIGTERM", source })?;
+) -> Result<Served, ServeError> {
+    let mut tracer = match Tracer::bring_up(configuration, options) {
+        Ok(tracer) => tracer,
+        Err(refusal) => return refused(refusal, output),
+    };
+    serve(&mut tracer, &mut service, &mut Input::new(false)?, output)?;
+    end(&mut tracer, statistics, output)?;
+    Ok(Served::Ended)
+}
+
+/// Attaches and detaches the programs of `configuration` by commands, and serves them meanwhile. They are loaded when they are first
+/// attached, and again where the kernel does not attach them a second time.
+///
+/// # Errors
+/// [`ServeError`].
+pub(crate) fn keep_loaded<W: Write>(
+    (configuration, options): (ProbeConfiguration, &Options),
+    mut service: Service,
+    statistics: bool,
+    output: &mut Output<W>,
+) -> Result<Served, ServeError> {
+    let mut input = Input::new(true)?;
+    let mut tracer: Option<Tracer> = None;
+    while input.await_attach()? {
+        // Before Linux 5.13 (f3a95075549e) the kernel attaches a program to a trampoline once only; whatever else it refuses, it refuses again.
+        if tracer.as_mut().is_some_and(|tracer| tracer.attach_again().is_err()) {
+            tracer = None;
+        }
+        let tracer = match &mut tracer {
+            Some(tracer) => tracer,
+            None => match Tracer::bring_up(configuration, options) {
+                Ok(loaded) => tracer.insert(loaded),
+                Err(refusal) => return refused(refusal, output),
+            },
+        };
+        let ending = serve(tracer, &mut service, &mut input, output)?;
+        end(tracer, statistics, output)?;
+        if ending == Ending::End {
+            break;
+        }
+    }
+    Ok(Served::Ended)
+}
+
+/// What became of a tracer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// It ended as requested.
+    Ended,
+    /// The kernel refused its programs, which was reported.
+    Refused,
+}
+
+fn refused<W: Write>(refusal: Refusal, output: &mut Output<W>) -> Result<Served, ServeError> {
+    output.line(&TracerLine::Refused(refusal)).map(|()| Served::Refused)
+}
+
+/// Writes the line `ready`, then serves commands, the interval and the metrics endpoint until the programs are to be detached.
+fn serve<W: Write>(
+    tracer: &mut Tracer,
+    service: &mut Service,
+    input: &mut Input,
+    output: &mut Output<W>,
+) -> Result<Ending, ServeError> {
     let timer = service.interval.map(timer).transpose().map_err(|source| ServeError::Setup {
         what: "start the timer of the sampling interval",
         source: source.into(),
     })?;
     output.line(&TracerLine::Ready(tracer.attached().clone()))?;
     let mut reader = Sampler::new(tracer, service.merge).map_err(ReadError::Mounts)?;
-
-    let stdin = io::stdin();
-    let mut input = Some(Commands::default());
     loop {
-        let ready = wait(&stdin, &signals, timer.as_ref(), reader.fd(), input.is_some(), service.endpoint.as_ref())?;
+        // What came together with the command to attach is there already.
+        while let Some(command) = input.next()? {
+            match command {
+                Command::Sample(label) => output.line(&TracerLine::Sample(reader.sample(Some(label))?))?,
+                Command::Detach => return Ok(Ending::Detach),
+                Command::Attach => return Err(command.untimely("attached").into()),
+            }
+        }
+        let Input { stdin, commands, signals } = &*input;
+        let ready = wait(stdin, signals, timer.as_ref(), reader.fd(), commands.is_some(), service.endpoint.as_ref())?;
         if ready.signal {
-            return Ok(());
+            return Ok(Ending::End);
         }
         if ready.events {
             reader.drain()?;
         }
-        if ready.input
-            && let Some(commands) = &mut input
-        {
-            let mut bytes = [0; 4096];
-            let read = rustix::io::retry_on_intr(|| rustix::io::read(stdin.as_fd(), &mut bytes))
-                .map_err(|error| ServeError::Input(error.into()))?;
-            commands.push(&bytes[..read]);
-            while let Some(Command::Sample(label)) = commands.next()? {
-                output.line(&TracerLine::Sample(reader.sample(Some(label))?))?;
-            }
-            if read == 0 {
-                input.take().map_or(Ok(()), Commands::finish)?;
-                if !service.stay {
-                    return Ok(());
-                }
+        if ready.input && !input.take()? {
+            input.finish()?;
+            if !service.stay {
+                return Ok(Ending::End);
             }
         }
         if let Some(timer) = timer.as_ref().filter(|_| ready.timer) {
@@ -150,16 +275,14 @@ pub(crate) fn serve<W: Write>(
 }
 
 /// Detaches and writes the last line. `statistics`: whether the kernel kept some meanwhile.
-///
-/// # Errors
-/// [`ServeError`].
-pub(crate) fn end<W: Write>(mut tracer: Tracer, statistics: bool, output: &mut Output<W>) -> Result<(), ServeError> {
+fn end<W: Write>(tracer: &mut Tracer, statistics: bool, output: &mut Output<W>) -> Result<(), ServeError> {
     let (statistics, events) =
         if statistics { (tracer.statistics()?, Some(tracer.events()?)) } else { (Vec::new(), None) };
     let findings = tracer.findings()?;
-    let start = Instant::now();
-    drop(tracer);
-    let detach_ns = bpfassay_protocol::nanoseconds(start.elapsed());
+    let start = Since::now();
+    let detached = tracer.detach();
+    let detach_ns = start.nanoseconds();
+    detached?;
     output.line(&TracerLine::Ended(Ended { findings, detach_ns, statistics, events }))
 }
 

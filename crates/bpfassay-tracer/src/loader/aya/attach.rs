@@ -31,7 +31,7 @@ use crate::{
     kernel::{bpf, jit::has_jit},
     loader::plan::{
         attach_order,
-        hooked::{AttachedPrograms, Hooked, Kind, KprobeMode},
+        hooked::{AttachedPrograms, Counted, Hooked, Kind, KprobeMode},
         options::Options,
         probes::{BEHIND_FTRACE_SITE, REQUIRED, SYSCALLS},
         return_probe::ReturnProbe,
@@ -184,6 +184,7 @@ pub(super) fn all(
                 kind,
                 program_fd,
                 link_fd,
+                earlier: Counted::default(),
             });
         }
     }

@@ -12,7 +12,6 @@ use std::{
     collections::BTreeMap,
     io,
     os::fd::{AsFd as _, OwnedFd},
-    time::Instant,
 };
 
 use ::aya::{
@@ -20,9 +19,10 @@ use ::aya::{
     maps::{Map, MapData},
 };
 use bpfassay_protocol::{
-    ProbeConfiguration, nanoseconds,
+    ProbeConfiguration,
+    finding::Finding,
     probe::Probe,
-    tracer::{Attached, Refusal, Step},
+    tracer::{Refusal, Step},
 };
 use bpfassay_tracer_common::{Settings, map};
 
@@ -32,8 +32,8 @@ use crate::{
     kernel::btf,
     loader::plan::{
         hooked::AttachedPrograms,
-        objects,
-        options::{Loaded, Options},
+        loaded::{Loaded, Programs, Since},
+        options::Options,
         prototypes::name_prototypes,
         refusal::refusal,
         settings,
@@ -46,30 +46,17 @@ const PROTOTYPES: &str = "PROTOTYPES";
 const OFFSETS: &str = "OFFSETS";
 const TASK_KNOWN: &str = "TASK_KNOWN";
 
-/// Loads the programs of `configuration` and attaches them.
+/// Loads the programs of `configuration` from the object file `elf`, which has them in `sections`.
 ///
 /// # Errors
 /// A [`Refusal`].
-pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Loaded, Refusal> {
-    let elf = objects::in_rust(configuration.map).ok_or_else(|| no_programs(configuration))?;
-    let sections = attach::sections_of(elf, configuration.probe);
-    let look = |when| diagnostics::look_for_hooks(sections.iter().map(String::as_str), options, when);
-    // Before anything is loaded: the tracer's own hooks are no pitfalls.
-    let findings = look(When::Before);
-    match load_and_attach(configuration, elf, options) {
-        Ok(mut loaded) => {
-            loaded.attached.findings.extend(findings);
-            Ok(loaded)
-        }
-        Err(mut refusal) => {
-            refusal.findings.extend(look(When::Refused));
-            Err(refusal)
-        }
-    }
-}
-
-fn load_and_attach(configuration: ProbeConfiguration, elf: &[u8], options: &Options) -> Result<Loaded, Refusal> {
-    let start = Instant::now();
+pub(crate) fn load(
+    configuration: ProbeConfiguration,
+    elf: &[u8],
+    sections: &[String],
+    options: &Options,
+) -> Result<Loaded, Refusal> {
+    let start = Since::now();
     let offsets = btf::offsets::of_kernel().map_err(|error| refuse(Step::Open, None, &error))?;
     // Elsewhere nothing is preempted inside a program.
     let copies = match configuration.probe {
@@ -94,34 +81,36 @@ fn load_and_attach(configuration: ProbeConfiguration, elf: &[u8], options: &Opti
     if names.is_empty() {
         return Err(no_programs(configuration));
     }
-    let mut findings = attach::load(&mut ebpf, configuration.probe, &mut names, options, &btf)?;
-    let load_time = start.elapsed();
-    let start = Instant::now();
-    let AttachedPrograms { hooked, links, findings: unhooked } =
-        attach::all(&mut ebpf, configuration.probe, &names, options)?;
-    findings.extend(unhooked);
-    if !settings::is_task_known() && hooked.iter().any(|hooked| hooked.program.contains("__sys_fsync")) {
-        findings.push(settings::fsync_without_mount());
-    }
-    let attach_time = start.elapsed();
-    let mut programs = Vec::new();
-    for hooked in &hooked {
-        programs.push(hooked.describe().map_err(|error| refuse(Step::Attach, Some(&hooked.program), &error))?);
-    }
+    let findings = attach::load(&mut ebpf, configuration.probe, &mut names, options, &btf)?;
+    let load_ns = start.nanoseconds();
     let maps = maps(&ebpf).map_err(|error| refuse(Step::Load, None, &error))?;
-    Ok(Loaded {
-        attached: Attached {
-            configuration,
-            load_ns: nanoseconds(load_time),
-            attach_ns: nanoseconds(attach_time),
-            programs,
-            findings,
-        },
-        maps,
-        hooked,
-        // Detached before the programs are closed: elements are dropped in order.
-        keep: Box::new((links, ebpf)),
-    })
+    let sections = sections.to_vec();
+    let programs = LoadedPrograms { ebpf, probe: configuration.probe, names, sections };
+    Ok(Loaded { maps, load_ns, findings, programs: Box::new(programs) })
+}
+
+/// Programs that are loaded.
+struct LoadedPrograms {
+    ebpf: Ebpf,
+    probe: Probe,
+    /// Of the programs that are loaded.
+    names: Vec<String>,
+    /// Of all programs of the probe.
+    sections: Vec<String>,
+}
+
+impl Programs for LoadedPrograms {
+    fn attach(&mut self, options: &Options) -> Result<AttachedPrograms, Refusal> {
+        let mut attached = attach::all(&mut self.ebpf, self.probe, &self.names, options)?;
+        if !settings::is_task_known() && attached.hooked.iter().any(|hooked| hooked.program.contains("__sys_fsync")) {
+            attached.findings.push(settings::fsync_without_mount());
+        }
+        Ok(attached)
+    }
+
+    fn look(&self, options: &Options, when: When) -> Vec<Finding> {
+        diagnostics::look_for_hooks(self.sections.iter().map(String::as_str), options, when)
+    }
 }
 
 /// aya makes every map of an object: those that are of no use here get one entry.
@@ -146,7 +135,8 @@ fn size_maps(loader: &mut EbpfLoader<'_>, copies: u32, options: &Options) {
     }
 }
 
-fn no_programs(configuration: ProbeConfiguration) -> Refusal {
+/// That this build has no programs for `configuration`.
+pub(crate) fn no_programs(configuration: ProbeConfiguration) -> Refusal {
     let why = match configuration.probe {
         Probe::KprobeMulti => ": the library aya cannot attach to fprobe (kprobe.multi), use the loader libbpf",
         _ => "",

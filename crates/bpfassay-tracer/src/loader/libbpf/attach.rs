@@ -19,7 +19,7 @@ use crate::{
     },
     loader::plan::{
         attach_order,
-        hooked::{AttachedPrograms, Hooked, Kind, KprobeMode},
+        hooked::{AttachedPrograms, Counted, Hooked, Kind, KprobeMode},
         options::Options,
         probes::{self, Attachment, BEHIND_FTRACE_SITE, End, REQUIRED, SYSCALLS},
         refusal::Failure,
@@ -49,6 +49,7 @@ impl AttachedPrograms {
             kind: at.kind,
             program_fd: program.as_fd().try_clone_to_owned()?,
             link_fd,
+            earlier: Counted::default(),
         });
         self.links.push(keep);
         Ok(())

@@ -10,26 +10,27 @@ pub(crate) mod sets;
 mod sys;
 
 use std::{
-    any::Any,
     collections::{BTreeMap, BTreeSet},
     io,
     os::fd::{AsFd as _, OwnedFd},
-    time::Duration,
 };
 
 use bpfassay_protocol::{
-    ProbeConfiguration, nanoseconds,
-    tracer::{Attached, Refusal, Step},
+    finding::Finding,
+    tracer::{Refusal, Step},
 };
-use libbpf_rs::{MapCore as _, ObjectBuilder, OpenObject};
-use rustix::time::{ClockId, clock_gettime};
+use libbpf_rs::{MapCore as _, Object, ObjectBuilder, OpenObject};
 
-use crate::loader::plan::{
-    hooked::{AttachedPrograms, Hooked},
-    objects,
-    options::{Loaded, Options},
-    probes::{self, Attachment},
-    refusal::Failure,
+use crate::{
+    diagnostics::{self, When},
+    loader::plan::{
+        hooked::AttachedPrograms,
+        loaded::{Loaded, Programs, Since},
+        objects,
+        options::Options,
+        probes::{self, Attachment},
+        refusal::Failure,
+    },
 };
 
 /// What the kernel answers to programs that call kfuncs where no JIT compiler takes such calls (`add_kfunc_call`,
@@ -37,67 +38,73 @@ use crate::loader::plan::{
 /// is no part of the interface.
 const ENOTSUPP: i32 = 524;
 
-/// Loads `object` and attaches its programs.
+/// Loads the programs of `object`.
 ///
 /// Programs on functions that are `absent` from the kernel are left out where others can do without them.
 ///
 /// # Errors
 /// A [`Refusal`].
-pub(crate) fn bring_up(
-    configuration: ProbeConfiguration,
-    object: &objects::Object,
-    options: &Options,
-    absent: &BTreeSet<&str>,
-) -> Result<Loaded, Refusal> {
+pub(crate) fn load(object: &objects::Object, options: &Options, absent: &BTreeSet<&str>) -> Result<Loaded, Refusal> {
     let mut log = log::capture();
-    let mut outcome = load_and_attach(configuration, object.elf, options, absent);
+    let mut outcome = load_object(object.elf, options, absent);
     if let Err(Failure { step: Step::Load, error, .. }) = &outcome
         && error.raw_os_error() == Some(ENOTSUPP)
         && let Some(elf) = objects::without_casts(object.elf)
     {
         log = log::capture();
-        outcome = load_and_attach(configuration, &elf, options, absent);
+        outcome = load_object(&elf, options, absent);
     }
-    outcome.map_err(|failure| log.refusal(failure))
+    let elf = object.elf;
+    outcome.map_err(|failure| log.refusal(failure)).map(|(object, maps, load_ns, findings)| Loaded {
+        maps,
+        load_ns,
+        findings,
+        programs: Box::new(LoadedObject { object, elf }),
+    })
 }
 
-fn load_and_attach(
-    configuration: ProbeConfiguration,
+type Maps = BTreeMap<String, OwnedFd>;
+
+fn load_object(
     elf: &[u8],
     options: &Options,
     absent: &BTreeSet<&str>,
-) -> Result<Loaded, Failure> {
-    let start = monotonic();
-    let mut open = ObjectBuilder::default()
-        .name("bpfassay")
-        .and_then(|builder| builder.open_memory(elf))
-        .map_err(|error| Failure { step: Step::Open, program: None, error: io::Error::other(format!("{error:#}")) })?;
-    let mut findings = prepare::prepare(&mut open, options, absent)?;
+) -> Result<(Object, Maps, u64, Vec<Finding>), Failure> {
+    let start = Since::now();
+    let mut open = open(elf)?;
+    let findings = prepare::prepare(&mut open, options, absent)?;
     set_functions(&mut open, options)?;
-    let object = sys::load(open).map_err(|error| Failure { step: Step::Load, program: None, error })?;
-    let loaded = monotonic();
-    let AttachedPrograms { hooked, links, findings: unhooked } = attach::all(&object, options)?;
-    findings.extend(unhooked);
-    let times = [start, loaded, monotonic()];
-    into_loaded(object, (hooked, links), times, Attached { findings, ..Attached::none(configuration) })
+    let loading = |error| Failure { step: Step::Load, program: None, error };
+    let object = sys::load(open).map_err(loading)?;
+    let load_ns = start.nanoseconds();
+    let maps = maps(&object).map_err(loading)?;
+    Ok((object, maps, load_ns, findings))
 }
 
-/// What is loaded and hooked, described in `attached`. `times`: when loading began, when it ended and when all was attached.
-fn into_loaded(
-    object: libbpf_rs::Object,
-    (hooked, links): (Vec<Hooked>, Vec<Box<dyn Any>>),
-    [start, loaded, done]: [Duration; 3],
-    mut attached: Attached,
-) -> Result<Loaded, Failure> {
-    for hooked in &hooked {
-        let failed = |error| Failure { step: Step::Attach, program: Some(hooked.program.clone()), error };
-        attached.programs.push(hooked.describe().map_err(failed)?);
+fn open(elf: &[u8]) -> Result<OpenObject, Failure> {
+    ObjectBuilder::default().name("bpfassay").and_then(|builder| builder.open_memory(elf)).map_err(|error| Failure {
+        step: Step::Open,
+        program: None,
+        error: io::Error::other(format!("{error:#}")),
+    })
+}
+
+/// An object that is loaded.
+struct LoadedObject {
+    object: Object,
+    /// The file that it was made of.
+    elf: &'static [u8],
+}
+
+impl Programs for LoadedObject {
+    fn attach(&mut self, options: &Options) -> Result<AttachedPrograms, Refusal> {
+        let log = log::capture();
+        attach::all(&self.object, options).map_err(|failure| log.refusal(failure))
     }
-    attached.load_ns = nanoseconds(loaded.saturating_sub(start));
-    attached.attach_ns = nanoseconds(done.saturating_sub(loaded));
-    let maps = maps(&object).map_err(|error| Failure { step: Step::Load, program: None, error })?;
-    // Detached before the object is closed: elements are dropped in order.
-    Ok(Loaded { attached, maps, hooked, keep: Box::new((links, object)) })
+
+    fn look(&self, options: &Options, when: When) -> Vec<Finding> {
+        diagnostics::look_for(self.elf, options, when)
+    }
 }
 
 /// Names the functions that are to be hooked in place of those in the programs' sections. A trampoline's function has to
@@ -118,15 +125,9 @@ fn set_functions(open: &mut OpenObject, options: &Options) -> Result<(), Failure
 }
 
 /// Duplicates of the descriptors of all maps that were created, by name.
-fn maps(object: &libbpf_rs::Object) -> io::Result<BTreeMap<String, OwnedFd>> {
+fn maps(object: &Object) -> io::Result<BTreeMap<String, OwnedFd>> {
     // A map that was not created has a descriptor that stands in for it.
     let created = object.maps().filter(|map| map.autocreate());
     let named = created.map(|map| Ok((map.name().to_string_lossy().into_owned(), map.as_fd().try_clone_to_owned()?)));
     named.collect()
-}
-
-fn monotonic() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
-    // The monotonic clock does not go below zero.
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }

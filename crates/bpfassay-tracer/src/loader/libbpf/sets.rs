@@ -5,72 +5,84 @@ use std::{collections::BTreeMap, io};
 
 use bpfassay_protocol::{
     ProbeConfiguration,
+    finding::Finding,
     program_set::ProgramSet,
-    tracer::{Attached, Refusal, Step},
+    tracer::{Refusal, Step},
 };
-use libbpf_rs::ObjectBuilder;
+use libbpf_rs::Object;
 
-use super::{attach, into_loaded, log, monotonic, sys};
-use crate::loader::plan::{
-    hooked::AttachedPrograms,
-    objects,
-    options::{Loaded, Options, set_map_name},
-    refusal::Failure,
+use super::{attach, log, maps, open, sys};
+use crate::{
+    diagnostics::When,
+    loader::plan::{
+        hooked::AttachedPrograms,
+        loaded::{Loaded, Programs, Since},
+        objects,
+        options::{Options, set_map_name},
+        refusal::Failure,
+    },
 };
 
-/// Loads and attaches the sets of `configuration`; all or none.
+/// Loads the sets of `configuration`; all or none.
 ///
 /// # Errors
 /// A [`Refusal`], which names the set where no program is to blame.
-pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Loaded, Refusal> {
-    let mut all = Loaded {
-        attached: Attached::none(configuration),
-        maps: BTreeMap::new(),
-        hooked: Vec::new(),
-        keep: Box::new(()),
-    };
-    let mut keep = Vec::new();
+pub(crate) fn load(configuration: ProbeConfiguration) -> Result<Loaded, Refusal> {
+    let (mut sets, mut named, mut load_ns) = (Vec::new(), BTreeMap::new(), 0_u64);
     for set in configuration.sets.iter() {
         let log = log::capture();
-        let loaded = load_and_attach(set, configuration, options).map_err(|failure| {
-            let mut refusal = log.refusal(failure);
-            refusal.message = format!("program set {set}: {}", refusal.message);
-            refusal
-        })?;
-        all.attached.load_ns = all.attached.load_ns.saturating_add(loaded.attached.load_ns);
-        all.attached.attach_ns = all.attached.attach_ns.saturating_add(loaded.attached.attach_ns);
-        all.attached.programs.extend(loaded.attached.programs);
-        all.maps.extend(loaded.maps);
-        all.hooked.extend(loaded.hooked);
-        keep.push(loaded.keep);
+        let start = Since::now();
+        let object = load_set(set).map_err(|failure| of_set(set, log, failure))?;
+        load_ns = load_ns.saturating_add(start.nanoseconds());
+        let maps = maps(&object)
+            .map_err(|error| of_set(set, log::capture(), Failure { step: Step::Load, program: None, error }))?;
+        named.extend(maps.into_iter().map(|(name, fd)| (set_map_name(set, &name), fd)));
+        sets.push((set, object));
     }
-    all.keep = Box::new(keep);
-    Ok(all)
+    Ok(Loaded { maps: named, load_ns, findings: Vec::new(), programs: Box::new(LoadedSets(sets)) })
 }
 
-fn load_and_attach(set: ProgramSet, configuration: ProbeConfiguration, options: &Options) -> Result<Loaded, Failure> {
+fn load_set(set: ProgramSet) -> Result<Object, Failure> {
     let failed = |step, error| Failure { step, program: None, error };
-    let start = monotonic();
     let elf = objects::of_set(set)
         .ok_or_else(|| failed(Step::Open, io::Error::other("this build of the tracer has no programs for it")))?;
-    let open = ObjectBuilder::default()
-        .name("bpfassay")
-        .and_then(|builder| builder.open_memory(elf))
-        .map_err(|error| failed(Step::Open, io::Error::other(format!("{error:#}"))))?;
-    let object = sys::load(open).map_err(|error| failed(Step::Load, error))?;
-    let loaded = monotonic();
-    let AttachedPrograms { mut hooked, links, findings } = attach::all(&object, options)?;
-    // A set that cannot see all of its events does not count right.
-    if let Some(finding) = findings.first() {
-        return Err(failed(Step::Attach, io::Error::other(format!("{}: {}", finding.subject, finding.detail))));
+    sys::load(open(elf)?).map_err(|error| failed(Step::Load, error))
+}
+
+fn of_set(set: ProgramSet, log: log::Log, failure: Failure) -> Refusal {
+    let mut refusal = log.refusal(failure);
+    refusal.message = format!("program set {set}: {}", refusal.message);
+    refusal
+}
+
+/// Objects that are loaded, each with the set that it is of.
+struct LoadedSets(Vec<(ProgramSet, Object)>);
+
+impl Programs for LoadedSets {
+    fn attach(&mut self, options: &Options) -> Result<AttachedPrograms, Refusal> {
+        let mut all = AttachedPrograms::default();
+        for (set, object) in &self.0 {
+            let log = log::capture();
+            let attached = attach::all(object, options).and_then(|attached| match attached.findings.first() {
+                None => Ok(attached),
+                // A set that cannot see all of its events does not count right.
+                Some(finding) => {
+                    let error = io::Error::other(format!("{}: {}", finding.subject, finding.detail));
+                    Err(Failure { step: Step::Attach, program: None, error })
+                }
+            });
+            let mut attached = attached.map_err(|failure| of_set(*set, log, failure))?;
+            for hooked in &mut attached.hooked {
+                // Programs of several sets share names.
+                hooked.program = format!("{set}/{}", hooked.program);
+            }
+            all.hooked.extend(attached.hooked);
+            all.links.extend(attached.links);
+        }
+        Ok(all)
     }
-    let times = [start, loaded, monotonic()];
-    for hooked in &mut hooked {
-        // Programs of several sets share names.
-        hooked.program = format!("{set}/{}", hooked.program);
+
+    fn look(&self, _: &Options, _: When) -> Vec<Finding> {
+        Vec::new()
     }
-    let mut loaded =
-        into_loaded(object, (hooked, links), times, Attached { findings, ..Attached::none(configuration) })?;
-    loaded.maps = loaded.maps.into_iter().map(|(name, fd)| (set_map_name(set, &name), fd)).collect();
-    Ok(loaded)
 }

@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
 };
 
-use bpfassay_bpf::program_info;
+use bpfassay_bpf::{RunTime, program_info};
 use bpfassay_protocol::{finding::Finding, tracer::Program};
 
 /// One program, attached.
@@ -25,6 +25,31 @@ pub(crate) struct Hooked {
     pub(crate) program_fd: OwnedFd,
     /// The link or perf event, where there is one to ask for misses; a duplicate will do, too.
     pub(crate) link_fd: Option<OwnedFd>,
+    /// What the kernel had counted of the program before it was attached.
+    pub(crate) earlier: Counted,
+}
+
+/// What the kernel counts of a program, and not of its links: it goes on when the program is attached again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// `None` where this kernel does not count them.
+    pub(crate) recursion_misses: Option<u64>,
+    pub(crate) run_time: RunTime,
+}
+
+impl Counted {
+    /// What of it came after `earlier`.
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            recursion_misses: self
+                .recursion_misses
+                .map(|now| now.saturating_sub(earlier.recursion_misses.unwrap_or(0))),
+            run_time: RunTime {
+                runs: self.run_time.runs.saturating_sub(earlier.run_time.runs),
+                nanoseconds: self.run_time.nanoseconds.saturating_sub(earlier.run_time.nanoseconds),
+            },
+        }
+    }
 }
 
 /// What a loader attached.
@@ -69,6 +94,23 @@ impl Hooked {
         self.program_fd.as_fd()
     }
 
+    /// What the kernel has counted of the program since it was attached.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn counted(&self) -> io::Result<Counted> {
+        Ok(self.counted_ever()?.since(self.earlier))
+    }
+
+    /// What the kernel has counted of the program since it was loaded.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn counted_ever(&self) -> io::Result<Counted> {
+        let info = program_info(self.program_fd())?;
+        Ok(Counted { recursion_misses: info.recursion_misses, run_time: info.run_time.unwrap_or_default() })
+    }
+
     /// The program as the kernel holds it.
     ///
     /// # Errors
@@ -82,5 +124,19 @@ impl Hooked {
             instructions: info.instructions,
             verified_instructions: info.verified_instructions,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_before_it_was_attached_is_taken_off() {
+        let now =
+            |recursion_misses, runs| Counted { recursion_misses, run_time: RunTime { runs, nanoseconds: 10 * runs } };
+        assert_eq!(now(Some(7), 3).since(now(Some(5), 1)), now(Some(2), 2));
+        assert_eq!(now(Some(7), 3).since(Counted::default()), now(Some(7), 3));
+        assert_eq!(now(None, 3).since(now(None, 3)), now(None, 0));
     }
 }

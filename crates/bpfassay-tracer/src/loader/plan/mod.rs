@@ -5,6 +5,7 @@
 pub(crate) mod attach_order;
 pub(crate) mod descriptors;
 pub(crate) mod hooked;
+pub(crate) mod loaded;
 pub(crate) mod objects;
 pub(crate) mod options;
 pub(crate) mod probes;

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a loader is asked for and what it yields, whichever library it uses.
+//! What a loader is asked for, whichever library it uses.
 
-use std::{any::Any, collections::BTreeMap, os::fd::OwnedFd, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf};
 
-use bpfassay_protocol::{program_set::ProgramSet, tracer::Attached};
-
-use super::hooked::Hooked;
+use bpfassay_protocol::program_set::ProgramSet;
 
 /// What to count and how, beside the probe configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,19 +35,7 @@ impl Options {
     }
 }
 
-/// What a loader yields.
-pub(crate) struct Loaded {
-    /// What was attached.
-    pub(crate) attached: Attached,
-    /// Descriptors of the maps by name ([`bpfassay_tracer_common::map`]); duplicates will do.
-    pub(crate) maps: BTreeMap<String, OwnedFd>,
-    /// The programs that are attached.
-    pub(crate) hooked: Vec<Hooked>,
-    /// Whatever must stay alive while the programs count. Dropping it detaches them.
-    pub(crate) keep: Box<dyn Any>,
-}
-
-/// The name in [`Loaded::maps`] of the map `map` of a program set: each set is an object with maps of its own.
+/// The name in [`Loaded::maps`](super::loaded::Loaded::maps) of the map `map` of a program set: each set is an object with maps of its own.
 pub(crate) fn set_map_name(set: ProgramSet, map: &str) -> String {
     format!("{set}/{map}")
 }

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is there after a run by right although it was not there before the first: processes of the agent's own that are kept, with the
+//! BPF programs and maps that they hold.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
+
+use rustix::process::Pid;
+
+use super::{compare::Facts, objects, processes, sources};
+
+/// Facts by the name of their source.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Kept(BTreeMap<&'static str, BTreeMap<String, String>>);
+
+impl Kept {
+    /// A process that is kept, and what it holds now: no link.
+    ///
+    /// # Errors
+    /// A message where that cannot be found out, or the process holds a link.
+    pub(crate) fn of_process(pid: Pid) -> Result<Self, String> {
+        let path = format!("/proc/{}/fdinfo", pid.as_raw_nonzero());
+        let unreadable = |error| format!("{path}: {error}");
+        let mut held = Held::default();
+        for entry in fs::read_dir(&path).map_err(unreadable)? {
+            let text = fs::read_to_string(entry.map_err(unreadable)?.path()).map_err(unreadable)?;
+            held.add(&text)?;
+        }
+        let objects = objects::programs_and_maps(held.programs, held.maps)?;
+        let process = processes::of(pid.as_raw_nonzero().get())?;
+        Ok(Self(BTreeMap::from([(sources::PROCESSES, process), (sources::BPF_OBJECTS, objects)])))
+    }
+
+    /// `before`, as the source `what` showed it, together with what is kept.
+    pub(super) fn with<'a>(&self, what: &str, before: &'a Facts) -> Cow<'a, Facts> {
+        match (before, self.0.get(what)) {
+            (Ok(before), Some(kept)) if !kept.is_empty() => {
+                let mut all = before.clone();
+                all.extend(kept.iter().map(|(name, value)| (name.clone(), value.clone())));
+                Cow::Owned(Ok(all))
+            }
+            _ => Cow::Borrowed(before),
+        }
+    }
+}
+
+impl FromIterator<Self> for Kept {
+    fn from_iter<I: IntoIterator<Item = Self>>(parts: I) -> Self {
+        let mut all = Self::default();
+        for (what, facts) in parts.into_iter().flat_map(|part| part.0) {
+            all.0.entry(what).or_default().extend(facts);
+        }
+        all
+    }
+}
+
+/// Numbers of BPF objects.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Held {
+    programs: BTreeSet<u32>,
+    maps: BTreeSet<u32>,
+}
+
+impl Held {
+    /// Adds what a descriptor is of, by its text in `/proc/PID/fdinfo` (`bpf_prog_show_fdinfo`, `bpf_map_show_fdinfo` and
+    /// `bpf_link_show_fdinfo` in kernel/bpf/syscall.c).
+    fn add(&mut self, text: &str) -> Result<(), String> {
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no number of a BPF object"));
+        if let Some(link) = field("link_id:") {
+            return Err(format!("link {link} is still there"));
+        }
+        if let Some(program) = field("prog_id:") {
+            self.programs.insert(number(program)?);
+        }
+        if let Some(map) = field("map_id:") {
+            self.maps.insert(number(map)?);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_holds_is_in_its_descriptors() {
+        let mut held = Held::default();
+        held.add("pos:\t0\nflags:\t02000002\nmnt_id:\t15\n").unwrap();
+        held.add("pos:\t0\nprog_type:\t26\nprog_jited:\t1\nprog_tag:\t0000\nmemlock:\t4096\nprog_id:\t21\n").unwrap();
+        held.add("map_type:\t5\nmemlock:\t81920\nmap_id:\t3\nfrozen:\t0\n").unwrap();
+        let expected = Held { programs: BTreeSet::from([21]), maps: BTreeSet::from([3]) };
+        assert_eq!(held, expected);
+        assert!(held.add("link_type:\ttracing\nlink_id:\t4\nprog_tag:\t0\nprog_id:\t21\n").is_err());
+        assert!(held.add("map_id:\tmany\n").is_err());
+    }
+
+    #[test]
+    fn exactly_what_is_kept_is_expected_beside_what_was_there() {
+        let facts =
+            |of: &[&str]| of.iter().map(|name| ((*name).to_owned(), "x".to_owned())).collect::<BTreeMap<_, _>>();
+        let kept = |what, of: &[&str]| Kept(BTreeMap::from([(what, facts(of))]));
+        let all: Kept = [kept("processes", &["process 7"]), kept("processes", &["process 9"])].into_iter().collect();
+        let before = Ok(facts(&["process 1"]));
+        assert_eq!(*all.with("processes", &before), Ok(facts(&["process 1", "process 7", "process 9"])));
+        assert_eq!(*all.with("mounts", &before), before);
+        assert_eq!(*Kept::default().with("processes", &before), before);
+        let unreadable = Err("no such file".to_owned());
+        assert_eq!(*all.with("processes", &unreadable), unreadable);
+    }
+
+    #[test]
+    fn this_process_could_be_kept() {
+        let kept = Kept::of_process(rustix::process::getpid()).unwrap();
+        assert_eq!(kept.0[sources::PROCESSES].len(), 1);
+    }
+}
