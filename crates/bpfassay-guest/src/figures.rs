@@ -147,6 +147,7 @@ mod tests {
             tool_statistics: Vec::new(),
             tool: None,
             samples: vec![sample(rows); samples],
+            warm_up: None,
         }))
     }
 

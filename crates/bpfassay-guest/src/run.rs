@@ -11,7 +11,7 @@ use std::{
 use bpfassay_protocol::{
     control::{MAX_LINE, PhaseEvent},
     job::{MAX_OUTPUT, RunSpec},
-    message::{GuestMessage, Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome},
+    message::{GuestMessage, Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome, WarmUp},
     tracer::Sample,
     with_causes,
 };
@@ -90,10 +90,26 @@ fn execute(
 ) -> Result<()> {
     let mut notes = Vec::new();
     let mut paths = RunPaths::new(environment, &spec.id);
-    let outcome = attempt(spec, conditions, &mut paths, link, (children, tracers), &mut notes)
-        // What was measured in a place that somebody exchanged meanwhile was measured nowhere.
-        .and_then(|outcome| environment.test_dir.check().map(|()| outcome))
-        .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
+    let mut durations = Vec::new();
+    let outcome = loop {
+        let announced = match (&spec.until_steady, durations.as_slice()) {
+            (None, _) => Announced::All,
+            (Some(_), []) => Announced::Beginning,
+            (Some(_), _) => Announced::Nothing,
+        };
+        let mut outcome =
+            attempt(spec, announced, conditions, &mut paths, link, (&mut *children, &mut *tracers), &mut notes)
+                // What was measured in a place that somebody exchanged meanwhile was measured nowhere.
+                .and_then(|outcome| environment.test_dir.check().map(|()| outcome))
+                .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
+        let (Some(rule), RunOutcome::Measured(figures)) = (&spec.until_steady, &mut outcome) else { break outcome };
+        durations.push(figures.durations_ns());
+        if let Some(is_steady) = rule.ends(&durations) {
+            figures.warm_up = Some(WarmUp { is_steady, durations_ns: durations });
+            break outcome;
+        }
+        stop::check()?;
+    };
     if let Err(error) = paths.remove() {
         // What was measured stands; the next run makes sure of its own fresh state.
         notes.push(with_causes(&error));
@@ -113,8 +129,29 @@ fn execute(
     link.send_frame(&frame)
 }
 
+/// What the host receives of the phases of a run. Each is announced once, whatever is attached in it and however often it is repeated: the order is part
+/// of the protocol ([`GuestMessage`]).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Announced {
+    All,
+    /// What more repeats may follow: all but the last.
+    Beginning,
+    Nothing,
+}
+
+impl Announced {
+    fn phase(self, link: &Link, phase: Phase, run: &str) -> Result<()> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Beginning if phase == Phase::TearDown => Ok(()),
+            Self::All | Self::Beginning => link.phase(phase, Some(run)),
+        }
+    }
+}
+
 fn attempt(
     spec: &RunSpec,
+    announced: Announced,
     conditions: &mut Conditions,
     paths: &mut RunPaths<'_>,
     link: &Link,
@@ -126,9 +163,8 @@ fn attempt(
     make_fresh(paths)?;
     let paths = &*paths;
     let asks_for_features = spec.workload.features && spec.probe.is_baseline();
-    // Each phase is announced once, whatever is attached in it: the order is part of the protocol ([`GuestMessage`]).
     if !spec.probe.is_baseline() || asks_for_features || spec.tool.is_some() {
-        link.phase(Phase::Attach, Some(&spec.id))?;
+        announced.phase(link, Phase::Attach, &spec.id)?;
     }
     let started = if spec.probe.is_baseline() {
         None
@@ -161,15 +197,16 @@ fn attempt(
             }
         }
     };
-    let mut run = Run { environment, conditions, link, children, tracer: started, tool, phases: Phases::default() };
+    let mut run =
+        Run { environment, announced, conditions, link, children, tracer: started, tool, phases: Phases::default() };
     let measured = run.measure(spec, paths);
     let Run { mut tracer, tool, phases, children, .. } = run;
-    let announced = link.phase(Phase::TearDown, Some(&spec.id));
+    let is_sent = announced.phase(link, Phase::TearDown, &spec.id);
     // The tracer is detached whatever became of the workload, and the tool ended, both before the first error is reported; the tool first, whose
     // last output has a reference then.
     let stopped = tool.map(|tool| tool.stop(children, || reference(&mut tracer))).transpose();
     let remains = tracer.map(|tracer| tracers.stop(tracer, children)).transpose();
-    announced?;
+    is_sent?;
     let measured = measured?;
     let (tool, tool_statistics) = stopped?.unzip();
     let phases = phases.finish().map_err(misspoke)?;
@@ -198,6 +235,7 @@ fn attempt(
         tool_statistics: tool_statistics.unwrap_or_default(),
         tool: tool.map(Box::new),
         samples,
+        warm_up: None,
     })))
 }
 
@@ -214,6 +252,7 @@ fn make_fresh(paths: &mut RunPaths<'_>) -> Result<()> {
 /// A run between the start of its tracer and its end.
 struct Run<'a> {
     environment: &'a Environment,
+    announced: Announced,
     conditions: &'a mut Conditions,
     link: &'a Link,
     children: &'a mut Children,
@@ -282,7 +321,7 @@ impl Run<'_> {
 
     fn measure_in(&mut self, cgroup: &mut Cgroup, spec: &RunSpec, paths: &RunPaths<'_>) -> Result<Measured> {
         let mount = mountinfo::read(&self.environment.mount)?;
-        self.link.phase(Phase::Workload, Some(&spec.id))?;
+        self.announced.phase(self.link, Phase::Workload, &spec.id)?;
         self.conditions.rest(self.tool.as_mut())?;
         if let Some(tool) = &mut self.tool {
             tool.idle()?;

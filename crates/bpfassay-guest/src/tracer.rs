@@ -429,6 +429,7 @@ mod tests {
             bpf_stats: false,
             tool: None,
             tracer_arguments: Vec::new(),
+            until_steady: None,
             workload: Workload {
                 program: Program::Bundled,
                 arguments: Vec::new(),

@@ -115,8 +115,49 @@ pub struct RunSpec {
     /// Another tool that runs meanwhile: in place of the tracer, or beside it as its reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<Tool>,
+    /// Repeats the run until its figures are steady: a warm-up. `None`: once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_steady: Option<UntilSteady>,
     /// The workload.
     pub workload: Workload,
+}
+
+/// When a warm-up is over: the last `agreeing` repeats agree within `margin_ppm` in every phase, or `most` have been done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct UntilSteady {
+    /// Repeats that are not looked at: the first ones of a guest.
+    pub skipped: u32,
+    /// How many repeats have to agree, at least 2.
+    pub agreeing: u32,
+    /// How much the longest of them may exceed the shortest, in parts per million of the shortest.
+    pub margin_ppm: u32,
+    /// The most repeats.
+    pub most: u32,
+}
+
+impl UntilSteady {
+    /// Whether repeats that took `durations` in their phases, in nanoseconds, are the last; `Some(true)`: since they are steady.
+    #[must_use]
+    pub fn ends(&self, durations: &[Vec<u64>]) -> Option<bool> {
+        let looked_at = durations.get(self.skipped as usize..).unwrap_or_default();
+        let last = looked_at.len().checked_sub(self.agreeing.max(2) as usize).and_then(|at| looked_at.get(at..));
+        let is_steady = last.and_then(|last| Some((last, last.first()?))).is_some_and(|(last, first)| {
+            (0..first.len()).all(|phase| {
+                let of_phase = || last.iter().map(|repeat| repeat.get(phase).copied());
+                let (shortest, longest) = (of_phase().min().flatten(), of_phase().max().flatten());
+                shortest.zip(longest).is_some_and(|(shortest, longest)| {
+                    let excess = u128::from(longest.saturating_sub(shortest)) * 1_000_000;
+                    excess <= u128::from(shortest) * u128::from(self.margin_ppm)
+                })
+            })
+        });
+        match is_steady {
+            true => Some(true),
+            false => (durations.len() >= self.most as usize).then_some(false),
+        }
+    }
 }
 
 /// A workload to run in its own cgroup on the file system under test. The guest knows nothing about kinds of workloads: all that
@@ -243,5 +284,34 @@ names! {
         Embedded = "embedded",
         /// The real IOR, from the directory tree that the user overlaid on the guest.
         External = "external",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: UntilSteady = UntilSteady { skipped: 1, agreeing: 2, margin_ppm: 100, most: 5 };
+
+    #[test]
+    fn a_warm_up_ends_when_the_last_repeats_agree_in_every_phase() {
+        let ends = |durations: &[[u64; 2]]| RULE.ends(&durations.iter().map(|of| of.to_vec()).collect::<Vec<_>>());
+        assert_eq!(ends(&[]), None);
+        // The first is not looked at, whatever it agrees with.
+        assert_eq!(ends(&[[1_000_000, 7]; 2]), None);
+        assert_eq!(ends(&[[9, 9], [1_000_000, 7], [1_000_100, 7]]), Some(true));
+        assert_eq!(ends(&[[9, 9], [1_000_100, 7], [1_000_000, 7]]), Some(true));
+        assert_eq!(ends(&[[9, 9], [1_000_000, 7], [1_000_101, 7]]), None);
+        assert_eq!(ends(&[[9, 9], [1_000_000, 7], [1_000_000, 8]]), None, "both phases");
+        assert_eq!(ends(&[[9, 9], [1_000_000, 8], [1_000_000, 7], [1_000_000, 7]]), Some(true), "the last");
+    }
+
+    #[test]
+    fn a_warm_up_that_is_never_steady_ends_all_the_same() {
+        let durations: Vec<Vec<u64>> = (1..=5).map(|at| vec![at * 1000]).collect();
+        assert_eq!(RULE.ends(&durations[..4]), None);
+        assert_eq!(RULE.ends(&durations), Some(false));
+        // Repeats with other phases do not agree.
+        assert_eq!(RULE.ends(&[vec![1], vec![1, 2], vec![1]]), None);
     }
 }

@@ -228,6 +228,31 @@ pub struct RunFigures {
     pub tool: Option<Box<ToolFigures>>,
     /// Periodic samples, in order.
     pub samples: Vec<Sample>,
+    /// How a warm-up that is repeated until it is steady came to its end; the other figures are those of its last repeat. `None` for other runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<WarmUp>,
+}
+
+impl RunFigures {
+    /// How long each phase took, in nanoseconds of the guest's clock; of a workload without phases the whole.
+    #[must_use]
+    pub fn durations_ns(&self) -> Vec<u64> {
+        let duration = |interval: &Interval| interval.after.monotonic_ns.saturating_sub(interval.before.monotonic_ns);
+        match self.phases.as_slice() {
+            [] => vec![duration(&self.whole)],
+            phases => phases.iter().map(|phase| duration(&phase.interval)).collect(),
+        }
+    }
+}
+
+/// A warm-up that was repeated until it was steady ([`crate::job::UntilSteady`]).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WarmUp {
+    /// Whether it was steady at its end; `false`: it was repeated as often as it may be.
+    pub is_steady: bool,
+    /// How long each phase of each repeat took, in nanoseconds of the guest's clock; of a workload without phases the whole.
+    pub durations_ns: Vec<Vec<u64>>,
 }
 
 /// One timed phase of the workload, between two barriers.

@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::comparable::NotComparable;
 use crate::derive::gates::adjustment;
-use bpfassay_results::{ByteErrors, Figure, Results};
+use bpfassay_results::{ByteErrors, Figure, Results, Unit};
 
 /// Version of the JSON form of a comparison.
-pub const COMPARISON_VERSION: u32 = 2;
+pub const COMPARISON_VERSION: u32 = 3;
 
 /// How two results are to be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -228,13 +228,23 @@ pub struct Ratio {
     /// Whether runs were compared in pairs of the same replicate and round: under the instruction clock with the same seed they
     /// differ in nothing else. Otherwise the two results are independent samples.
     pub paired: bool,
+    /// What counts as one observation. With rounds of one boot, the effect of pairs has the declared layout term in it; where runs are not
+    /// compared in pairs, one boot is one observation, and nothing is claimed.
+    pub unit: Unit,
 }
 
 impl Ratio {
-    fn new(effect: Effect, paired: bool, looks: usize, margin: Share, question: &Question) -> Result<Self, StatsError> {
+    fn new(
+        effect: Effect,
+        paired: bool,
+        unit: Unit,
+        looks: usize,
+        margin: Share,
+        question: &Question,
+    ) -> Result<Self, StatsError> {
         let estimate = effect.estimate(1.0 - question.error_rate.value())?;
         let evidence = ChangeEvidence::new(&effect, margin.ratio())?.over_looks(looks);
-        Ok(Self { estimate, effect, evidence, paired })
+        Ok(Self { estimate, effect, evidence, paired, unit })
     }
 }
 

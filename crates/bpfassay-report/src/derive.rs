@@ -14,6 +14,7 @@ mod kernel_features;
 pub(crate) mod levels;
 pub(crate) mod lookup;
 pub(crate) mod pairs;
+mod pooled;
 mod runs;
 pub(crate) mod sampling;
 mod tool;
@@ -65,6 +66,7 @@ pub fn derive_all(contents: Contents) -> Results {
         notes.push(format!("line {} of the journal is torn and was set aside: the run in flight is lost", torn.line));
     }
     let mut cells = cells::derive(&context);
+    pooled::derive(&context, &mut cells);
     gates::negligible(&context, &mut cells);
     let gates = gates::derive(&context, &cells);
     let kernel_features = kernel_features::derive(&context, &boots, &cells);

@@ -36,7 +36,8 @@ pub(crate) fn performance(figure: &Figure<Summary>) -> Option<String> {
 pub(crate) fn overhead(figure: &Figure<Overhead>) -> Option<String> {
     figure.value().map(|overhead| {
         let negligible = if overhead.negligible == Some(true) { ", negligible" } else { "" };
-        format!("{}{negligible}", ratio(&overhead.estimate))
+        let pooled = if overhead.pooled.is_some() { " ~" } else { "" };
+        format!("{}{pooled}{negligible}", ratio(&overhead.estimate))
     })
 }
 

@@ -97,6 +97,49 @@ fn other_seeds_are_independent_samples() {
     assert!(comparison.is_inconclusive() && !comparison.is_regression());
 }
 
+/// One boot each, all bandwidths of the new one lower by 1 %: by the wall clock boots may differ by that.
+#[test]
+fn one_boot_by_the_wall_clock_makes_no_claim() {
+    let slower = |by: f64| {
+        move |block: &Block, run: &PlannedRun| {
+            // Boots of the base and of the new results, each of several, differ a little.
+            let boot = 1.0 + 0.001 * f64::from(block.replicate % 2);
+            let wobble = 1.0 + 0.0001 * f64::from(run.round);
+            Outcome::Measured(Box::new(figures(run.spec.probe, 160.0 / by * boot * wobble, 320.0 / by * boot * wobble)))
+        }
+    };
+    let found = |replicates: u32| {
+        let study = study(None, 5, replicates);
+        changes(&compared(&results(&study, slower(1.0)), &results(&study, slower(1.01))), "none")
+    };
+    assert_eq!(found(1), [Change::Inconclusive; 6]);
+    assert_eq!(found(8), [Change::Increase; 6]);
+    // Nor is it shown to be alike.
+    let one = results(&study(None, 5, 1), slower(1.0));
+    assert!(
+        compared(&one, &one)
+            .cells
+            .iter()
+            .flat_map(|cell| &cell.metrics)
+            .all(|metric| metric.change == Change::Inconclusive)
+    );
+}
+
+/// Under the instruction clock, one boot each with the same seed: what another layout may do is no claim, and what is the same to the
+/// instruction is alike.
+#[test]
+fn one_boot_by_the_instruction_clock_claims_beyond_the_layout_term_only() {
+    let one = |slower: f64| results(&instructions(), steady(slower));
+    let found = |slower: f64| changes(&compared(&one(0.0), &one(slower)), "fexit");
+    assert_eq!(found(0.0), [Change::Equivalent; 6]);
+    assert_eq!(found(0.001), [Change::Inconclusive; 6]);
+    assert_eq!(found(0.005), [Change::Increase; 6]);
+    let mut several = instructions();
+    several.design.replicates = 5;
+    let over_boots = |slower: f64| results(&several, steady(slower));
+    assert_eq!(changes(&compared(&over_boots(0.0), &over_boots(0.001)), "fexit"), [Change::Increase; 6]);
+}
+
 #[test]
 fn what_does_not_attach_any_more_is_broken() {
     let refused = |block: &Block, run: &PlannedRun| match run.spec.probe.probe {

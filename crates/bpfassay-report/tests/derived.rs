@@ -9,13 +9,17 @@
 
 mod common;
 
-use bpfassay_protocol::{Operation, ProbeConfiguration, message::RunFigures, probe::Probe};
-use bpfassay_report::derive;
-use bpfassay_results::{
-    Attach, ByteErrors, CellAccuracy, CellMetric, CellResult, Contents, Entry, Figure, MovedSource, Outcome, Results,
-    Span, Unit,
+use bpfassay_protocol::{Arch, Operation, ProbeConfiguration, message::RunFigures, probe::Probe};
+use bpfassay_report::{
+    derive,
+    render::{Style, text},
 };
-use bpfassay_study::WorkloadKind;
+use bpfassay_results::{
+    Attach, ByteErrors, CellAccuracy, CellMetric, CellResult, Contents, Entry, Figure, MovedSource, Outcome, Overhead,
+    Results, Span, Unit,
+};
+use bpfassay_stats::{Spread, random::Generator};
+use bpfassay_study::{Clock, Study, Target, WorkloadKind};
 use common::{CGROUP, DEVICE, MIB, MOVED, contents, figures, outcome, sample, study};
 
 fn fexit() -> ProbeConfiguration {
@@ -353,4 +357,50 @@ fn mountstats_are_no_reference_beside_a_neighbour() {
         assert_eq!(figure.mountstats_error.reason(), Some("mountstats count what the neighbour moves, too"));
         assert!(figure.mountstats.value().is_some());
     }
+}
+
+/// Six targets, two probe configurations and the control: eighteen rows of each metric, whose three rounds vary alike.
+#[test]
+fn few_rounds_have_the_variance_of_all_rows() {
+    let wide = |targets: usize, clock: Clock| {
+        let mut study = Study { clock, ..study(None, 3, 1) };
+        let target = |patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") };
+        study.targets = (0..targets).map(target).collect();
+        derive(&contents(&study, |block, run| {
+            let patch = block.target.kernel.trim_start_matches("6.18.").parse::<u64>().unwrap();
+            let seed =
+                64 * patch + 16 * u64::from(run.round) + 4 * u64::from(run.control) + run.spec.probe.probe as u64;
+            let speed = 160.0 * (0.01 * Generator::new(seed).normal()).exp();
+            Outcome::Measured(Box::new(figures(run.spec.probe, speed, 320.0)))
+        }))
+    };
+    let overheads = |results: &Results| -> Vec<Overhead> {
+        let metrics = results.cells.iter().flat_map(|cell| &cell.metrics).filter(|metric| &*metric.name == "write");
+        metrics.flat_map(|metric| [&metric.overhead, &metric.control]).filter_map(Figure::value).copied().collect()
+    };
+    let results = wide(6, Clock::Wall);
+    let found = overheads(&results);
+    // The control of a target stands in each of its cells, and counts once.
+    assert_eq!(found.len(), 6 * (2 + 3));
+    for overhead in &found {
+        let pooled = overhead.pooled.unwrap();
+        assert_eq!((pooled.cells, pooled.layout), (18, 0.0));
+        let Spread::Student { standard_error, degrees_of_freedom } = overhead.effect.spread else {
+            panic!("{overhead:?}")
+        };
+        let own = overhead.within_boots.unwrap() / 3.0_f64.sqrt();
+        assert!(standard_error >= own * 0.999_999 && degrees_of_freedom > 2.0, "{overhead:?}");
+    }
+    let shown = text(&results, Style::default());
+    assert!(shown.contains("] ~") && shown.contains("~: the interval uses the variance of all rows"), "{shown}");
+    assert!(!shown.contains("declared layout term"), "{shown}");
+    let counted = wide(6, Clock::Instructions);
+    assert!(overheads(&counted).iter().all(|overhead| overhead.pooled.unwrap().layout > 0.0));
+    assert!(
+        text(&counted, Style::default()).contains("(moderated t), and a declared layout term of 0.05 % of the time")
+    );
+    // Nine rows are too few, and then nothing is marked.
+    let few = wide(3, Clock::Wall);
+    assert!(overheads(&few).iter().all(|overhead| overhead.pooled.is_none()));
+    assert!(!text(&few, Style::default()).contains('~'));
 }

@@ -23,8 +23,14 @@ fn share(percent: &str) -> Share {
     percent.parse().unwrap()
 }
 
+/// One boot of three rounds.
 fn gated(gates: Vec<Gate>, clock: Clock) -> Study {
     Study { gates, clock, ..study(None, 3, 1) }
+}
+
+/// Three boots of one round.
+fn over_boots(gates: Vec<Gate>, clock: Clock) -> Study {
+    Study { gates, clock, ..study(None, 1, 3) }
 }
 
 fn of(probe: &str) -> Gate {
@@ -46,7 +52,8 @@ const FEXIT: &str = "x86_64_6.1_w_nfs4.2_fexit";
 #[test]
 fn overheads_are_held_against_the_limit() {
     let verdict = |limit: &str| {
-        let results = evaluated(Gate { overhead: Some(share(limit)), ..of("fexit") });
+        let study = over_boots(vec![Gate { overhead: Some(share(limit)), ..of("fexit") }], Clock::Instructions);
+        let results = derive(&contents(&study, outcome));
         let found = verdicts(&results, FEXIT);
         assert_eq!(found.len(), 2, "write and read");
         assert_eq!(found[0].0, Demand::Overhead { limit: share(limit) });
@@ -123,7 +130,7 @@ fn the_wall_clock_of_an_emulator_is_evaluated_on_demand_only() {
         let gate = results.gates.iter().find(|gate| gate.cell == FEXIT).unwrap();
         (gate.verdict, gate.found.clone())
     };
-    let mut study = gated(vec![gate], Clock::Wall);
+    let mut study = over_boots(vec![gate], Clock::Wall);
     let (found, why) = verdict(&study);
     assert_eq!(found, Verdict::Inconclusive);
     assert!(why.contains("without KVM"), "{why}");
@@ -133,10 +140,10 @@ fn the_wall_clock_of_an_emulator_is_evaluated_on_demand_only() {
 
 #[test]
 fn a_baseline_that_differs_from_itself_blames_no_tool() {
-    let study = gated(vec![Gate { overhead: Some(share("3%")), ..of("fexit") }], Clock::Instructions);
+    let study = over_boots(vec![Gate { overhead: Some(share("3%")), ..of("fexit") }], Clock::Instructions);
     let results = derive(&contents(&study, |block, run| match outcome(block, run) {
         Outcome::Measured(_) if run.control => {
-            let wobble = 1.0 + 0.001 * f64::from(run.round);
+            let wobble = 1.0 + 0.001 * f64::from(block.replicate);
             Outcome::Measured(Box::new(common::figures(run.spec.probe, 150.0 * wobble, 300.0 * wobble)))
         }
         other => other,
@@ -144,6 +151,32 @@ fn a_baseline_that_differs_from_itself_blames_no_tool() {
     let gate = results.gates.iter().find(|gate| gate.cell == FEXIT).unwrap();
     assert_eq!(gate.verdict, Verdict::Inconclusive);
     assert!(gate.found.contains("the baseline differs from itself by 1.0"), "{}", gate.found);
+}
+
+/// By both clocks: what passes and what is broken over three boots is inconclusive within one, and negligible there is nothing.
+#[test]
+fn one_boot_does_not_decide_on_overheads() {
+    for clock in [Clock::Instructions, Clock::Wall] {
+        for limit in ["3%", "6%"] {
+            let gate = Gate { overhead: Some(share(limit)), attach: true, byte_error: Some(0), ..of("fexit") };
+            let found = |mut study: Study| {
+                study.design.certainty.insist = true;
+                study.design.margin = Some(share("6%"));
+                derive(&contents(&study, outcome))
+            };
+            let (one, several) = (found(gated(vec![gate.clone()], clock)), found(over_boots(vec![gate], clock)));
+            for (results, is_one) in [(&one, true), (&several, false)] {
+                for gate in results.gates.iter().filter(|gate| gate.cell == FEXIT) {
+                    let is_overhead = matches!(gate.demand, Demand::Overhead { .. });
+                    let is_open = gate.verdict == Verdict::Inconclusive;
+                    assert_eq!(is_open, is_overhead && is_one, "{clock} {limit}: {gate:?}");
+                    assert!(!is_open || gate.found.contains("needs two boots or more"), "{}", gate.found);
+                }
+                let cell = results.cells.iter().find(|cell| cell.cell == FEXIT).unwrap();
+                assert_eq!(cell.metrics[0].overhead.value().unwrap().negligible, Some(!is_one));
+            }
+        }
+    }
 }
 
 #[test]
@@ -164,10 +197,10 @@ fn verdicts_as_they_look() {
         Gate { byte_error: Some(0), attach: true, ..of("fexit") },
         Gate { overhead: Some(share("6%")), ..Gate::default() },
     ];
-    let shown = text(&derive(&contents(&gated(gates, Clock::Instructions), outcome)), Style::default());
+    let shown = text(&derive(&contents(&over_boots(gates, Clock::Instructions), outcome)), Style::default());
     let table: Vec<&str> = shown.lines().take_while(|line| !line.starts_with("study")).collect();
     insta::assert_snapshot!(table.join("\n"));
     let gates = vec![Gate { overhead: Some(share("20%")), ..of("kprobe") }];
-    let shown = text(&derive(&contents(&gated(gates, Clock::Instructions), outcome)), Style::default());
+    let shown = text(&derive(&contents(&over_boots(gates, Clock::Instructions), outcome)), Style::default());
     insta::assert_snapshot!(shown.lines().take(3).collect::<Vec<_>>().join("\n"));
 }

@@ -17,7 +17,7 @@ use bpfassay_report::{
 };
 use bpfassay_results::{Again, BootVerdict, Contents, Entry, FailureKind, Outcome, RunFailure, Sampled, SamplingEnd};
 use bpfassay_stats::random::Generator;
-use bpfassay_study::{Block, PlannedRun, Study};
+use bpfassay_study::{Block, PlannedRun, Study, WarmUp};
 use common::{contents, figures, study};
 
 /// Up to 20 boots of one round; fexit costs 5 %, give or take `spread`.
@@ -168,7 +168,7 @@ fn runs_that_warm_up_are_in_no_figure() {
     let mut warm = study(None, 2, 1);
     warm.targets.retain(|target| target.arch == Arch::X86_64);
     let cold = contents(&warm, outcome(0.01));
-    warm.design.warm_up = 2;
+    warm.design.warm_up = WarmUp::Runs(2);
     let slow = |block: &Block, run: &PlannedRun| match run.warm_up {
         true => Outcome::Measured(Box::new(figures(run.spec.probe, 1.0, 1.0))),
         false => outcome(0.01)(block, run),
@@ -205,12 +205,12 @@ fn drift_of_the_baseline_is_reported() {
 
 #[test]
 fn overheads_within_the_margin_are_reported_as_negligible() {
-    let mut small = study(None, 5, 1);
+    let mut small = study(None, 1, 5);
     small.targets.retain(|target| target.arch == Arch::X86_64);
     small.design.margin = Some("1%".parse().unwrap());
     let results = derive(&contents(&small, |block, run| {
         let mut generator =
-            Generator::new(u64::from(run.round) * 8 + u64::from(run.control) + u64::from(block.replicate));
+            Generator::new(u64::from(block.replicate) * 8 + u64::from(run.control) + u64::from(run.round));
         let cost = match run.spec.probe.probe {
             Probe::Fexit => 1.05,
             _ => (0.0005 * generator.normal()).exp(),

@@ -290,6 +290,24 @@ pub struct Overhead {
     /// study names no margin.
     #[serde(default)]
     pub negligible: Option<bool>,
+    /// What the interval was made with besides its own observations; `None`: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooled: Option<Pooled>,
+}
+
+/// What an interval was made with besides its own observations: the variance of other rows of the matrix (moderated t), and a
+/// declared layout term.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pooled {
+    /// Rows whose variances were pooled, this one among them.
+    pub cells: usize,
+    /// Standard deviation of the log ratio of a single observation that is usual in them.
+    pub deviation: f64,
+    /// For how many degrees of freedom it counts; `None`: the variances do not differ by more than chance.
+    pub degrees_of_freedom: Option<f64>,
+    /// Standard deviation of the declared layout term in the interval; 0 where boots show the layout themselves.
+    pub layout: f64,
 }
 
 /// Instructions of the guest beyond the baseline's, from barrier to barrier, in pairs of the same block and round. The

@@ -32,7 +32,7 @@ mod verdict;
 
 pub use cell::{
     Attach, Basis, ByteErrors, CellAccuracy, CellFailure, CellFinding, CellMetric, CellResult, Cost, EventTime,
-    Overhead, RunCounts, RunTime, ToolResult, Unit,
+    Overhead, Pooled, RunCounts, RunTime, ToolResult, Unit,
 };
 pub use event::Event;
 pub use figure::Figure;

@@ -106,6 +106,25 @@ impl Effect {
         Ok(Self { log_ratio, spread, n })
     }
 
+    /// The same with an independent error of known `variance` besides, as a declared layout term is (degrees of freedom by
+    /// Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2, 1946). One
+    /// observation still shows nothing.
+    #[must_use]
+    pub fn with_known_variance(self, variance: f64) -> Self {
+        let student = |own: f64, degrees_of_freedom: f64| Spread::Student {
+            standard_error: (own + variance).sqrt(),
+            degrees_of_freedom: (degrees_of_freedom * ((own + variance) / own).powi(2)).min(1e9),
+        };
+        let spread = match self.spread {
+            Spread::Student { standard_error, degrees_of_freedom } => {
+                student(standard_error.powi(2), degrees_of_freedom)
+            }
+            Spread::NoSpread if variance > 0.0 => student(0.0, 1.0),
+            Spread::NoSpread | Spread::OneObservation => self.spread,
+        };
+        Self { spread, ..self }
+    }
+
     /// Ratio and t interval on the log scale, both transformed back.
     ///
     /// # Errors

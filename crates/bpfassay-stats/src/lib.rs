@@ -3,7 +3,7 @@
 //!
 //! From figures to effects: [`effect`] (paired and independent log ratios: the relative overhead), [`hierarchical`] (boots
 //! with iterations), [`mod@relative_error`], [`difference`]. From effects to answers: [`gate`] (verdicts, changes),
-//! [`equivalence`], [`multiplicity`] (families), [`change_points`] (series). About the experiment: [`power`],
+//! [`equivalence`], [`moderated`] and [`multiplicity`] (families), [`change_points`] (series). About the experiment: [`power`],
 //! [`sequential`], [`drift`].
 //!
 //! Each estimator documents what it assumes, cites its source, is tested against published figures or those of another
@@ -21,6 +21,7 @@ pub mod equivalence;
 pub mod gate;
 pub mod hierarchical;
 pub mod interval;
+pub mod moderated;
 pub mod multiplicity;
 pub mod power;
 pub mod random;

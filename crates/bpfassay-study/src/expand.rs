@@ -67,7 +67,7 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     }
     let tools = study.tools.len().saturating_add(study.tool_files.len());
     let per_round = narrowed.probes.len().saturating_add(tools).saturating_add(usize::from(study.design.control));
-    let beside = (study.design.warm_up as usize).saturating_add(study.tool_files.len());
+    let beside = (study.design.warm_up.runs() as usize).saturating_add(study.tool_files.len());
     let per_boot = per_round.saturating_mul(study.design.rounds as usize).saturating_add(beside);
     let runs = configurations.saturating_mul(per_boot).saturating_mul(narrowed.replicates as usize);
     if runs > MAX_RUNS {
@@ -193,6 +193,7 @@ impl NamedCase {
             probe,
             bpf_stats: false,
             tool: None,
+            until_steady: None,
             tracer_arguments: if probe.is_baseline() { Vec::new() } else { study.tracer_arguments.clone() },
             sampling_interval_ms: study.design.sampling_interval_ms.filter(|_| !probe.is_baseline()),
             workload: self.case.workload.clone(),
@@ -204,9 +205,13 @@ impl NamedCase {
     fn warm_up(&self, study: &Study, probes: &[ProbeConfiguration], place: &str, id: &str) -> Vec<PlannedRun> {
         let probe = probes.iter().find(|probe| probe.is_baseline()).or(probes.first());
         let Some(&probe) = probe.filter(|_| self.is_timed) else { return Vec::new() };
-        (1..=study.design.warm_up)
+        (1..=study.design.warm_up.runs())
             .map(|round| PlannedRun {
-                spec: RunSpec { id: format!("{id}_w{round}_{probe}"), ..self.spec(study, probe) },
+                spec: RunSpec {
+                    id: format!("{id}_w{round}_{probe}"),
+                    until_steady: study.design.warm_up.until_steady(),
+                    ..self.spec(study, probe)
+                },
                 cell: format!("{place}_{probe}"),
                 round,
                 control: false,

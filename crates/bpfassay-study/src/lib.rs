@@ -33,7 +33,7 @@ pub use feature::{ExpectedFeature, FeatureExpectations, Series};
 pub use gate::{Certainty, Correction, Denied, Gate, Share};
 pub use plan::{Block, Cell, LeftOut, Narrowing, Plan, PlannedRun};
 pub use read::{folder, load};
-pub use study::{Addresses, Deadlines, Design, GuestSize, Study};
+pub use study::{Addresses, Deadlines, Design, GuestSize, Study, WarmUp, WarmUpRule};
 pub use target::Target;
 pub use workload::{
     CommandSpec, EngineChoice, Interface, IorSpec, IorTest, Metric, MetricName, MetricSpec, NoMetricName, Outcome,

@@ -19,7 +19,7 @@ use bpfassay_protocol::{
 
 use crate::{
     Addresses, Certainty, Clock, Deadlines, Design, FeatureExpectations, Gate, GuestSize, STUDY_SCHEMA, Share, Study,
-    StudyError, Target, WorkloadSpec, bundled,
+    StudyError, Target, WarmUp, WarmUpRule, WorkloadSpec, bundled,
     clock::DAY_MS,
     narrow::MAX_REPLICATES,
     plan::{DEFAULT_SIZE_MIB, DEFAULT_THREADS, file_system_id},
@@ -322,7 +322,10 @@ fn design(field: &Field<'_, '_>, has_baseline: bool) -> Result<Design, Reported>
     });
     // A single round of a single boot has no interval that a warm start could narrow.
     let several = rounds.unwrap_or(1).max(replicates.unwrap_or(1)) > 1;
-    let warm_up = section.or("warm_up", u32::from(several), |runs| runs.number(0..=1000));
+    let warm_up = section.or("warm_up", WarmUp::Runs(u32::from(several)), |warm_up| match warm_up.is_text() {
+        true => warm_up.choice(&[("steady", WarmUp::Rule(WarmUpRule::Steady))]),
+        false => warm_up.number(0..=1000).map(WarmUp::Runs),
+    });
     // A TOML integer is at most 2^63 - 1.
     let seed = section.need("seed", |field| field.number(0..=i64::MAX as u64));
     let bpf_stats = section.or("bpf_stats", false, Field::boolean);

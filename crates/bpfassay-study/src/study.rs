@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{FileSystem, Scheduling},
+    job::{FileSystem, Scheduling, UntilSteady},
     message::Phase,
     tool::Tool,
 };
@@ -164,8 +164,8 @@ pub struct Design {
     pub rounds: u32,
     /// Runs before the first round of a boot, of the baseline where there is one, that are recorded and go into no figure: what
     /// comes first in a guest finds its caches empty.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub warm_up: u32,
+    #[serde(default, skip_serializing_if = "WarmUp::is_none")]
+    pub warm_up: WarmUp,
     /// Sequential sampling: boots go on until the intervals of all overheads are this narrow, `replicates` at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Share>,
@@ -187,10 +187,56 @@ pub struct Design {
     pub margin: Option<Share>,
 }
 
-/// Whether `number` need not be written: studies from before it was there have the same digest.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_zero(number: &u32) -> bool {
-    *number == 0
+/// How a boot warms up before its first round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum WarmUp {
+    /// By so many runs.
+    Runs(u32),
+    /// By one run that is repeated until it is steady.
+    Rule(WarmUpRule),
+}
+
+/// How a number of warm-up runs is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WarmUpRule {
+    /// [`WarmUp::STEADY`].
+    Steady,
+}
+
+impl Default for WarmUp {
+    fn default() -> Self {
+        Self::Runs(0)
+    }
+}
+
+impl WarmUp {
+    /// The rule `steady`: without the first run of a boot, the last two repeats agree within 0.1 % in every phase; ten at most.
+    pub const STEADY: UntilSteady = UntilSteady { skipped: 1, agreeing: 2, margin_ppm: 1000, most: 10 };
+
+    /// Whether it need not be written: studies from before it was there have the same digest.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    const fn is_none(&self) -> bool {
+        matches!(self, Self::Runs(0))
+    }
+
+    /// How many runs a plan has for it.
+    #[must_use]
+    pub const fn runs(self) -> u32 {
+        match self {
+            Self::Runs(runs) => runs,
+            Self::Rule(WarmUpRule::Steady) => 1,
+        }
+    }
+
+    /// The rule, where there is one.
+    pub(crate) const fn until_steady(self) -> Option<UntilSteady> {
+        match self {
+            Self::Runs(_) => None,
+            Self::Rule(WarmUpRule::Steady) => Some(Self::STEADY),
+        }
+    }
 }
 
 impl Design {

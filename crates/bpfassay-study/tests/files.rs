@@ -13,7 +13,8 @@ use bpfassay_protocol::{
     message::Phase,
 };
 use bpfassay_study::{
-    Available, Clock, EngineChoice, Interface, IorSpec, Narrowing, Study, StudyError, WorkloadKind, expand, load,
+    Available, Clock, EngineChoice, Interface, IorSpec, Narrowing, Study, StudyError, WarmUp, WarmUpRule, WorkloadKind,
+    expand, load,
     workload::{FeaturesSpec, IoPathsSpec, MicrobenchSpec},
 };
 
@@ -288,6 +289,24 @@ fn scheduling_is_the_clocks_choice_unless_the_study_names_one_and_the_plan_has_i
     }
     let error = with("wall", "scheduling = \"fix\"").unwrap_err().to_string();
     assert!(error.contains("unknown value `fix`; known are kernel, fixed; did you mean `fixed`?"), "{error}");
+}
+
+#[test]
+fn a_warm_up_is_a_number_of_runs_or_a_rule() {
+    let with = |value: &str| parse(&GOOD.replacen("seed = 7", &format!("seed = 7\nwarm_up = {value}"), 1));
+    let read = |value: &str| with(value).unwrap().design.warm_up;
+    assert_eq!((read("3"), read("\"steady\"")), (WarmUp::Runs(3), WarmUp::Rule(WarmUpRule::Steady)));
+    for (value, part) in [("\"stedy\"", "did you mean `steady`?"), ("-1", "is not from 0"), ("true", "a whole number")]
+    {
+        let error = with(value).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    // Its form in plans.
+    let json = |value: &str| serde_json::to_value(read(value)).unwrap();
+    assert_eq!((json("3"), json("\"steady\"")), (3.into(), "steady".into()));
+    for value in ["3", "\"steady\""] {
+        assert_eq!(serde_json::from_value::<WarmUp>(json(value)).unwrap(), read(value));
+    }
 }
 
 #[test]

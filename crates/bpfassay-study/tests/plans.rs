@@ -10,7 +10,7 @@ use bpfassay_protocol::{
     job::{IorEngine, Program},
     probe::Probe,
 };
-use bpfassay_study::{Available, ExpandError, Interface, Narrowing, Plan, Study, Target, expand};
+use bpfassay_study::{Available, ExpandError, Interface, Narrowing, Plan, Study, Target, WarmUp, WarmUpRule, expand};
 use proptest::prelude::*;
 
 fn study(replicates: u32, rounds: u32, seed: u64, engine: &str) -> Study {
@@ -129,21 +129,29 @@ fn cells_and_blocks_cover_the_matrix() {
 #[test]
 fn a_boot_is_warmed_up_by_the_baseline_and_only_for_figures_of_time() {
     let mut study = study(1, 2, 1, "auto");
-    study.design.warm_up = 2;
-    let plan = plan(&study, &Narrowing { probes: vec![fexit()], ..Narrowing::default() }).unwrap();
-    for block in &plan.blocks {
+    study.design.warm_up = WarmUp::Runs(2);
+    let twice = plan(&study, &Narrowing { probes: vec![fexit()], ..Narrowing::default() }).unwrap();
+    for block in &twice.blocks {
         let (warm, measured): (Vec<_>, Vec<_>) = block.runs.iter().partition(|run| run.warm_up);
         assert_eq!(block.runs.iter().take(2).filter(|run| run.warm_up).count(), 2, "{}", block.id);
         assert_eq!((warm.len(), measured.len()), (2, 2 * 3));
         assert!(warm.iter().all(|run| run.spec.probe.is_baseline() && !run.control));
         assert_eq!(warm[1].spec.id, format!("{}_w2_none", block.id));
     }
+    // By the rule it is one run, which the guest repeats.
+    study.design.warm_up = WarmUp::Rule(WarmUpRule::Steady);
+    let plan = plan(&study, &Narrowing::default()).unwrap();
+    for block in &plan.blocks {
+        let rules: Vec<_> = block.runs.iter().map(|run| (run.warm_up, run.spec.until_steady)).collect();
+        assert_eq!(rules[0], (true, Some(WarmUp::STEADY)));
+        assert!(rules[1..].iter().all(|rule| *rule == (false, None)), "{rules:?}");
+    }
     let mut paths = bpfassay_study::load("io-paths").unwrap();
-    paths.design.warm_up = 1;
+    paths.design.warm_up = WarmUp::Runs(1);
     let plan = expand(&paths, &Narrowing::default(), &Available::default()).unwrap();
     assert!(plan.runs().all(|(_, run)| !run.warm_up));
     // By default where there is an interval that it could narrow.
-    assert_eq!(bpfassay_study::load("quick").unwrap().design.warm_up, 1);
+    assert_eq!(bpfassay_study::load("quick").unwrap().design.warm_up, WarmUp::Runs(1));
 }
 
 #[test]

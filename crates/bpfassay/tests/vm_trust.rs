@@ -125,6 +125,9 @@ fn a_panic_after_a_tools_run_is_attributed_to_that_tool_only() {
     assert_eq!(boots.len(), 1, "{boots:?}");
 }
 
+/// A name, and what is done in a directory to come to figures with the fingerprint that is given.
+type Case = (&'static str, fn(&Path, &str));
+
 /// Cases that must come to the figures of one run of the study without faults. Each has a directory of its own.
 #[test]
 fn whatever_happens_to_a_block_its_figures_are_the_same() {
@@ -134,7 +137,7 @@ fn whatever_happens_to_a_block_its_figures_are_the_same() {
     let directory = tempfile::tempdir().unwrap();
     let printed = ends(&mut begin(directory.path(), "whole"), 0);
     let whole = fingerprint(&printed);
-    let cases: [(&str, fn(&Path, &str)); 3] = [
+    let cases: [Case; 3] = [
         ("interrupted in the middle of a block and resumed", interrupted_in_the_middle_of_a_block_and_resumed),
         ("a guest that is killed from outside is booted again", a_guest_that_is_killed_from_outside_is_booted_again),
         (
@@ -142,7 +145,7 @@ fn whatever_happens_to_a_block_its_figures_are_the_same() {
             a_qemu_that_does_not_start_is_no_tools_fault_and_a_good_one_goes_on,
         ),
     ];
-    let fails = |(_, case): &&(&str, fn(&Path, &str))| {
+    let fails = |(_, case): &&Case| {
         let directory = tempfile::tempdir().unwrap();
         std::panic::catch_unwind(|| case(directory.path(), whole)).is_err()
     };

@@ -78,6 +78,7 @@ impl Past {
             tool_statistics: Vec::new(),
             tool: None,
             samples: Vec::new(),
+            warm_up: None,
         }
     }
 }

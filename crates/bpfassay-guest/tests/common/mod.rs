@@ -60,6 +60,7 @@ impl Stage {
             bpf_stats: false,
             tracer_arguments: Vec::new(),
             tool: None,
+            until_steady: None,
             workload: Workload {
                 program: Program::Path { path: "/bin/sh".to_owned() },
                 arguments: vec!["-c".to_owned(), script.clone()],

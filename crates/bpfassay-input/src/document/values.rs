@@ -154,6 +154,12 @@ impl<'d, 'i> Field<'d, 'i> {
         matches!(self.value.get_ref(), DeValue::Table(table) if table.contains_key(key))
     }
 
+    /// Whether the value is text.
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        matches!(self.value.get_ref(), DeValue::String(_))
+    }
+
     /// Text.
     ///
     /// # Errors

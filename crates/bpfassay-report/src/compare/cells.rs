@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use bpfassay_protocol::Arch;
-use bpfassay_stats::{Effect, StatsError, gate::Change};
+use bpfassay_stats::{Effect, Spread, StatsError, gate::Change};
 use bpfassay_study::{Clock, Target};
 
 use super::{CellComparison, Fate, Measure, MetricComparison, Question, Ratio, usual_margin};
@@ -16,7 +16,7 @@ use crate::{
     },
     labels,
 };
-use bpfassay_results::{Attach, CellAccuracy, CellMetric, CellResult, Figure, Results, RunResult};
+use bpfassay_results::{Attach, CellAccuracy, CellMetric, CellResult, Figure, Results, RunResult, Unit};
 
 /// The same cell in both results.
 #[derive(Clone, Copy)]
@@ -177,12 +177,18 @@ fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, question: 
         let effect = match paired {
             true => {
                 let pairs = after.iter().filter_map(|(place, after)| Some((*place, after - before.get(place)?)));
-                Effect::paired(&of_replicates(pairs))?
+                let effect = Effect::paired(&of_replicates(pairs))?;
+                match is_of_one_boot(after) {
+                    // Runs that are the same to the instruction have the same layout.
+                    true if effect.spread == Spread::NoSpread && effect.log_ratio == 0.0 => effect,
+                    true => effect.with_known_variance(2.0 * levels::LAYOUT.powi(2)),
+                    false => effect,
+                }
             }
             false => {
                 let all = |logs: &BTreeMap<(u32, u32), f64>| {
                     let figures = of_replicates(logs.iter().map(|(&place, &log)| (place, log)));
-                    match is_of_one_layout(new.results, logs) {
+                    match is_of_one_boot(logs) {
                         true => vec![figures.iter().sum::<f64>() / figures.len().max(1) as f64],
                         false => figures,
                     }
@@ -194,7 +200,8 @@ fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, question: 
         // Each of the two may have stopped at any of its looks.
         let looks = base.looks.saturating_mul(new.looks);
         let margin = question.margin.unwrap_or_else(|| usual_margin(new.results.plan.study.clock));
-        Ratio::new(effect, paired, looks, margin, question)
+        let unit = if logs.iter().any(is_of_one_boot) { Unit::Rounds } else { Unit::Boots };
+        Ratio::new(effect, paired, unit, looks, margin, question)
     };
     let per_call = |metric: &CellMetric| metric.cost.value().map(|cost| cost.per_call.value);
     let byte_error = |accuracy: Option<&CellAccuracy>| {
@@ -223,12 +230,12 @@ fn of_replicates(figures: impl Iterator<Item = ((u32, u32), f64)>) -> Vec<f64> {
     observations(by_replicate).1
 }
 
-/// Whether all figures are of one seed, and so of one layout of addresses: one observation, where the other result is of another
-/// seed. Rounds show nothing of how much layouts differ.
-fn is_of_one_layout(results: &Results, logs: &BTreeMap<(u32, u32), f64>) -> bool {
+/// Whether all figures are of one boot, and so of one layout of addresses: one observation, where the other result is of another boot.
+/// Its rounds show nothing of how much boots differ.
+fn is_of_one_boot(logs: &BTreeMap<(u32, u32), f64>) -> bool {
     let mut replicates = logs.keys().map(|(replicate, _)| replicate);
     let first = replicates.next();
-    results.plan.study.clock == Clock::Instructions && replicates.all(|other| Some(other) == first)
+    replicates.all(|other| Some(other) == first)
 }
 
 /// Whether runs of the same replicate and round differ in nothing but what the two results differ in.

@@ -338,6 +338,7 @@ fn overhead(context: &Context<'_>, baseline: &[&RunResult], others: &[&RunResult
             within_boots: hierarchy.within_boots.map(f64::sqrt),
             detectable,
             negligible: None,
+            pooled: None,
         })
     };
     estimate().into()

@@ -17,7 +17,9 @@ use super::{
     pairs::{accuracy_of, observations},
 };
 use crate::labels;
-use bpfassay_results::{Attach, CellAccuracy, CellMetric, CellResult, Demand, Figure, GateResult, ToolResult};
+use bpfassay_results::{
+    Attach, CellAccuracy, CellMetric, CellResult, Demand, Figure, GateResult, Overhead, ToolResult, Unit,
+};
 
 /// The verdict of every gate on every cell that it covers. Demands on figures leave out cells whose refusal was expected:
 /// they cannot have any. The statistical verdicts of all gates are one family.
@@ -45,7 +47,7 @@ pub(super) fn derive(context: &Context<'_>, cells: &[CellResult]) -> Vec<GateRes
 }
 
 /// Whether every overhead is shown to lie within the study's margin: two one-sided tests each (see bpfassay-stats,
-/// `equivalence`), all of them one family. Those by the wall clock without KVM are no exception, for the table says of them
+/// `equivalence`), all of them one family. Rounds of one boot do not show it. Those by the wall clock without KVM are no exception, for the table says of them
 /// what they are.
 pub(super) fn negligible(context: &Context<'_>, cells: &mut [CellResult]) {
     let plan = context.plan;
@@ -63,7 +65,8 @@ pub(super) fn negligible(context: &Context<'_>, cells: &mut [CellResult]) {
         let p = Equivalence::test(effect, margin.ratio()).ok()?.p()?;
         Some((p * context.looks as f64).min(1.0))
     };
-    let all: Vec<Option<f64>> = overheads.iter().map(|overhead| p(&overhead.effect)).collect();
+    let p_over_boots = |overhead: &Overhead| (overhead.unit == Unit::Boots).then(|| p(&overhead.effect)).flatten();
+    let all: Vec<Option<f64>> = overheads.iter().map(|overhead| p_over_boots(overhead)).collect();
     let Ok(adjusted) = adjustment(certainty.correction).adjust_known(&all) else { return };
     for (overhead, p) in overheads.iter_mut().zip(adjusted) {
         overhead.negligible = Some(p.is_some_and(|p| p < certainty.error_rate.value()));
@@ -178,6 +181,12 @@ fn overhead(context: &Context<'_>, cell: &CellResult, metric: &CellMetric, limit
         return Evaluated::new(
             Verdict::Inconclusive,
             format!("{found} by the wall clock without KVM, which is not evaluated unless the study insists"),
+        );
+    }
+    if overhead.unit == Unit::Rounds {
+        return Evaluated::new(
+            Verdict::Inconclusive,
+            format!("{found} within one boot; a limit on the overhead needs two boots or more: set `replicates`"),
         );
     }
     // The baseline against itself has no overhead. Where it shows one that the gate would not let pass, this is the

@@ -11,8 +11,10 @@ use super::{
 };
 use crate::{
     compare::{CellComparison, Comparison, Fate, MetricComparison},
+    derive::levels::LAYOUT,
     labels,
 };
+use bpfassay_results::Unit;
 
 /// `comparison` as text; `whole`: with what did not change.
 #[must_use]
@@ -85,9 +87,19 @@ fn legend(comparison: &Comparison) -> Vec<String> {
             comparison.margin, comparison.error_rate
         ),
     ];
-    let paired = comparison.cells.iter().flat_map(|cell| &cell.metrics).filter_map(|metric| metric.ratio.value());
-    if paired.into_iter().any(|ratio| ratio.paired) {
+    let ratios = || comparison.cells.iter().flat_map(|cell| &cell.metrics).filter_map(|metric| metric.ratio.value());
+    if ratios().any(|ratio| ratio.paired) {
         legend.push("runs of the same seed, replicate and round were compared with each other.".to_owned());
+    }
+    let of_one_boot = |paired: bool| ratios().any(|ratio| ratio.unit == Unit::Rounds && ratio.paired == paired);
+    if of_one_boot(true) {
+        legend.push(format!(
+            "one boot each: unless they are the same to the instruction, intervals and claims have the declared layout term in them, {} % of the time in either result.",
+            LAYOUT * 100.0
+        ));
+    }
+    if of_one_boot(false) {
+        legend.push("one boot is one observation: no difference and no likeness is claimed of it; run two boots or more (`--replicates`).".to_owned());
     }
     if comparison.clock == Clock::Instructions {
         legend.push("the clock counts instructions, not cycles: cache misses and traps are not priced.".to_owned());

@@ -8,7 +8,6 @@ use bpfassay_report::derive;
 use bpfassay_results::{Contents, Entry, Outcome, Results};
 use bpfassay_study::{Clock, LeftOut};
 use bpfassay_tool::finding::{FindingResult, FindingStatus, Kind};
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{contents, made_up, matrix, not_supported, outcome, panic_of_guest, paths, study};
@@ -117,37 +116,21 @@ fn add_tool(results: &mut Results) {
 
 /// Where strings stand in results that take any text, with numbers of elements left out.
 pub(crate) fn places(results: &Results) -> BTreeSet<String> {
-    let mut value = serde_json::to_value(results).unwrap();
+    let value = serde_json::to_value(results).unwrap();
     let mut all = BTreeSet::new();
-    each(&mut value, &mut String::new(), &mut |place, _| {
+    each(&mut value.clone(), &mut String::new(), &mut |place, _| {
         all.insert(place.to_owned());
     });
-    let mut free = BTreeSet::new();
-    add_free(&mut value, &all.into_iter().collect::<Vec<_>>(), &mut free);
-    free
-}
-
-/// Adds to `free` which of these places of `value`, in order, take any text. Most do: they are tried together, and apart where that fails.
-fn add_free(value: &mut Value, places: &[String], free: &mut BTreeSet<String>) {
-    let is_tried = |place: &str| places.binary_search_by(|known| known.as_str().cmp(place)).is_ok();
-    each(value, &mut String::new(), &mut |place, text| {
-        if is_tried(place) {
-            text.push('\u{1b}');
-        }
+    all.retain(|wanted| {
+        let mut tried = value.clone();
+        each(&mut tried, &mut String::new(), &mut |place, text| {
+            if place == wanted {
+                text.push('\u{1b}');
+            }
+        });
+        serde_json::from_value::<Results>(tried).is_ok()
     });
-    let is_accepted = Results::deserialize(&*value).is_ok();
-    each(value, &mut String::new(), &mut |place, text| {
-        if is_tried(place) {
-            text.pop();
-        }
-    });
-    if is_accepted {
-        free.extend(places.iter().cloned());
-    } else if places.len() > 1 {
-        let (first, second) = places.split_at(places.len() / 2);
-        add_free(value, first, free);
-        add_free(value, second, free);
-    }
+    all
 }
 
 fn each(value: &mut Value, place: &mut String, visit: &mut impl FnMut(&str, &mut String)) {

@@ -250,6 +250,7 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
         tool_statistics: Vec::new(),
         tool: None,
         samples: Vec::new(),
+        warm_up: None,
     }
 }
 

@@ -4,7 +4,7 @@
 mod properties;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration, message::Phase, probe::Probe};
-use bpfassay_study::{Available, Narrowing, Plan, expand};
+use bpfassay_study::{Available, Narrowing, Plan, WarmUp, expand};
 
 use super::*;
 use crate::{
@@ -18,7 +18,7 @@ fn plan(rounds: u32, replicates: u32) -> Plan {
     let of = |probe| ProbeConfiguration::with_defaults(probe);
     study.probes = vec![ProbeConfiguration::BASELINE, of(Probe::Kprobe), of(Probe::Fexit), of(Probe::Fentry)];
     study.design.rounds = rounds;
-    study.design.warm_up = 1;
+    study.design.warm_up = WarmUp::Runs(1);
     study.design.control = true;
     study.design.replicates = replicates;
     let narrowing = Narrowing { archs: vec![Arch::X86_64], kernels: vec!["6.12".to_owned()], ..Narrowing::default() };

@@ -3,7 +3,7 @@ use std::sync::LazyLock;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration, probe::Probe};
 use bpfassay_results::{FailureKind, RunFailure};
-use bpfassay_study::{Available, Clock, Narrowing};
+use bpfassay_study::{Available, Clock, Narrowing, WarmUp};
 
 use super::*;
 
@@ -12,7 +12,7 @@ pub(super) fn plan() -> Plan {
     let mut study = bpfassay_study::load("quick").unwrap();
     study.clock = Clock::Wall;
     study.design.rounds = 1;
-    study.design.warm_up = 0;
+    study.design.warm_up = WarmUp::Runs(0);
     study.design.control = false;
     let narrowing = Narrowing {
         archs: vec![Arch::X86_64],

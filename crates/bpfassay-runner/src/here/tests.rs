@@ -9,7 +9,7 @@ use bpfassay_protocol::{
     tracer::{Refusal, Step},
 };
 use bpfassay_results::{Contents, Entry, FailureKind, Header, JOURNAL_VERSION, Outcome, Provenance, RunFailure};
-use bpfassay_study::{Available, Narrowing, Plan};
+use bpfassay_study::{Available, Narrowing, Plan, WarmUp};
 
 use super::*;
 use crate::Progress;
@@ -19,7 +19,7 @@ fn plan() -> Plan {
     let mut study = bpfassay_study::load("quick").unwrap();
     study.clock = bpfassay_study::Clock::Wall;
     study.design.rounds = 1;
-    study.design.warm_up = 0;
+    study.design.warm_up = WarmUp::Runs(0);
     study.design.control = false;
     study.design.replicates = 1;
     let narrowing = Narrowing {

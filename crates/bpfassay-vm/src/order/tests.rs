@@ -57,6 +57,7 @@ fn measured() -> RunOutcome {
         tool_statistics: Vec::new(),
         tool: None,
         samples: Vec::new(),
+        warm_up: None,
     }))
 }
 

@@ -78,6 +78,7 @@ fn as_text(plan: &Plan) -> String {
             .map(|run| {
                 let what = match (run.control, run.warm_up) {
                     (true, _) => " (control)",
+                    (_, true) if run.spec.until_steady.is_some() => " (warm-up until steady)",
                     (_, true) => " (warm-up)",
                     _ => "",
                 };

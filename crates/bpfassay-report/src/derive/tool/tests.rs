@@ -61,6 +61,7 @@ fn figures(output: Vec<OutputPiece>) -> RunFigures {
         tool_statistics: Vec::new(),
         tool: Some(Box::new(seen)),
         samples: Vec::new(),
+        warm_up: None,
     }
 }
 

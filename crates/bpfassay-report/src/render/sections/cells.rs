@@ -133,7 +133,8 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
         "byte error: bytes traced - bytes moved, smallest..largest over all intervals; `calls`: the same for calls, where not 0; \
          `requested`: the probe counts what callers ask for, not what calls return."
             .to_owned(),
-        "relative error: bandwidth by IOR / bandwidth traced, over IOR's own interval (1: exact).".to_owned(),
+        "relative error: bandwidth by IOR / bandwidth traced, over IOR's own interval: by construction bytes moved / bytes traced (1: exact)."
+            .to_owned(),
     ];
     if sampled {
         legend.push(
@@ -171,9 +172,19 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
         overheads().any(|overhead| overhead.unit == Unit::Rounds && overhead.estimate.bounds.interval().is_some());
     if of_rounds {
         legend
-            .push("n counts rounds within one boot: the interval does not cover the spread between boots.".to_owned());
+            .push("n counts rounds within one boot: the interval holds within this boot and does not cover the spread between boots; limits need two \
+             boots or more.".to_owned());
     } else if overheads().any(|overhead| overhead.unit == Unit::Boots) {
         legend.push("n counts boots.".to_owned());
+    }
+    if let Some(pooled) = overheads().find_map(|overhead| overhead.pooled) {
+        let layout = match pooled.layout > 0.0 {
+            true => format!(", and a declared layout term of {} % of the time", pooled.layout * 100.0),
+            false => String::new(),
+        };
+        legend.push(format!(
+            "~: the interval uses the variance of all rows of the same metric beside its own (moderated t){layout}."
+        ));
     }
     for reason in [Bounds::OneObservation, Bounds::NoSpread] {
         if overheads().any(|overhead| overhead.estimate.bounds == reason)

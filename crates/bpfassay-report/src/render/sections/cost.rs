@@ -62,7 +62,8 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     }
     if of_rounds {
         legend
-            .push("n counts rounds within one boot: the interval does not cover the spread between boots.".to_owned());
+            .push("n counts rounds within one boot: the interval holds within this boot and does not cover the spread between boots; limits need two \
+             boots or more.".to_owned());
     }
     let columns = places.columns(&["metric", "calls", "instructions per call [95 %]", "per MiB", "n"]);
     let title = format!("cost of each probe configuration, study {}, clock instructions", results.plan.study.name);

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Intervals of overheads with few observations, by what all cells of the matrix show of their variance.
+
+use std::collections::BTreeMap;
+
+use bpfassay_stats::{
+    Effect, StatsError,
+    moderated::{Prior, variance_of},
+};
+use bpfassay_study::{Clock, MetricName};
+
+use super::{
+    context::Context,
+    levels::{LAYOUT, design},
+};
+use bpfassay_results::{CellResult, Figure, Overhead, Pooled, Unit};
+
+/// From so many degrees of freedom on, an overhead has its own variance alone.
+const ENOUGH: f64 = 10.0;
+
+/// One of a family.
+struct Member<'a> {
+    overhead: &'a mut Overhead,
+    /// Whether its variance is one of those that are pooled: every cell shows the control of its baseline, which counts once.
+    counts: bool,
+}
+
+/// Overheads of the same metric, workload case and file system, whose observations are of the same kind, are one family, A/A controls
+/// among them. Sequential sampling stops by intervals of their own, which are shown as they are.
+pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
+    if design(context.plan).is_some() {
+        return;
+    }
+    let mut families = BTreeMap::<(String, String, MetricName, bool), Vec<Member<'_>>>::new();
+    for cell in cells {
+        let is_baseline = cell.is_baseline();
+        for metric in &mut cell.metrics {
+            for (figure, counts) in [(&mut metric.overhead, true), (&mut metric.control, is_baseline)] {
+                let Figure::Value(overhead) = figure else { continue };
+                if variance_of(&overhead.effect).is_none_or(|(_, freedom)| freedom >= ENOUGH) {
+                    continue;
+                }
+                let of_boots = overhead.unit == Unit::Boots;
+                let family = (cell.case.clone(), cell.file_system.clone(), metric.name, of_boots);
+                families.entry(family).or_default().push(Member { overhead, counts });
+            }
+        }
+    }
+    for members in families.into_values() {
+        let counted = members.iter().filter(|member| member.counts);
+        let variances: Vec<(f64, f64)> = counted.filter_map(|member| variance_of(&member.overhead.effect)).collect();
+        let Some(prior) = Prior::of(&variances) else { continue };
+        for Member { overhead, .. } in members {
+            // Figures that leave the range stay as they are.
+            if let Ok(moderated) = moderate(context, &prior, variances.len(), overhead) {
+                *overhead = moderated;
+            }
+        }
+    }
+}
+
+fn moderate(context: &Context<'_>, prior: &Prior, cells: usize, overhead: &Overhead) -> Result<Overhead, StatsError> {
+    // Rounds do not show the layout; boots have one each.
+    let layout = overhead.unit == Unit::Rounds && context.plan.study.clock == Clock::Instructions;
+    let moderated = prior.effect(overhead.effect);
+    let effect: Effect = if layout { moderated.with_known_variance(LAYOUT.powi(2)) } else { moderated };
+    Ok(Overhead {
+        estimate: context.levels.estimate(|level| effect.estimate(level))?,
+        effect,
+        pooled: Some(Pooled {
+            cells,
+            deviation: prior.variance.sqrt(),
+            degrees_of_freedom: prior.degrees_of_freedom.is_finite().then_some(prior.degrees_of_freedom),
+            layout: if layout { LAYOUT } else { 0.0 },
+        }),
+        ..*overhead
+    })
+}
