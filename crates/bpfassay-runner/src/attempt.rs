@@ -151,8 +151,12 @@ impl Attempt {
         let pause = self.failed_by_host.checked_sub(1).and_then(|at| PAUSES.get(at)).copied().unwrap_or_default();
         let confirming = self.pending.as_ref().map(|pending| pending.suspect.run.clone());
         let runs = match &confirming {
-            // Its warm-up is as it was in the boot that was broken.
-            Some(suspect) => open.into_iter().filter(|run| run.warm_up || run.spec.id == *suspect).collect(),
+            // The baseline has warmed up as in the boot that was broken; of tracers, the guest sees none before the suspect.
+            Some(suspect) => {
+                let is_wanted =
+                    |run: &PlannedRun| run.warm_up && run.spec.probe.is_baseline() || run.spec.id == *suspect;
+                open.into_iter().filter(is_wanted).collect()
+            }
             None => open,
         };
         let boot = self.boots.saturating_add(1);

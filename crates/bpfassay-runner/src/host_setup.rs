@@ -212,7 +212,7 @@ pub(crate) fn spec(study: &Study, block: &Block, run: &PlannedRun) -> RunSpec {
 #[cfg(test)]
 mod tests {
     use bpfassay_protocol::{ProbeConfiguration, probe::Probe};
-    use bpfassay_study::{Available, Narrowing, expand};
+    use bpfassay_study::{Available, Narrowing, WarmUp, expand};
 
     use super::*;
 
@@ -222,6 +222,7 @@ mod tests {
         study.guest.addresses = addresses;
         study.tracer_arguments = of_study.iter().map(|&argument| argument.to_owned()).collect();
         study.design.rounds = 1;
+        study.design.warm_up = WarmUp::Runs(0);
         study.design.seed = 40;
         let narrowing = Narrowing {
             archs: vec![Arch::X86_64],

@@ -13,7 +13,7 @@ mod tools;
 
 use self::tools::{reference_runs, tools_for, tools_left_out};
 use crate::{
-    ExpandError, Interface, Study, Target,
+    ExpandError, Interface, Study, Target, WarmUp, WarmUpRule,
     digest::digest_and_length,
     error::list,
     narrow::{keep_cells, narrow},
@@ -67,7 +67,7 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     }
     let tools = study.tools.len().saturating_add(study.tool_files.len());
     let per_round = narrowed.probes.len().saturating_add(tools).saturating_add(usize::from(study.design.control));
-    let beside = (study.design.warm_up.runs() as usize).saturating_add(study.tool_files.len());
+    let beside = study.design.warm_up.runs(narrowed.probes.len()).saturating_add(study.tool_files.len());
     let per_boot = per_round.saturating_mul(study.design.rounds as usize).saturating_add(beside);
     let runs = configurations.saturating_mul(per_boot).saturating_mul(narrowed.replicates as usize);
     if runs > MAX_RUNS {
@@ -200,24 +200,29 @@ impl NamedCase {
         }
     }
 
-    /// The runs before the first round. The baseline warms up as well as anything else: it is what all others share, and loading
-    /// a tracer takes several times as long as a run.
+    /// The runs before the first round: of the baseline, which all others share, unless each probe configuration warms up, too. Tools under
+    /// test do not: what they do to the guest has to show in a run that counts.
     fn warm_up(&self, study: &Study, probes: &[ProbeConfiguration], place: &str, id: &str) -> Vec<PlannedRun> {
-        let probe = probes.iter().find(|probe| probe.is_baseline()).or(probes.first());
-        let Some(&probe) = probe.filter(|_| self.is_timed) else { return Vec::new() };
-        (1..=study.design.warm_up.runs())
-            .map(|round| PlannedRun {
-                spec: RunSpec {
-                    id: format!("{id}_w{round}_{probe}"),
-                    until_steady: study.design.warm_up.until_steady(),
-                    ..self.spec(study, probe)
-                },
-                cell: format!("{place}_{probe}"),
-                round,
-                control: false,
-                warm_up: true,
-            })
-            .collect()
+        let rule = study.design.warm_up;
+        let mut baseline_first = probes.to_vec();
+        baseline_first.sort_by_key(|probe| !probe.is_baseline());
+        let each = match (rule, baseline_first.first()) {
+            (WarmUp::Rule(WarmUpRule::Probes), _) => baseline_first,
+            (_, Some(&first)) => vec![first; rule.runs(probes.len())],
+            (_, None) => Vec::new(),
+        };
+        let run = |(round, probe): (u32, ProbeConfiguration)| PlannedRun {
+            spec: RunSpec {
+                id: format!("{id}_w{round}_{probe}"),
+                until_steady: rule.until_steady(),
+                ..self.spec(study, probe)
+            },
+            cell: format!("{place}_{probe}"),
+            round,
+            control: false,
+            warm_up: true,
+        };
+        (1..).zip(each.into_iter().filter(|_| self.is_timed)).map(run).collect()
     }
 
     fn block(

@@ -323,7 +323,7 @@ fn design(field: &Field<'_, '_>, has_baseline: bool) -> Result<Design, Reported>
     // A single round of a single boot has no interval that a warm start could narrow.
     let several = rounds.unwrap_or(1).max(replicates.unwrap_or(1)) > 1;
     let warm_up = section.or("warm_up", WarmUp::Runs(u32::from(several)), |warm_up| match warm_up.is_text() {
-        true => warm_up.choice(&[("steady", WarmUp::Rule(WarmUpRule::Steady))]),
+        true => warm_up.choice(WarmUpRule::NAMES).map(WarmUp::Rule),
         false => warm_up.number(0..=1000).map(WarmUp::Runs),
     });
     // A TOML integer is at most 2^63 - 1.

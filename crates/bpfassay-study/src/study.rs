@@ -162,8 +162,7 @@ pub struct Design {
     pub replicates: u32,
     /// How often a boot goes through all probe configurations.
     pub rounds: u32,
-    /// Runs before the first round of a boot, of the baseline where there is one, that are recorded and go into no figure: what
-    /// comes first in a guest finds its caches empty.
+    /// Runs before the first round of a boot that are recorded and go into no figure: what comes first in a guest finds its caches empty.
     #[serde(default, skip_serializing_if = "WarmUp::is_none")]
     pub warm_up: WarmUp,
     /// Sequential sampling: boots go on until the intervals of all overheads are this narrow, `replicates` at most.
@@ -191,18 +190,25 @@ pub struct Design {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum WarmUp {
-    /// By so many runs.
+    /// By so many runs of the baseline.
     Runs(u32),
-    /// By one run that is repeated until it is steady.
+    /// By a rule.
     Rule(WarmUpRule),
 }
 
-/// How a number of warm-up runs is found.
+/// What a boot warms up with, other than a number of baseline runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WarmUpRule {
-    /// [`WarmUp::STEADY`].
+    /// One run of the baseline that is repeated by [`WarmUp::STEADY`].
     Steady,
+    /// One run of each probe configuration, the baseline first.
+    Probes,
+}
+
+impl WarmUpRule {
+    /// The names of study files.
+    pub const NAMES: &'static [(&'static str, Self)] = &[("steady", Self::Steady), ("probes", Self::Probes)];
 }
 
 impl Default for WarmUp {
@@ -221,19 +227,20 @@ impl WarmUp {
         matches!(self, Self::Runs(0))
     }
 
-    /// How many runs a plan has for it.
+    /// How many runs a boot has for it, with so many `probes`.
     #[must_use]
-    pub const fn runs(self) -> u32 {
+    pub fn runs(self, probes: usize) -> usize {
         match self {
-            Self::Runs(runs) => runs,
+            Self::Runs(runs) => runs as usize,
             Self::Rule(WarmUpRule::Steady) => 1,
+            Self::Rule(WarmUpRule::Probes) => probes,
         }
     }
 
     /// The rule, where there is one.
     pub(crate) const fn until_steady(self) -> Option<UntilSteady> {
         match self {
-            Self::Runs(_) => None,
+            Self::Runs(_) | Self::Rule(WarmUpRule::Probes) => None,
             Self::Rule(WarmUpRule::Steady) => Some(Self::STEADY),
         }
     }

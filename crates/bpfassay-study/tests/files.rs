@@ -301,10 +301,19 @@ fn a_warm_up_is_a_number_of_runs_or_a_rule() {
         let error = with(value).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
+    // By default one, where there is an interval that it could narrow.
+    let rounds = |rounds: u32| {
+        let lines = GOOD.lines().filter(|line| !line.starts_with("rounds") && !line.starts_with("replicates"));
+        let text = lines.map(|line| format!("{line}\n")).collect::<String>();
+        let text = text.replacen("seed = 7", &format!("seed = 7\nreplicates = 1\nrounds = {rounds}"), 1);
+        parse(&text).unwrap().design.warm_up
+    };
+    assert_eq!([rounds(1), rounds(2)], [WarmUp::Runs(0), WarmUp::Runs(1)]);
     // Its form in plans.
     let json = |value: &str| serde_json::to_value(read(value)).unwrap();
     assert_eq!((json("3"), json("\"steady\"")), (3.into(), "steady".into()));
-    for value in ["3", "\"steady\""] {
+    assert_eq!(read("\"probes\""), WarmUp::Rule(WarmUpRule::Probes));
+    for value in ["3", "\"steady\"", "\"probes\""] {
         assert_eq!(serde_json::from_value::<WarmUp>(json(value)).unwrap(), read(value));
     }
 }

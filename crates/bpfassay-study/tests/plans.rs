@@ -140,18 +140,27 @@ fn a_boot_is_warmed_up_by_the_baseline_and_only_for_figures_of_time() {
     }
     // By the rule it is one run, which the guest repeats.
     study.design.warm_up = WarmUp::Rule(WarmUpRule::Steady);
-    let plan = plan(&study, &Narrowing::default()).unwrap();
-    for block in &plan.blocks {
+    let steady = plan(&study, &Narrowing::default()).unwrap();
+    for block in &steady.blocks {
         let rules: Vec<_> = block.runs.iter().map(|run| (run.warm_up, run.spec.until_steady)).collect();
         assert_eq!(rules[0], (true, Some(WarmUp::STEADY)));
         assert!(rules[1..].iter().all(|rule| *rule == (false, None)), "{rules:?}");
+    }
+    // One run of each configuration, the baseline first, in whichever order the study has them.
+    study.design.warm_up = WarmUp::Rule(WarmUpRule::Probes);
+    study.probes.reverse();
+    let probes = plan(&study, &Narrowing::default()).unwrap();
+    for block in &probes.blocks {
+        let warm: Vec<_> = block.runs.iter().take_while(|run| run.warm_up).map(|run| run.spec.probe).collect();
+        assert!(warm[0].is_baseline(), "{warm:?}");
+        assert!(warm.iter().all(|probe| study.probes.contains(probe)) && warm.len() == study.probes.len(), "{warm:?}");
+        assert_eq!(block.runs.iter().filter(|run| run.warm_up).count(), warm.len());
     }
     let mut paths = bpfassay_study::load("io-paths").unwrap();
     paths.design.warm_up = WarmUp::Runs(1);
     let plan = expand(&paths, &Narrowing::default(), &Available::default()).unwrap();
     assert!(plan.runs().all(|(_, run)| !run.warm_up));
-    // By default where there is an interval that it could narrow.
-    assert_eq!(bpfassay_study::load("quick").unwrap().design.warm_up, WarmUp::Runs(1));
+    assert_eq!(bpfassay_study::load("quick").unwrap().design.warm_up, WarmUp::Rule(WarmUpRule::Probes));
 }
 
 #[test]

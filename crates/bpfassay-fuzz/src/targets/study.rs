@@ -17,7 +17,7 @@ pub(super) fn study(text: &str) {
     let narrowing = Narrowing { replicates: Some(1), ..Narrowing::default() };
     if study.targets.len() * study.workloads.len() * study.file_systems.len() <= 32
         && study.design.rounds <= 8
-        && study.design.warm_up.runs() <= 8
+        && study.design.warm_up.runs(study.probes.len()) <= 8
         && let Ok(plan) = expand(&study, &narrowing, &Available::default())
     {
         assert!(plan.runs().count() > 0);

@@ -4,7 +4,7 @@
 mod properties;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration, message::Phase, probe::Probe};
-use bpfassay_study::{Available, Narrowing, Plan, WarmUp, expand};
+use bpfassay_study::{Available, Narrowing, Plan, WarmUp, WarmUpRule, expand};
 
 use super::*;
 use crate::{
@@ -156,6 +156,22 @@ fn of_two_tools_a_confirming_boot_finds_the_one_to_blame() {
         let again = next(&attempt);
         assert_eq!((again.confirming.clone(), again.runs.len()), (None, boot.runs.len() - 1));
     }
+}
+
+#[test]
+fn in_a_confirming_boot_only_the_baseline_warms_up() {
+    let mut plan = plan(1, 1);
+    plan.study.design.warm_up = WarmUp::Rule(WarmUpRule::Probes);
+    let plan = expand(&plan.study, &plan.narrowing, &Available::default()).unwrap();
+    let (mut attempt, tools) = first(&plan);
+    let boot = next(&attempt);
+    assert_eq!(boot.runs.iter().filter(|run| run.warm_up).count(), 4);
+    // Two tools ran before: which of them it was has to be found out.
+    let suspect = tools[tools.len() - 1];
+    attempt.ended(&boot, &seen(suspect, true), &panicked(), NOW);
+    let confirming = next(&attempt);
+    assert_eq!(confirming.ids(), [id(&boot, 0), id(&boot, suspect)]);
+    assert!(confirming.runs[0].spec.probe.is_baseline());
 }
 
 #[test]
