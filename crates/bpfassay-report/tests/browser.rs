@@ -179,7 +179,7 @@ fn gated() -> Study {
         overhead: Some(percent.parse().unwrap()),
         ..Gate::default()
     };
-    Study { gates: ["6%", "3%", "4.95%"].map(limit).into(), clock: Clock::Instructions, ..study(None, 3, 1) }
+    Study { gates: ["6%", "3%", "4.95%"].map(limit).into(), clock: Clock::Instructions, ..study(None, 3, 4) }
 }
 
 #[test]
