@@ -21,7 +21,7 @@ use crate::{Effect, Spread};
 /// The fewest cells of which variances are pooled.
 pub const FEWEST: usize = 12;
 
-/// The fewest degrees of freedom of a prior that says something.
+/// The fewest degrees of freedom of a prior that is used.
 const LEAST_FREEDOM: f64 = 3.0;
 
 /// What variances are like over all cells.

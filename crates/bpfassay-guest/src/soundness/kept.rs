@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is there after a run by right although it was not there before the first: processes of the agent's own that are kept, with the
+//! What may be there after a run although it was not there before the first: processes of the agent's own that are kept, with the
 //! BPF programs and maps that they hold.
 
 use std::{

@@ -94,7 +94,7 @@ impl Pool {
         Ok(remains)
     }
 
-    /// What is there between runs by right, as it is kept.
+    /// What may be there between runs: the tracers that are kept.
     pub(crate) fn kept(&self) -> Kept {
         self.kept.iter().map(|(_, kept)| kept.clone()).collect()
     }

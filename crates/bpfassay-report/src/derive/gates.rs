@@ -47,8 +47,8 @@ pub(super) fn derive(context: &Context<'_>, cells: &[CellResult]) -> Vec<GateRes
 }
 
 /// Whether every overhead is shown to lie within the study's margin: two one-sided tests each (see bpfassay-stats,
-/// `equivalence`), all of them one family. Rounds of one boot do not show it. Those by the wall clock without KVM are no exception, for the table says of them
-/// what they are.
+/// `equivalence`), all of them one family. Rounds of one boot do not show it. Overheads by the wall clock without KVM are no
+/// exception: the table marks them as functional only.
 pub(super) fn negligible(context: &Context<'_>, cells: &mut [CellResult]) {
     let plan = context.plan;
     let Some(margin) = plan.study.design.margin else { return };
