@@ -46,6 +46,13 @@ impl Default for Question {
     }
 }
 
+impl Question {
+    /// The margin of results by `clock`.
+    fn margin_by(&self, clock: Clock) -> Share {
+        self.margin.unwrap_or_else(|| usual_margin(clock))
+    }
+}
+
 /// Changes up to this do not matter, where nobody names another margin: 0.02 % by the instruction clock, 0.1 % by the wall clock.
 #[must_use]
 pub const fn usual_margin(clock: Clock) -> Share {
@@ -272,7 +279,7 @@ pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Com
         studies: [base, new].map(|results| results.plan.study.name.clone()),
         started_unix_ms: [base, new].map(|results| results.started_unix_ms),
         clock: new.plan.study.clock,
-        margin: question.margin.unwrap_or_else(|| usual_margin(new.plan.study.clock)),
+        margin: question.margin_by(new.plan.study.clock),
         error_rate: question.error_rate,
         correction: question.correction,
         cells,

@@ -81,7 +81,7 @@ impl Prior {
     /// The effect of `n` observations with the moderated variance; one observation is left as it is.
     #[must_use]
     pub fn effect(&self, effect: Effect) -> Effect {
-        let Some((variance, freedom)) = variance_of(&effect) else { return effect };
+        let Some((variance, freedom)) = variance_of_observation(&effect) else { return effect };
         let (variance, degrees_of_freedom) = self.moderate(variance, freedom);
         let standard_error = (variance / effect.n as f64).sqrt();
         Effect { spread: Spread::Student { standard_error, degrees_of_freedom }, ..effect }
@@ -90,7 +90,7 @@ impl Prior {
 
 /// The variance of a single one of the observations that a mean is of, and its degrees of freedom; `None` for one observation.
 #[must_use]
-pub fn variance_of(effect: &Effect) -> Option<(f64, f64)> {
+pub fn variance_of_observation(effect: &Effect) -> Option<(f64, f64)> {
     match effect.spread {
         Spread::OneObservation => None,
         Spread::NoSpread => Some((0.0, effect.n as f64 - 1.0)),
@@ -197,7 +197,7 @@ mod tests {
                 })
                 .collect();
             family.sort_by(|a, b| b.0.total_cmp(&a.0));
-            let variances: Vec<_> = family.iter().filter_map(|(_, effect)| variance_of(effect)).collect();
+            let variances: Vec<_> = family.iter().filter_map(|(_, effect)| variance_of_observation(effect)).collect();
             let prior = Prior::of(&variances);
             for (rank, (_, effect)) in family.iter().enumerate() {
                 let moderated = prior.map_or(*effect, |prior| prior.effect(*effect));

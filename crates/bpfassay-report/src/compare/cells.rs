@@ -7,7 +7,7 @@ use bpfassay_protocol::Arch;
 use bpfassay_stats::{Effect, Spread, StatsError, gate::Change};
 use bpfassay_study::{Clock, Target};
 
-use super::{CellComparison, Fate, Measure, MetricComparison, Question, Ratio, usual_margin};
+use super::{CellComparison, Fate, Measure, MetricComparison, Question, Ratio};
 use crate::{
     derive::{
         levels,
@@ -199,7 +199,7 @@ fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, question: 
         };
         // Each of the two may have stopped at any of its looks.
         let looks = base.looks.saturating_mul(new.looks);
-        let margin = question.margin.unwrap_or_else(|| usual_margin(new.results.plan.study.clock));
+        let margin = question.margin_by(new.results.plan.study.clock);
         let unit = if logs.iter().any(is_of_one_boot) { Unit::Rounds } else { Unit::Boots };
         Ratio::new(effect, paired, unit, looks, margin, question)
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bpfassay_stats::{
     Effect, StatsError,
-    moderated::{Prior, variance_of},
+    moderated::{Prior, variance_of_observation},
 };
 use bpfassay_study::{Clock, MetricName};
 
@@ -37,7 +37,7 @@ pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
         for metric in &mut cell.metrics {
             for (figure, counts) in [(&mut metric.overhead, true), (&mut metric.control, is_baseline)] {
                 let Figure::Value(overhead) = figure else { continue };
-                if variance_of(&overhead.effect).is_none_or(|(_, freedom)| freedom >= ENOUGH) {
+                if variance_of_observation(&overhead.effect).is_none_or(|(_, freedom)| freedom >= ENOUGH) {
                     continue;
                 }
                 let of_boots = overhead.unit == Unit::Boots;
@@ -48,7 +48,8 @@ pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
     }
     for members in families.into_values() {
         let counted = members.iter().filter(|member| member.counts);
-        let variances: Vec<(f64, f64)> = counted.filter_map(|member| variance_of(&member.overhead.effect)).collect();
+        let variances: Vec<(f64, f64)> =
+            counted.filter_map(|member| variance_of_observation(&member.overhead.effect)).collect();
         let Some(prior) = Prior::of(&variances) else { continue };
         for Member { overhead, .. } in members {
             // Figures that leave the range stay as they are.
