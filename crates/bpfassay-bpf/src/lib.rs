@@ -18,7 +18,7 @@ pub use crate::{
     map::{Entry, Map, MapSpec},
     object::{Kind, MapInfo, by_id, ids, map_info},
     program::{
-        FunctionInfo, LoadError, ProgramInfo, ProgramSpec, RunTime, enable_statistics, load, program_info, test_run,
-        token,
+        FunctionInfo, LoadError, ProgramInfo, ProgramSpec, RunTime, enable_statistics, load, program_code,
+        program_info, test_run, token,
     },
 };

@@ -120,6 +120,17 @@ pub(crate) struct Info {
 
 impl Info {
     pub(crate) fn of(object: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut bytes = [0; BYTES];
+        // SAFETY: addresses inside the buffer are 0, by which only lengths are asked for.
+        let length = unsafe { Self::fill(object, &mut bytes)? };
+        Ok(Self { bytes, length })
+    }
+
+    /// Has the kernel fill `buffer` with information on `object`, and what addresses in it point to. Returns how many bytes it knows of.
+    ///
+    /// # Safety
+    /// Addresses in `buffer` are 0 or valid for as many elements as the numbers beside them.
+    pub(crate) unsafe fn fill<T>(object: BorrowedFd<'_>, buffer: &mut T) -> io::Result<usize> {
         /// The part of `union bpf_attr` for questions about an object.
         #[repr(C)]
         struct Question {
@@ -127,12 +138,11 @@ impl Info {
             length: u32,
             address: u64,
         }
-        let mut bytes = [0; BYTES];
-        let mut question = Question { fd: number(object), length: BYTES as u32, address: bytes.as_mut_ptr() as u64 };
-        // SAFETY: the kernel writes at most `length` bytes to the buffer; addresses inside it are 0, by which only lengths are
-        // asked for.
+        let address = std::ptr::from_mut(buffer) as u64;
+        let mut question = Question { fd: number(object), length: size_of::<T>() as u32, address };
+        // SAFETY: the kernel writes at most `length` bytes to the buffer, and to addresses in it, for which the caller vouches.
         unsafe { call(Command::ObjGetInfoByFd, &mut question)? };
-        Ok(Self { bytes, length: question.length as usize })
+        Ok(question.length as usize)
     }
 
     /// Information that was written down, for tests.

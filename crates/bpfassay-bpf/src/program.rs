@@ -63,6 +63,28 @@ fn parse(info: &Info) -> ProgramInfo {
     }
 }
 
+/// Name of a program, and address and length in bytes of the machine code of each of its functions; none where the kernel interprets it.
+///
+/// # Errors
+/// As [`program_info`]; the kernel gives no addresses to those whom `kernel.kptr_restrict` or a missing `CAP_SYS_ADMIN` keep from them.
+pub fn program_code(program: BorrowedFd<'_>) -> io::Result<(String, Vec<(u64, u32)>)> {
+    /// Far more functions than a program has (`BPF_MAX_SUBPROGS`).
+    const MOST: u32 = 256;
+    let asked = Info::of(program)?;
+    let count = asked.half(104).min(asked.half(108)).min(MOST);
+    let mut addresses = vec![0_u64; count as usize];
+    let mut lengths = vec![0_u32; count as usize];
+    let mut words = [0_u64; 16];
+    let [a, b, c, d] = count.to_ne_bytes();
+    words[13] = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
+    words[14] = addresses.as_mut_ptr() as u64;
+    words[15] = lengths.as_mut_ptr() as u64;
+    // SAFETY: both addresses are of lists that outlive the call, with their lengths beside.
+    unsafe { Info::fill(program, &mut words)? };
+    let code = addresses.into_iter().zip(lengths).filter(|(address, length)| *address != 0 && *length != 0);
+    Ok((asked.text(64), code.collect()))
+}
+
 /// Has the kernel keep statistics of every program, for as long as the descriptor is open (Linux 5.8 and later).
 ///
 /// # Errors

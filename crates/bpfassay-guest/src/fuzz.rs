@@ -99,7 +99,7 @@ pub fn control_channel(bytes: &[u8]) {
             assert!(line.len() <= MAX_LINE && !line.contains(&b'\n'));
             let Ok(event) = serde_json::from_slice::<PhaseEvent>(&line) else { return };
             let reading = Reading { monotonic_ns: 1, idle_ns: None, tracer: None, mountstats: None };
-            if phases.take(event, reading).is_err() {
+            if phases.take(event, reading, None).is_err() {
                 return;
             }
         }

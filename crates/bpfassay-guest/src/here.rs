@@ -259,6 +259,7 @@ mod tests {
             file_system: FileSystem::Tmpfs { size_mib: 1 },
             settle_ms: 0,
             scheduling: Scheduling::Kernel,
+            symbols: false,
             task,
         };
         assert!(runs(&job(&[], Task::Runs { runs: Vec::new() })).unwrap().is_empty());

@@ -22,6 +22,7 @@ mod here;
 mod lines;
 mod link;
 mod made;
+mod marker;
 mod modules;
 mod nfs;
 mod output_tail;
@@ -34,6 +35,7 @@ mod signals;
 mod soundness;
 mod steps;
 mod stop;
+mod symbols;
 mod system;
 mod test_dir;
 mod tool;
@@ -117,6 +119,9 @@ fn live() -> Result<()> {
     match &job.task {
         Task::Runs { runs } => {
             let environment = Environment::guest(mount);
+            if job.symbols {
+                symbols::send_functions(link)?;
+            }
             if let Some(last) = run::execute_all(runs, &environment, &mut conditions, link, &mut children)? {
                 return link.send_last(&last);
             }

@@ -13,27 +13,27 @@ const MAX_PHASES: usize = 100_000;
 #[derive(Debug, Default)]
 pub(crate) struct Phases {
     ended: Vec<WorkloadPhase>,
-    /// The phase that has begun and not ended, and the reading at its beginning.
-    open: Option<(PhaseName, Reading)>,
+    /// The phase that has begun and not ended, and the reading and the window at its beginning.
+    open: Option<(PhaseName, Reading, Option<u64>)>,
 }
 
 impl Phases {
-    /// Takes an announcement with the reading made at it.
+    /// Takes an announcement with the reading made at it, and for a beginning the window that began.
     ///
     /// # Errors
     /// What the workload did wrong, as a predicate: phases neither nest nor overlap.
-    pub(crate) fn take(&mut self, event: PhaseEvent, reading: Reading) -> Result<(), String> {
+    pub(crate) fn take(&mut self, event: PhaseEvent, reading: Reading, window: Option<u64>) -> Result<(), String> {
         match (event, self.open.take()) {
-            (PhaseEvent::Begin(phase), None) => self.open = Some((phase, reading)),
-            (PhaseEvent::End { phase, moved, events }, Some((begun, before))) if phase == begun => {
+            (PhaseEvent::Begin(phase), None) => self.open = Some((phase, reading, window)),
+            (PhaseEvent::End { phase, moved, events }, Some((begun, before, window))) if phase == begun => {
                 if self.ended.len() >= MAX_PHASES {
                     return Err(format!("announced more than {MAX_PHASES} phases"));
                 }
                 let PhaseName { phase: name, test, repetition } = phase;
                 let interval = Interval { before, after: reading };
-                self.ended.push(WorkloadPhase { name, test, repetition, moved, events, interval });
+                self.ended.push(WorkloadPhase { name, test, repetition, moved, events, window, interval });
             }
-            (PhaseEvent::Begin(phase), Some((begun, _))) => {
+            (PhaseEvent::Begin(phase), Some((begun, ..))) => {
                 return Err(format!("began {} while {} had not ended", described(&phase), described(&begun)));
             }
             (PhaseEvent::End { phase, .. }, _) => {
@@ -50,7 +50,7 @@ impl Phases {
     pub(crate) fn finish(self) -> Result<Vec<WorkloadPhase>, String> {
         match self.open {
             None => Ok(self.ended),
-            Some((phase, _)) => Err(format!("ended within {}", described(&phase))),
+            Some((phase, ..)) => Err(format!("ended within {}", described(&phase))),
         }
     }
 }
@@ -85,10 +85,11 @@ mod tests {
     #[test]
     fn a_phase_has_the_readings_at_its_barriers_and_its_ledger() {
         let mut phases = Phases::default();
-        phases.take(event(BEGIN), reading(5)).unwrap();
-        phases.take(event(END), reading(9)).unwrap();
+        phases.take(event(BEGIN), reading(5), Some(3)).unwrap();
+        phases.take(event(END), reading(9), None).unwrap();
         let [phase] = phases.finish().unwrap().try_into().unwrap();
         assert_eq!((phase.name.as_str(), phase.test, phase.repetition), ("write", 0, 1));
+        assert_eq!(phase.window, Some(3));
         assert_eq!((phase.interval.before.monotonic_ns, phase.interval.after.monotonic_ns), (5, 9));
         assert_eq!(phase.moved, BTreeMap::from([(Operation::Write, Totals { calls: 2, bytes: 8, errors: 0 })]));
     }
@@ -96,19 +97,19 @@ mod tests {
     #[test]
     fn announcements_out_of_order_are_reported() {
         let mut phases = Phases::default();
-        let error = phases.take(event(END), reading(1)).unwrap_err();
+        let error = phases.take(event(END), reading(1), None).unwrap_err();
         assert_eq!(error, "ended phase write of test 0 repetition 1, which had not begun");
-        phases.take(event(BEGIN), reading(1)).unwrap();
-        let error = phases.take(event(OTHER), reading(2)).unwrap_err();
+        phases.take(event(BEGIN), reading(1), None).unwrap();
+        let error = phases.take(event(OTHER), reading(2), None).unwrap_err();
         assert_eq!(error, "ended phase write of test 0 repetition 2, which had not begun");
-        phases.take(event(BEGIN), reading(1)).unwrap();
-        assert!(phases.take(event(BEGIN), reading(2)).unwrap_err().contains("while phase write"));
+        phases.take(event(BEGIN), reading(1), None).unwrap();
+        assert!(phases.take(event(BEGIN), reading(2), None).unwrap_err().contains("while phase write"));
     }
 
     #[test]
     fn a_workload_that_ends_within_a_phase_is_reported() {
         let mut phases = Phases::default();
-        phases.take(event(BEGIN), reading(1)).unwrap();
+        phases.take(event(BEGIN), reading(1), None).unwrap();
         assert_eq!(phases.finish().unwrap_err(), "ended within phase write of test 0 repetition 1");
     }
 
@@ -116,7 +117,7 @@ mod tests {
         #[test]
         fn only_alternating_announcements_are_accepted(begins: Vec<bool>) {
             let mut phases = Phases::default();
-            let accepted = begins.iter().all(|begin| phases.take(event(if *begin { BEGIN } else { END }), reading(0)).is_ok());
+            let accepted = begins.iter().all(|begin| phases.take(event(if *begin { BEGIN } else { END }), reading(0), None).is_ok());
             let alternating = begins.iter().enumerate().all(|(index, begin)| *begin == (index % 2 == 0));
             prop_assert_eq!(accepted, alternating);
             if accepted {

@@ -26,13 +26,14 @@ use crate::{
     figures,
     lines::{Lines, Taken},
     link::{Link, wait_readable},
+    marker,
     nfs::remove_tree,
     output_tail,
     phases::Phases,
     proc::{idle, mountinfo, mountstats},
     soundness::Snapshot,
     steps::monotonic_ns,
-    stop, system, tool,
+    stop, symbols, system, tool,
     tracer::{self, Started, Tracer, pool::Pool},
     workload::{self, Output, RunPaths, Running},
 };
@@ -322,6 +323,9 @@ impl Run<'_> {
     fn measure_in(&mut self, cgroup: &mut Cgroup, spec: &RunSpec, paths: &RunPaths<'_>) -> Result<Measured> {
         let mount = mountinfo::read(&self.environment.mount)?;
         self.announced.phase(self.link, Phase::Workload, &spec.id)?;
+        if self.tracer.is_some() || self.tool.is_some() {
+            symbols::send_programs(self.link)?;
+        }
         self.conditions.rest(self.tool.as_mut())?;
         if let Some(tool) = &mut self.tool {
             tool.idle()?;
@@ -424,10 +428,17 @@ impl Run<'_> {
                 self.conditions.rest(self.tool.as_mut())?;
                 Edge::Before
             }
-            PhaseEvent::End { .. } => Edge::After,
+            PhaseEvent::End { .. } => {
+                marker::end();
+                Edge::After
+            }
         };
         let reading = self.reading(edge)?;
-        self.phases.take(event, reading).map_err(misspoke)
+        let window = match edge {
+            Edge::Before => Some(marker::begin()),
+            Edge::After => None,
+        };
+        self.phases.take(event, reading, window).map_err(misspoke)
     }
 
     /// Reads clock and counters: the clock next to the phase, the counters on its far side.

@@ -24,6 +24,9 @@ pub struct Job {
     pub settle_ms: u64,
     /// How threads of the kernel are scheduled, and when phases begin.
     pub scheduling: Scheduling,
+    /// Whether the host wants to have the functions of the kernel by their addresses.
+    #[serde(default)]
+    pub symbols: bool,
     /// What comes once the guest is ready.
     pub task: Task,
 }

@@ -12,6 +12,7 @@ use crate::{
     names,
     operation::Totals,
     program_set::ProgramEvent,
+    symbols::Symbols,
     tool::ToolFigures,
     tracer::{Attached, Device, Ended, ProgramStatistics, Refusal, Sample},
 };
@@ -28,7 +29,7 @@ use crate::{
 /// 5. [`Self::Done`], when every run has ended; or [`Self::Unsound`] between two runs or after the last, with the id of the run that
 ///    ended last, which had a probe configuration other than the baseline, or a tool.
 ///
-/// [`Self::Log`] may come at any time after `Hello`, and [`Self::Failed`] too, also in place of all that should follow. Nothing follows
+/// [`Self::Log`] and [`Self::Symbols`] may come at any time after `Hello`, and [`Self::Failed`] too, also in place of all that should follow. Nothing follows
 /// `Done`, `Unsound` and `Failed`. [`Phase::Boot`] is never announced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -62,6 +63,8 @@ pub enum GuestMessage {
         /// What differs, one sentence each, bounded in number and length.
         differences: Vec<String>,
     },
+    /// Functions of the kernel by their addresses, for the host to name the instructions that it counts.
+    Symbols(Box<Symbols>),
     /// A line worth keeping in the log.
     Log {
         /// The text.
@@ -270,6 +273,9 @@ pub struct WorkloadPhase {
     /// The workload's own count of what program sets count, where it counts it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub events: BTreeMap<ProgramEvent, Totals>,
+    /// The number of the window in which the host may count instructions meanwhile, from 1 in every boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
     /// Readings at the barriers before and after.
     #[serde(flatten)]
     pub interval: Interval,

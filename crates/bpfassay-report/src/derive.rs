@@ -6,6 +6,7 @@ mod cells;
 mod context;
 mod cost;
 mod coverage;
+mod direct;
 mod entries;
 mod events;
 mod findings;
@@ -48,13 +49,13 @@ pub fn derive(contents: &Contents) -> Results {
 #[must_use]
 pub fn derive_all(contents: Contents) -> Results {
     let (stands, of_standing) = standing(&contents);
-    let Taken { plan, provenance, boots, runs, mut notes } =
+    let Taken { plan, provenance, boots, runs, counts, mut notes } =
         take(contents.header.plan, contents.header.provenance, contents.entries, &stands);
     notes.extend(of_standing);
     let of_cell = by_cell(&runs);
     let sampling = sampling::derive(&plan, &of_cell);
     let needed = sampling::needed(&plan, &sampling);
-    let context = Context::new(&needed, &provenance, &of_cell);
+    let context = Context::new(&needed, &provenance, &of_cell, &counts);
     let done: HashSet<&str> = runs.iter().map(|run| run.record.run.as_str()).collect();
     let planned = needed.runs().count();
     let missing = needed.runs().filter(|(_, run)| !done.contains(run.spec.id.as_str())).count();

@@ -200,6 +200,7 @@ fn broken_off(verdict: Option<BootVerdict>, settled: &[usize]) -> (Contents, Vec
     contents.entries.truncate(2 + runs.len() - 1);
     if let Some(verdict) = verdict {
         contents.entries.push(Entry::BlockEnded(BlockEnded {
+            counts: None,
             block: contents.header.plan.blocks[0].id.clone(),
             boot: 1,
             at_unix_ms: 0,

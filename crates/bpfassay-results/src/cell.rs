@@ -12,7 +12,7 @@ use bpfassay_tool::finding::{Compared, FindingResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Figure, RunFailure};
+use crate::{Direct, Figure, RunFailure};
 
 /// One cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -230,6 +230,9 @@ pub struct CellMetric {
     pub cost: Figure<Cost>,
     /// The second baseline run taken for a probe configuration: it costs nothing, so this is the noise floor.
     pub control_cost: Figure<Cost>,
+    /// What the probe configuration costs directly; `None` where no instructions were counted, and for the baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct: Option<Figure<Direct>>,
     /// A/A control of the group: value of the baseline / value of the second baseline run. Its distance from 1 is
     /// the noise floor.
     pub control: Figure<Overhead>,

@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 
 mod cell;
+mod count;
+mod direct;
 mod disk;
 pub mod event;
 mod figure;
@@ -34,6 +36,8 @@ pub use cell::{
     Attach, Basis, ByteErrors, CellAccuracy, CellFailure, CellFinding, CellMetric, CellResult, Cost, EventTime,
     Overhead, Pooled, RunCounts, RunTime, ToolResult, Unit,
 };
+pub use count::{FunctionCount, Instructions, PhaseCount, Role, RunCount};
+pub use direct::{Direct, DirectFunction};
 pub use event::Event;
 pub use figure::Figure;
 pub use file::ResultsError;

@@ -71,6 +71,10 @@ pub struct QemuFacts {
     pub machine: String,
     /// CPU model as given to QEMU.
     pub cpu: String,
+    /// Version of QEMU's plugin interface for which a plugin was loaded that counts instructions; `None` where none was. No figure of a run depends
+    /// on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin_api: Option<u32>,
 }
 
 /// What one target was made of.

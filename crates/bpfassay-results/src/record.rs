@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::{
-    BootVerdict, Outcome, Provenance, RunFailure,
+    BootVerdict, Figure, Outcome, Provenance, RunCount, RunFailure,
     tagged::{self, Tagged},
 };
 
@@ -161,6 +161,9 @@ pub struct BlockEnded {
     pub failure: Option<RunFailure>,
     /// Lines of the console worth keeping though no run failed over them (kernel warnings).
     pub notes: Vec<String>,
+    /// What QEMU's plugin counted in the phases of the runs; `None` where none was loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Figure<Vec<RunCount>>>,
     /// What follows from how the boot ended.
     pub verdict: BootVerdict,
     /// The runs whose records count although the boot is not complete: those blamed, not tried, or given up.

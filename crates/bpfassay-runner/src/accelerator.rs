@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use bpfassay_study::{Plan, Target};
+use bpfassay_study::{Clock, Plan, Target};
 use bpfassay_testbed::{
     cache::Digest,
     image::GuestImage,
@@ -14,7 +14,7 @@ use bpfassay_vm::{
     accelerator::{self, AcceleratorKey},
 };
 
-use crate::{Error, HostSetup, Store};
+use crate::{Error, HostSetup, Store, plugin};
 
 /// How long a kernel may take to come to its end under KVM: it takes two seconds where KVM works.
 pub const KVM_PATIENCE: Duration = Duration::from_secs(20);
@@ -44,7 +44,7 @@ impl HostSetup {
         wish: AcceleratorWish,
         trial: Trial,
     ) -> Result<Self, Error> {
-        let mut qemu = BTreeMap::new();
+        let (mut qemu, mut plugins) = (BTreeMap::new(), BTreeMap::new());
         for target in plan.targets() {
             if qemu.contains_key(&target.arch) {
                 continue;
@@ -53,10 +53,13 @@ impl HostSetup {
             let stage = store.stages.begin(Kind::Qemu, target.arch.name());
             let found = Qemu::find(target.arch, None).await?;
             let choice = choose(store, &found, image, wish, trial, &stage).await?;
+            if plan.study.clock == Clock::Instructions {
+                plugins.extend(plugin::find(&found).await.map(|plugin| (target.arch, plugin)));
+            }
             stage.end(true);
             qemu.insert(target.arch, (found, choice));
         }
-        Ok(Self { qemu, images })
+        Ok(Self { qemu, plugins, images })
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
     blame::{BootEnd, HostFailure},
     boot::{Boot, Tally},
     context::{BlockError, Context},
+    counting::Counting,
     failure,
     host_setup::{deadlines, whole_boot_seconds},
 };
@@ -28,6 +29,9 @@ const MAX_NOTES: usize = 50;
 
 /// From a line that reports an incident to the end of the guest: the rest of the report comes in that time.
 const OUTPUT_TAIL: Duration = Duration::from_secs(1);
+
+/// How often what QEMU's plugin writes is read: it takes memory until then.
+const COUNTS: Duration = Duration::from_millis(100);
 
 /// Executes `todo` with guests of `host_setup`. Returns how the attempt at the block ended.
 pub(crate) async fn execute(
@@ -81,6 +85,8 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
     options.deadlines = deadlines(study);
     options.deadlines.whole_boot = Some(whole_boot_seconds(study, boot.plan.runs.len() as u64));
     options.initramfs = Some(Arc::new(initramfs));
+    options.plugin = host_setup.plugin(study, block.target.arch).map(|plugin| plugin.code);
+    boot.counting = options.plugin.map(|_| Counting::default());
     boot.since = Instant::now();
     let mut guest = match Guest::boot(qemu, &machine, options).await {
         Ok(guest) => guest,
@@ -121,11 +127,17 @@ async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockE
         }
     };
     let mut died_ms = None;
+    let mut counts = tokio::time::interval(COUNTS);
     let cut_short = loop {
         let event = tokio::select! {
-            event = guest.next_event() => event,
+            event = guest.next_event() => Some(event),
             () = cancel.cancelled() => break Some(CutShort::Cancelled),
+            _ = counts.tick(), if boot.counting.is_some() => None,
         };
+        if let Some(counting) = &mut boot.counting {
+            counting.take(guest.read_counts());
+        }
+        let Some(event) = event else { continue };
         match event {
             Event::Message(message) => {
                 if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {

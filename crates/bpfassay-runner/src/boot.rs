@@ -11,6 +11,7 @@ use crate::{
     Progress, Summary,
     attempt::Conclusion,
     context::{BlockError, Context, LOGS, unix_ms},
+    counting::Counting,
     observed::{BootPlan, Now, Observed, shortened},
 };
 
@@ -61,6 +62,8 @@ pub(crate) struct Boot<'a> {
     pub(crate) since: Instant,
     /// KernelIncident that came when everything was done, and changes nothing.
     pub(crate) after_done: Option<RunFailure>,
+    /// What QEMU's plugin counts, where one is loaded.
+    pub(crate) counting: Option<Counting>,
     tally: &'a mut Tally,
 }
 
@@ -74,6 +77,7 @@ impl<'a> Boot<'a> {
             seen: Observed::default(),
             since: Instant::now(),
             after_done: None,
+            counting: None,
             tally,
         };
         this.log = format!("{LOGS}/{}.log", this.name());
@@ -144,6 +148,11 @@ impl<'a> Boot<'a> {
                 Ok(at) => self.ended(at, *outcome)?,
                 Err(wrong) => return Ok(Some(format!("protocol error: the guest ends {wrong}"))),
             },
+            GuestMessage::Symbols(symbols) => {
+                if let Some(counting) = &mut self.counting {
+                    counting.symbols(&symbols);
+                }
+            }
             GuestMessage::Log { text } => {
                 tracing::info!(block = self.block.id, "{}", shortened(&text));
                 self.context.report(&Progress::Log(self.block, &text));
@@ -176,6 +185,9 @@ impl<'a> Boot<'a> {
         let (Some(planned), Some(seen)) = (self.plan.runs.get(at), self.seen.runs.get(at)) else { return Ok(()) };
         if self.plan.confirming.is_some() {
             return Ok(());
+        }
+        if let (Some(counting), RunOutcome::Measured(figures)) = (&mut self.counting, &outcome) {
+            counting.measured(planned, figures);
         }
         let mut outcome = Outcome::from(self.readable(outcome));
         if let Outcome::Failed(failure) = &mut outcome {
@@ -212,6 +224,7 @@ impl<'a> Boot<'a> {
             at_unix_ms: unix_ms(),
             failure: conclusion.failure.or_else(|| self.after_done.take()),
             notes,
+            counts: self.counting.take().map(Counting::finish),
             verdict: conclusion.verdict,
             settled,
         };

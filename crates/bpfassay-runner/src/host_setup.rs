@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, fs::File, path::Path};
 
+use bpfassay_plugin::Plugin;
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
     job::{Job, RunSpec, Scheduling, Task},
@@ -18,6 +19,8 @@ use bpfassay_vm::{
 pub struct HostSetup {
     /// QEMU and its accelerator per architecture.
     pub qemu: BTreeMap<Arch, (Qemu, AcceleratorChoice)>,
+    /// The plugin that QEMU loads to count instructions, per architecture; none where it loads none.
+    pub plugins: BTreeMap<Arch, Plugin>,
     /// The guest per target.
     pub images: BTreeMap<Target, GuestImage>,
 }
@@ -66,6 +69,12 @@ impl HostSetup {
         self.qemu.get(&arch).ok_or(HostSetupError::NoQemu(arch))
     }
 
+    /// The plugin for guests of `arch`; only under the instruction clock.
+    #[must_use]
+    pub fn plugin(&self, study: &Study, arch: Arch) -> Option<Plugin> {
+        self.plugins.get(&arch).copied().filter(|_| study.clock == bpfassay_study::Clock::Instructions)
+    }
+
     /// The job of a boot that does `runs` of `block`.
     ///
     /// # Errors
@@ -86,6 +95,7 @@ impl HostSetup {
             },
             // A plan from before this was there has none.
             scheduling: study.guest.scheduling.unwrap_or(Scheduling::Kernel),
+            symbols: study.clock == bpfassay_study::Clock::Instructions,
             task: Task::Runs { runs: runs.iter().map(|run| spec(study, block, run)).collect() },
         })
     }
@@ -121,6 +131,7 @@ impl HostSetup {
                 Clock::Instructions
             }
         };
+        machine.plugin = self.plugin(study, arch).is_some();
         machine.seed = seed(study, block);
         machine.aslr = match study.guest.addresses {
             Addresses::Fixed => Aslr::Fixed,

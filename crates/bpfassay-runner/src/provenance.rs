@@ -91,6 +91,7 @@ pub(crate) fn here(host: HostFacts, target: Target, agent: &Path, payload: &[&Pa
         accelerator_reason: accelerator_reason.to_owned(),
         machine: product.map_or_else(|| "unknown".to_owned(), |name| name.trim().to_owned()),
         cpu: host.cpu_model.clone(),
+        plugin_api: None,
     };
     let kernel = Artefact {
         name: format!("linux {}", host.kernel_release),
@@ -150,6 +151,7 @@ pub(crate) fn collect(
             accelerator_reason: choice.reason.clone(),
             machine: machine.machine_type().to_owned(),
             cpu: machine.cpu_model().to_owned(),
+            plugin_api: host_setup.plugin(&plan.study, arch).map(|plugin| plugin.api),
         };
         qemu.insert(arch, facts);
     }

@@ -216,6 +216,7 @@ impl Session {
         };
         let choices = before.qemu.iter().map(|(arch, choice)| (*arch, choice.clone()));
         added.qemu.extend(choices);
+        added.plugins.extend(&before.plugins);
         added.images.extend(before.images.iter().map(|(target, image)| (target.clone(), image.clone())));
         let manifest = joined(vec![before_manifest, manifest], &targets_of(&self.plan));
         *provenance = provenance::collect(&store.cache, &added, &manifest, &self.plan, provenance.host.clone())?;

@@ -19,7 +19,8 @@ use crate::{
     Accelerator,
     device::Device,
     limits::{FIRST_USER, Limits, PROCESS_IDS},
-    machine::{board::Board, no_defaults::NoDefaults, sandbox::Sandbox},
+    load,
+    machine::{board::Board, no_defaults::NoDefaults, plugin::Plugin, sandbox::Sandbox},
     process,
 };
 
@@ -46,7 +47,7 @@ impl Confinement {
             lacking.push(format!("QEMU runs as root: {reason}"));
             false
         });
-        let trial = async |sandbox, own_user| try_start(program, arch, sandbox, own_user).await;
+        let trial = async |sandbox, own_user| try_start(program, arch, sandbox, own_user, None).await;
         let Err(first) = trial(true, own_user).await else { return Self { sandbox: true, own_user, lacking } };
         let without_sandbox = format!("QEMU runs without its filter of system calls: {first}");
         if trial(false, own_user).await.is_ok() {
@@ -65,6 +66,11 @@ impl Confinement {
         }
         // It does not start at all, whatever is permitted to it: booting a guest will report that.
         Self { sandbox: true, own_user, lacking }
+    }
+
+    /// Has `program` load `plugin`, as confined as its guests are. `Err`: why it does not, in one line.
+    pub(crate) async fn try_plugin(&self, program: &Path, arch: Arch, plugin: &[u8]) -> Result<(), String> {
+        try_start(program, arch, self.sandbox, self.own_user, Some(plugin)).await
     }
 
     /// What is to be done to a QEMU with that accelerator, and what is lacking of it.
@@ -135,10 +141,22 @@ fn group_of_kvm(device: &Path) -> Result<Option<libc::gid_t>, String> {
 }
 
 /// Starts QEMU with a board and nothing on it, and has it quit. `Err`: why it did not come so far, in one line.
-async fn try_start(program: &Path, arch: Arch, sandbox: bool, own_user: bool) -> Result<(), String> {
+async fn try_start(
+    program: &Path,
+    arch: Arch,
+    sandbox: bool,
+    own_user: bool,
+    plugin: Option<&[u8]>,
+) -> Result<(), String> {
     let limits = Limits { groups: own_user.then(Vec::new), cpus: 1 };
-    let devices: [&dyn Device; 3] =
-        [&Sandbox { on: sandbox }, &NoDefaults, &Board { arch, accelerator: Accelerator::Tcg }];
+    let devices: [&dyn Device; 4] = [
+        &Sandbox { on: sandbox },
+        &NoDefaults,
+        &Board { arch, accelerator: Accelerator::Tcg },
+        &Plugin { on: plugin.is_some() },
+    ];
+    let inherited = plugin.map(load::plugin).transpose().map_err(|error| error.to_string())?;
+    let inherited = inherited.into_iter().flat_map(|(inherited, _)| inherited).collect();
     let mut command = Command::new(process::absolute(program));
     command
         .args(devices.iter().flat_map(|device| device.arguments()))
@@ -147,7 +165,7 @@ async fn try_start(program: &Path, arch: Arch, sandbox: bool, own_user: bool) ->
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    let mut child = process::spawn(command, Vec::new(), None, limits).await.map_err(|error| error.to_string())?;
+    let mut child = process::spawn(command, inherited, None, limits).await.map_err(|error| error.to_string())?;
     let quit = b"{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"quit\"}\n";
     let attempt = async {
         if let Some(mut stdin) = child.stdin.take() {
@@ -236,11 +254,11 @@ mod tests {
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         };
         script("#!/bin/sh\nyes | head -c 3000000 >&2\nexit 3\n");
-        let error = try_start(&program, Arch::X86_64, false, false).await.unwrap_err();
+        let error = try_start(&program, Arch::X86_64, false, false, None).await.unwrap_err();
         assert_eq!(error, "y; y; y");
         script("#!/bin/sh\nexec sleep 1000\n");
         let since = std::time::Instant::now();
-        let error = try_start(&program, Arch::X86_64, false, false).await.unwrap_err();
+        let error = try_start(&program, Arch::X86_64, false, false, None).await.unwrap_err();
         assert!(error.contains("did not quit within 10 s"), "{error}");
         assert!(since.elapsed() < PATIENCE * 2);
     }

@@ -36,6 +36,10 @@ pub mod descriptor {
     pub const INITRD: i32 = 903;
     /// The kernel.
     pub const KERNEL: i32 = 904;
+    /// The plugin that counts instructions.
+    pub const PLUGIN: i32 = 905;
+    /// What the plugin writes.
+    pub const COUNTS: i32 = 906;
 }
 
 /// A character device on an inherited socket.

@@ -69,6 +69,9 @@ pub enum VmError {
     /// The machine has its initramfs in an open file, and the boot was given none.
     #[error("the initramfs is to be an open file, and there is none among the options of the boot")]
     NoInitramfs,
+    /// The machine has a plugin, and the boot was given none.
+    #[error("the machine is to load a plugin, and there is none among the options of the boot")]
+    NoPlugin,
     /// The console log could not be made.
     #[error("could not create the console log {}", .path.display())]
     Log {

@@ -61,8 +61,13 @@ impl ExitClassifier {
     /// it comes, nothing else would end a guest that logs for ever before the end of its phase. `false`: nothing more of it counts.
     pub(crate) fn handle_message(&mut self, message: &GuestMessage, now: Duration) -> bool {
         self.progress.handle_message(message, now);
-        if let GuestMessage::Log { text } = message {
-            self.logged = self.logged.saturating_add(text.len());
+        let bytes = match message {
+            GuestMessage::Log { text } => text.len(),
+            GuestMessage::Symbols(symbols) => symbols.functions.len(),
+            _ => 0,
+        };
+        if bytes > 0 {
+            self.logged = self.logged.saturating_add(bytes);
             if self.logged > MAX_LOGGED {
                 let message = format!("more than {} MiB were logged by the agent", MAX_LOGGED >> 20);
                 self.decide(EndReason::Flood { message });

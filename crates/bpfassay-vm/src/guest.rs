@@ -17,6 +17,7 @@ use crate::{
     event::{Delivery, StopRequest},
     flood, load,
     monitor::Monitor,
+    output::{Backlog, Tail},
     process, supervisor,
 };
 
@@ -41,6 +42,8 @@ pub struct BootOptions {
     /// The initramfs, for a machine with [`Initramfs::OpenFile`]: any file that is open for reading, wherever in it.
     /// [`crate::file_for_initramfs`] gives one without a name.
     pub initramfs: Option<Arc<File>>,
+    /// The plugin, for a machine with one ([`Machine::plugin`]): a shared object that QEMU loads. [`Guest::read_counts`] gives what it writes.
+    pub plugin: Option<&'static [u8]>,
 }
 
 impl BootOptions {
@@ -53,6 +56,7 @@ impl BootOptions {
             deadlines: Deadlines::default(),
             interactive: false,
             initramfs: None,
+            plugin: None,
         }
     }
 }
@@ -73,6 +77,7 @@ pub struct Guest {
     one_way: bool,
     unconfined: Vec<String>,
     ended: Option<Box<Ending>>,
+    counts: Option<Tail>,
     _cpu_pinning: Option<CpuPinning>,
 }
 
@@ -87,7 +92,7 @@ impl Guest {
     /// Starts QEMU and waits until its monitor answers. The guest runs from then on.
     ///
     /// # Errors
-    /// Nothing was started: [`VmError::Input`], [`VmError::NoInitramfs`] for kernel or initramfs missing or unreadable, [`VmError::OneWay`] for
+    /// Nothing was started: [`VmError::Input`], [`VmError::NoInitramfs`], [`VmError::NoPlugin`] for kernel, initramfs or plugin missing or unreadable, [`VmError::OneWay`] for
     /// an interactive guest under the instruction clock, [`VmError::Log`], [`VmError::Spawn`], [`VmError::System`] where the host refuses a
     /// file, a process or a socket. QEMU was started and is gone again: [`VmError::Refused`] where it refused its arguments,
     /// [`VmError::MonitorSilent`], [`VmError::Monitor`] where its monitor failed.
@@ -102,6 +107,15 @@ impl Guest {
         };
         let mut loaded = vec![(kernel, descriptor::KERNEL)];
         loaded.extend(initrd.map(|initrd| (initrd, descriptor::INITRD)));
+        let counts = match (machine.plugin, options.plugin) {
+            (false, _) => None,
+            (true, None) => return Err(VmError::NoPlugin),
+            (true, Some(plugin)) => {
+                let (inherited, counts) = load::plugin(plugin)?;
+                loaded.extend(inherited);
+                Some(counts)
+            }
+        };
         if options.interactive && machine.clock.is_one_way() {
             return Err(VmError::OneWay);
         }
@@ -117,8 +131,13 @@ impl Guest {
         let process_id = process.child.id();
         let (qemu_gone, gone) = watch::channel(false);
         let (console, console_way, console_backlog) = process.console.split(gone.clone());
-        let (agent_port, agent_way, agent_backlog) = process.agent.split(gone);
-        let backlogs = [("the console", console_backlog), ("the agent's port", agent_backlog)];
+        let (agent_port, agent_way, agent_backlog) = process.agent.split(gone.clone());
+        let counts = counts.map(|file| Tail::new(file, gone));
+        let backlogs = [
+            ("the console", console_backlog),
+            ("the agent's port", agent_backlog),
+            ("the plugin", counts.as_ref().map(Tail::backlog)),
+        ];
         let backlogs = backlogs.into_iter().filter_map(|(from, backlog)| Some((from, backlog?))).collect();
         let (flood_guard, floods) = flood::watch(backlogs, process_id)?;
         let stderr = process::keep_stderr(process.child.stderr.take());
@@ -178,6 +197,7 @@ impl Guest {
             one_way: machine.clock.is_one_way(),
             unconfined,
             ended: None,
+            counts,
             _cpu_pinning: process.cpu_pinning,
         })
     }
@@ -198,6 +218,24 @@ impl Guest {
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {
         self.process_id
+    }
+
+    /// What the plugin has written since the last call; nothing where the machine has none. It is to be called often: a guest for which more is
+    /// left than for the agent's port is ended.
+    ///
+    /// # Errors
+    /// The operating system's, where the file cannot be read.
+    pub fn read_counts(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let Some(counts) = &mut self.counts else { return Ok(bytes) };
+        let mut buffer = vec![0; 1 << 20];
+        while (bytes.len() as u64) < Backlog::LIMIT {
+            match counts.read_now(&mut buffer)? {
+                0 => break,
+                count => bytes.extend_from_slice(&buffer[..count]),
+            }
+        }
+        Ok(bytes)
     }
 
     /// The next event. Cancel-safe.

@@ -6,14 +6,17 @@
 
 use std::{
     fs::File,
-    io::{self, Seek, SeekFrom},
-    os::{fd::OwnedFd, unix::fs::MetadataExt},
+    io::{self, Seek, SeekFrom, Write},
+    os::{
+        fd::{OwnedFd, RawFd},
+        unix::fs::MetadataExt,
+    },
     path::Path,
 };
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 
-use crate::{VmError, limits::Limits};
+use crate::{VmError, device::descriptor, limits::Limits, output::file_in_memory};
 
 /// Others may read it.
 const READABLE: u32 = 0o004;
@@ -30,6 +33,17 @@ pub(crate) fn open(what: &'static str, path: &Path, limits: &Limits) -> Result<O
 pub(crate) fn inherit(what: &'static str, file: &File, limits: &Limits) -> Result<OwnedFd, VmError> {
     let opened = file.try_clone().and_then(|file| readable(file, limits));
     opened.map_err(|source| VmError::Input { what, path: "in an open file".into(), source })
+}
+
+/// The plugin and the file that it writes to, as QEMU inherits them, and that file again, to be read.
+pub(crate) fn plugin(plugin: &[u8]) -> Result<([(OwnedFd, RawFd); 2], File), VmError> {
+    let made = || -> io::Result<_> {
+        let (counts, theirs) = file_in_memory("counts")?;
+        let (mut file, code) = file_in_memory("plugin")?;
+        file.write_all(plugin)?;
+        Ok(([(code, descriptor::PLUGIN), (theirs, descriptor::COUNTS)], counts))
+    };
+    made().map_err(|source| VmError::System { what: "a file in memory", source })
 }
 
 fn readable(mut file: File, limits: &Limits) -> io::Result<OwnedFd> {

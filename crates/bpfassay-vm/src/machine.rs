@@ -11,6 +11,7 @@ pub(crate) mod kernel_params;
 pub(crate) mod memory;
 pub(crate) mod monitor;
 pub(crate) mod no_defaults;
+pub(crate) mod plugin;
 pub(crate) mod sandbox;
 
 use std::{
@@ -73,6 +74,9 @@ pub struct Machine {
     /// Whether QEMU's own filter of system calls is on. [`crate::Guest::boot`] turns it off for a QEMU that has none.
     #[serde(default = "on")]
     pub sandbox: bool,
+    /// Whether a plugin counts executed instructions: [`crate::BootOptions::plugin`]. Only under TCG.
+    #[serde(default)]
+    pub plugin: bool,
     /// Further kernel parameters, for example `mitigations=off`. They come last: the kernel lets the last one win.
     #[serde(default)]
     pub kernel_parameters: Vec<String>,
@@ -98,13 +102,14 @@ impl Machine {
             aslr: Aslr::Fixed,
             verbose: false,
             sandbox: true,
+            plugin: false,
             kernel_parameters: Vec::new(),
         }
     }
 
     /// The parts other than the kernel, in the order of their arguments.
     fn devices(&self) -> Vec<Box<dyn Device>> {
-        let Self { arch, accelerator, clock, seed, cpus, memory_mib, aslr, verbose, sandbox: on, .. } = *self;
+        let Self { arch, accelerator, clock, seed, cpus, memory_mib, aslr, verbose, sandbox: on, plugin, .. } = *self;
         vec![
             Box::new(sandbox::Sandbox { on }),
             Box::new(no_defaults::NoDefaults),
@@ -112,6 +117,7 @@ impl Machine {
             Box::new(Cpu { arch, accelerator, count: cpus }),
             Box::new(Memory { mib: memory_mib }),
             Box::new(ClockAndSeed { clock, seed }),
+            Box::new(plugin::Plugin { on: plugin }),
             Box::new(monitor::Monitor),
             Box::new(Console { arch, verbose, clock }),
             Box::new(AgentPort { clock }),

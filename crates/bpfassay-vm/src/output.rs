@@ -84,7 +84,7 @@ impl Tail {
         Backlog { file: Arc::clone(&self.file), read: Arc::clone(&self.read) }
     }
 
-    fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = rustix::io::retry_on_intr(|| rustix::io::pread(&*self.file, &mut *buffer, self.offset))?;
         if count > 0 {
             // The file is in memory, and what was read is not needed any more. Where its pages cannot be freed, they are freed with

@@ -143,7 +143,10 @@ impl Progress {
                 self.unsound = Some((run.clone(), differences.clone()));
                 self.leave(now);
             }
-            GuestMessage::Hello { .. } | GuestMessage::Ready(_) | GuestMessage::Log { .. } => {}
+            GuestMessage::Hello { .. }
+            | GuestMessage::Ready(_)
+            | GuestMessage::Log { .. }
+            | GuestMessage::Symbols(_) => {}
         }
     }
 

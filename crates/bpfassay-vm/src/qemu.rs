@@ -128,6 +128,16 @@ impl Qemu {
     }
 }
 
+impl Qemu {
+    /// Whether it loads `plugin`, a shared object, found out by starting it so. `Err`: why it does not, in one line.
+    ///
+    /// # Errors
+    /// What QEMU printed.
+    pub async fn try_plugin(&self, plugin: &[u8]) -> Result<(), String> {
+        self.confinement.try_plugin(&self.program, self.arch, plugin).await
+    }
+}
+
 /// Number and full text of the version in the output of `--version`.
 pub(crate) fn parse_version(output: &str) -> Option<(QemuVersion, String)> {
     let text = output.lines().next()?.strip_prefix("QEMU emulator version ")?.trim();

@@ -128,6 +128,7 @@ fn attached(probe: ProbeConfiguration, drawn: u64) -> Attached {
 fn phase(name: &str, operation: Operation, before: Reading, after: Reading) -> WorkloadPhase {
     let moved = BTreeMap::from([(operation, Totals { calls: CALLS, bytes: MOVED, errors: 0 })]);
     WorkloadPhase {
+        window: None,
         name: name.to_owned(),
         test: 0,
         repetition: 0,

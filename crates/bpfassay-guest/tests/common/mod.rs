@@ -78,6 +78,7 @@ impl Stage {
             file_system: FileSystem::Tmpfs { size_mib: 64 },
             settle_ms: 0,
             scheduling: Scheduling::Kernel,
+            symbols: false,
             task: Task::Runs { runs: runs.iter().map(spec).collect() },
         };
         fs::write(stage.at("job"), serde_json::to_vec(&job).unwrap()).unwrap();

@@ -7,6 +7,7 @@ use bpfassay_stats::{StatsError, power};
 use bpfassay_study::{Cell, Plan, PlannedRun};
 
 use super::{
+    direct::Counts,
     levels::{Levels, looks},
     lookup::{ByCell, Place, place},
 };
@@ -23,6 +24,8 @@ pub(super) struct Context<'a> {
     pub(super) levels: Levels,
     /// How many looks sequential sampling has; 1 where boots are fixed.
     pub(super) looks: usize,
+    /// What QEMU's plugin counted.
+    pub(super) counts: &'a Counts,
     runs: &'a ByCell<'a>,
     baselines: HashMap<Place<'a>, &'a Cell>,
     planned: HashMap<&'a str, u32>,
@@ -32,7 +35,7 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(plan: &'a Plan, provenance: &'a [Provenance], runs: &'a ByCell<'a>) -> Self {
+    pub(super) fn new(plan: &'a Plan, provenance: &'a [Provenance], runs: &'a ByCell<'a>, counts: &'a Counts) -> Self {
         let is_counted = |run: &PlannedRun| !run.control && !run.spec.bpf_stats && !run.warm_up && !run.has_reference();
         let mut planned = HashMap::new();
         for (_, run) in plan.runs().filter(|(_, run)| is_counted(run)) {
@@ -48,6 +51,7 @@ impl<'a> Context<'a> {
             provenance,
             levels: Levels::of(plan),
             looks: looks(plan),
+            counts,
             runs,
             baselines,
             planned,

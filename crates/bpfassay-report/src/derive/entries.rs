@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use bpfassay_study::Plan;
 
-use super::runs;
+use super::{direct::Counts, runs};
 use bpfassay_results::{BlockStarted, Boot, Contents, Entry, Figure, Provenance, RunResult};
 
 /// The places in the journal of the records that stand, and what is to be said of the others.
@@ -38,6 +38,7 @@ pub(super) struct Taken {
     pub(super) provenance: Vec<Provenance>,
     pub(super) boots: Vec<Boot>,
     pub(super) runs: Vec<RunResult>,
+    pub(super) counts: Counts,
     pub(super) notes: Vec<String>,
 }
 
@@ -46,6 +47,7 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &
     let cells = plan.cells_by_id();
     let mut provenance = vec![first];
     let mut boots = Boots::default();
+    let mut counts = Counts::default();
     let mut notes = Vec::new();
     let mut runs = Vec::with_capacity(stands.len());
     for (index, entry) in entries.into_iter().enumerate() {
@@ -74,6 +76,9 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &
                 }
             }
             Entry::BlockEnded(ended) => {
+                if let Some(of_boot) = ended.counts {
+                    counts.take(&ended.block, ended.boot, of_boot);
+                }
                 if let Some(boot) = boots.get(&ended.block, ended.boot) {
                     boot.failure = ended.failure;
                     boot.notes = ended.notes;
@@ -83,7 +88,7 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &
         }
     }
     drop(cells);
-    Taken { plan, provenance, boots: boots.all, runs, notes }
+    Taken { plan, provenance, boots: boots.all, runs, counts, notes }
 }
 
 /// The guests that were started, in their order.

@@ -3,6 +3,7 @@
 
 mod cells;
 mod cost;
+mod direct;
 mod gates;
 mod io_paths;
 mod pitfalls;
@@ -35,6 +36,7 @@ pub(super) enum Section {
 const SECTIONS: &[fn(&Results) -> Vec<Section>] = &[
     |results| of_tables(gates::table(results)),
     |results| of_cells(results, cells::table),
+    |results| of_cells(results, direct::table),
     |results| of_cells(results, cost::table),
     |results| of_cells(results, run_times::table),
     |results| of_cells(results, program_count::table),

@@ -89,6 +89,7 @@ pub(crate) fn header(plan: Plan) -> Header {
         accelerator_reason: "/dev/kvm does not exist".to_owned(),
         machine: if arch == Arch::X86_64 { "q35" } else { "virt" }.to_owned(),
         cpu: "max".to_owned(),
+        plugin_api: None,
     };
     let targets = plan
         .targets()
@@ -202,6 +203,7 @@ pub(crate) fn sample(at_ns: u64, label: Option<&str>, written: u64, read: u64) -
 pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f64) -> RunFigures {
     let moved = |operation| BTreeMap::from([(operation, Totals { calls: 32, bytes: MOVED, errors: 0 })]);
     let phase = |name: &str, operation, before, after| WorkloadPhase {
+        window: None,
         name: name.to_owned(),
         test: 0,
         repetition: 0,
@@ -336,6 +338,7 @@ pub(crate) fn contents(study: &Study, outcome: impl Fn(&Block, &PlannedRun) -> O
             entries.push(Entry::Run(Box::new(record(block, run, outcome(block, run)))));
         }
         entries.push(Entry::BlockEnded(BlockEnded {
+            counts: None,
             block: name,
             boot: 1,
             at_unix_ms: 1_790_000_020_000,

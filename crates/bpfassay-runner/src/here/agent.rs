@@ -43,6 +43,7 @@ pub(super) fn job(study: &Study, block: &Block) -> Job {
         file_system: block.file_system.clone(),
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
+        symbols: false,
         task: Task::Runs { runs: block.runs.iter().map(|run| host_setup::spec(study, block, run)).collect() },
     }
 }

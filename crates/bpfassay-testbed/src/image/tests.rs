@@ -79,6 +79,7 @@ fn job(modules: Vec<String>) -> Job {
         file_system: NFS,
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
+        symbols: false,
         task: Task::Shell,
     }
 }

@@ -53,6 +53,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         file_system,
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
+        symbols: false,
         task: Task::Shell,
     };
     let scratch = store.cache.scratch()?;

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which function the kernel has at which address: all of them once per boot, and those of BPF programs while they are loaded.
+
+use std::{
+    fmt::Write as _,
+    fs::File,
+    io::{self, BufRead as _, BufReader},
+    os::fd::AsFd as _,
+};
+
+use bpfassay_bpf::{Kind, by_id, ids, program_code};
+use bpfassay_protocol::{
+    message::GuestMessage,
+    symbols::{ProgramCode, Symbols},
+};
+
+use crate::{
+    error::{Error, Result},
+    link::Link,
+};
+
+const KALLSYMS: &str = "/proc/kallsyms";
+
+/// Bytes of one message, far below the largest frame.
+const MAX_TEXT: usize = 2 << 20;
+
+/// Sends the kernel's functions, those of modules included.
+///
+/// # Errors
+/// Where the kernel does not list them, or nothing can be sent.
+pub(crate) fn send_functions(link: &Link) -> Result<()> {
+    let file = File::open(KALLSYMS).map_err(Error::file("read", KALLSYMS))?;
+    let mut lines = BufReader::with_capacity(1 << 16, file);
+    let (mut line, mut text, mut last) = (String::new(), String::new(), 0);
+    loop {
+        line.clear();
+        let is_end = lines.read_line(&mut line).map_err(Error::file("read", KALLSYMS))? == 0;
+        if is_end || text.len() >= MAX_TEXT {
+            let functions = std::mem::take(&mut text);
+            link.send(&GuestMessage::Symbols(Box::new(Symbols { functions, programs: Vec::new() })))?;
+            last = 0;
+        }
+        if is_end {
+            return Ok(());
+        }
+        if let Some((address, name)) = function(&line) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{:x} {name}", address.wrapping_sub(last));
+            last = address;
+        }
+    }
+}
+
+/// Address and name of a function in a line such as `ffffffff81000000 T _text`; with its module, where it belongs to one.
+fn function(line: &str) -> Option<(u64, &str)> {
+    let (address, rest) = line.trim_end().split_once(' ')?;
+    let (kind, name) = rest.split_once(' ')?;
+    let address = u64::from_str_radix(address, 16).ok()?;
+    (address != 0 && matches!(kind, "t" | "T" | "w" | "W")).then_some((address, name))
+}
+
+/// Sends where the machine code of every program is that the kernel has loaded.
+///
+/// # Errors
+/// The kernel's error, or that nothing can be sent.
+pub(crate) fn send_programs(link: &Link) -> Result<()> {
+    let programs = programs().map_err(Error::system("ask for the machine code of BPF programs"))?;
+    link.send(&GuestMessage::Symbols(Box::new(Symbols { functions: String::new(), programs })))
+}
+
+fn programs() -> io::Result<Vec<ProgramCode>> {
+    let mut programs = Vec::new();
+    for id in ids(Kind::Program)? {
+        let Some(program) = by_id(Kind::Program, id)? else { continue };
+        let (name, functions) = program_code(program.as_fd())?;
+        programs.push(ProgramCode { id, name, functions });
+    }
+    Ok(programs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_read_from_lines_of_the_kernel() {
+        assert_eq!(function("ffffffff81000000 T _text\n"), Some((0xffff_ffff_8100_0000, "_text")));
+        let of_module = function("ffffffffc0001000 t nfs_open\t[nfs]\n");
+        assert_eq!(of_module, Some((0xffff_ffff_c000_1000, "nfs_open\t[nfs]")));
+        assert_eq!(function("ffffffff82000000 D data\n"), None);
+        assert_eq!(function("0000000000000000 T hidden\n"), None);
+        assert_eq!(function("garbage\n"), None);
+    }
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What of the executed instructions is on a probe's path. docs/measurement.md has the rule.
+
+use std::collections::BTreeMap;
+
+use bpfassay_results::{Figure, FunctionCount, Instructions, PhaseCount, Role, RunCount};
+
+use crate::{Count, Executed, Profile, role};
+
+/// A phase of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Phase {
+    /// The run.
+    pub run: String,
+    /// Whether nothing was under test.
+    pub is_baseline: bool,
+    /// Whether the run only warmed the guest up.
+    pub is_warm_up: bool,
+    /// The phase, as the workload names it.
+    pub name: String,
+    /// Index of the test in the script, from 0.
+    pub test: u32,
+    /// Repetition within the test, from 0.
+    pub repetition: u32,
+    /// What was executed in it.
+    pub profile: Figure<Profile>,
+}
+
+/// Names of what is no function.
+const GENERATED: &str = "generated code";
+
+/// The baseline's executions of one phase.
+#[derive(Default)]
+struct Baseline<'a> {
+    /// Sums over the runs that are no warm-ups, and what warm-ups alone executed, with 0.
+    sums: BTreeMap<&'a Executed, Count>,
+    runs: u64,
+}
+
+impl Baseline<'_> {
+    /// The mean per run; `None` for what the baseline never executed.
+    fn mean(&self, executed: &Executed) -> Option<(f64, f64)> {
+        let sum = self.sums.get(executed)?;
+        let runs = self.runs.max(1) as f64;
+        Some((sum.instructions as f64 / runs, sum.entries as f64 / runs))
+    }
+}
+
+/// What each phase cost directly: of runs with something under test, what their phases executed on the probe's path; of the baseline nothing.
+/// All phases are of one boot.
+#[must_use]
+pub fn direct(phases: &[Phase]) -> Vec<RunCount> {
+    let mut baselines: BTreeMap<_, Baseline<'_>> = BTreeMap::new();
+    for phase in phases.iter().filter(|phase| phase.is_baseline) {
+        let Figure::Value(profile) = &phase.profile else { continue };
+        let baseline = baselines.entry(place(phase)).or_default();
+        baseline.runs += u64::from(!phase.is_warm_up);
+        for (executed, count) in profile {
+            let sum = baseline.sums.entry(executed).or_default();
+            if !phase.is_warm_up {
+                sum.instructions = sum.instructions.saturating_add(count.instructions);
+                sum.entries = sum.entries.saturating_add(count.entries);
+            }
+        }
+    }
+    let mut runs: Vec<RunCount> = Vec::new();
+    for phase in phases {
+        if runs.last().is_none_or(|run| run.run != phase.run) {
+            runs.push(RunCount { run: phase.run.clone(), phases: Vec::new() });
+        }
+        let count = match (&phase.profile, baselines.get(&place(phase)).filter(|baseline| baseline.runs > 0)) {
+            (Figure::NotMeasured(reason), _) => Figure::NotMeasured(reason.clone()),
+            (Figure::Value(_), None) => Figure::missing("no run of the baseline was counted in this phase"),
+            (Figure::Value(profile), Some(baseline)) => {
+                let path = if phase.is_baseline { Vec::new() } else { path(profile, baseline) };
+                Figure::Value(totals(profile, path))
+            }
+        };
+        if let Some(run) = runs.last_mut() {
+            let (name, test, repetition) = (phase.name.clone(), phase.test, phase.repetition);
+            run.phases.push(PhaseCount { name, test, repetition, count });
+        }
+    }
+    runs
+}
+
+fn place(phase: &Phase) -> (&str, u32, u32) {
+    (&phase.name, phase.test, phase.repetition)
+}
+
+fn totals(profile: &Profile, direct: Vec<FunctionCount>) -> Instructions {
+    let of = |executed| profile.get(executed).map_or(0, |count: &Count| count.instructions);
+    let on_path = |function: &FunctionCount| (function.function == GENERATED).then_some(function.instructions);
+    Instructions {
+        all: profile.values().fold(0, |sum, count| sum.saturating_add(count.instructions)),
+        user: of(&Executed::User),
+        unresolved: of(&Executed::Generated).saturating_sub(direct.iter().find_map(on_path).unwrap_or_default()),
+        direct,
+    }
+}
+
+/// The functions on the probe's path, the largest first.
+fn path(profile: &Profile, baseline: &Baseline<'_>) -> Vec<FunctionCount> {
+    let hits = profile.iter().filter(|(executed, _)| match executed {
+        Executed::Program(_) => true,
+        Executed::Function(name) => role::is_interpreter(name),
+        Executed::Generated | Executed::User => false,
+    });
+    let hits = hits.fold(0_u64, |sum, (_, count)| sum.saturating_add(count.entries));
+    let on_path = |(executed, count): (&Executed, &Count)| {
+        let (function, role, instructions) = match executed {
+            Executed::User => return None,
+            Executed::Program(name) => (name.as_str(), Role::Program, count.instructions),
+            Executed::Generated => {
+                let before = baseline.mean(executed).unwrap_or_default().0.round() as u64;
+                (GENERATED, Role::Trampoline, count.instructions.saturating_sub(before))
+            }
+            Executed::Function(name) => match (role::of(name), baseline.mean(executed)) {
+                (Some(role), None) => (name.as_str(), role, count.instructions),
+                // Nothing is known of it, but that it comes with the probe only, and as often.
+                (None, None) if hits > 0 && count.entries >= hits.div_ceil(2) => {
+                    (name.as_str(), Role::Helpers, count.instructions)
+                }
+                (None, _) => return None,
+                (Some(role), Some((_, entries))) => (name.as_str(), role, share(count, entries, hits)?),
+            },
+        };
+        (instructions > 0).then(|| FunctionCount { function: function.to_owned(), role, instructions })
+    };
+    let mut path: Vec<FunctionCount> = profile.iter().filter_map(on_path).collect();
+    path.sort_by(|a, b| b.instructions.cmp(&a.instructions).then_with(|| a.function.cmp(&b.function)));
+    path
+}
+
+/// The instructions on the path of a function that the baseline executes, too, with `before` entries: a path enters it a whole number of times
+/// for each of `hits`, and every entry takes as many instructions as the mean one. What else there is more or less of it varies from run to run
+/// for other reasons.
+fn share(count: &Count, before: f64, hits: u64) -> Option<u64> {
+    if hits == 0 || count.entries == 0 {
+        return None;
+    }
+    let times = ((count.entries as f64 - before) / hits as f64).round();
+    let of_entry = count.instructions as f64 / count.entries as f64;
+    (times >= 1.0).then(|| (times * hits as f64 * of_entry).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(parts: &[(Executed, u64, u64)]) -> Profile {
+        let count = |&(_, instructions, entries): &(Executed, u64, u64)| Count { instructions, entries };
+        parts.iter().map(|part| (part.0.clone(), count(part))).collect()
+    }
+
+    fn function(name: &str) -> Executed {
+        Executed::Function(name.to_owned())
+    }
+
+    fn phase(run: &str, is_warm_up: bool, profile: Profile) -> Phase {
+        let is_baseline = run.starts_with("none");
+        let (run, name) = (run.to_owned(), "read".to_owned());
+        Phase { run, is_baseline, is_warm_up, name, test: 0, repetition: 0, profile: Figure::Value(profile) }
+    }
+
+    /// What the last of `phases` cost directly.
+    fn last(phases: &[Phase]) -> Instructions {
+        let runs = direct(phases);
+        let Figure::Value(count) = runs.last().unwrap().phases[0].count.clone() else { panic!("no count") };
+        count
+    }
+
+    fn probed() -> Profile {
+        profile(&[
+            (Executed::User, 500, 0),
+            (Executed::Program("on_read".to_owned()), 1280, 10),
+            (Executed::Generated, 400, 80),
+            (function("__bpf_prog_enter_recur"), 210, 10),
+            (function("unknown_helper"), 50, 5),
+            (function("rare_work"), 999, 4),
+            (function("__rcu_read_lock"), 7 * 63, 63),
+            (function("vfs_read"), 1000, 10),
+            (function("free_pages"), 1200, 60),
+        ])
+    }
+
+    fn baseline() -> Profile {
+        profile(&[
+            (Executed::User, 490, 0),
+            (function("__rcu_read_lock"), 7 * 20, 20),
+            (function("vfs_read"), 1000, 10),
+            (function("free_pages"), 200, 10),
+        ])
+    }
+
+    #[test]
+    fn a_path_is_what_comes_with_the_probe_and_whole_multiples_of_what_is_shared() {
+        let count = last(&[phase("none", false, baseline()), phase("fexit", false, probed())]);
+        let found: Vec<_> =
+            count.direct.iter().map(|part| (part.function.as_str(), part.role, part.instructions)).collect();
+        let wanted = [
+            ("on_read", Role::Program, 1280),
+            ("generated code", Role::Trampoline, 400),
+            // 43 entries more are 4 for each of 10 hits, and 3 of something else.
+            ("__rcu_read_lock", Role::Entry, 4 * 10 * 7),
+            ("__bpf_prog_enter_recur", Role::Entry, 210),
+            ("unknown_helper", Role::Helpers, 50),
+        ];
+        assert_eq!(found, wanted);
+        assert_eq!((count.user, count.unresolved), (500, 0));
+        assert_eq!(count.all, probed().values().map(|count| count.instructions).sum::<u64>());
+    }
+
+    #[test]
+    fn what_a_warm_up_of_the_baseline_executes_is_not_the_probes() {
+        let warm_up = profile(&[(function("unknown_helper"), 3, 1)]);
+        let phases =
+            [phase("none-warm", true, warm_up), phase("none", false, baseline()), phase("fexit", false, probed())];
+        assert!(last(&phases).direct.iter().all(|part| part.function != "unknown_helper"));
+    }
+
+    #[test]
+    fn the_baseline_costs_nothing_and_without_it_nothing_is_known() {
+        assert!(last(&[phase("none", false, baseline())]).direct.is_empty());
+        let runs = direct(&[phase("fexit", false, probed())]);
+        assert!(runs[0].phases[0].count.reason().is_some());
+    }
+}

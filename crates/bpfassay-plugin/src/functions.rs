@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The functions that blocks belong to.
+
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::symbols::Symbols;
+
+use crate::Window;
+
+/// Pages of the three architectures' kernels. Code of modules, and code that the kernel generates, begins at one.
+const PAGE: u64 = 4096;
+
+/// Most functions of a kernel that are kept: several times as many as kernels have.
+const MAX_FUNCTIONS: usize = 1 << 20;
+/// Longest name, in bytes: the longest symbol of a kernel (`KSYM_NAME_LEN`) with the name of its module.
+const MAX_NAME: usize = 600;
+
+/// Something that instructions belong to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Executed {
+    /// A function of a BPF program, by the program's name.
+    Program(String),
+    /// Code that the kernel generated and names nowhere: trampolines of BPF, ftrace and kprobes.
+    Generated,
+    /// A function of the kernel or of a module, `NAME [MODULE]`.
+    Function(String),
+    /// User space.
+    User,
+}
+
+/// Instructions and entries of what was executed in a window.
+pub type Profile = BTreeMap<Executed, Count>;
+
+/// How much of something was executed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Instructions.
+    pub instructions: u64,
+    /// Executions of blocks that begin where the function, or the program, begins; of generated code those of all blocks.
+    pub entries: u64,
+}
+
+/// The functions of a guest's kernel by their addresses.
+#[derive(Debug, Clone, Default)]
+pub struct Functions {
+    /// Those of the kernel and of modules.
+    kernel: Vec<(u64, String)>,
+    is_sorted: bool,
+    /// Functions of programs by address: where each ends, whether it is the first of its program, and the program's name. Those of programs that
+    /// are gone stay until another one is in their place.
+    programs: BTreeMap<u64, (u64, bool, String)>,
+}
+
+impl Functions {
+    /// Takes in what the guest sent.
+    pub fn add(&mut self, symbols: &Symbols) {
+        let room = MAX_FUNCTIONS.saturating_sub(self.kernel.len());
+        let named = symbols.functions().filter(|(_, name)| name.len() <= MAX_NAME);
+        self.kernel.extend(named.take(room));
+        self.is_sorted = false;
+        for program in &symbols.programs {
+            for (index, &(start, length)) in program.functions.iter().enumerate() {
+                let end = start.saturating_add(u64::from(length));
+                // Whatever was there before is gone.
+                let gone: Vec<u64> =
+                    self.programs.range(..end).rev().take_while(|(_, of)| of.0 > start).map(|(at, _)| *at).collect();
+                gone.iter().for_each(|at| drop(self.programs.remove(at)));
+                if self.programs.len() < MAX_FUNCTIONS && program.name.len() <= MAX_NAME {
+                    self.programs.insert(start, (end, index == 0, program.name.clone()));
+                }
+            }
+        }
+    }
+
+    /// Whether the functions of the kernel are known.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        !self.kernel.is_empty()
+    }
+
+    /// What was executed in `window`.
+    pub fn profile(&mut self, window: &Window) -> Profile {
+        if !self.is_sorted {
+            // Of several names of one address the first one stays.
+            self.kernel.sort_by_key(|(address, _)| *address);
+            self.kernel.dedup_by_key(|(address, _)| *address);
+            self.is_sorted = true;
+        }
+        let mut profile = Profile::new();
+        let mut add = |executed, instructions: u64, entries| {
+            let count = profile.entry(executed).or_insert_with(Count::default);
+            count.instructions = count.instructions.saturating_add(instructions);
+            count.entries = count.entries.saturating_add(entries);
+        };
+        for block in &window.blocks {
+            let (executed, is_entry) = self.of(block.address);
+            let instructions = block.instructions.saturating_mul(block.executions);
+            add(executed, instructions, if is_entry { block.executions } else { 0 });
+        }
+        add(Executed::User, window.user, 0);
+        profile
+    }
+
+    /// What the code at `address` belongs to, and whether it begins there.
+    fn of(&self, address: u64) -> (Executed, bool) {
+        if let Some((start, (end, is_first, name))) = self.programs.range(..=address).next_back()
+            && address < *end
+        {
+            return (Executed::Program(name.clone()), *is_first && *start == address);
+        }
+        let next = self.kernel.partition_point(|(start, _)| *start <= address);
+        let Some((start, name)) = next.checked_sub(1).and_then(|before| self.kernel.get(before)) else {
+            return (Executed::Generated, true);
+        };
+        // Behind the last function of the kernel, or of a module, there may be code that it generated, on pages of its own.
+        let is_last = self.kernel.get(next).is_none_or(|(_, after)| module(after) != module(name));
+        let end = start.saturating_add(1).next_multiple_of(PAGE);
+        match is_last && address >= end {
+            true => (Executed::Generated, true),
+            false => (Executed::Function(name.clone()), *start == address),
+        }
+    }
+}
+
+/// `[nfs]` of `nfs_open [nfs]`.
+fn module(name: &str) -> Option<&str> {
+    name.split_once(' ').map(|(_, module)| module)
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::symbols::ProgramCode;
+
+    use super::*;
+    use crate::Block;
+
+    const KERNEL: u64 = 0xffff_ffff_8100_0000;
+    const MODULE: u64 = 0xffff_ffff_c000_0000;
+
+    fn functions() -> Functions {
+        let mut functions = Functions::default();
+        let text = format!("{KERNEL:x} vfs_read\n40 vfs_write\n{:x} nfs_read\t[nfs]\n", MODULE - KERNEL - 0x40);
+        let code = |name: &str, start| ProgramCode { id: 1, name: name.to_owned(), functions: vec![(start, 100)] };
+        functions.add(&Symbols { functions: text, programs: vec![code("on_read", MODULE + 0x2000)] });
+        functions
+    }
+
+    #[test]
+    fn code_belongs_to_the_function_before_it_and_generated_code_to_none() {
+        let mut functions = functions();
+        let block = |address, executions| Block { address, instructions: 2, executions };
+        let blocks = vec![
+            block(KERNEL, 5),
+            block(KERNEL + 0x20, 3),
+            block(KERNEL + 0x44, 1),
+            block(MODULE + 8, 7),
+            block(MODULE + 0x1000, 11),
+            block(MODULE + 0x2000, 13),
+            block(MODULE + 0x2000 + 99, 13),
+            block(MODULE + 0x2000 + 100, 17),
+        ];
+        let profile = functions.profile(&Window { number: 1, user: 9, uncounted: 0, blocks });
+        let count = |executed| {
+            let Count { instructions, entries } = profile[&executed];
+            (instructions, entries)
+        };
+        let function = |name: &str| count(Executed::Function(name.to_owned()));
+        assert_eq!(function("vfs_read"), (16, 5));
+        assert_eq!(function("vfs_write"), (2, 0));
+        assert_eq!(function("nfs_read [nfs]"), (14, 0));
+        assert_eq!(count(Executed::Program("on_read".to_owned())), (52, 13));
+        assert_eq!(count(Executed::Generated), (56, 28));
+        assert_eq!(count(Executed::User), (9, 0));
+    }
+
+    #[test]
+    fn a_program_takes_the_place_of_one_that_is_gone() {
+        let mut functions = functions();
+        let code = ProgramCode { id: 2, name: "later".to_owned(), functions: vec![(MODULE + 0x2010, 8)] };
+        functions.add(&Symbols { functions: String::new(), programs: vec![code] });
+        assert_eq!(functions.of(MODULE + 0x2010), (Executed::Program("later".to_owned()), true));
+        assert_eq!(functions.of(MODULE + 0x2000).0, Executed::Generated);
+    }
+}

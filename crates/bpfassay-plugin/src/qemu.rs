@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! QEMU's side: a library of its own, which `build.rs` compiles for each version of QEMU's plugin interface.
+//!
+//! It counts how often each translated block of kernel code is executed. Translated code itself adds to the counters, so that nothing is
+//! called while a guest runs; only a marker (`bpfassay-guest`, `marker.rs`) calls back. A block that is translated again keeps its counter.
+//! Of user space only the number of instructions is counted.
+
+use std::{
+    collections::HashMap,
+    ffi::{CStr, c_char, c_int, c_uint, c_void},
+    fs::File,
+    io::Write,
+    os::fd::{FromRawFd as _, RawFd},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use self::api::{Counters, Info, PluginId, TranslationBlock};
+
+#[path = "api.rs"]
+mod api;
+#[path = "format.rs"]
+mod format;
+#[path = "marker.rs"]
+mod marker;
+
+/// Blocks that have a counter of their own: several times as many as kernels of a boot have.
+const BLOCKS: usize = 1 << 20;
+/// The counter of user space, which counts instructions.
+const USER: usize = 0;
+/// Addresses of the kernel have the highest bit, on all three architectures.
+const KERNEL: u64 = 1 << 63;
+
+/// What is counted, and where.
+struct State {
+    output: Option<File>,
+    counters: Counters,
+    /// The counter of the block that begins at an address and has so many instructions.
+    indices: HashMap<(u64, u32), usize>,
+    /// Address and instructions of the block of each counter.
+    blocks: Vec<(u64, u32)>,
+    /// The counters when the window began; `None` outside of windows.
+    before: Option<Vec<u64>>,
+    /// Windows that have begun.
+    windows: u64,
+    /// Blocks that found no counter left.
+    uncounted: u64,
+    marker: fn(&[u8]) -> Option<u8>,
+}
+
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+
+fn state() -> MutexGuard<'static, Option<State>> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    /// The counter of a block; `None` where none is left.
+    fn index(&mut self, address: u64, instructions: u32) -> Option<usize> {
+        let next = self.blocks.len();
+        if let Some(&known) = self.indices.get(&(address, instructions)) {
+            return Some(known);
+        }
+        if next >= BLOCKS {
+            self.uncounted += 1;
+            return None;
+        }
+        self.indices.insert((address, instructions), next);
+        self.blocks.push((address, instructions));
+        Some(next)
+    }
+
+    fn values(&self) -> Vec<u64> {
+        (0..self.blocks.len()).map(|index| self.counters.value(index)).collect()
+    }
+
+    fn begin(&mut self) {
+        self.windows += 1;
+        self.before = Some(self.values());
+    }
+
+    fn end(&mut self) {
+        let Some(before) = self.before.take() else { return };
+        let (mut user, mut records, mut blocks) = (0, Vec::new(), 0_u64);
+        for (index, after) in self.values().into_iter().enumerate() {
+            let executions = after.wrapping_sub(before.get(index).copied().unwrap_or_default());
+            if executions == 0 {
+                continue;
+            }
+            let (address, instructions) = self.blocks[index];
+            if index == USER {
+                user = executions;
+            } else {
+                blocks += 1;
+                records.extend([address, u64::from(instructions), executions].into_iter().flat_map(u64::to_le_bytes));
+            }
+        }
+        let head = [format::MAGIC, self.windows, user, self.uncounted, blocks];
+        let mut window: Vec<u8> = head.into_iter().flat_map(u64::to_le_bytes).collect();
+        window.append(&mut records);
+        // After an error the stream could not be read any more: it ends there, and the host finds windows missing.
+        if self.output.as_mut().is_some_and(|output| output.write_all(&window).is_err()) {
+            self.output = None;
+        }
+    }
+}
+
+extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
+    // SAFETY: QEMU's block is valid during this call.
+    let block = unsafe { api::Block::new(block) };
+    let mut state = state();
+    let Some(state) = state.as_mut() else { return };
+    let (address, count) = (block.address(), block.instructions());
+    if address & KERNEL == 0 {
+        block.count(&state.counters, USER, u64::from(count));
+        for index in 0..count {
+            let instruction = block.instruction(index);
+            let (bytes, length) = instruction.bytes();
+            if let Some(code) = bytes.get(..length).and_then(state.marker) {
+                instruction.call(on_marker, code);
+            }
+        }
+    } else if let Some(index) = state.index(address, count) {
+        block.count(&state.counters, index, 1);
+    }
+}
+
+extern "C" fn on_marker(_: c_uint, code: *mut c_void) {
+    if let Some(state) = state().as_mut() {
+        match code.addr() as u8 {
+            marker::BEGIN => state.begin(),
+            _ => state.end(),
+        }
+    }
+}
+
+/// What QEMU calls when it loads the plugin, with the argument `output=DESCRIPTOR`.
+///
+/// # Safety
+/// `info` and `arguments`, of which there are `count`, are valid during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: PluginId,
+    info: *const Info,
+    count: c_int,
+    arguments: *const *const c_char,
+) -> c_int {
+    // SAFETY: the caller vouches for both.
+    let (target, arguments) = unsafe {
+        let arguments: Vec<&CStr> = (0..count as usize).map(|index| CStr::from_ptr(*arguments.add(index))).collect();
+        (CStr::from_ptr((*info).target_name), arguments)
+    };
+    let Some(marker) = marker::marker_of(target.to_str().unwrap_or_default()) else { return -1 };
+    let output = arguments.iter().find_map(|argument| argument.to_str().ok()?.strip_prefix("output=")?.parse().ok());
+    let Some(output): Option<RawFd> = output else { return -1 };
+    // SAFETY: who started QEMU gives it this descriptor for the plugin alone.
+    let output = unsafe { File::from_raw_fd(output) };
+    let counters = Counters::new(BLOCKS);
+    *state() = Some(State {
+        output: Some(output),
+        counters,
+        indices: HashMap::new(),
+        blocks: vec![(0, 1)],
+        before: None,
+        windows: 0,
+        uncounted: 0,
+        marker,
+    });
+    // SAFETY: both callbacks have the type that QEMU calls.
+    unsafe { api::qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation) };
+    0
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which functions of the kernel are known to be on probes' paths, and what they do there. Kernels differ in names, so that a line may
+//! match nothing on most of them.
+
+use bpfassay_results::Role;
+
+/// Beginnings of names, the first match counts.
+const BEGINNINGS: &[(&str, Role)] = &[
+    ("__bpf_prog_run", Role::Program),
+    ("___bpf_prog_run", Role::Program),
+    ("__bpf_prog_enter", Role::Entry),
+    ("__bpf_prog_exit", Role::Entry),
+    ("__bpf_tramp_", Role::Entry),
+    ("__bpf_trace_", Role::Entry),
+    ("bpf_trace_run", Role::Entry),
+    ("trace_call_bpf", Role::Entry),
+    ("update_prog_stats", Role::Entry),
+    ("perf_trace_", Role::Entry),
+    ("migrate_disable", Role::Entry),
+    ("migrate_enable", Role::Entry),
+    ("__rcu_read_", Role::Entry),
+    ("rcu_read_unlock_", Role::Entry),
+    ("rcu_is_watching", Role::Entry),
+    ("__traceiter_", Role::Trampoline),
+    ("perf_syscall_", Role::Trampoline),
+    ("kprobe", Role::Trampoline),
+    ("get_kprobe", Role::Trampoline),
+    ("kretprobe", Role::Trampoline),
+    ("pre_handler_kretprobe", Role::Trampoline),
+    ("arch_prepare_kretprobe", Role::Trampoline),
+    ("rethook_", Role::Trampoline),
+    ("arch_rethook_", Role::Trampoline),
+    ("fprobe_", Role::Trampoline),
+    ("ftrace_", Role::Trampoline),
+    ("arch_ftrace_", Role::Trampoline),
+    ("optimized_callback", Role::Trampoline),
+    ("opt_pre_handler", Role::Trampoline),
+    ("exc_int3", Role::Trampoline),
+    ("asm_exc_int3", Role::Trampoline),
+    ("do_int3", Role::Trampoline),
+    ("brk_handler", Role::Trampoline),
+    ("call_break_hook", Role::Trampoline),
+    ("call_el1_break_hook", Role::Trampoline),
+    ("do_el1_brk64", Role::Trampoline),
+    ("do_debug_exception", Role::Trampoline),
+    ("el1_dbg", Role::Trampoline),
+    ("el1_brk64", Role::Trampoline),
+    ("el1h_64_sync", Role::Trampoline),
+    ("setup_singlestep", Role::Trampoline),
+    ("do_trap_break", Role::Trampoline),
+    ("handle_break", Role::Trampoline),
+    ("simulate_", Role::Trampoline),
+    ("arch_simulate_insn", Role::Trampoline),
+    ("__x86_indirect_thunk_", Role::Trampoline),
+    ("bpf_", Role::Helpers),
+    ("__bpf_", Role::Helpers),
+    ("htab_", Role::Helpers),
+    ("__htab_", Role::Helpers),
+    ("array_map_", Role::Helpers),
+    ("percpu_array_map_", Role::Helpers),
+    ("lookup_nulls_elem_raw", Role::Helpers),
+    ("lookup_elem_raw", Role::Helpers),
+    ("alloc_htab_elem", Role::Helpers),
+    ("free_htab_elem", Role::Helpers),
+    ("prealloc_lru_pop", Role::Helpers),
+    ("pcpu_init_value", Role::Helpers),
+    ("pcpu_copy_value", Role::Helpers),
+    ("pcpu_freelist_", Role::Helpers),
+    ("__pcpu_freelist_", Role::Helpers),
+    ("___pcpu_freelist_", Role::Helpers),
+    ("check_and_free_fields", Role::Helpers),
+    ("copy_from_kernel_nofault", Role::Helpers),
+    ("__copy_from_kernel_nofault", Role::Helpers),
+];
+
+/// The role of the function with this name, `NAME [MODULE]`; `None` for one that nothing is known of.
+pub(crate) fn of(function: &str) -> Option<Role> {
+    BEGINNINGS.iter().find(|(beginning, _)| function.starts_with(beginning)).map(|&(_, role)| role)
+}
+
+/// Whether the function is what the kernel interprets programs with: each of its entries is one of a program.
+pub(crate) fn is_interpreter(function: &str) -> bool {
+    function.starts_with("__bpf_prog_run")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_have_roles_by_their_names() {
+        assert_eq!(of("kprobe_ftrace_handler"), Some(Role::Trampoline));
+        assert_eq!(of("__bpf_prog_enter_recur"), Some(Role::Entry));
+        assert_eq!(of("___bpf_prog_run"), Some(Role::Program));
+        assert_eq!(of("bpf_get_current_cgroup_id"), Some(Role::Helpers));
+        assert_eq!(of("vfs_read"), None);
+    }
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reading what the plugin writes. It comes from a QEMU that a guest may have taken over, so nothing of it is trusted.
+
+use crate::format::MAGIC;
+
+/// Most blocks of a window: as many as the plugin has counters.
+const MAX_BLOCKS: u64 = 1 << 20;
+const HEAD: usize = 5;
+const RECORD: usize = 3;
+const WORD: usize = size_of::<u64>();
+
+/// How often a block was executed in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    /// The address of its first instruction.
+    pub address: u64,
+    /// How many instructions it has.
+    pub instructions: u64,
+    /// How often it was begun. It may have been left early, by an exception.
+    pub executions: u64,
+}
+
+/// What was executed between two markers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Instructions of user space.
+    pub user: u64,
+    /// Blocks of the kernel for which no counter was left, since the guest was started.
+    pub uncounted: u64,
+    /// Blocks of the kernel that were executed.
+    pub blocks: Vec<Block>,
+}
+
+/// Bytes that are no window. Nothing after them can be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the plugin wrote something else than windows: {problem}")]
+pub struct NotAWindow {
+    problem: &'static str,
+}
+
+/// Takes bytes as they come and gives back whole windows.
+#[derive(Debug, Default)]
+pub struct Windows {
+    bytes: Vec<u8>,
+}
+
+impl Windows {
+    /// Adds bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next window, or `None` until more bytes come.
+    ///
+    /// # Errors
+    /// [`NotAWindow`]; the stream is lost then.
+    pub fn next_window(&mut self) -> Result<Option<Window>, NotAWindow> {
+        let Some([magic, number, user, uncounted, count]) = words::<HEAD>(&self.bytes) else { return Ok(None) };
+        if magic != MAGIC {
+            return Err(NotAWindow { problem: "no window begins where one must" });
+        }
+        if count > MAX_BLOCKS {
+            return Err(NotAWindow { problem: "a window with more blocks than there are counters" });
+        }
+        let end = WORD * (HEAD + RECORD * count as usize);
+        let Some(records) = self.bytes.get(WORD * HEAD..end) else { return Ok(None) };
+        let block = |record| {
+            let [address, instructions, executions] = words::<RECORD>(record)?;
+            Some(Block { address, instructions, executions })
+        };
+        let blocks = records.chunks_exact(WORD * RECORD).filter_map(block).collect();
+        self.bytes.drain(..end);
+        Ok(Some(Window { number, user, uncounted, blocks }))
+    }
+}
+
+/// The first `N` numbers in `bytes`, if there are as many.
+fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let (words, _) = bytes.get(..WORD * N)?.as_chunks::<WORD>();
+    let mut numbers = [0; N];
+    for (number, word) in numbers.iter_mut().zip(words) {
+        *number = u64::from_le_bytes(*word);
+    }
+    Some(numbers)
+}
+
+impl Window {
+    /// All instructions, those of user space included; the largest number where there are more.
+    #[must_use]
+    pub fn instructions(&self) -> u64 {
+        self.blocks
+            .iter()
+            .fold(self.user, |sum, block| sum.saturating_add(block.instructions.saturating_mul(block.executions)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn windows_are_read_however_they_are_cut() {
+        let stream = bytes(&[MAGIC, 1, 7, 0, 2, 0xf0, 3, 10, 0xf8, 1, 4, MAGIC, 2, 0, 5, 0]);
+        for cut in 0..stream.len() {
+            let mut windows = Windows::default();
+            let mut found = Vec::new();
+            for part in [&stream[..cut], &stream[cut..]] {
+                windows.push(part);
+                found.extend(std::iter::from_fn(|| windows.next_window().unwrap()));
+            }
+            let [first, second] = found.try_into().unwrap();
+            assert_eq!((first.number, first.instructions(), first.blocks.len()), (1, 7 + 30 + 4, 2));
+            assert_eq!((second.number, second.uncounted), (2, 5));
+        }
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        let mut windows = Windows::default();
+        windows.push(&[1; 64]);
+        windows.next_window().unwrap_err();
+        let mut windows = Windows::default();
+        windows.push(&bytes(&[MAGIC, 1, 0, 0, u64::MAX]));
+        windows.next_window().unwrap_err();
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end(bytes: Vec<u8>) {
+            let mut windows = Windows::default();
+            windows.push(&bytes);
+            while let Ok(Some(window)) = windows.next_window() {
+                let _ = window.instructions();
+            }
+        }
+    }
+}

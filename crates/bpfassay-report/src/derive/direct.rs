@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a probe configuration costs directly: instructions on its path per call, as QEMU's plugin counted them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bpfassay_stats::{Summary, summarise};
+
+use super::pairs::metric_of;
+use bpfassay_results::{Direct, DirectFunction, Figure, PhaseCount, Role, RunCount, RunResult, Work};
+
+/// How far the plugin's count may be from the clock's, as a share of it, and beyond that in instructions: blocks that are left early are counted
+/// whole (docs/measurement.md).
+const TOLERANCE: f64 = 0.001;
+const CONSTANT: u64 = 2_000;
+
+/// What was counted in the boots whose records stand, by run and boot.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    runs: HashMap<(String, u32), Vec<PhaseCount>>,
+    /// Why a boot of a block has no counts.
+    problems: HashMap<(String, u32), String>,
+}
+
+/// The counts of the phases of a run that a metric is of.
+struct Counted {
+    /// Of the whole guest.
+    all: u64,
+    unresolved: u64,
+    functions: BTreeMap<(Role, String), u64>,
+    calls: u64,
+}
+
+impl Counts {
+    /// Takes in what boot `boot` of `block` counted.
+    pub(super) fn take(&mut self, block: &str, boot: u32, counts: Figure<Vec<RunCount>>) {
+        match counts {
+            Figure::Value(runs) => self.runs.extend(runs.into_iter().map(|run| ((run.run, boot), run.phases))),
+            Figure::NotMeasured(reason) => drop(self.problems.insert((block.to_owned(), boot), reason.to_string())),
+        }
+    }
+
+    /// What `others` cost directly over the baseline's runs of the same block and round; `None` where nothing was counted.
+    pub(super) fn direct(
+        &self,
+        baseline: &[&RunResult],
+        others: &[&RunResult],
+        metric: &str,
+    ) -> Option<Figure<Direct>> {
+        let is_counted = |run: &&&RunResult| self.of(run).is_some() || self.problem(run).is_some();
+        others.iter().find(is_counted)?;
+        Some(self.over(baseline, others, metric).map_or_else(Figure::missing, Figure::Value))
+    }
+
+    fn of(&self, run: &RunResult) -> Option<&Vec<PhaseCount>> {
+        self.runs.get(&(run.record.run.clone(), run.record.boot))
+    }
+
+    fn problem(&self, run: &RunResult) -> Option<&String> {
+        self.problems.get(&(run.record.block.clone(), run.record.boot))
+    }
+
+    fn over(&self, baseline: &[&RunResult], others: &[&RunResult], metric: &str) -> Result<Direct, String> {
+        fn place(run: &RunResult) -> (&str, u32) {
+            (&run.record.block, run.record.round)
+        }
+        let before: BTreeMap<_, &RunResult> = baseline.iter().map(|run| (place(run), *run)).collect();
+        let (mut totals, mut elsewhere, mut calls) = (Vec::new(), Vec::new(), 0);
+        let mut functions = BTreeMap::<(Role, String), f64>::new();
+        let mut unresolved = 0.0;
+        let mut reason = None;
+        for run in others {
+            let pair = before.get(&place(run)).ok_or_else(|| "the round has no run of the baseline".to_owned());
+            let pair = pair.and_then(|before| Ok((self.counted(before, metric)?, self.counted(run, metric)?)));
+            let (without, with) = match pair {
+                Ok(pair) => pair,
+                Err(why) => {
+                    reason.get_or_insert(why);
+                    continue;
+                }
+            };
+            let per_call = |instructions: u64| instructions as f64 / with.calls as f64;
+            let direct: u64 = with.functions.values().sum();
+            totals.push(per_call(direct));
+            elsewhere.push(per_call(with.all) - per_call(without.all) - per_call(direct));
+            unresolved += per_call(with.unresolved);
+            calls = with.calls;
+            for (function, instructions) in with.functions {
+                *functions.entry(function).or_default() += per_call(instructions);
+            }
+        }
+        let summary =
+            |figures: &[f64]| -> Result<Summary, String> { summarise(figures).map_err(|error| error.to_string()) };
+        if totals.is_empty() {
+            return Err(reason.unwrap_or_else(|| "no run was measured".to_owned()));
+        }
+        let runs = totals.len() as f64;
+        let mut functions: Vec<DirectFunction> = functions
+            .into_iter()
+            .map(|((role, function), sum)| DirectFunction { function, role, per_call: sum / runs })
+            .collect();
+        functions.sort_by(|a, b| b.per_call.total_cmp(&a.per_call));
+        Ok(Direct {
+            per_call: summary(&totals)?,
+            elsewhere: summary(&elsewhere)?,
+            unresolved: unresolved / runs,
+            calls,
+            functions,
+        })
+    }
+
+    /// What was counted in the phases of `run` that `metric` is of.
+    fn counted(&self, run: &RunResult, metric: &str) -> Result<Counted, String> {
+        let phases = match (self.of(run), self.problem(run)) {
+            (Some(phases), _) => phases,
+            (None, Some(problem)) => return Err(problem.clone()),
+            (None, None) => return Err("QEMU loaded no plugin that counts".to_owned()),
+        };
+        let work: &Work = match metric_of(run, metric).map(|metric| &metric.work) {
+            Some(Figure::Value(work)) => work,
+            Some(Figure::NotMeasured(reason)) => return Err(reason.to_string()),
+            None => return Err("the run has no such metric".to_owned()),
+        };
+        if work.calls == 0 {
+            return Err("the workload made no such calls".to_owned());
+        }
+        let mut counted = Counted { all: 0, unresolved: 0, functions: BTreeMap::new(), calls: work.calls };
+        for phase in phases.iter().filter(|phase| phase.name == metric) {
+            let instructions = match &phase.count {
+                Figure::Value(instructions) => instructions,
+                Figure::NotMeasured(reason) => return Err(reason.to_string()),
+            };
+            counted.all = counted.all.saturating_add(instructions.all);
+            counted.unresolved = counted.unresolved.saturating_add(instructions.unresolved);
+            for part in &instructions.direct {
+                let sum = counted.functions.entry((part.role, part.function.clone())).or_default();
+                *sum = sum.saturating_add(part.instructions);
+            }
+        }
+        // Time in which the guest waits is no instructions.
+        if let Figure::Value(clock) = work.busy_ns {
+            let tolerance = (clock as f64 * TOLERANCE) as u64 + CONSTANT;
+            if counted.all.abs_diff(clock) > tolerance {
+                return Err(format!("the plugin counted {} instructions where the clock counted {clock}", counted.all));
+            }
+        }
+        Ok(counted)
+    }
+}

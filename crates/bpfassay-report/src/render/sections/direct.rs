@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The table of direct costs: what each probe configuration adds to each call on its own path, by role.
+
+use crate::{
+    labels::NONE,
+    render::table::{Places, Remarks, Table},
+};
+use bpfassay_results::{Direct, Figure, Results, Role};
+
+/// The table, where instructions were counted.
+pub(super) fn table(results: &Results) -> Option<Table> {
+    let places = Places::of(results);
+    let mut remarks = Remarks::default();
+    let (mut rows, mut is_unresolved) = (Vec::new(), false);
+    for cell in &results.cells {
+        let counted = cell.metrics.iter().filter_map(|metric| Some((metric, metric.direct.as_ref()?)));
+        for (index, (metric, direct)) in counted.enumerate() {
+            let mut row = places.row(cell, index == 0);
+            row.push(metric.name.to_string());
+            match direct {
+                Figure::Value(direct) => {
+                    is_unresolved |= direct.unresolved >= 0.05;
+                    row.push(range(direct));
+                    row.extend(Role::ALL.map(|role| format!("{:.1}", direct.of(role))));
+                    row.push(format!("{:+.1}", direct.elsewhere.mean));
+                }
+                Figure::NotMeasured(reason) => {
+                    row.push(format!("{NONE} {}", remarks.mark(reason.to_string())));
+                    row.extend(["-"; 5].map(str::to_owned));
+                }
+            }
+            rows.push(row);
+        }
+    }
+    if rows.is_empty() {
+        return None;
+    }
+    let mut legend = vec![
+        "direct: instructions on the probe's path, counted one by one; smallest..largest over the runs. program, trampoline (with ftrace and \
+         kprobes), helpers (with maps), entry (locking and bookkeeping around programs): its parts."
+            .to_owned(),
+        "elsewhere: what the rest of the guest executed beyond the baseline's run of the same round; it varies by itself, as the A/A rows of the cost \
+         show. Instructions, not cycles."
+            .to_owned(),
+    ];
+    if is_unresolved {
+        legend
+            .push("Some instructions are at addresses that no function has: `unresolved` in results.json.".to_owned());
+    }
+    let columns = places.columns(&["metric", "direct", "program", "trampoline", "helpers", "entry", "elsewhere"]);
+    let title = format!("direct cost in instructions per call, study {}", results.plan.study.name);
+    Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
+}
+
+/// `341.4`, `506.0..506.6`
+fn range(direct: &Direct) -> String {
+    let (min, max) = (format!("{:.1}", direct.per_call.min), format!("{:.1}", direct.per_call.max));
+    if min == max { min } else { format!("{min}..{max}") }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a probe configuration costs directly.
+
+use bpfassay_stats::Summary;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Role;
+
+/// Instructions on a probe's path, per call of the workload: counted one by one, and not a difference of totals.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Direct {
+    /// All of them, over the runs.
+    pub per_call: Summary,
+    /// Instructions of the guest beyond those of the baseline's run in the same round that are not on the path, over the runs: where the probe
+    /// disturbs other code, what its tool does meanwhile, and what varies by itself. `per_call` and this are the whole difference.
+    pub elsewhere: Summary,
+    /// Instructions of the kernel at addresses that no function has, and that are not on the path; the mean over the runs.
+    pub unresolved: f64,
+    /// Calls per run.
+    pub calls: u64,
+    /// The functions on the path, the largest first; their sum is the mean of `per_call`.
+    pub functions: Vec<DirectFunction>,
+}
+
+/// A function on a probe's path.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DirectFunction {
+    /// The function, `NAME [MODULE]`; of a BPF program its name; `generated code` for trampolines, which have no names.
+    pub function: String,
+    /// What it does.
+    pub role: Role,
+    /// Its instructions per call of the workload, the mean over the runs.
+    pub per_call: f64,
+}
+
+impl Direct {
+    /// The part of `role`.
+    #[must_use]
+    pub fn of(&self, role: Role) -> f64 {
+        self.functions.iter().filter(|function| function.role == role).map(|function| function.per_call).sum()
+    }
+}
