@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which QEMU and which accelerator boot the guests: tried once by booting, and kept in the cache.
+//! Which QEMU and which accelerator boot the guests: tried once by booting, where a figure or the clock depends on it, and kept in the cache.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -45,6 +45,7 @@ impl HostSetup {
         trial: Trial,
     ) -> Result<Self, Error> {
         let (mut qemu, mut plugins) = (BTreeMap::new(), BTreeMap::new());
+        let is_open = is_open(plan);
         for target in plan.targets() {
             if qemu.contains_key(&target.arch) {
                 continue;
@@ -52,7 +53,10 @@ impl HostSetup {
             let Some(image) = images.get(target) else { continue };
             let stage = store.stages.begin(Kind::Qemu, target.arch.name());
             let found = Qemu::find(target.arch, None).await?;
-            let choice = choose(store, &found, image, wish, trial, &stage).await?;
+            let choice = match wish {
+                AcceleratorWish::Auto if !is_open => counting(),
+                _ => choose(store, &found, image, wish, trial, &stage).await?,
+            };
             if plan.study.clock == Clock::Instructions {
                 plugins.extend(plugin::find(&found).await.map(|plugin| (target.arch, plugin)));
             }
@@ -61,6 +65,23 @@ impl HostSetup {
         }
         Ok(Self { qemu, plugins, images })
     }
+}
+
+/// Whether anything of `plan` depends on KVM: not under the instruction clock, unless that is left to the host, which has the wall clock where
+/// KVM works for every architecture; it works for the host's own at best.
+fn is_open(plan: &Plan) -> bool {
+    match plan.study.clock {
+        Clock::Wall => true,
+        Clock::Instructions => {
+            plan.study.clock_of_host && plan.targets().iter().all(|target| accelerator::is_native(target.arch))
+        }
+    }
+}
+
+/// The only accelerator there is for guests under the instruction clock.
+fn counting() -> AcceleratorChoice {
+    let reason = "only QEMU's emulation counts instructions; KVM was not tried".to_owned();
+    AcceleratorChoice { accelerator: Accelerator::Tcg, reason }
 }
 
 async fn choose(
@@ -92,4 +113,28 @@ async fn choose(
     }
     tracing::info!("{} guests run under {}: {}", qemu.arch, choice.accelerator, choice.reason);
     Ok(choice)
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::Arch;
+    use bpfassay_study::{Available, Narrowing};
+
+    use super::*;
+
+    #[test]
+    fn kvm_is_tried_only_where_something_depends_on_it() {
+        let is_open_for = |archs: &[Arch], change: &dyn Fn(&mut bpfassay_study::Study)| {
+            let mut study = bpfassay_study::load("quick").unwrap();
+            change(&mut study);
+            let narrowing = Narrowing { archs: archs.to_vec(), ..Narrowing::default() };
+            is_open(&bpfassay_study::expand(&study, &narrowing, &Available::default()).unwrap())
+        };
+        let native: Arch = std::env::consts::ARCH.parse().unwrap();
+        let as_it_is = |_: &mut bpfassay_study::Study| {};
+        assert!(!is_open_for(&[], &as_it_is), "guests of all architectures are not accelerated anywhere");
+        assert!(is_open_for(&[native], &as_it_is), "the host decides on the clock");
+        assert!(!is_open_for(&[native], &|study| study.clock_of_host = false), "the instruction clock");
+        assert!(is_open_for(&[], &|study| study.clock = Clock::Wall));
+    }
 }
