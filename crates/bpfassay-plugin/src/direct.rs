@@ -119,10 +119,10 @@ fn path(profile: &Profile, baseline: &Baseline<'_>) -> Vec<FunctionCount> {
                 (Some(role), None) => (name.as_str(), role, count.instructions),
                 // Nothing is known of it, but that it comes with the probe only, and as often.
                 (None, None) if hits > 0 && count.entries >= hits.div_ceil(2) => {
-                    (name.as_str(), Role::Helpers, count.instructions)
+                    (name.as_str(), Role::Trampoline, count.instructions)
                 }
                 (None, _) => return None,
-                (Some(role), Some((_, entries))) => (name.as_str(), role, share(count, entries, hits)?),
+                (Some(role), Some(before)) => (name.as_str(), role, share(count, before, hits)?),
             },
         };
         (instructions > 0).then(|| FunctionCount { function: function.to_owned(), role, instructions })
@@ -132,16 +132,20 @@ fn path(profile: &Profile, baseline: &Baseline<'_>) -> Vec<FunctionCount> {
     path
 }
 
-/// The instructions on the path of a function that the baseline executes, too, with `before` entries: a path enters it a whole number of times
-/// for each of `hits`, and every entry takes as many instructions as the mean one. What else there is more or less of it varies from run to run
-/// for other reasons.
-fn share(count: &Count, before: f64, hits: u64) -> Option<u64> {
-    if hits == 0 || count.entries == 0 {
+/// The instructions on the path of a function that the baseline executes, too, with `before` instructions and entries: a path enters it a whole
+/// number of times for each of `hits`. What else there is more or less of it varies from run to run for other reasons. Of code that is entered
+/// elsewhere than at its beginning (vectors of exceptions) a path executes a whole number of instructions.
+fn share(count: &Count, before: (f64, f64), hits: u64) -> Option<u64> {
+    if hits == 0 {
         return None;
     }
-    let times = ((count.entries as f64 - before) / hits as f64).round();
-    let of_entry = count.instructions as f64 / count.entries as f64;
-    (times >= 1.0).then(|| (times * hits as f64 * of_entry).round() as u64)
+    let (instructions, entries) = (count.instructions as f64 - before.0, count.entries as f64 - before.1);
+    let (more, of_each) = match count.entries {
+        0 => (instructions, 1.0),
+        _ => (entries, instructions / entries),
+    };
+    let times = (more / hits as f64).round();
+    (times >= 1.0 && of_each > 0.0).then(|| (times * hits as f64 * of_each).round() as u64)
 }
 
 #[cfg(test)]
@@ -176,7 +180,8 @@ mod tests {
             (Executed::Program("on_read".to_owned()), 1280, 10),
             (Executed::Generated, 400, 80),
             (function("__bpf_prog_enter_recur"), 210, 10),
-            (function("unknown_helper"), 50, 5),
+            (function("unknown_hook"), 50, 5),
+            (function("vectors"), 333, 0),
             (function("rare_work"), 999, 4),
             (function("__rcu_read_lock"), 7 * 63, 63),
             (function("vfs_read"), 1000, 10),
@@ -188,6 +193,7 @@ mod tests {
         profile(&[
             (Executed::User, 490, 0),
             (function("__rcu_read_lock"), 7 * 20, 20),
+            (function("vectors"), 190, 0),
             (function("vfs_read"), 1000, 10),
             (function("free_pages"), 200, 10),
         ])
@@ -204,7 +210,9 @@ mod tests {
             // 43 entries more are 4 for each of 10 hits, and 3 of something else.
             ("__rcu_read_lock", Role::Entry, 4 * 10 * 7),
             ("__bpf_prog_enter_recur", Role::Entry, 210),
-            ("unknown_helper", Role::Helpers, 50),
+            // 143 instructions more are 14 for each hit, and 3 of something else.
+            ("vectors", Role::Trampoline, 140),
+            ("unknown_hook", Role::Trampoline, 50),
         ];
         assert_eq!(found, wanted);
         assert_eq!((count.user, count.unresolved), (500, 0));
@@ -213,10 +221,10 @@ mod tests {
 
     #[test]
     fn what_a_warm_up_of_the_baseline_executes_is_not_the_probes() {
-        let warm_up = profile(&[(function("unknown_helper"), 3, 1)]);
+        let warm_up = profile(&[(function("unknown_hook"), 3, 1)]);
         let phases =
             [phase("none-warm", true, warm_up), phase("none", false, baseline()), phase("fexit", false, probed())];
-        assert!(last(&phases).direct.iter().all(|part| part.function != "unknown_helper"));
+        assert!(last(&phases).direct.iter().all(|part| part.function != "unknown_hook"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Most files that a new architecture may touch, its own included.
-const MOST: usize = 7;
+const MOST: usize = 9;
 
 /// The architecture whose name stands for all of them: Linux, Debian, Rust and libbpf all begin theirs so.
 const NAME: &str = "riscv";

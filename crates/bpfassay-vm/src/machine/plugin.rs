@@ -23,3 +23,20 @@ impl Device for Plugin {
         vec!["-plugin".into(), file]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::Arch;
+
+    use crate::Machine;
+
+    #[test]
+    fn a_plugin_is_loaded_from_a_descriptor_and_writes_to_another() {
+        let mut machine = Machine::new(Arch::X86_64, "kernel");
+        assert!(machine.arguments().iter().all(|argument| argument != "-plugin"));
+        machine.plugin = true;
+        let arguments = machine.arguments();
+        let at = arguments.iter().position(|argument| argument == "-plugin").unwrap();
+        assert_eq!(arguments[at + 1], "file=/dev/fd/905,output=906");
+    }
+}
