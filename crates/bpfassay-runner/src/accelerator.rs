@@ -44,8 +44,26 @@ impl HostSetup {
         wish: AcceleratorWish,
         trial: Trial,
     ) -> Result<Self, Error> {
-        let (mut qemu, mut plugins) = (BTreeMap::new(), BTreeMap::new());
-        let is_open = is_open(plan);
+        Self { qemu: BTreeMap::new(), plugins: BTreeMap::new(), images: BTreeMap::new() }
+            .with(store, images, plan, wish, trial)
+            .await
+    }
+
+    /// The same with further `images`; what was found for an architecture is kept.
+    ///
+    /// # Errors
+    /// As [`HostSetup::find`].
+    pub(crate) async fn with(
+        &self,
+        store: &Store,
+        further: BTreeMap<Target, GuestImage>,
+        plan: &Plan,
+        wish: AcceleratorWish,
+        trial: Trial,
+    ) -> Result<Self, Error> {
+        let (mut qemu, mut plugins, mut images) = (self.qemu.clone(), self.plugins.clone(), self.images.clone());
+        images.extend(further);
+        let is_counted = is_counted(plan);
         for target in plan.targets() {
             if qemu.contains_key(&target.arch) {
                 continue;
@@ -54,7 +72,7 @@ impl HostSetup {
             let stage = store.stages.begin(Kind::Qemu, target.arch.name());
             let found = Qemu::find(target.arch, None).await?;
             let choice = match wish {
-                AcceleratorWish::Auto if !is_open => counting(),
+                AcceleratorWish::Auto if is_counted => counting(),
                 _ => choose(store, &found, image, wish, trial, &stage).await?,
             };
             if plan.study.clock == Clock::Instructions {
@@ -67,15 +85,12 @@ impl HostSetup {
     }
 }
 
-/// Whether anything of `plan` depends on KVM: not under the instruction clock, unless that is left to the host, which has the wall clock where
-/// KVM works for every architecture; it works for the host's own at best.
-fn is_open(plan: &Plan) -> bool {
-    match plan.study.clock {
-        Clock::Wall => true,
-        Clock::Instructions => {
-            plan.study.clock_of_host && plan.targets().iter().all(|target| accelerator::is_native(target.arch))
-        }
-    }
+/// Whether the guests of `plan` are under the instruction clock whatever the host has: by the study, or because that leaves it to the host,
+/// where it is the wall clock if KVM works for every architecture. KVM works for the host's own at best.
+#[must_use]
+pub fn is_counted(plan: &Plan) -> bool {
+    let has_foreign = || plan.targets().iter().any(|target| !accelerator::is_native(target.arch));
+    plan.study.clock == Clock::Instructions && (!plan.study.clock_of_host || has_foreign())
 }
 
 /// The only accelerator there is for guests under the instruction clock.
@@ -124,17 +139,17 @@ mod tests {
 
     #[test]
     fn kvm_is_tried_only_where_something_depends_on_it() {
-        let is_open_for = |archs: &[Arch], change: &dyn Fn(&mut bpfassay_study::Study)| {
+        let is_tried = |archs: &[Arch], change: &dyn Fn(&mut bpfassay_study::Study)| {
             let mut study = bpfassay_study::load("quick").unwrap();
             change(&mut study);
             let narrowing = Narrowing { archs: archs.to_vec(), ..Narrowing::default() };
-            is_open(&bpfassay_study::expand(&study, &narrowing, &Available::default()).unwrap())
+            !is_counted(&bpfassay_study::expand(&study, &narrowing, &Available::default()).unwrap())
         };
         let native: Arch = std::env::consts::ARCH.parse().unwrap();
         let as_it_is = |_: &mut bpfassay_study::Study| {};
-        assert!(!is_open_for(&[], &as_it_is), "guests of all architectures are not accelerated anywhere");
-        assert!(is_open_for(&[native], &as_it_is), "the host decides on the clock");
-        assert!(!is_open_for(&[native], &|study| study.clock_of_host = false), "the instruction clock");
-        assert!(is_open_for(&[], &|study| study.clock = Clock::Wall));
+        assert!(!is_tried(&[], &as_it_is), "guests of all architectures are not accelerated anywhere");
+        assert!(is_tried(&[native], &as_it_is), "the host decides on the clock");
+        assert!(!is_tried(&[native], &|study| study.clock_of_host = false), "the instruction clock");
+        assert!(is_tried(&[], &|study| study.clock = Clock::Wall));
     }
 }
