@@ -88,7 +88,7 @@ impl Functions {
         }
         let mut profile = Profile::new();
         let mut add = |executed, instructions: u64, entries| {
-            let count = profile.entry(executed).or_insert_with(Count::default);
+            let count = profile.entry(executed).or_default();
             count.instructions = count.instructions.saturating_add(instructions);
             count.entries = count.entries.saturating_add(entries);
         };

@@ -5,6 +5,8 @@
 //! belong to ([`Functions`]), and what of them a probe costs directly ([`direct`]). All but the plugin itself is pure.
 //! Not here: loading it (`bpfassay-vm`), when windows begin and end (`bpfassay-guest`), figures over runs (`bpfassay-report`).
 
+#![allow(clippy::duplicate_mod, reason = "the plugin is a library of its own, which has some of these files, too")]
+
 mod direct;
 mod format;
 mod functions;

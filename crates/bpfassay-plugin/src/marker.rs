@@ -6,8 +6,11 @@ pub(crate) const BEGIN: u8 = 1;
 /// The code of the marker that ends it.
 const END: u8 = 2;
 
+/// Finds a marker's code in the bytes of an instruction.
+pub(crate) type Find = fn(&[u8]) -> Option<u8>;
+
 /// What finds a marker's code in the bytes of an instruction of `target`, as QEMU names the architecture.
-pub(crate) fn marker_of(target: &str) -> Option<fn(&[u8]) -> Option<u8>> {
+pub(crate) fn marker_of(target: &str) -> Option<Find> {
     match target {
         "x86_64" => Some(x86_64),
         "aarch64" => Some(aarch64),

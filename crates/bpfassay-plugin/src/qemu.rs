@@ -44,7 +44,7 @@ struct State {
     windows: u64,
     /// Blocks that found no counter left.
     uncounted: u64,
-    marker: fn(&[u8]) -> Option<u8>,
+    marker: marker::Find,
 }
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);

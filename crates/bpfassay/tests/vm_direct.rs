@@ -64,7 +64,8 @@ fn direct_costs_are_exact_and_counting_them_changes_no_figure() {
         let direct = &direct["value"];
         let number = |name: &str| direct["per_call"][name].as_f64().unwrap();
         let (mean, min, max) = (number("mean"), number("min"), number("max"));
-        assert!(mean > 100.0 && mean < 2000.0, "{place}: {direct:#}");
+        // Measured: 347 to 520 on x86_64, 348 to 830 on aarch64, and on riscv64, whose kernels interpret programs, 2370 to 3180.
+        assert!(mean > 100.0 && mean < 5000.0, "{place}: {direct:#}");
         assert!((max - min) / mean <= 0.005, "{place}: {direct:#}");
         let functions = direct["functions"].as_array().unwrap();
         let sum: f64 = functions.iter().map(|function| function["per_call"].as_f64().unwrap()).sum();
