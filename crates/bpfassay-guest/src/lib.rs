@@ -23,6 +23,7 @@ mod lines;
 mod link;
 mod made;
 mod marker;
+mod memory;
 mod modules;
 mod nfs;
 mod output_tail;
@@ -112,7 +113,7 @@ fn live() -> Result<()> {
         }
     };
     steps.ended("ready")?;
-    let mut conditions = Conditions::new(job.settle_ms, job.scheduling);
+    let mut conditions = Conditions::new(job.settle_ms, job.scheduling, job.free_memory);
     let fixed_threads = conditions.fix()?;
     let facts = GuestFacts { fixed_threads, ..facts::collect(mountinfo::read(mount)?, localio, steps.take())? };
     link.send(&GuestMessage::Ready(Box::new(facts.clone())))?;

@@ -425,6 +425,7 @@ impl Run<'_> {
         })?;
         let edge = match event {
             PhaseEvent::Begin(_) => {
+                self.conditions.order_memory()?;
                 self.conditions.rest(self.tool.as_mut())?;
                 Edge::Before
             }

@@ -111,9 +111,8 @@ fn what_was_not_counted_has_its_reason_and_without_a_plugin_there_is_no_table() 
     for direct in direct(&results) {
         assert_eq!(direct.reason(), Some("the plugin counted nothing in this phase"));
     }
-    let without = contents(&study(None, 2, 1), |_, run| {
-        Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0)))
-    });
+    let without =
+        contents(&study(None, 2, 1), |_, run| Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0))));
     let results = derive(&without);
     assert!(results.cells.iter().flat_map(|cell| &cell.metrics).all(|metric| metric.direct.is_none()));
     assert!(!text(&results, Style::default()).contains("direct cost"));
