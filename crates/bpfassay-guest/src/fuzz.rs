@@ -99,7 +99,12 @@ pub fn control_channel(bytes: &[u8]) {
             assert!(line.len() <= MAX_LINE && !line.contains(&b'\n'));
             let Ok(event) = serde_json::from_slice::<PhaseEvent>(&line) else { return };
             let reading = Reading { monotonic_ns: 1, idle_ns: None, tracer: None, mountstats: None };
-            if phases.take(event, reading).is_err() {
+            let taken = match event {
+                PhaseEvent::Begin(phase) => phases.begin(phase, reading),
+                PhaseEvent::End { phase, moved, events } => phases.end(phase, moved, events, reading),
+                PhaseEvent::Calls { phase, calls } => phases.calls(&phase, calls),
+            };
+            if taken.is_err() {
                 return;
             }
         }

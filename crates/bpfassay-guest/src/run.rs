@@ -413,21 +413,25 @@ impl Run<'_> {
         }
     }
 
-    /// The workload stands at the beginning or the end of a phase.
+    /// The workload stands at the beginning or the end of a phase, or reports what its calls took.
     fn barrier(&mut self, line: &[u8]) -> Result<()> {
         let event = serde_json::from_slice::<PhaseEvent>(line).map_err(|error| {
             let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
             misspoke(format!("wrote a line that announces no phase ({error}): `{beginning}`"))
         })?;
-        let edge = match event {
-            PhaseEvent::Begin(_) => {
+        match event {
+            PhaseEvent::Begin(phase) => {
                 self.conditions.rest(self.tool.as_mut())?;
-                Edge::Before
+                let reading = self.reading(Edge::Before)?;
+                self.phases.begin(phase, reading)
             }
-            PhaseEvent::End { .. } => Edge::After,
-        };
-        let reading = self.reading(edge)?;
-        self.phases.take(event, reading).map_err(misspoke)
+            PhaseEvent::End { phase, moved, events } => {
+                let reading = self.reading(Edge::After)?;
+                self.phases.end(phase, moved, events, reading)
+            }
+            PhaseEvent::Calls { phase, calls } => self.phases.calls(&phase, calls),
+        }
+        .map_err(misspoke)
     }
 
     /// Reads clock and counters: the clock next to the phase, the counters on its far side.

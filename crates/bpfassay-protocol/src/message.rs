@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Operation, ProbeConfiguration,
+    calls::CallTimes,
     feature::Feature,
     job::IorEngine,
     names,
@@ -270,6 +271,9 @@ pub struct WorkloadPhase {
     /// The workload's own count of what program sets count, where it counts it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub events: BTreeMap<ProgramEvent, Totals>,
+    /// How long its calls took; `None` where the workload did not time them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallTimes>,
     /// Readings at the barriers before and after.
     #[serde(flatten)]
     pub interval: Interval,
