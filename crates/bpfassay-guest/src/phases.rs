@@ -12,6 +12,8 @@ use bpfassay_protocol::{
     program_set::ProgramEvent,
 };
 
+use crate::proc::activity::Activity;
+
 /// Most phases of one workload: far more than any script has.
 const MAX_PHASES: usize = 100_000;
 
@@ -19,19 +21,19 @@ const MAX_PHASES: usize = 100_000;
 #[derive(Debug, Default)]
 pub(crate) struct Phases {
     ended: Vec<WorkloadPhase>,
-    /// The phase that has begun and not ended, and the reading at its beginning.
-    open: Option<(PhaseName, Reading)>,
+    /// The phase that has begun and not ended, and the readings at its beginning.
+    open: Option<(PhaseName, (Reading, Activity))>,
 }
 
 impl Phases {
-    /// Takes the announcement that a phase begins, with the reading made at it.
+    /// Takes the announcement that a phase begins, with the readings made at it.
     ///
     /// # Errors
     /// What the workload did wrong, as a predicate: phases neither nest nor overlap.
-    pub(crate) fn begin(&mut self, phase: PhaseName, reading: Reading) -> Result<(), String> {
+    pub(crate) fn begin(&mut self, phase: PhaseName, readings: (Reading, Activity)) -> Result<(), String> {
         match self.open.take() {
             None => {
-                self.open = Some((phase, reading));
+                self.open = Some((phase, readings));
                 Ok(())
             }
             Some((begun, _)) => Err(format!("began {} while {} had not ended", described(&phase), described(&begun))),
@@ -47,17 +49,17 @@ impl Phases {
         phase: PhaseName,
         moved: BTreeMap<Operation, Totals>,
         events: BTreeMap<ProgramEvent, Totals>,
-        reading: Reading,
+        (after, now): (Reading, Activity),
     ) -> Result<(), String> {
-        let Some((_, before)) = self.open.take().filter(|(begun, _)| *begun == phase) else {
+        let Some((_, (before, then))) = self.open.take().filter(|(begun, _)| *begun == phase) else {
             return Err(format!("ended {}, which had not begun", described(&phase)));
         };
         if self.ended.len() >= MAX_PHASES {
             return Err(format!("announced more than {MAX_PHASES} phases"));
         }
         let PhaseName { phase: name, test, repetition } = phase;
-        let interval = Interval { before, after: reading };
-        self.ended.push(WorkloadPhase { name, test, repetition, moved, events, calls: None, interval });
+        let (interval, activity) = (Interval { before, after }, Some(now.since(&then)));
+        self.ended.push(WorkloadPhase { name, test, repetition, moved, events, calls: None, activity, interval });
         Ok(())
     }
 
@@ -106,6 +108,7 @@ mod tests {
 
     impl Phases {
         fn take(&mut self, event: PhaseEvent, reading: Reading) -> Result<(), String> {
+            let reading = (reading, Activity::default());
             match event {
                 PhaseEvent::Begin(phase) => self.begin(phase, reading),
                 PhaseEvent::End { phase, moved, events } => self.end(phase, moved, events, reading),

@@ -29,7 +29,7 @@ use crate::{
     nfs::remove_tree,
     output_tail,
     phases::Phases,
-    proc::{idle, mountinfo, mountstats},
+    proc::{activity::Activity, idle, mountinfo, mountstats},
     soundness::Snapshot,
     steps::monotonic_ns,
     stop, system, tool,
@@ -330,7 +330,7 @@ impl Run<'_> {
                 tool.await_report(1, || reference(&mut self.tracer))?;
             }
         }
-        let before = self.reading(Edge::Before)?;
+        let (before, _) = self.reading(Edge::Before)?;
         let mut running = workload::start(&spec.workload, paths, cgroup)?;
         self.children.expect(running.pid);
         let finished = self.supervise(&mut running);
@@ -343,7 +343,7 @@ impl Run<'_> {
         check_exit(status, &mut running)?;
         // Nor may processes that it left behind run into the last reading.
         cgroup.kill()?;
-        let after = self.reading(Edge::After)?;
+        let (after, _) = self.reading(Edge::After)?;
         if let Some(tool) = &mut self.tool
             && self.tracer.is_some()
         {
@@ -435,28 +435,31 @@ impl Run<'_> {
     }
 
     /// Reads clock and counters: the clock next to the phase, the counters on its far side.
-    fn reading(&mut self, edge: Edge) -> Result<Reading> {
+    fn reading(&mut self, edge: Edge) -> Result<(Reading, Activity)> {
         let early = match edge {
             Edge::Before => None,
-            Edge::After => Some((monotonic_ns()?, idle::read()?)),
+            Edge::After => Some((monotonic_ns()?, idle::read()?, Activity::read())),
         };
         if let Some(tool) = &mut self.tool {
             tool.take()?;
             tool.ask(|| reference(&mut self.tracer))?;
         }
         let tracer = reference(&mut self.tracer)?;
-        let mountstats = mountstats::read(&self.environment.mount)?.map(|counters| counters.bytes);
-        let (monotonic_ns, idle_ns) = match early {
+        let counters = mountstats::read(&self.environment.mount)?;
+        let (monotonic_ns, idle_ns, mut activity) = match early {
             Some(early) => early,
             None => {
                 self.conditions.fix()?;
+                let activity = Activity::read();
                 self.conditions.await_second(self.tool.as_mut())?;
                 // Nothing waits between the two: the workload stands still and this process runs.
                 let idle = idle::read()?;
-                (monotonic_ns()?, idle)
+                (monotonic_ns()?, idle, activity)
             }
         };
-        Ok(Reading { monotonic_ns, idle_ns, tracer, mountstats })
+        let (mountstats, rpcs) = counters.map(|counters| (counters.bytes, counters.calls)).unzip();
+        activity.rpcs = rpcs;
+        Ok((Reading { monotonic_ns, idle_ns, tracer, mountstats }, activity))
     }
 
     /// Ends a workload that cannot be measured any more.
