@@ -2,6 +2,7 @@
 //! From a journal to results. Pure; what cannot be computed becomes a figure with the reason.
 
 mod bytes;
+mod calls;
 mod cells;
 mod context;
 mod cost;
