@@ -42,8 +42,9 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         places.columns(&["calls of", "ns per call", "overhead per call [95 %]", "whole phase", "n", "detectable"]);
     let title = format!("time per call, study {}, clock {}", results.plan.study.name, results.plan.study.clock);
     let mut legend = vec![
-        "overhead per call: time per call with the probe / without it (above 1: slower), of the calls that move the data alone: open, fsync and \
-         close are only in the overhead of the whole phase. A/A: the baseline against itself, the noise floor."
+        "overhead per call: time per call with the probe / without it (above 1: slower), of the calls that move the data, without the \
+         fastest and the slowest quarter (interquartile mean): open, fsync and close are only in the overhead of the whole phase. A/A: the \
+         baseline against itself, the noise floor."
             .to_owned(),
     ];
     if is_pooled {
