@@ -94,7 +94,8 @@ pub enum Event {
         /// The line.
         text: String,
     },
-    /// The first round of a block is in: what the rows of its cells come to so far. More rounds will change them.
+    /// The first round of a block is in, or all of them, or twice as many as in its last rows: what its cells come to so far. More
+    /// rounds will change that.
     Rows(Box<ProvisionalRows>),
     /// A stage of setting up, measuring or reporting began, goes on, or ended. Most come before `started`; stages run side by side.
     Stage(StageReport),
@@ -112,9 +113,9 @@ pub enum Event {
 pub struct ProvisionalRows {
     /// [`bpfassay_study::Block::id`].
     pub block: String,
-    /// From how many rounds they are.
+    /// From how many rounds they are: all complete ones of the blocks with the same cells.
     pub rounds: u32,
-    /// Of how many in the block.
+    /// Of how many that are to be measured.
     pub of: u32,
     /// The cells of the block.
     pub cells: Vec<ProvisionalCell>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which QEMU and which accelerator boot the guests: tried once by booting, and kept in the cache.
+//! Which QEMU and which accelerator boot the guests: tried once by booting, where a figure or the clock depends on it, and kept in the cache.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use bpfassay_study::{Plan, Target};
+use bpfassay_study::{Clock, Plan, Target};
 use bpfassay_testbed::{
     cache::Digest,
     image::GuestImage,
@@ -44,7 +44,24 @@ impl HostSetup {
         wish: AcceleratorWish,
         trial: Trial,
     ) -> Result<Self, Error> {
-        let mut qemu = BTreeMap::new();
+        Self { qemu: BTreeMap::new(), images: BTreeMap::new() }.with(store, images, plan, wish, trial).await
+    }
+
+    /// The same with further `images`; what was found for an architecture is kept.
+    ///
+    /// # Errors
+    /// As [`HostSetup::find`].
+    pub(crate) async fn with(
+        &self,
+        store: &Store,
+        further: BTreeMap<Target, GuestImage>,
+        plan: &Plan,
+        wish: AcceleratorWish,
+        trial: Trial,
+    ) -> Result<Self, Error> {
+        let (mut qemu, mut images) = (self.qemu.clone(), self.images.clone());
+        images.extend(further);
+        let is_counted = is_counted(plan);
         for target in plan.targets() {
             if qemu.contains_key(&target.arch) {
                 continue;
@@ -52,12 +69,29 @@ impl HostSetup {
             let Some(image) = images.get(target) else { continue };
             let stage = store.stages.begin(Kind::Qemu, target.arch.name());
             let found = Qemu::find(target.arch, None).await?;
-            let choice = choose(store, &found, image, wish, trial, &stage).await?;
+            let choice = match wish {
+                AcceleratorWish::Auto if is_counted => counting(),
+                _ => choose(store, &found, image, wish, trial, &stage).await?,
+            };
             stage.end(true);
             qemu.insert(target.arch, (found, choice));
         }
         Ok(Self { qemu, images })
     }
+}
+
+/// Whether the guests of `plan` are under the instruction clock whatever the host has: by the study, or because that leaves it to the host,
+/// where it is the wall clock if KVM works for every architecture. KVM works for the host's own at best.
+#[must_use]
+pub fn is_counted(plan: &Plan) -> bool {
+    let has_foreign = || plan.targets().iter().any(|target| !accelerator::is_native(target.arch));
+    plan.study.clock == Clock::Instructions && (!plan.study.clock_of_host || has_foreign())
+}
+
+/// The only accelerator there is for guests under the instruction clock.
+fn counting() -> AcceleratorChoice {
+    let reason = "only QEMU's emulation counts instructions; KVM was not tried".to_owned();
+    AcceleratorChoice { accelerator: Accelerator::Tcg, reason }
 }
 
 async fn choose(
@@ -89,4 +123,28 @@ async fn choose(
     }
     tracing::info!("{} guests run under {}: {}", qemu.arch, choice.accelerator, choice.reason);
     Ok(choice)
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::Arch;
+    use bpfassay_study::{Available, Narrowing};
+
+    use super::*;
+
+    #[test]
+    fn kvm_is_tried_only_where_something_depends_on_it() {
+        let is_tried = |archs: &[Arch], change: &dyn Fn(&mut bpfassay_study::Study)| {
+            let mut study = bpfassay_study::load("quick").unwrap();
+            change(&mut study);
+            let narrowing = Narrowing { archs: archs.to_vec(), ..Narrowing::default() };
+            !is_counted(&bpfassay_study::expand(&study, &narrowing, &Available::default()).unwrap())
+        };
+        let native: Arch = std::env::consts::ARCH.parse().unwrap();
+        let as_it_is = |_: &mut bpfassay_study::Study| {};
+        assert!(!is_tried(&[], &as_it_is), "guests of all architectures are not accelerated anywhere");
+        assert!(is_tried(&[native], &as_it_is), "the host decides on the clock");
+        assert!(!is_tried(&[native], &|study| study.clock_of_host = false), "the instruction clock");
+        assert!(is_tried(&[], &|study| study.clock = Clock::Wall));
+    }
 }

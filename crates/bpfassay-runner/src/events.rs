@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU32,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use bpfassay_report::derive::of_run;
@@ -20,7 +20,10 @@ use bpfassay_results::{
 use bpfassay_study::{Block, Cell, Plan};
 
 pub use self::stages::{stage_event, timings_event};
-use self::{provisional::FirstRounds, remaining::Remaining};
+use self::{
+    provisional::{Rounds, Rows},
+    remaining::Remaining,
+};
 use crate::{Observer, Progress};
 
 /// Receives events, from several tasks at once. Must be quick: guests wait for it.
@@ -28,8 +31,8 @@ pub trait EventSink: Send + Sync {
     /// Something happened.
     fn event(&self, event: &Event);
 
-    /// The first round of a block is in: the results of that alone, from round 1 `of` so many.
-    fn rows(&self, _results: &Results, _of: u32) {}
+    /// The first rounds of a block are in, or all: the results of its cells from that many `rounds` alone, `of` so many.
+    fn rows(&self, _results: &Results, _rounds: u32, _of: u32) {}
 
     /// The command line that does just the cell with this id again, where there is one.
     fn repeat(&self, _cell: &str) -> Option<Vec<String>> {
@@ -48,7 +51,7 @@ pub struct EventObserver<'a> {
     /// Cells whose refusals the study expects, by id.
     refusals: BTreeSet<&'a str>,
     state: Mutex<State>,
-    rounds: Mutex<FirstRounds<'a>>,
+    rounds: Mutex<Rounds<'a>>,
     sink: &'a dyn EventSink,
 }
 
@@ -85,7 +88,7 @@ impl<'a> EventObserver<'a> {
             plan,
             refusals: plan.cells.iter().filter(expects).map(|cell| cell.id.as_str()).collect(),
             state: Mutex::new(State::new(&[], NonZeroU32::MIN, Path::new(""))),
-            rounds: Mutex::new(FirstRounds::new(plan, provenance)),
+            rounds: Mutex::new(Rounds::new(plan, provenance)),
             sink,
         }
     }
@@ -94,8 +97,13 @@ impl<'a> EventObserver<'a> {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    fn rounds(&self) -> MutexGuard<'_, Rounds<'a>> {
+        self.rounds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// `blocks` are to be done now, `slots` of them side by side.
     fn started(&self, blocks: &[ToDo], slots: NonZeroU32, directory: &Path) -> Event {
+        self.rounds().begin(blocks);
         let state = State::new(blocks, slots, directory);
         let runs = state.of;
         self.change(|old| *old = state);
@@ -157,6 +165,7 @@ impl<'a> EventObserver<'a> {
 
     /// A boot begins that does `runs` of `block`: those that had ended are to do again.
     fn begun_again(&self, block: &Block, runs: &[String]) {
+        self.rounds().again(&block.id, runs);
         self.change(|state| {
             for run in block.runs.iter().filter(|run| runs.contains(&run.spec.id)) {
                 if state.done.remove(&run.spec.id) {
@@ -207,12 +216,11 @@ impl Observer for EventObserver<'_> {
         };
         self.sink.event(&event);
         if let Progress::RunEnded(record) = progress {
-            let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(results) = rounds.take(record) {
-                let rows = rounds.event(&record.block, &results);
-                let of = rows.of;
-                self.sink.event(&Event::Rows(Box::new(rows)));
-                self.sink.rows(&results, of);
+            let rows = self.rounds().take(record);
+            if let Some(Rows { results, event }) = rows {
+                let (rounds, of) = (event.rounds, event.of);
+                self.sink.event(&Event::Rows(Box::new(event)));
+                self.sink.rows(&results, rounds, of);
             }
         }
     }

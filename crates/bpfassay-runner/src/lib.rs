@@ -46,7 +46,7 @@ mod testbed;
 mod verify;
 mod work;
 
-pub use accelerator::{KVM_PATIENCE, Trial};
+pub use accelerator::{KVM_PATIENCE, Trial, is_counted};
 pub use context::{BlockError, LOGS, unix_ms};
 pub use error::Error;
 pub use events::{EventObserver, EventSink, stage_event, timings_event};

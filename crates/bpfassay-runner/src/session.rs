@@ -62,7 +62,7 @@ impl Session {
         Self::with(store, plan, accelerator, jobs, State { host_setup: Arc::new(host_setup), manifest, parts: None })
     }
 
-    /// The same as soon as the guests of one architecture are there: the others are made while these are measured. Only for the instruction
+    /// The same as soon as the first guests are there: the others are made while these are measured. Only for the instruction
     /// clock, under which figures do not depend on what else the host does.
     ///
     /// # Errors
@@ -73,12 +73,8 @@ impl Session {
         accelerator: AcceleratorWish,
         jobs: Option<u32>,
     ) -> Result<Self, Error> {
-        let first = parts.next().await;
-        let (archs, made) = match first {
-            Some(Part { archs, made }) => (archs, made?),
-            None => return Err(Error::NoParts),
-        };
-        let Testbed { images, manifest } = Testbed::of_part(made, &plan, |arch| archs.contains(&arch))?;
+        let Some(Part { targets, made }) = parts.next().await else { return Err(Error::NoParts) };
+        let Testbed { images, manifest } = Testbed::of_part(made?, &plan, &targets)?;
         let store = Arc::clone(&parts.store);
         let host_setup = HostSetup::find(&store, images, &plan, accelerator, Trial::Boot).await?;
         let state = State { host_setup: Arc::new(host_setup), manifest, parts: Some(parts) };
@@ -179,9 +175,9 @@ impl Session {
                 () = context.cancel.cancelled() => None,
                 part = parts.next() => part,
             };
-            let Some(Part { archs, made }) = part else { return Ok(failed) };
+            let Some(Part { targets, made }) = part else { return Ok(failed) };
             let added = match made {
-                Ok(manifest) => self.add(&parts.store, &archs, manifest, &mut provenance).await,
+                Ok(manifest) => self.add(&parts.store, &targets, manifest, &mut provenance).await,
                 Err(error) => Err(error),
             };
             match added {
@@ -191,7 +187,7 @@ impl Session {
                     ready.send_replace(host_setup);
                 }
                 Err(error) => {
-                    let names: Vec<_> = archs.iter().map(|arch| arch.name()).collect();
+                    let names: Vec<_> = targets.iter().map(|(arch, kernel)| format!("{arch} {kernel}")).collect();
                     let why = format!("the guests for {} could not be made: {}", names.join(", "), with_causes(&error));
                     tracing::error!("{why}");
                     failed.push(why);
@@ -200,23 +196,20 @@ impl Session {
         }
     }
 
-    /// Adds the guests of `made` for `archs`, and to `provenance` what they are made of.
+    /// Adds the guests of `made` for `targets`, and to `provenance` what they are made of.
     async fn add(
         &self,
         store: &Store,
-        archs: &[Arch],
+        targets: &[(Arch, String)],
         made: Manifest,
         provenance: &mut Provenance,
     ) -> Result<Arc<HostSetup>, Error> {
-        let Testbed { images, manifest } = Testbed::of_part(made, &self.plan, |arch| archs.contains(&arch))?;
-        let mut added = HostSetup::find(store, images, &self.plan, self.accelerator, Trial::Boot).await?;
+        let Testbed { images, manifest } = Testbed::of_part(made, &self.plan, targets)?;
         let (before, before_manifest) = {
             let state = self.state();
             (Arc::clone(&state.host_setup), state.manifest.clone())
         };
-        let choices = before.qemu.iter().map(|(arch, choice)| (*arch, choice.clone()));
-        added.qemu.extend(choices);
-        added.images.extend(before.images.iter().map(|(target, image)| (target.clone(), image.clone())));
+        let added = before.with(store, images, &self.plan, self.accelerator, Trial::Boot).await?;
         let manifest = joined(vec![before_manifest, manifest], &targets_of(&self.plan));
         *provenance = provenance::collect(&store.cache, &added, &manifest, &self.plan, provenance.host.clone())?;
         let host_setup = Arc::new(added);

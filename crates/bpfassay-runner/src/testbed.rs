@@ -56,7 +56,7 @@ impl Testbed {
         Self::of_manifest(manifest, plan)
     }
 
-    /// The same, architecture by architecture, in a thread of its own: each is there as soon as it is made.
+    /// The same, guest by guest, in a thread of its own: each is there as soon as it is made.
     #[must_use]
     pub fn provide_parts(store: Arc<Store>, selection: Arc<Selection>, plan: Plan) -> Parts {
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -64,13 +64,13 @@ impl Testbed {
         thread::spawn(move || {
             let apt = store.apt();
             let request = Request { targets: targets_of(&plan), ..selection.request(&apt, &store) };
-            selection.sources.provider().provide(&request, &|provider::Part { archs, made }| {
+            selection.sources.provider().provide(&request, &|provider::Part { targets, made }| {
                 let made = made.map_err(Error::from).and_then(|mut manifest| {
                     add_tools(&store, &selection, &plan, &mut manifest)?;
                     Ok(manifest)
                 });
                 // Whoever waits for the first part and gives up takes no other.
-                match sender.send(Part { archs, made }) {
+                match sender.send(Part { targets, made }) {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
                 }
@@ -110,16 +110,18 @@ impl Testbed {
     }
 
     fn of_manifest(manifest: Manifest, plan: &Plan) -> Result<Self, Error> {
-        Self::of_part(manifest, plan, |_| true)
+        Self::of_part(manifest, plan, &targets_of(plan))
     }
 
-    /// The guests for those architectures of `plan` that `is_wanted` names.
+    /// The guests for those targets of `plan` that `part` names.
     ///
     /// # Errors
     /// [`Error::NoGuest`] where `manifest` lacks a target.
-    pub(crate) fn of_part(manifest: Manifest, plan: &Plan, is_wanted: impl Fn(Arch) -> bool) -> Result<Self, Error> {
+    pub(crate) fn of_part(manifest: Manifest, plan: &Plan, part: &[(Arch, String)]) -> Result<Self, Error> {
+        let is_wanted =
+            |target: &&Target| part.iter().any(|(arch, kernel)| (*arch, kernel) == (target.arch, &target.kernel));
         let mut images = BTreeMap::new();
-        for target in plan.targets().into_iter().filter(|target| is_wanted(target.arch)) {
+        for target in plan.targets().into_iter().filter(is_wanted) {
             let made = manifest.target(target.arch, &target.kernel).ok_or_else(|| Error::NoGuest(target.clone()))?;
             images.insert(target.clone(), GuestImage::from_manifest(made)?);
         }
@@ -127,14 +129,14 @@ impl Testbed {
     }
 }
 
-/// Guests of some architectures, or why there are none.
+/// Guests for some targets, or why there are none.
 #[derive(Debug)]
 pub(crate) struct Part {
-    pub(crate) archs: Vec<Arch>,
+    pub(crate) targets: Vec<(Arch, String)>,
     pub(crate) made: Result<Manifest, Error>,
 }
 
-/// The guests of a plan, architecture by architecture. Nothing more is begun once it is dropped.
+/// The guests of a plan, part by part. Nothing more is begun once it is dropped.
 #[derive(Debug)]
 pub struct Parts {
     pub(crate) store: Arc<Store>,

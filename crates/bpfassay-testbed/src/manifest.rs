@@ -41,7 +41,7 @@ pub struct Manifest {
 }
 
 /// An asset: the guest's programs for one architecture, built elsewhere ([`crate::payload`]).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramAsset {
     /// The architecture.

@@ -54,7 +54,7 @@ pub trait Provider: Sync {
     /// [`crate::Error`] where a list of kernels cannot be read or fetched.
     fn kernels(&self, request: &Request<'_>, arch: Arch) -> Result<Vec<String>>;
 
-    /// Makes what is missing of the guests for the targets of `request`, and gives them to `receiver`, with each architecture once. An error
+    /// Makes what is missing of the guests for the targets of `request`, and gives them to `receiver`, each target once. An error
     /// is about an unknown name, packages that cannot be fetched, programs that do not build, or a full disk.
     fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>);
 }
@@ -115,11 +115,11 @@ pub fn host_packages(name: &str) -> &'static [&'static str] {
     PROVIDERS.iter().find(|provider| provider.name() == name).map_or(&[], |provider| provider.host_packages())
 }
 
-/// Guests of some architectures of a request, or why there are none.
+/// Guests for some targets of a request, or why there are none.
 #[derive(Debug)]
 pub struct Part {
-    /// The architectures.
-    pub archs: Vec<Arch>,
+    /// The targets.
+    pub targets: Vec<(Arch, String)>,
     /// Their guests, which may be more than the request asks for.
     pub made: Result<Manifest>,
 }
@@ -127,7 +127,7 @@ pub struct Part {
 impl Part {
     /// None of the guests of `request`, because of `error`.
     fn failed(request: &Request<'_>, error: Error) -> Self {
-        Self { archs: request.archs(), made: Err(error) }
+        Self { targets: request.targets.clone(), made: Err(error) }
     }
 }
 
@@ -173,6 +173,8 @@ pub fn joined(parts: Vec<Manifest>, targets: &[(Arch, String)]) -> Manifest {
     // Architectures that were built at different times may have been built with different versions: all are named.
     all.toolchain.sort();
     all.toolchain.dedup();
+    all.assets.sort();
+    all.assets.dedup();
     let place = |made: &Target| {
         targets.iter().position(|(arch, name)| (*arch, name) == (made.arch, &made.name)).unwrap_or(usize::MAX)
     };
@@ -226,8 +228,8 @@ pub(crate) fn assemble(cache: &Cache, parts: Parts<'_>) -> Result<Manifest> {
     })
 }
 
-/// Makes the guests of `request` with kernels that `kernel` gives and the guest's programs: architecture by architecture, the host's first,
-/// everything that can beside each other.
+/// Makes the guests of `request` with kernels that `kernel` gives and the guest's programs: the host's architecture first, everything that can
+/// beside each other.
 fn with_checkout(
     request: &Request<'_>,
     provider: &str,
@@ -248,7 +250,7 @@ fn with_checkout(
         },
         programs: |sink: overlap::Sink<'_, Built>| payload::prepare_each(apt, request.programs, &archs, sink),
     };
-    overlap::overlap(overlap::workers(), work, &|archs, made| {
+    overlap::overlap(overlap::workers(), work, &|indexes, made| {
         let made = made.and_then(|(targets, built)| {
             let arch = built.payload.arch;
             apt.during(Kind::Guests, arch.name(), |apt| {
@@ -264,6 +266,6 @@ fn with_checkout(
                 assemble(cache, parts)
             })
         });
-        receiver(Part { archs, made })
+        receiver(Part { targets: indexes.into_iter().map(|index| targets[index].clone()).collect(), made })
     });
 }

@@ -15,7 +15,11 @@ use std::{
     os::unix::fs::symlink,
     panic::resume_unwind,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
 };
 
@@ -25,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, Result,
     apt::{self, Apt, Package},
-    cache::Digest,
+    cache::{Digest, Object},
     manifest::Component,
     stages::{Kind, Stage, Step},
 };
@@ -129,11 +133,12 @@ impl Toolchain {
             let what = format!("the cross toolchain ({} packages of {SUITE})", packages.len());
             let tree = cache.make_tree(KIND, &key, &what, SIZE, |directory| {
                 let root = apt.root(SUITE, &architectures(host))?;
-                let files = apt.fetch_first(&first, &root, &packages)?;
-                drop(first);
-                let named: Vec<(&Package, &Path)> =
-                    packages.iter().zip(files.iter().map(|object| object.path.as_path())).collect();
-                fill(directory, &named, apt.stage())?;
+                fill(directory, packages.len(), apt.stage(), |arrived| {
+                    let (base, others): (Vec<_>, Vec<_>) = packages.iter().partition(|package| package.name == BASE);
+                    let fetched = apt.fetch_first(&first, &root, &[base, others].concat(), arrived);
+                    drop(first);
+                    fetched
+                })?;
                 apt.stage().step(Step::Store, 0);
                 Ok::<_, Error>(())
             })?;
@@ -199,29 +204,67 @@ pub fn host_arch() -> Result<Arch> {
     })
 }
 
-/// Unpacks everything, on as many CPUs as there are. `base-files` comes first, because it lays the links (`/lib` →
-/// `usr/lib`) that others unpack through.
-fn fill(root: &Path, packages: &[(&Package, &Path)], stage: &Stage) -> Result<()> {
-    stage.step(Step::Unpack, packages.len() as u64);
-    let (first, others): (Vec<_>, Vec<_>) = packages.iter().partition(|(package, _)| package.name == "base-files");
-    for (_, file) in first {
-        apt::unpack(file, root, LEFT_OUT, "the cross toolchain")?;
-        stage.one_more();
-    }
-    let next = AtomicUsize::new(0);
-    let work = || -> Result<()> {
-        while let Some((_, file)) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
-            apt::unpack(file, root, LEFT_OUT, "the cross toolchain")
-                .inspect_err(|_| next.store(others.len(), Ordering::Relaxed))?;
-            stage.one_more();
+/// The package that lays the links (`/lib` → `usr/lib`) that others unpack through.
+const BASE: &str = "base-files";
+
+/// Unpacks `count` packages while `fetch` still gets others, on as many CPUs as there are, [`BASE`] first.
+fn fill(
+    root: &Path,
+    count: usize,
+    stage: &Stage,
+    fetch: impl FnOnce(&mut dyn FnMut(&Package, Object)) -> Result<()>,
+) -> Result<()> {
+    let unpacked = AtomicUsize::new(0);
+    let (is_fetched, is_stopped) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (sender, receiver) = mpsc::channel::<PathBuf>();
+    let receiver = Mutex::new(receiver);
+    let unpack = |file: &Path| -> Result<()> {
+        let done = apt::unpack(file, root, LEFT_OUT, "the cross toolchain");
+        if done.is_err() {
+            is_stopped.store(true, Ordering::Relaxed);
         }
-        Ok(())
+        let unpacked = unpacked.fetch_add(1, Ordering::Relaxed) + 1;
+        if is_fetched.load(Ordering::Relaxed) {
+            stage.at(unpacked as u64);
+        }
+        done
+    };
+    let work = || -> Result<()> {
+        loop {
+            let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            match next {
+                Ok(file) if !is_stopped.load(Ordering::Relaxed) => unpack(&file)?,
+                _ => return Ok(()),
+            }
+        }
     };
     thread::scope(|scope| {
         let workers: Vec<_> =
             (0..thread::available_parallelism().map_or(1, usize::from)).map(|_| scope.spawn(work)).collect();
+        // Those that wait for the first.
+        let mut held = Some(Vec::new());
+        let mut based = Ok(());
+        let fetched = fetch(&mut |package, object| match &mut held {
+            Some(waiting) if package.name != BASE => waiting.push(object.path),
+            Some(waiting) => {
+                based = unpack(&object.path);
+                for path in std::mem::take(waiting) {
+                    let _ = sender.send(path);
+                }
+                held = None;
+            }
+            None => drop(sender.send(object.path)),
+        });
+        for path in held.into_iter().flatten() {
+            let _ = sender.send(path);
+        }
+        drop(sender);
+        stage.step(Step::Unpack, count as u64);
+        is_fetched.store(true, Ordering::Relaxed);
+        stage.at(unpacked.load(Ordering::Relaxed) as u64);
         let ended = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        ended.collect::<Result<()>>()
+        let ended = ended.collect::<Result<()>>();
+        fetched.and(based).and(ended)
     })?;
     for (name, target) in ALTERNATIVES {
         let link = root.join("usr/bin").join(name);

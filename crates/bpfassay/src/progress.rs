@@ -109,9 +109,9 @@ impl EventSink for Reporter<'_> {
         }
     }
 
-    fn rows(&self, results: &Results, of: u32) {
+    fn rows(&self, results: &Results, rounds: u32, of: u32) {
         if let Display::Human(shown) = self.0.display {
-            shown.rows(results, of);
+            shown.rows(results, rounds, of);
         }
     }
 

@@ -1,76 +1,137 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows of the table before their time: what the first round of each block comes to, as soon as it is in.
+//! Rows of the table before their time: what the rounds of a block come to that are in.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bpfassay_report::derive_all;
 use bpfassay_results::{
-    Contents, Entry, Header, JOURNAL_VERSION, Provenance, Results, RunRecord,
+    Contents, Entry, Header, JOURNAL_VERSION, Provenance, Results, RunRecord, ToDo,
     event::{ProvisionalCell, ProvisionalRows},
 };
-use bpfassay_study::{Block, Plan};
+use bpfassay_study::{Block, Cell, Plan};
 
-/// The first rounds of a plan.
-pub(super) struct FirstRounds<'a> {
+/// From how many rounds on rows are given again within a block whenever their number has doubled.
+const DOUBLING_FROM: u32 = 4;
+
+/// The rounds of a plan that are in.
+pub(super) struct Rounds<'a> {
     plan: &'a Plan,
     provenance: &'a Provenance,
-    blocks: HashMap<&'a str, &'a Block>,
-    /// Records of first rounds that are not complete, by block and run: a run that is done again replaces itself.
-    records: BTreeMap<&'a str, BTreeMap<String, RunRecord>>,
-    /// First cells of the blocks whose rows were given already: further replicates give none.
-    given: BTreeSet<&'a str>,
+    /// By the first cell of their blocks.
+    tables: BTreeMap<String, Table>,
+    /// The first cell of each block that is done, by the block's id.
+    places: HashMap<String, String>,
 }
 
-impl<'a> FirstRounds<'a> {
+/// The blocks with the same cells: replicates.
+#[derive(Default)]
+struct Table {
+    /// Without their warm-up, and without rounds of which a run is not to be done any more.
+    blocks: Vec<Block>,
+    /// The records by run: a run that is done again replaces itself.
+    records: BTreeMap<String, RunRecord>,
+    /// How many rounds the last rows were from.
+    given: u32,
+}
+
+/// Rows from some rounds.
+pub(super) struct Rows {
+    /// What these rounds come to, with nothing else.
+    pub(super) results: Results,
+    /// The same as an event.
+    pub(super) event: ProvisionalRows,
+}
+
+impl<'a> Rounds<'a> {
     pub(super) fn new(plan: &'a Plan, provenance: &'a Provenance) -> Self {
-        let blocks = plan.blocks.iter().map(|block| (block.id.as_str(), block)).collect();
-        Self { plan, provenance, blocks, records: BTreeMap::new(), given: BTreeSet::new() }
+        Self { plan, provenance, tables: BTreeMap::new(), places: HashMap::new() }
     }
 
-    /// The results of the first round of a block that `record` completes, with nothing else in them.
-    pub(super) fn take(&mut self, record: &RunRecord) -> Option<Results> {
-        if record.round != 1 || record.warm_up {
+    /// `blocks` are to be done now, besides those before.
+    pub(super) fn begin(&mut self, blocks: &[ToDo]) {
+        for ToDo { block, past } in blocks {
+            let measured = || block.runs.iter().filter(|run| !run.warm_up);
+            let settled = measured().filter(|run| past.settled.contains(&run.spec.id));
+            let settled: BTreeSet<u32> = settled.map(|run| run.round).collect();
+            let runs: Vec<_> = measured().filter(|run| !settled.contains(&run.round)).cloned().collect();
+            let Some(place) = runs.iter().map(|run| run.cell.clone()).min() else { continue };
+            if self.places.insert(block.id.clone(), place.clone()).is_none() {
+                self.tables.entry(place).or_default().blocks.push(Block { runs, ..block.clone() });
+            }
+        }
+    }
+
+    /// These runs of the block named `block` are done again.
+    pub(super) fn again(&mut self, block: &str, runs: &[String]) {
+        if let Some(table) = self.places.get(block).and_then(|place| self.tables.get_mut(place)) {
+            table.records.retain(|run, _| !runs.contains(run));
+        }
+    }
+
+    /// The rows of a block, where `record` completes its first round, all of its rounds, or twice as many as the last rows were from:
+    /// from all complete rounds of the blocks with the same cells.
+    pub(super) fn take(&mut self, record: &RunRecord) -> Option<Rows> {
+        let table = self.tables.get_mut(self.places.get(&record.block)?)?;
+        if record.warm_up {
             return None;
         }
-        let block = *self.blocks.get(record.block.as_str())?;
-        let place = block.runs.iter().map(|run| run.cell.as_str()).min()?;
-        if self.given.contains(place) {
+        table.records.insert(record.run.clone(), record.clone());
+        let block = table.blocks.iter().find(|block| block.id == record.block)?;
+        let is_ended = table.missing(block).is_empty();
+        let rounds = table.blocks.iter().map(|block| rounds_of(block) - count(&table.missing(block))).sum();
+        let is_due = table.given == 0 || is_ended || (rounds >= DOUBLING_FROM && rounds >= table.given * 2);
+        if rounds <= table.given || !is_due {
             return None;
         }
-        let records = self.records.entry(&block.id).or_default();
-        records.insert(record.run.clone(), record.clone());
-        let first = block.runs.iter().filter(|run| run.round == 1 && !run.warm_up);
-        if !first.clone().all(|run| records.contains_key(&run.spec.id)) {
-            return None;
-        }
-        let records = self.records.remove(block.id.as_str())?;
-        self.given.insert(place);
-        let only = Block { runs: first.cloned().collect(), ..block.clone() };
-        let is_of_block = |cell: &&bpfassay_study::Cell| {
+        let of = table.blocks.iter().map(rounds_of).sum();
+        let is_of_block = |cell: &Cell| {
             (&cell.target, &cell.case, &cell.file_system) == (&block.target, &block.case, &block.file_system)
         };
-        let mut plan = self.plan.with_blocks(vec![only]);
-        plan.cells = self.plan.cells.iter().filter(is_of_block).cloned().collect();
+        let mut plan = self.plan.with_blocks(table.blocks.iter().filter_map(|block| table.complete(block)).collect());
+        plan.cells.retain(is_of_block);
+        let entries = plan.runs().filter_map(|(_, run)| table.records.get(&run.spec.id));
+        let entries = entries.map(|record| Entry::Run(Box::new(record.clone()))).collect();
+        table.given = rounds;
+        if rounds == of && plan.until().is_none() {
+            // No more will come.
+            table.records.clear();
+        }
         let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance: self.provenance.clone() };
-        let entries = records.into_values().map(|record| Entry::Run(Box::new(record))).collect();
-        Some(derive_all(Contents { header, entries, torn: None, digest: None }))
+        let results = derive_all(Contents { header, entries, torn: None, digest: None });
+        let event = event(&record.block, &results, rounds, of);
+        Some(Rows { results, event })
+    }
+}
+
+impl Table {
+    /// The rounds of `block` of which a run is missing.
+    fn missing(&self, block: &Block) -> BTreeSet<u32> {
+        let missing = block.runs.iter().filter(|run| !self.records.contains_key(&run.spec.id));
+        missing.map(|run| run.round).collect()
     }
 
-    /// The event of `results`, which [`Self::take`] gave for a run of `block`.
-    pub(super) fn event(&self, block: &str, results: &Results) -> ProvisionalRows {
-        let rounds = self
-            .blocks
-            .get(block)
-            .and_then(|block| block.runs.iter().filter(|run| !run.warm_up).map(|run| run.round).max());
-        let cells = results
-            .cells
-            .iter()
-            .map(|cell| ProvisionalCell {
-                cell: cell.cell.clone(),
-                metrics: cell.metrics.clone(),
-                accuracy: cell.accuracy.clone(),
-            })
-            .collect();
-        ProvisionalRows { block: block.to_owned(), rounds: 1, of: rounds.unwrap_or(1), cells }
+    /// `block` with nothing but its complete rounds, if there are any.
+    fn complete(&self, block: &Block) -> Option<Block> {
+        let missing = self.missing(block);
+        let runs: Vec<_> = block.runs.iter().filter(|run| !missing.contains(&run.round)).cloned().collect();
+        (!runs.is_empty()).then(|| Block { runs, ..block.clone() })
     }
+}
+
+/// How many rounds the runs of `block` are of.
+fn rounds_of(block: &Block) -> u32 {
+    count(&block.runs.iter().map(|run| run.round).collect())
+}
+
+fn count(rounds: &BTreeSet<u32>) -> u32 {
+    u32::try_from(rounds.len()).unwrap_or(u32::MAX)
+}
+
+fn event(block: &str, results: &Results, rounds: u32, of: u32) -> ProvisionalRows {
+    let cells = results.cells.iter().map(|cell| ProvisionalCell {
+        cell: cell.cell.clone(),
+        metrics: cell.metrics.clone(),
+        accuracy: cell.accuracy.clone(),
+    });
+    ProvisionalRows { block: block.to_owned(), rounds, of, cells: cells.collect() }
 }

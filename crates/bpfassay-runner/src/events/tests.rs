@@ -40,43 +40,89 @@ fn provenance() -> &'static Provenance {
     &MADE
 }
 
+/// The first block of `plan` with so many rounds.
+fn with_rounds(plan: &Plan, rounds: u32) -> Block {
+    let mut block = plan.blocks[0].clone();
+    let first = std::mem::take(&mut block.runs);
+    for round in 1..=rounds {
+        block.runs.extend(first.iter().cloned().map(|mut run| {
+            (run.round, run.spec.id) = (round, format!("{}_r{round}", run.spec.id));
+            run
+        }));
+    }
+    block
+}
+
+fn failed_run(block: &Block, index: usize) -> RunRecord {
+    let failure = RunFailure { kind: FailureKind::Panic, phase: None, excerpt: Vec::new(), log: None, after: None };
+    RunRecord::new(block, &block.runs[index], 1, 0, 1, Outcome::Failed(failure))
+}
+
+/// From how many rounds of how many the rows are that each run of `block` gives, by the run's index.
+fn given(rounds: &mut Rounds<'_>, block: &Block, runs: std::ops::Range<usize>) -> Vec<(usize, u32, u32)> {
+    let rows = runs.filter_map(|index| Some((index, rounds.take(&failed_run(block, index))?.event)));
+    rows.map(|(index, event)| (index, event.rounds, event.of)).collect()
+}
+
 #[test]
-fn the_rows_of_a_block_come_with_its_first_round_and_only_once() {
-    let mut plan = plan();
-    let block = plan.blocks[0].clone();
-    // A second round, and a second replicate.
-    let again = block.runs.iter().map(|run| {
-        let mut run = run.clone();
-        (run.round, run.spec.id) = (2, format!("{}_r2", run.spec.id));
-        run
-    });
-    plan.blocks[0].runs.extend(again.collect::<Vec<_>>());
+fn the_rows_of_a_block_come_with_its_first_round_and_fill_up() {
+    let plan = plan();
+    let block = with_rounds(&plan, 9);
+    let mut rounds = Rounds::new(&plan, provenance());
+    rounds.begin(&[ToDo::fresh(block.clone()), ToDo::fresh(plan.blocks[1].clone())]);
+    assert!(rounds.take(&failed_run(&block, 0)).is_none());
+    assert!(rounds.take(&failed_run(&block, 0)).is_none(), "the same again");
+    let Rows { results, event } = rounds.take(&failed_run(&block, 1)).unwrap();
+    let cells = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
+    let of_block = cells(block.runs[..2].iter().map(|run| run.cell.as_str()).collect());
+    assert_eq!(cells(results.cells.iter().map(|cell| cell.cell.as_str()).collect()), of_block);
+    assert_eq!(cells(event.cells.iter().map(|cell| cell.cell.as_str()).collect()), of_block);
+    assert_eq!((event.block.as_str(), event.rounds, event.of), (block.id.as_str(), 1, 9));
+    assert_eq!(results.runs.len(), 2);
+    // Two runs a round: at four rounds, at twice as many, and at the end.
+    assert_eq!(given(&mut rounds, &block, 2..17), [(7, 4, 9), (15, 8, 9)]);
+    let last = rounds.take(&failed_run(&block, 17)).unwrap();
+    assert_eq!((last.event.rounds, last.results.runs.len()), (9, 18));
+    assert!(rounds.take(&failed_run(&block, 17)).is_none(), "recorded once more");
+}
+
+#[test]
+fn replicates_add_to_the_rows_of_the_first_when_they_end() {
+    let plan = plan();
+    let block = with_rounds(&plan, 3);
     let mut replicate = block.clone();
     (replicate.id, replicate.replicate) = ("replicate".to_owned(), 2);
     replicate.runs.iter_mut().for_each(|run| run.spec.id.push_str("_2"));
-    plan.blocks.push(replicate.clone());
+    let mut rounds = Rounds::new(&plan, provenance());
+    rounds.begin(&[&block, &replicate].map(|block| ToDo::fresh(block.clone())));
+    assert_eq!(given(&mut rounds, &block, 0..6), [(1, 1, 6), (5, 3, 6)]);
+    assert_eq!(given(&mut rounds, &replicate, 0..6), [(5, 6, 6)]);
+}
 
-    let mut rounds = FirstRounds::new(&plan, provenance());
-    let record = |block: &Block, index: usize| {
-        let failure = RunFailure { kind: FailureKind::Panic, phase: None, excerpt: Vec::new(), log: None, after: None };
-        RunRecord::new(block, &block.runs[index], 1, 0, 1, Outcome::Failed(failure))
-    };
-    let first = plan.blocks[0].clone();
-    assert_eq!(rounds.take(&record(&first, 0)), None);
-    assert_eq!(rounds.take(&record(&first, 0)), None, "the same again");
-    let results = rounds.take(&record(&first, 1)).unwrap();
-    let cells: Vec<&str> = results.cells.iter().map(|cell| cell.cell.as_str()).collect();
-    let of_block: Vec<&str> = first.runs[..2].iter().map(|run| run.cell.as_str()).collect();
-    assert_eq!(cells.len(), 2);
-    assert!(of_block.iter().all(|cell| cells.contains(cell)), "{cells:?}");
-    let event = rounds.event(&first.id, &results);
-    assert_eq!((event.rounds, event.of, event.cells.len()), (1, 2, 2));
-    for index in 2..4 {
-        assert_eq!(rounds.take(&record(&first, index)), None, "a further round");
-    }
-    for index in 0..2 {
-        assert_eq!(rounds.take(&record(&replicate, index)), None, "a further replicate");
-    }
+#[test]
+fn rounds_of_a_boot_that_is_repeated_do_not_count() {
+    let plan = plan();
+    let block = with_rounds(&plan, 2);
+    let mut rounds = Rounds::new(&plan, provenance());
+    rounds.begin(&[ToDo::fresh(block.clone())]);
+    assert_eq!(given(&mut rounds, &block, 0..3), [(1, 1, 2)]);
+    let ids: Vec<String> = block.runs.iter().map(|run| run.spec.id.clone()).collect();
+    rounds.again(&block.id, &ids);
+    // The last run alone completes nothing, though the others had ended before.
+    assert_eq!(given(&mut rounds, &block, 3..4), []);
+    assert_eq!(given(&mut rounds, &block, 0..3), [(2, 2, 2)]);
+}
+
+#[test]
+fn rounds_that_are_measured_already_are_not_waited_for() {
+    let plan = plan();
+    let block = with_rounds(&plan, 2);
+    let mut todo = ToDo::fresh(block.clone());
+    todo.past.settled.insert(block.runs[1].spec.id.clone());
+    let mut rounds = Rounds::new(&plan, provenance());
+    rounds.begin(&[todo]);
+    assert_eq!(given(&mut rounds, &block, 0..1), []);
+    assert_eq!(given(&mut rounds, &block, 2..4), [(3, 1, 1)]);
 }
 
 /// An observer of all of `plan`, one block after the other.

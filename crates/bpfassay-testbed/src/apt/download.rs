@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Package files: from the cache, or from the mirror.
 
+use std::{collections::BTreeSet, fs};
+
 use super::{Apt, First, Package, Root, sandbox::Sandbox};
 use crate::{Error, Result, cache::Object, error::human, stages::Step};
 
@@ -11,19 +13,6 @@ impl Apt<'_> {
     /// [`super::AptError`] where the mirror fails, [`Error::Offline`] where the network may not be used, [`Error::Mismatch`] for a file that is not
     /// the index's, [`Error::DiskFull`], [`Error::Program`] where there is no apt, [`Error::Io`].
     pub fn fetch(&self, root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
-        let wait = || self.turn.wait(|| self.stage().step(Step::AwaitTurn, 0));
-        self.fetch_after(wait, root, packages)
-    }
-
-    /// The same, before all downloads that have not begun.
-    ///
-    /// # Errors
-    /// As [`Apt::fetch`].
-    pub(crate) fn fetch_first(&self, _: &First<'_>, root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
-        self.fetch_after(|| (), root, packages)
-    }
-
-    fn fetch_after(&self, wait: impl FnOnce(), root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
         let mut missing = Vec::new();
         for package in packages {
             if self.cache().object(&package.sha256)?.is_none() {
@@ -31,8 +20,8 @@ impl Apt<'_> {
             }
         }
         if !missing.is_empty() {
-            wait();
-            self.download(root, &missing)?;
+            self.turn.wait(|| self.stage().step(Step::AwaitTurn, 0));
+            self.download(root, &missing, &mut |_, _| ())?;
         }
         packages
             .iter()
@@ -42,7 +31,28 @@ impl Apt<'_> {
             .collect()
     }
 
-    fn download(&self, root: &Root, packages: &[&Package]) -> Result<()> {
+    /// The same, before all downloads that have not begun. Each file is given to `arrived` as soon as it is there.
+    ///
+    /// # Errors
+    /// As [`Apt::fetch`].
+    pub(crate) fn fetch_first(
+        &self,
+        _: &First<'_>,
+        root: &Root,
+        packages: &[&Package],
+        arrived: &mut dyn FnMut(&Package, Object),
+    ) -> Result<()> {
+        let mut missing = Vec::new();
+        for &package in packages {
+            match self.cache().object(&package.sha256)? {
+                Some(object) => arrived(package, object),
+                None => missing.push(package),
+            }
+        }
+        self.download(root, &missing, arrived)
+    }
+
+    fn download(&self, root: &Root, packages: &[&Package], arrived: &mut dyn FnMut(&Package, Object)) -> Result<()> {
         let names: Vec<_> = packages.iter().map(|package| package.specification()).collect();
         let what = match names.as_slice() {
             [one] => one.clone(),
@@ -60,7 +70,21 @@ impl Apt<'_> {
         let sandbox = Sandbox::make(&self.host()?.user, &what, size)?;
         let scratch = self.cache().scratch()?;
         let place = sandbox.as_ref().map_or_else(|| scratch.path().to_owned(), Sandbox::files);
-        self.ask_mirror(root.suite(), &what, size, Some(&place), |_| {
+        let mut left = packages.to_vec();
+        let mut tried = BTreeSet::new();
+        // What has its size is whole, if it has its hash; whatever is wrong with it is reported when apt has ended.
+        let mut look = || {
+            left.retain(|package| {
+                let path = place.join(package.file_name());
+                let is_whole = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.len() == package.size);
+                if !is_whole || !tried.insert(package.file_name()) {
+                    return true;
+                }
+                let added = self.cache().add_file(&package.specification(), &path, Some(package.sha256));
+                added.map(|object| arrived(package, object)).is_err()
+            });
+        };
+        self.ask_mirror(root.suite(), &what, size, Some(&place), &mut look, |_| {
             let mut command = root.command("apt-get");
             command.current_dir(&place).args(["download", "-q"]);
             if let Some(sandbox) = &sandbox {
@@ -69,13 +93,14 @@ impl Apt<'_> {
             command.args(&names);
             command
         })?;
-        for package in packages {
+        for package in left {
             let (what, path) = (package.specification(), place.join(package.file_name()));
             // Its owner could still write to a file of the sandbox: what is stored is a copy, hashed while it is made.
-            match &sandbox {
+            let object = match &sandbox {
                 Some(_) => self.cache().add_file(&what, &path, Some(package.sha256))?,
                 None => self.cache().adopt(&what, &path, Some(package.sha256))?,
             };
+            arrived(package, object);
         }
         Ok(())
     }

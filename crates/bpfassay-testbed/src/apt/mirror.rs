@@ -17,6 +17,7 @@ pub(super) const ATTEMPTS: u32 = 3;
 
 impl Apt<'_> {
     /// Runs `apt-get` as `command` gives it for each attempt, until it succeeds. `what` takes `needed` bytes in `place`, or in the cache.
+    /// `look` is called whenever apt reports its progress.
     ///
     /// # Errors
     /// [`AptError`], [`Error::DiskFull`], [`Error::Program`].
@@ -26,6 +27,7 @@ impl Apt<'_> {
         what: &str,
         needed: u64,
         place: Option<&Path>,
+        look: &mut dyn FnMut(),
         command: impl Fn(u32) -> Command,
     ) -> Result<()> {
         let mut attempt = 1;
@@ -35,6 +37,7 @@ impl Apt<'_> {
             let watch = |line: &str| {
                 if let Some(done) = downloaded(line, needed) {
                     self.stage().at(done);
+                    look();
                 }
             };
             let output = watched(&mut command, watch).map_err(|source| cannot_start("apt-get", source))?;

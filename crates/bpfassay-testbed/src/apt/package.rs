@@ -59,29 +59,56 @@ impl Package {
     }
 }
 
-/// The packages in the text of a `Packages` index whose names `keep` selects.
+/// The packages in the text of a `Packages` index whose names `keep` selects. Of other packages nothing is read but the name.
 ///
 /// # Errors
 /// [`ParseError`]: a line that is no field, or a package selected that lacks a field.
 pub fn parse_index(text: &str, mut keep: impl FnMut(&str) -> bool) -> Result<Vec<Indexed>, ParseError> {
     let mut packages = Vec::new();
+    let mut start = 0;
+    for paragraph in text.split(PARAGRAPHS) {
+        // A suite has 60,000 packages, of which some are wanted.
+        if named(paragraph).is_none_or(&mut keep) {
+            parse_paragraph(paragraph, &mut keep, &mut packages).map_err(|error| {
+                let before = text.get(..start).unwrap_or_default().matches('\n').count();
+                ParseError { line: before + error.line, ..error }
+            })?;
+        }
+        start += paragraph.len() + PARAGRAPHS.len();
+    }
+    Ok(packages)
+}
+
+/// What is between two paragraphs of an index.
+const PARAGRAPHS: &str = "\n\n";
+
+/// The name of the package that `paragraph` is about, where it begins with that.
+fn named(paragraph: &str) -> Option<&str> {
+    let rest = paragraph.trim_start_matches('\n').strip_prefix("Package:")?;
+    Some(rest.split('\n').next().unwrap_or_default().trim())
+}
+
+fn parse_paragraph(
+    paragraph: &str,
+    keep: &mut impl FnMut(&str) -> bool,
+    packages: &mut Vec<Indexed>,
+) -> Result<(), ParseError> {
     let mut fields = Fields::default();
-    for (index, line) in text.lines().enumerate() {
-        let line_number = index + 1;
+    let mut end = 0;
+    for (index, line) in paragraph.lines().enumerate() {
+        end = index + 1;
         if line.trim().is_empty() {
-            fields.finish(line_number, &mut keep, &mut packages)?;
+            fields.finish(end, keep, packages)?;
         } else if line.starts_with([' ', '\t']) {
             // Goes on with the field before it; none of those wanted has more than one line.
         } else {
             let (name, value) = line
                 .split_once(':')
-                .ok_or_else(|| ParseError { line: line_number, problem: format!("`{}` is no field", cut(line)) })?;
+                .ok_or_else(|| ParseError { line: end, problem: format!("`{}` is no field", cut(line)) })?;
             fields.set(name, value.trim());
         }
     }
-    let end = text.lines().count();
-    fields.finish(end, &mut keep, &mut packages)?;
-    Ok(packages)
+    fields.finish(end, keep, packages)
 }
 
 #[derive(Default)]
@@ -252,6 +279,19 @@ mod tests {
         assert_eq!(parse_index(text, |_| false), Ok(vec![]));
         let error = parse_index(text, |_| true).unwrap_err();
         assert_eq!(error.to_string(), "line 4: the package before this line (a) has no SHA256");
+    }
+
+    #[test]
+    fn a_package_that_is_not_wanted_is_not_read() {
+        let digest = Digest::of(b"x");
+        let wanted = format!("Package: b\nVersion: 1\nArchitecture: all\nSize: 3\nSHA256: {digest}\n");
+        let text = format!("Package: a\n<html>\n\n{wanted}\n\n{wanted}Size\n");
+        let error = parse_index(&text, |name| name == "b").unwrap_err();
+        assert_eq!(error, ParseError { line: 16, problem: "`Size` is no field".to_owned() });
+        let before = text.rsplit_once("Size").unwrap().0;
+        assert_eq!(parse_index(before, |name| name == "b").unwrap().len(), 2);
+        let error = parse_index(&text, |name| name == "a").unwrap_err();
+        assert_eq!(error, ParseError { line: 2, problem: "`<html>` is no field".to_owned() });
     }
 
     #[test]

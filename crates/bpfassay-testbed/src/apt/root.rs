@@ -127,7 +127,7 @@ impl Apt<'_> {
             sandbox.put_lists(&lists)?;
         }
         let place = sandbox.as_ref().map(Sandbox::lists);
-        self.ask_mirror(suite, &what, needed, place.as_deref(), |attempt| {
+        self.ask_mirror(suite, &what, needed, place.as_deref(), &mut || (), |attempt| {
             let mut command = apt_command(directory, "apt-get");
             command.args(["update", "-q", "-o", "APT::Update::Error-Mode=any"]);
             if let Some(sandbox) = &sandbox {

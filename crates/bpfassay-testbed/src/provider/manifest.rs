@@ -45,7 +45,7 @@ impl Provider for ManifestFile {
             }
             manifest
         });
-        let _ = receiver(Part { archs: request.archs(), made });
+        let _ = receiver(Part { targets: request.targets.clone(), made });
     }
 }
 

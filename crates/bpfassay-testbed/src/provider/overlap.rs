@@ -1,13 +1,12 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
-//! What overlaps while guests are made: kernels are downloaded and unpacked by some workers while one thread builds programs, and the
-//! guests of an architecture are handed out as soon as its kernels and programs are there.
+//! What overlaps while guests are made: kernels are downloaded and unpacked by some workers while one thread builds programs, and guests
+//! are handed out as soon as their kernel and the programs of its architecture are there.
 //!
-//! What is made is up to the caller: here is only the order, and the priority: what the first architecture's guests do not need yields the
-//! CPU to what they need, and to the runs that are measured in them meanwhile.
+//! What is made is up to the caller: here is only the order, and the priority: what the first guest does not need yields the CPU to what it
+//! needs, and to the runs that are measured meanwhile.
 
 use std::{
     cell::OnceCell,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::ControlFlow,
     panic::resume_unwind,
     sync::{
@@ -21,7 +20,7 @@ use bpfassay_protocol::Arch;
 
 use crate::Result;
 
-/// Added to the nice value of what works for another architecture than the first: a weight of a tenth (`sched_prio_to_weight`,
+/// Added to the nice value of what works for another guest than the first: a weight of a tenth (`sched_prio_to_weight`,
 /// kernel/sched/core.c).
 const YIELDING: i32 = 10;
 
@@ -30,7 +29,7 @@ pub(super) type Sink<'a, P> = &'a mut dyn FnMut(Arch, Result<P>) -> ControlFlow<
 
 /// What is made side by side.
 pub(super) struct Work<K, P> {
-    /// A kernel for each of these architectures, in this order; the guests of the first architecture are wanted most.
+    /// A kernel for each of these architectures, in this order; the guest with the first is wanted most.
     pub(super) kernels: Vec<Arch>,
     /// Makes the kernel with this index.
     pub(super) kernel: K,
@@ -40,21 +39,19 @@ pub(super) struct Work<K, P> {
 
 /// What is there of the guests of an architecture.
 struct Gathered<K, P> {
-    /// Kernels by their index; those that are missing are to come.
+    /// The indexes of the kernels whose guests were not handed out.
+    open: BTreeSet<usize>,
+    /// Those of them that are there.
     kernels: BTreeMap<usize, K>,
-    of: usize,
     programs: Option<P>,
-    /// Something of it failed, or it was handed out: nothing more is made for it.
-    is_done: bool,
 }
 
-/// Takes the kernels (by their indexes) and the programs of an architecture, or an error and the architectures that it is about.
-pub(super) type Ready<'a, K, P> = dyn Fn(Vec<Arch>, Result<(BTreeMap<usize, K>, P)>) -> ControlFlow<()> + Sync + 'a;
+/// Takes kernels (by their indexes) and the programs of their architecture, or an error and the indexes of the kernels that it is about.
+pub(super) type Ready<'a, K, P> = dyn Fn(Vec<usize>, Result<(BTreeMap<usize, K>, P)>) -> ControlFlow<()> + Sync + 'a;
 
-/// Does `work`. Kernels (by their indexes) and programs of an architecture are given to `ready` when they all are there, or the first
-/// error, with the architectures that it leaves without guests. `ready` is called from several threads, for each architecture once; when it
-/// asks to stop, nothing more is begun.
-pub(super) fn overlap<K: Send, P: Send>(
+/// Does `work`. `ready` is called from several threads, for each kernel once: with it and the programs of its architecture when both are
+/// there, or with the first error. When it asks to stop, nothing more is begun.
+pub(super) fn overlap<K: Send, P: Clone + Send>(
     workers: usize,
     work: Work<impl Fn(usize) -> Result<K> + Sync, impl FnOnce(Sink<'_, P>) -> Result<()> + Send>,
     ready: &Ready<'_, K, P>,
@@ -62,31 +59,18 @@ pub(super) fn overlap<K: Send, P: Send>(
     let Work { kernels, kernel, programs } = work;
     let first = kernels.first().copied();
     let mut all = BTreeMap::<Arch, Gathered<K, P>>::new();
-    for &arch in &kernels {
-        let empty = || Gathered { kernels: BTreeMap::new(), of: 0, programs: None, is_done: false };
-        all.entry(arch).or_insert_with(empty).of += 1;
+    for (index, &arch) in kernels.iter().enumerate() {
+        let empty = || Gathered { open: BTreeSet::new(), kernels: BTreeMap::new(), programs: None };
+        all.entry(arch).or_insert_with(empty).open.insert(index);
     }
     let all = Mutex::new(all);
     let is_stopped = AtomicBool::new(false);
-    let stop_if = |flow: ControlFlow<()>| {
-        if flow.is_break() {
+    // Puts something in its place, and hands out what is complete by that.
+    let gather = |arch: Arch, part: Gathering<K, P>| {
+        let Some((indexes, made)) = locked(&all).get_mut(&arch).and_then(|of_arch| of_arch.take(part)) else { return };
+        if ready(indexes, made).is_break() {
             is_stopped.store(true, Ordering::Relaxed);
         }
-    };
-    // Puts something in its place, and hands out what is complete by that.
-    let gather = |arch: Arch, part: Result<Gathering<K, P>>| {
-        let mut gathered = locked(&all);
-        let Some(of_arch) = gathered.get_mut(&arch).filter(|of_arch| !of_arch.is_done) else { return };
-        let outcome = match part {
-            Ok(part) => match of_arch.take(part) {
-                Some(whole) => Ok(whole),
-                None => return,
-            },
-            Err(error) => Err(error),
-        };
-        of_arch.is_done = true;
-        drop(gathered);
-        stop_if(ready(vec![arch], outcome));
     };
     let waiting = Mutex::new(kernels.iter().copied().enumerate().collect::<VecDeque<_>>());
     let make_kernels = || {
@@ -94,18 +78,18 @@ pub(super) fn overlap<K: Send, P: Send>(
         loop {
             let next = locked(&waiting).pop_front();
             let Some((index, arch)) = next.filter(|_| !is_stopped.load(Ordering::Relaxed)) else { return };
-            if locked(&all).get(&arch).is_some_and(|of_arch| !of_arch.is_done) {
-                if Some(arch) != first {
+            if locked(&all).get(&arch).is_some_and(|of_arch| of_arch.open.contains(&index)) {
+                if index > 0 {
                     yielding.begin();
                 }
-                gather(arch, kernel(index).map(|kernel| Gathering::Kernel(index, kernel)));
+                gather(arch, Gathering::Kernel(index, kernel(index)));
             }
         }
     };
     let make_programs = || {
         let yielding = Yielding::default();
         let mut sink = |arch, built: Result<P>| {
-            gather(arch, built.map(Gathering::Programs));
+            gather(arch, Gathering::Programs(built));
             if Some(arch) == first {
                 yielding.begin();
             }
@@ -113,14 +97,11 @@ pub(super) fn overlap<K: Send, P: Send>(
         };
         if let Err(error) = programs(&mut sink) {
             let mut left = Vec::new();
-            for (&arch, of_arch) in locked(&all).iter_mut() {
-                if !of_arch.is_done && of_arch.programs.is_none() {
-                    of_arch.is_done = true;
-                    left.push(arch);
-                }
+            for of_arch in locked(&all).values_mut().filter(|of_arch| of_arch.programs.is_none()) {
+                left.extend(std::mem::take(&mut of_arch.open));
             }
-            if !left.is_empty() {
-                stop_if(ready(left, Err(error)));
+            if !left.is_empty() && ready(left, Err(error)).is_break() {
+                is_stopped.store(true, Ordering::Relaxed);
             }
         }
     };
@@ -149,21 +130,34 @@ impl Yielding {
 
 /// A part of the guests of an architecture.
 enum Gathering<K, P> {
-    Kernel(usize, K),
-    Programs(P),
+    Kernel(usize, Result<K>),
+    Programs(Result<P>),
 }
 
-impl<K, P> Gathered<K, P> {
-    /// Everything, where `part` was the last that was missing.
-    fn take(&mut self, part: Gathering<K, P>) -> Option<(BTreeMap<usize, K>, P)> {
+/// What is handed out: the indexes of kernels, and what is made for them.
+type Handed<K, P> = (Vec<usize>, Result<(BTreeMap<usize, K>, P)>);
+
+impl<K, P: Clone> Gathered<K, P> {
+    /// Takes `part` in. Returns what is to be handed out by that.
+    fn take(&mut self, part: Gathering<K, P>) -> Option<Handed<K, P>> {
         match part {
-            Gathering::Kernel(index, kernel) => drop(self.kernels.insert(index, kernel)),
-            Gathering::Programs(programs) => self.programs = Some(programs),
+            Gathering::Kernel(index, _) if !self.open.contains(&index) => return None,
+            Gathering::Kernel(index, Err(error)) => {
+                self.open.remove(&index);
+                return Some((vec![index], Err(error)));
+            }
+            Gathering::Programs(Err(error)) => {
+                self.kernels.clear();
+                let left: Vec<usize> = std::mem::take(&mut self.open).into_iter().collect();
+                return (!left.is_empty()).then_some((left, Err(error)));
+            }
+            Gathering::Kernel(index, Ok(kernel)) => drop(self.kernels.insert(index, kernel)),
+            Gathering::Programs(Ok(programs)) => self.programs = Some(programs),
         }
-        if self.kernels.len() < self.of {
-            return None;
-        }
-        self.programs.take().map(|programs| (std::mem::take(&mut self.kernels), programs))
+        let programs = self.programs.clone().filter(|_| !self.kernels.is_empty())?;
+        let kernels = std::mem::take(&mut self.kernels);
+        self.open.retain(|index| !kernels.contains_key(index));
+        Some((kernels.keys().copied().collect(), Ok((kernels, programs))))
     }
 }
 
@@ -190,27 +184,27 @@ mod tests {
         Error::Build { what: what.to_owned() }
     }
 
-    /// What was handed out, in order: architectures, kernels, and programs or the error.
-    type Handed = Vec<(Vec<Arch>, Result<(Vec<usize>, String), String>)>;
+    /// What was handed out, in order: indexes of kernels, and what was made for them or the error.
+    type Handed = Vec<(Vec<usize>, Result<(Vec<usize>, String), String>)>;
 
     fn run(
         workers: usize,
         kernels: &[Arch],
         kernel: impl Fn(usize) -> Result<usize> + Sync,
         programs: impl FnOnce(Sink<'_, String>) -> Result<()> + Send,
-        ready: impl Fn(&[Arch], bool) -> ControlFlow<()> + Sync,
+        ready: impl Fn(&[usize], bool) -> ControlFlow<()> + Sync,
     ) -> Handed {
         let handed = Mutex::new(Vec::new());
-        overlap(workers, Work { kernels: kernels.to_vec(), kernel, programs }, &|archs, made| {
-            let flow = ready(&archs, made.is_ok());
+        overlap(workers, Work { kernels: kernels.to_vec(), kernel, programs }, &|indexes, made| {
+            let flow = ready(&indexes, made.is_ok());
             let made = made.map(|(kernels, programs)| (kernels.into_values().collect(), programs));
-            locked(&handed).push((archs, made.map_err(|error| error.to_string())));
+            locked(&handed).push((indexes, made.map_err(|error| error.to_string())));
             flow
         });
         handed.into_inner().unwrap()
     }
 
-    fn go_on(_: &[Arch], _: bool) -> ControlFlow<()> {
+    fn go_on(_: &[usize], _: bool) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
@@ -225,16 +219,47 @@ mod tests {
             Ok(())
         };
         let first_is_out = Mutex::new(first_is_out);
-        let handed = run(2, &[ARCHS[0], ARCHS[0], ARCHS[1]], Ok, programs, |archs, is_made| {
+        let mut handed = run(2, &[ARCHS[0], ARCHS[0], ARCHS[1]], Ok, programs, |indexes, is_made| {
             assert!(is_made);
-            if archs == [ARCHS[0]] {
+            if indexes.contains(&0) {
                 locked(&first_is_out).send(()).unwrap();
             }
             ControlFlow::Continue(())
         });
-        let expected =
-            [(vec![ARCHS[0]], Ok((vec![0, 1], "p0".to_owned()))), (vec![ARCHS[1]], Ok((vec![2], "p1".to_owned())))];
-        assert_eq!(handed, expected);
+        handed.sort();
+        let of_first: Vec<usize> = handed[..handed.len() - 1].iter().flat_map(|(indexes, _)| indexes.clone()).collect();
+        assert_eq!(of_first, [0, 1]);
+        assert_eq!(handed.last(), Some(&(vec![2], Ok((vec![2], "p1".to_owned())))));
+    }
+
+    #[test]
+    fn a_guest_is_handed_out_while_kernels_of_its_architecture_are_made() {
+        let (first_is_out, wait) = mpsc::channel();
+        let (programs_are_there, wait_for_programs) = mpsc::channel();
+        let (first_is_out, wait) = (Mutex::new(first_is_out), Mutex::new(wait));
+        let wait_for_programs = Mutex::new(wait_for_programs);
+        let kernel = |index| {
+            if index == 0 {
+                locked(&wait_for_programs).recv().unwrap();
+            } else {
+                // Would wait for ever if all kernels of the architecture were handed out at once.
+                locked(&wait).recv().unwrap();
+            }
+            Ok(index)
+        };
+        let programs = move |sink: Sink<'_, String>| {
+            let _ = sink(ARCHS[0], Ok("p0".to_owned()));
+            programs_are_there.send(()).unwrap();
+            Ok(())
+        };
+        let handed = run(2, &[ARCHS[0]; 2], kernel, programs, |indexes, _| {
+            if indexes == [0] {
+                locked(&first_is_out).send(()).unwrap();
+            }
+            ControlFlow::Continue(())
+        });
+        let made = |index| (vec![index], Ok((vec![index], "p0".to_owned())));
+        assert_eq!(handed, [made(0), made(1)]);
     }
 
     #[test]
@@ -251,11 +276,13 @@ mod tests {
             Ok(())
         };
         let handed = run(2, &[ARCHS[0]; 2], kernel, programs, go_on);
-        assert_eq!(handed, [(vec![ARCHS[0]], Ok((vec![0, 1], "p".to_owned())))]);
+        let mut indexes: Vec<usize> = handed.iter().flat_map(|(indexes, _)| indexes.clone()).collect();
+        indexes.sort_unstable();
+        assert_eq!(indexes, [0, 1]);
     }
 
     #[test]
-    fn what_fails_for_one_architecture_costs_only_that_one() {
+    fn what_fails_for_one_guest_costs_only_that_one() {
         let kernel = |index| if index == 1 { Err(failed("no kernel")) } else { Ok(index) };
         let programs = |sink: Sink<'_, String>| {
             let _ = sink(ARCHS[0], Ok("p0".to_owned()));
@@ -263,12 +290,15 @@ mod tests {
             let _ = sink(ARCHS[2], Err(failed("no programs")));
             Ok(())
         };
-        let mut handed = run(1, &ARCHS, kernel, programs, go_on);
-        handed.sort_by_key(|(archs, _)| ARCHS.iter().position(|arch| *arch == archs[0]));
-        let is_made: Vec<bool> = handed.iter().map(|(_, made)| made.is_ok()).collect();
-        assert_eq!(is_made, [true, false, false]);
-        assert_eq!(handed[1].1, Err("no kernel".to_owned()));
-        assert_eq!(handed[2].1, Err("no programs".to_owned()));
+        let mut handed = run(1, &[ARCHS[0], ARCHS[0], ARCHS[1], ARCHS[2], ARCHS[2]], kernel, programs, go_on);
+        handed.sort();
+        let expected = [
+            (vec![0], Ok((vec![0], "p0".to_owned()))),
+            (vec![1], Err("no kernel".to_owned())),
+            (vec![2], Ok((vec![2], "p1".to_owned()))),
+            (vec![3, 4], Err("no programs".to_owned())),
+        ];
+        assert_eq!(handed, expected);
     }
 
     #[test]
@@ -278,37 +308,34 @@ mod tests {
             Err(failed("no toolchain"))
         };
         let mut handed = run(1, &ARCHS, Ok, programs, go_on);
-        handed.sort_by_key(|(archs, _)| archs.len());
-        let mut rest = ARCHS[1..].to_vec();
-        rest.sort();
-        assert_eq!(handed.len(), 2);
-        assert_eq!(handed[0], (vec![ARCHS[0]], Ok((vec![0], "p0".to_owned()))));
-        assert_eq!(handed[1], (rest, Err("no toolchain".to_owned())));
+        handed.sort();
+        let expected = [(vec![0], Ok((vec![0], "p0".to_owned()))), (vec![1, 2], Err("no toolchain".to_owned()))];
+        assert_eq!(handed, expected);
     }
 
     #[test]
-    fn what_other_architectures_need_yields_to_the_first() {
+    fn what_other_guests_need_yields_to_the_first() {
         let priority = || rustix::process::getpriority_process(None).unwrap();
         let usual = priority();
         let seen = Mutex::new(Vec::new());
         let kernel = |index| {
-            locked(&seen).push((ARCHS[index], "kernel", priority() - usual));
+            locked(&seen).push((index == 0, "kernel", priority() - usual));
             Ok(index)
         };
         let programs = |sink: Sink<'_, String>| {
             for arch in ARCHS {
-                locked(&seen).push((arch, "programs", priority() - usual));
+                locked(&seen).push((arch == ARCHS[0], "programs", priority() - usual));
                 let _ = sink(arch, Ok("p".to_owned()));
             }
             Ok(())
         };
-        run(1, &ARCHS, kernel, programs, go_on);
+        run(1, &[ARCHS[0], ARCHS[0], ARCHS[1]], kernel, programs, go_on);
         let seen = seen.into_inner().unwrap();
         assert_eq!(seen.len(), 6);
-        for (arch, what, added) in seen {
+        for (is_for_first, what, added) in seen {
             // No value is above 19, whatever this test itself was started with.
-            let expected = if arch == ARCHS[0] { 0 } else { YIELDING.min(19 - usual) };
-            assert_eq!(added, expected, "{arch} {what}");
+            let expected = if is_for_first { 0 } else { YIELDING.min(19 - usual) };
+            assert_eq!(added, expected, "{is_for_first} {what}");
         }
         assert_eq!(priority(), usual);
     }
@@ -323,7 +350,7 @@ mod tests {
         let (stopped, wait) = mpsc::channel();
         let programs = move |sink: Sink<'_, String>| {
             wait.recv().unwrap();
-            // What asked to stop is given nothing more of this architecture.
+            // What asked to stop is given nothing more of this kernel.
             while sink(ARCHS[0], Ok("p".to_owned())).is_continue() {
                 thread::yield_now();
             }

@@ -2,7 +2,6 @@
 //! `bpfassay run`: run a study.
 
 use std::{
-    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -10,9 +9,9 @@ use std::{
 use bpfassay_protocol::Arch;
 use bpfassay_report::render;
 use bpfassay_results::{Again, Event, FailureKind, Journal, Outcome as RunOutcome, Results, event::Concluded, file};
-use bpfassay_runner::{EventObserver, Interrupted, Selection, Session, Shell, Store, Summary, Testbed};
+use bpfassay_runner::{EventObserver, Interrupted, Selection, Session, Shell, Store, Summary, Testbed, is_counted};
 use bpfassay_stats::Verdict;
-use bpfassay_study::{Clock, Plan};
+use bpfassay_study::Plan;
 use bpfassay_testbed::stages::Kind;
 use bpfassay_vm::{AcceleratorWish, shell_command};
 
@@ -104,13 +103,11 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     Ok(code)
 }
 
-/// Whether guests of one architecture may be measured while those of others are made: under the instruction clock, for which it makes no
-/// difference. Where the host decides on the clock, it decides for that one unless KVM works for every architecture, and that works for the
-/// host's own alone. A run with tools cannot be continued without their files, so it is not begun without all of its guests.
+/// Whether guests may be measured while others are made: under the instruction clock, for which it makes no difference. A run with tools
+/// cannot be continued without their files, so it is not begun without all of its guests.
 fn may_begin_early(plan: &Plan, selection: &Selection, wish: AcceleratorWish) -> bool {
-    let archs: BTreeSet<Arch> = plan.targets().iter().map(|target| target.arch).collect();
-    plan.study.clock == Clock::Instructions
-        && archs.len() > 1
+    is_counted(plan)
+        && plan.targets().len() > 1
         && wish != AcceleratorWish::Kvm
         && selection.tools.is_empty()
         && plan.study.tool_files.is_empty()

@@ -216,14 +216,14 @@ impl Shown {
         }
     }
 
-    /// Shows the rows of `results`, from the first round of `of`.
-    pub(super) fn rows(&self, results: &Results, of: u32) {
+    /// Shows the rows of `results`, which are from that many `rounds` `of` so many.
+    pub(super) fn rows(&self, results: &Results, rounds: u32, of: u32) {
         let width = if self.bar.is_hidden() { None } else { Some(TermLike::width(&Bar::default())) };
         let rows = render::provisional(results, render::Style { width });
         if rows.is_empty() {
             return;
         }
-        let text = format!("provisional, from round 1 of {of}:\n{rows}");
+        let text = format!("provisional, from {}:\n{rows}", from_rounds(rounds, of));
         for line in text.lines() {
             self.line(line);
         }
@@ -255,6 +255,16 @@ impl Drop for Shown {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What rows are from. The final ones differ from those of all rounds, too, where other rows count: in pooled variances.
+fn from_rounds(rounds: u32, of: u32) -> String {
+    match (rounds, of) {
+        (1, 1) => "the only round".to_owned(),
+        (1, _) => format!("round 1 of {of}"),
+        _ if rounds == of => format!("all {of} rounds"),
+        _ => format!("{rounds} of {of} rounds"),
+    }
 }
 
 /// What guests are doing, on one line.
