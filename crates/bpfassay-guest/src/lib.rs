@@ -22,6 +22,7 @@ mod here;
 mod lines;
 mod link;
 mod made;
+mod memory;
 mod modules;
 mod nfs;
 mod output_tail;
@@ -110,7 +111,7 @@ fn live() -> Result<()> {
         }
     };
     steps.ended("ready")?;
-    let mut conditions = Conditions::new(job.settle_ms, job.scheduling);
+    let mut conditions = Conditions::new(job.settle_ms, job.scheduling, job.free_memory);
     let fixed_threads = conditions.fix()?;
     let facts = GuestFacts { fixed_threads, ..facts::collect(mountinfo::read(mount)?, localio, steps.take())? };
     link.send(&GuestMessage::Ready(Box::new(facts.clone())))?;

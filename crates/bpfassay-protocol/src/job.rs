@@ -24,6 +24,8 @@ pub struct Job {
     pub settle_ms: u64,
     /// How threads of the kernel are scheduled, and when phases begin.
     pub scheduling: Scheduling,
+    /// Which state free memory is brought into before a phase.
+    pub free_memory: FreeMemory,
     /// What comes once the guest is ready.
     pub task: Task,
 }
@@ -36,6 +38,16 @@ names! {
         /// Where a guest has an NFS server: kworkers have the policy `SCHED_FIFO` and the priority 20, nfsd's threads 10; the workload stays as it is.
         /// Every phase begins at a whole second of `CLOCK_MONOTONIC`. This is a stabilised server, not a typical one.
         Fixed = "fixed",
+    }
+}
+
+names! {
+    /// Which state free memory is brought into before a phase.
+    pub enum FreeMemory: "state of free memory" {
+        /// None: as what ran before left it.
+        Kernel = "kernel",
+        /// Pages are taken, and given back in the order of their physical addresses, so that the lists of the page allocator are the same each time.
+        Ordered = "ordered",
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs::File, path::Path};
 
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
-    job::{Job, RunSpec, Scheduling, Task},
+    job::{FreeMemory, Job, RunSpec, Scheduling, Task},
 };
 use bpfassay_study::{Addresses, Block, PlannedRun, Study, Target};
 use bpfassay_testbed::image::GuestImage;
@@ -86,6 +86,7 @@ impl HostSetup {
             },
             // A plan from before this was there has none.
             scheduling: study.guest.scheduling.unwrap_or(Scheduling::Kernel),
+            free_memory: study.guest.free_memory.unwrap_or(FreeMemory::Kernel),
             task: Task::Runs { runs: runs.iter().map(|run| spec(study, block, run)).collect() },
         })
     }

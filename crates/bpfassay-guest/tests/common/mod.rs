@@ -14,7 +14,7 @@ use std::{
 use bpfassay_protocol::{
     PROTOCOL_VERSION,
     frame::Decoder,
-    job::{FileSystem, Job, Program, RunSpec, Scheduling, Summary, Task, Workload},
+    job::{FileSystem, FreeMemory, Job, Program, RunSpec, Scheduling, Summary, Task, Workload},
     message::{GuestMessage, RunOutcome},
 };
 
@@ -78,6 +78,7 @@ impl Stage {
             file_system: FileSystem::Tmpfs { size_mib: 64 },
             settle_ms: 0,
             scheduling: Scheduling::Kernel,
+            free_memory: FreeMemory::Kernel,
             task: Task::Runs { runs: runs.iter().map(spec).collect() },
         };
         fs::write(stage.at("job"), serde_json::to_vec(&job).unwrap()).unwrap();

@@ -10,7 +10,7 @@ use std::{
 
 use bpfassay_protocol::{
     PROTOCOL_VERSION,
-    job::{Job, Scheduling, Task},
+    job::{FreeMemory, Job, Scheduling, Task},
 };
 use bpfassay_study::{Block, Study};
 use rustix::{
@@ -43,6 +43,7 @@ pub(super) fn job(study: &Study, block: &Block) -> Job {
         file_system: block.file_system.clone(),
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
+        free_memory: FreeMemory::Kernel,
         task: Task::Runs { runs: block.runs.iter().map(|run| host_setup::spec(study, block, run)).collect() },
     }
 }

@@ -130,6 +130,8 @@ impl Apt<'_> {
         self.ask_mirror(suite, &what, needed, place.as_deref(), &mut || (), |attempt| {
             let mut command = apt_command(directory, "apt-get");
             command.args(["update", "-q", "-o", "APT::Update::Error-Mode=any"]);
+            // apt need not read what was fetched: it keeps nothing of that here.
+            command.args(["-o", "pkgCacheFile::Generate=false"]);
             if let Some(sandbox) = &sandbox {
                 sandbox.confine_update(&mut command);
             }

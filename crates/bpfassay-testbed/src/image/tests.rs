@@ -3,7 +3,7 @@ use std::{fs, process::Command};
 
 use bpfassay_protocol::{
     PROTOCOL_VERSION,
-    job::{Nfs, NfsVersion, Scheduling, Task},
+    job::{FreeMemory, Nfs, NfsVersion, Scheduling, Task},
 };
 
 use super::*;
@@ -79,6 +79,7 @@ fn job(modules: Vec<String>) -> Job {
         file_system: NFS,
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
+        free_memory: FreeMemory::Kernel,
         task: Task::Shell,
     }
 }

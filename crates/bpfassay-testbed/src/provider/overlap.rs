@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What overlaps while guests are made: kernels are downloaded and unpacked by some workers while one thread builds programs, and guests
 //! are handed out as soon as their kernel and the programs of its architecture are there.
 //!

@@ -5,7 +5,7 @@ use std::{io::IsTerminal, sync::Arc};
 
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
-    job::{FileSystem, Job, Scheduling, Task},
+    job::{FileSystem, FreeMemory, Job, Scheduling, Task},
     message::GuestMessage,
 };
 use bpfassay_runner::{Error, HostSetup, Selection, Shell, Store, Testbed, Trial};
@@ -53,6 +53,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         file_system,
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
+        free_memory: FreeMemory::Kernel,
         task: Task::Shell,
     };
     let scratch = store.cache.scratch()?;
