@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arch;
+pub mod calls;
 pub mod control;
 pub mod feature;
 pub mod finding;
@@ -35,7 +36,7 @@ pub use operation::Operation;
 pub use probe::ProbeConfiguration;
 
 /// Version of everything in this crate that crosses the host/guest border. Both sides must agree exactly.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// Name of the virtio-serial port that carries [`message::GuestMessage`] frames to the host; in the guest it is found
 /// under `/sys/class/virtio-ports/*/name`.

@@ -248,8 +248,8 @@ fn derive_metric(
         compare(&controls)
     };
     let value = summary(runs.iter().filter_map(|run| metric_of(run, name)).map(|metric| &metric.value), why_none);
-    let Metric { name, unit, better, operation } = metric;
-    CellMetric { name, unit, better, operation, value, overhead, cost, control_cost, control, drift }
+    let Metric { name, unit, better, operation, calls_of } = metric;
+    CellMetric { name, unit, better, operation, calls_of, value, overhead, cost, control_cost, control, drift }
 }
 
 /// The trend of all runs without anything under test, in the order in which they were made: by the host's clock, or under
