@@ -15,6 +15,7 @@ use crate::{
     lines::{Lines, Taken},
     nfs::{self, channel, rpc, upcall},
     phases::Phases,
+    proc::activity::Activity,
     proc::{idle, mountinfo, mountstats},
     shell,
     tool::{endpoint, output, processes, traces},
@@ -99,7 +100,13 @@ pub fn control_channel(bytes: &[u8]) {
             assert!(line.len() <= MAX_LINE && !line.contains(&b'\n'));
             let Ok(event) = serde_json::from_slice::<PhaseEvent>(&line) else { return };
             let reading = Reading { monotonic_ns: 1, idle_ns: None, tracer: None, mountstats: None };
-            if phases.take(event, reading, None).is_err() {
+            let reading = (reading, Activity::default());
+            let taken = match event {
+                PhaseEvent::Begin(phase) => phases.begin(phase, reading),
+                PhaseEvent::End { phase, moved, events } => phases.end(phase, moved, events, reading),
+                PhaseEvent::Calls { phase, calls } => phases.calls(&phase, calls),
+            };
+            if taken.is_err() {
                 return;
             }
         }

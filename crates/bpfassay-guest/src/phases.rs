@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The phases that a workload announces, each with the readings at its two barriers.
 
+use std::collections::BTreeMap;
+
 use bpfassay_protocol::{
-    control::{PhaseEvent, PhaseName},
+    Operation,
+    calls::CallTimes,
+    control::PhaseName,
     message::{Interval, Reading, WorkloadPhase},
+    operation::Totals,
+    program_set::ProgramEvent,
 };
+
+use crate::proc::activity::Activity;
 
 /// Most phases of one workload: far more than any script has.
 const MAX_PHASES: usize = 100_000;
@@ -13,33 +21,82 @@ const MAX_PHASES: usize = 100_000;
 #[derive(Debug, Default)]
 pub(crate) struct Phases {
     ended: Vec<WorkloadPhase>,
-    /// The phase that has begun and not ended, and the reading and the window at its beginning.
-    open: Option<(PhaseName, Reading, Option<u64>)>,
+    /// The phase that has begun and not ended, and the readings at its beginning.
+    open: Option<(PhaseName, (Reading, Activity))>,
+    /// The window that began with it.
+    window: Option<u64>,
 }
 
 impl Phases {
-    /// Takes an announcement with the reading made at it, and for a beginning the window that began.
+    /// Takes the announcement that a phase begins, with the readings made at it.
     ///
     /// # Errors
     /// What the workload did wrong, as a predicate: phases neither nest nor overlap.
-    pub(crate) fn take(&mut self, event: PhaseEvent, reading: Reading, window: Option<u64>) -> Result<(), String> {
-        match (event, self.open.take()) {
-            (PhaseEvent::Begin(phase), None) => self.open = Some((phase, reading, window)),
-            (PhaseEvent::End { phase, moved, events }, Some((begun, before, window))) if phase == begun => {
-                if self.ended.len() >= MAX_PHASES {
-                    return Err(format!("announced more than {MAX_PHASES} phases"));
-                }
-                let PhaseName { phase: name, test, repetition } = phase;
-                let interval = Interval { before, after: reading };
-                self.ended.push(WorkloadPhase { name, test, repetition, moved, events, window, interval });
+    pub(crate) fn begin(&mut self, phase: PhaseName, readings: (Reading, Activity)) -> Result<(), String> {
+        match self.open.take() {
+            None => {
+                self.open = Some((phase, readings));
+                Ok(())
             }
-            (PhaseEvent::Begin(phase), Some((begun, ..))) => {
-                return Err(format!("began {} while {} had not ended", described(&phase), described(&begun)));
-            }
-            (PhaseEvent::End { phase, .. }, _) => {
-                return Err(format!("ended {}, which had not begun", described(&phase)));
-            }
+            Some((begun, _)) => Err(format!("began {} while {} had not ended", described(&phase), described(&begun))),
         }
+    }
+
+    /// Takes the number of the window that begins with the phase that has begun.
+    pub(crate) fn window(&mut self, number: u64) {
+        self.window = Some(number);
+    }
+
+    /// The same as [`Self::begin`] for its end, and what it did: what it `moved`, and the `events` that it counted.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub(crate) fn end(
+        &mut self,
+        phase: PhaseName,
+        moved: BTreeMap<Operation, Totals>,
+        events: BTreeMap<ProgramEvent, Totals>,
+        (after, now): (Reading, Activity),
+    ) -> Result<(), String> {
+        let Some((_, (before, then))) = self.open.take().filter(|(begun, _)| *begun == phase) else {
+            return Err(format!("ended {}, which had not begun", described(&phase)));
+        };
+        if self.ended.len() >= MAX_PHASES {
+            return Err(format!("announced more than {MAX_PHASES} phases"));
+        }
+        let PhaseName { phase: name, test, repetition } = phase;
+        let (interval, activity) = (Interval { before, after }, Some(now.since(&then)));
+        let window = self.window.take();
+        self.ended.push(WorkloadPhase {
+            name,
+            test,
+            repetition,
+            moved,
+            events,
+            window,
+            calls: None,
+            activity,
+            interval,
+        });
+        Ok(())
+    }
+
+    /// Takes the times of the calls of the phase that ended last.
+    ///
+    /// # Errors
+    /// What the workload did wrong, as a predicate: another phase, or times that are impossible.
+    pub(crate) fn calls(&mut self, phase: &PhaseName, calls: CallTimes) -> Result<(), String> {
+        let is_meant = |ended: &&mut WorkloadPhase| {
+            (ended.name.as_str(), ended.test, ended.repetition) == (&phase.phase, phase.test, phase.repetition)
+                && ended.calls.is_none()
+        };
+        let Some(ended) = self.ended.last_mut().filter(|_| self.open.is_none()).filter(is_meant) else {
+            return Err(format!("reported calls of {}, which had not just ended", described(phase)));
+        };
+        let Interval { before, after } = &ended.interval;
+        let made = ended.moved.values().fold(0, |sum: u64, totals| sum.saturating_add(totals.calls));
+        calls.check(after.monotonic_ns.saturating_sub(before.monotonic_ns), made)?;
+        ended.calls = Some(calls);
         Ok(())
     }
 
@@ -50,7 +107,7 @@ impl Phases {
     pub(crate) fn finish(self) -> Result<Vec<WorkloadPhase>, String> {
         match self.open {
             None => Ok(self.ended),
-            Some((phase, ..)) => Err(format!("ended within {}", described(&phase))),
+            Some((phase, _)) => Err(format!("ended within {}", described(&phase))),
         }
     }
 }
@@ -62,12 +119,21 @@ fn described(phase: &PhaseName) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use bpfassay_protocol::{Operation, operation::Totals};
+    use bpfassay_protocol::control::PhaseEvent;
     use proptest::prelude::*;
 
     use super::*;
+
+    impl Phases {
+        fn take(&mut self, event: PhaseEvent, reading: Reading) -> Result<(), String> {
+            let reading = (reading, Activity::default());
+            match event {
+                PhaseEvent::Begin(phase) => self.begin(phase, reading),
+                PhaseEvent::End { phase, moved, events } => self.end(phase, moved, events, reading),
+                PhaseEvent::Calls { phase, calls } => self.calls(&phase, calls),
+            }
+        }
+    }
 
     fn reading(monotonic_ns: u64) -> Reading {
         Reading { monotonic_ns, idle_ns: None, tracer: None, mountstats: None }
@@ -85,11 +151,10 @@ mod tests {
     #[test]
     fn a_phase_has_the_readings_at_its_barriers_and_its_ledger() {
         let mut phases = Phases::default();
-        phases.take(event(BEGIN), reading(5), Some(3)).unwrap();
-        phases.take(event(END), reading(9), None).unwrap();
+        phases.take(event(BEGIN), reading(5)).unwrap();
+        phases.take(event(END), reading(9)).unwrap();
         let [phase] = phases.finish().unwrap().try_into().unwrap();
         assert_eq!((phase.name.as_str(), phase.test, phase.repetition), ("write", 0, 1));
-        assert_eq!(phase.window, Some(3));
         assert_eq!((phase.interval.before.monotonic_ns, phase.interval.after.monotonic_ns), (5, 9));
         assert_eq!(phase.moved, BTreeMap::from([(Operation::Write, Totals { calls: 2, bytes: 8, errors: 0 })]));
     }
@@ -97,19 +162,40 @@ mod tests {
     #[test]
     fn announcements_out_of_order_are_reported() {
         let mut phases = Phases::default();
-        let error = phases.take(event(END), reading(1), None).unwrap_err();
+        let error = phases.take(event(END), reading(1)).unwrap_err();
         assert_eq!(error, "ended phase write of test 0 repetition 1, which had not begun");
-        phases.take(event(BEGIN), reading(1), None).unwrap();
-        let error = phases.take(event(OTHER), reading(2), None).unwrap_err();
+        phases.take(event(BEGIN), reading(1)).unwrap();
+        let error = phases.take(event(OTHER), reading(2)).unwrap_err();
         assert_eq!(error, "ended phase write of test 0 repetition 2, which had not begun");
-        phases.take(event(BEGIN), reading(1), None).unwrap();
-        assert!(phases.take(event(BEGIN), reading(2), None).unwrap_err().contains("while phase write"));
+        phases.take(event(BEGIN), reading(1)).unwrap();
+        assert!(phases.take(event(BEGIN), reading(2)).unwrap_err().contains("while phase write"));
+    }
+
+    #[test]
+    fn calls_belong_to_the_phase_that_has_just_ended_and_fit_into_it() {
+        let calls = |sum_ns: u64| {
+            event(&format!(
+                r#"{{"event":"calls","phase":"write","test":0,"repetition":1,"calls":{{"ranks":1,"calls":2,"sum_ns":{sum_ns},"tail_ns":1,"max_ns":{},"distribution":null}}}}"#,
+                sum_ns - 1
+            ))
+        };
+        let mut phases = Phases::default();
+        assert!(phases.take(calls(3), reading(1)).unwrap_err().contains("which had not just ended"));
+        phases.take(event(BEGIN), reading(5)).unwrap();
+        assert!(phases.take(calls(3), reading(1)).unwrap_err().contains("which had not just ended"));
+        phases.take(event(END), reading(9)).unwrap();
+        assert!(phases.take(calls(4), reading(1)).unwrap_err().contains("5 ns in a phase"));
+        phases.take(calls(3), reading(1)).unwrap();
+        // Once.
+        assert!(phases.take(calls(3), reading(1)).is_err());
+        let [phase] = phases.finish().unwrap().try_into().unwrap();
+        assert_eq!(phase.calls.map(|calls| (calls.calls, calls.sum_ns, calls.distribution)), Some((2, 3, None)));
     }
 
     #[test]
     fn a_workload_that_ends_within_a_phase_is_reported() {
         let mut phases = Phases::default();
-        phases.take(event(BEGIN), reading(1), None).unwrap();
+        phases.take(event(BEGIN), reading(1)).unwrap();
         assert_eq!(phases.finish().unwrap_err(), "ended within phase write of test 0 repetition 1");
     }
 
@@ -117,7 +203,7 @@ mod tests {
         #[test]
         fn only_alternating_announcements_are_accepted(begins: Vec<bool>) {
             let mut phases = Phases::default();
-            let accepted = begins.iter().all(|begin| phases.take(event(if *begin { BEGIN } else { END }), reading(0), None).is_ok());
+            let accepted = begins.iter().all(|begin| phases.take(event(if *begin { BEGIN } else { END }), reading(0)).is_ok());
             let alternating = begins.iter().enumerate().all(|(index, begin)| *begin == (index % 2 == 0));
             prop_assert_eq!(accepted, alternating);
             if accepted {

@@ -30,7 +30,7 @@ use crate::{
     nfs::remove_tree,
     output_tail,
     phases::Phases,
-    proc::{idle, mountinfo, mountstats},
+    proc::{activity::Activity, idle, mountinfo, mountstats},
     soundness::Snapshot,
     steps::monotonic_ns,
     stop, symbols, system, tool,
@@ -334,7 +334,7 @@ impl Run<'_> {
                 tool.await_report(1, || reference(&mut self.tracer))?;
             }
         }
-        let before = self.reading(Edge::Before)?;
+        let (before, _) = self.reading(Edge::Before)?;
         let mut running = workload::start(&spec.workload, paths, cgroup)?;
         self.children.expect(running.pid);
         let finished = self.supervise(&mut running);
@@ -347,7 +347,7 @@ impl Run<'_> {
         check_exit(status, &mut running)?;
         // Nor may processes that it left behind run into the last reading.
         cgroup.kill()?;
-        let after = self.reading(Edge::After)?;
+        let (after, _) = self.reading(Edge::After)?;
         if let Some(tool) = &mut self.tool
             && self.tracer.is_some()
         {
@@ -417,54 +417,57 @@ impl Run<'_> {
         }
     }
 
-    /// The workload stands at the beginning or the end of a phase.
+    /// The workload stands at the beginning or the end of a phase, or reports what its calls took.
     fn barrier(&mut self, line: &[u8]) -> Result<()> {
         let event = serde_json::from_slice::<PhaseEvent>(line).map_err(|error| {
             let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
             misspoke(format!("wrote a line that announces no phase ({error}): `{beginning}`"))
         })?;
-        let edge = match event {
-            PhaseEvent::Begin(_) => {
+        match event {
+            PhaseEvent::Begin(phase) => {
                 self.conditions.order_memory()?;
                 self.conditions.rest(self.tool.as_mut())?;
-                Edge::Before
+                let reading = self.reading(Edge::Before)?;
+                let begun = self.phases.begin(phase, reading);
+                self.phases.window(marker::begin());
+                begun
             }
-            PhaseEvent::End { .. } => {
+            PhaseEvent::End { phase, moved, events } => {
                 marker::end();
-                Edge::After
+                let reading = self.reading(Edge::After)?;
+                self.phases.end(phase, moved, events, reading)
             }
-        };
-        let reading = self.reading(edge)?;
-        let window = match edge {
-            Edge::Before => Some(marker::begin()),
-            Edge::After => None,
-        };
-        self.phases.take(event, reading, window).map_err(misspoke)
+            PhaseEvent::Calls { phase, calls } => self.phases.calls(&phase, calls),
+        }
+        .map_err(misspoke)
     }
 
     /// Reads clock and counters: the clock next to the phase, the counters on its far side.
-    fn reading(&mut self, edge: Edge) -> Result<Reading> {
+    fn reading(&mut self, edge: Edge) -> Result<(Reading, Activity)> {
         let early = match edge {
             Edge::Before => None,
-            Edge::After => Some((monotonic_ns()?, idle::read()?)),
+            Edge::After => Some((monotonic_ns()?, idle::read()?, Activity::read())),
         };
         if let Some(tool) = &mut self.tool {
             tool.take()?;
             tool.ask(|| reference(&mut self.tracer))?;
         }
         let tracer = reference(&mut self.tracer)?;
-        let mountstats = mountstats::read(&self.environment.mount)?.map(|counters| counters.bytes);
-        let (monotonic_ns, idle_ns) = match early {
+        let counters = mountstats::read(&self.environment.mount)?;
+        let (monotonic_ns, idle_ns, mut activity) = match early {
             Some(early) => early,
             None => {
                 self.conditions.fix()?;
+                let activity = Activity::read();
                 self.conditions.await_second(self.tool.as_mut())?;
                 // Nothing waits between the two: the workload stands still and this process runs.
                 let idle = idle::read()?;
-                (monotonic_ns()?, idle)
+                (monotonic_ns()?, idle, activity)
             }
         };
-        Ok(Reading { monotonic_ns, idle_ns, tracer, mountstats })
+        let (mountstats, rpcs) = counters.map(|counters| (counters.bytes, counters.calls)).unzip();
+        activity.rpcs = rpcs;
+        Ok((Reading { monotonic_ns, idle_ns, tracer, mountstats }, activity))
     }
 
     /// Ends a workload that cannot be measured any more.

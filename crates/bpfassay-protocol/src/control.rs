@@ -4,14 +4,15 @@
 //! The agent puts the number of an inherited descriptor, one end of a stream socket pair, into the environment variable
 //! [`ENVIRONMENT`]. At the beginning and at the end of every timed phase the workload sends one [`PhaseEvent`] as a line of
 //! JSON and then receives exactly one byte before it goes on: while it waits, no rank of it does any I/O, and the agent
-//! reads counters. Both sides use `send` and `recv`, never `read` and `write`: those would pass `vfs_read` and `vfs_write`,
+//! reads counters. What takes time to compute of a phase ([`PhaseEvent::Calls`]) follows its end as an event of its own, so that no interval
+//! between readings contains it. Both sides use `send` and `recv`, never `read` and `write`: those would pass `vfs_read` and `vfs_write`,
 //! and the kernel's I/O accounting of the task, between the readings.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Operation, operation::Totals, program_set::ProgramEvent};
+use crate::{Operation, calls::CallTimes, operation::Totals, program_set::ProgramEvent};
 
 /// Environment variable holding the number of the descriptor.
 pub const ENVIRONMENT: &str = "BPFASSAY_CONTROL";
@@ -35,6 +36,14 @@ pub enum PhaseEvent {
         /// The workload's own count of what program sets count, where it counts it.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         events: BTreeMap<ProgramEvent, Totals>,
+    },
+    /// How long the calls of the phase took that has just ended, where the workload timed them.
+    Calls {
+        /// Which phase.
+        #[serde(flatten)]
+        phase: PhaseName,
+        /// The times.
+        calls: CallTimes,
     },
 }
 

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arch;
+pub mod calls;
 pub mod control;
 pub mod feature;
 pub mod finding;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Operation, ProbeConfiguration,
+    calls::CallTimes,
     feature::Feature,
     job::IorEngine,
     names,
@@ -276,9 +277,30 @@ pub struct WorkloadPhase {
     /// The number of the window in which the host may count instructions meanwhile, from 1 in every boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
+    /// How long its calls took; `None` where the workload did not time them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallTimes>,
+    /// What the kernel did meanwhile; `None` in records of versions that did not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<PhaseActivity>,
     /// Readings at the barriers before and after.
     #[serde(flatten)]
     pub interval: Interval,
+}
+
+/// What the whole kernel did between the barriers of a phase: a diagnosis of the measurement, from counters that are read outside the interval. `None`: the
+/// kernel does not count it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PhaseActivity {
+    /// RPCs that the NFS client sent for the mount, by procedure (`per-op statistics` of `/proc/self/mountstats`); those that were sent.
+    pub rpcs: Option<BTreeMap<String, u64>>,
+    /// Pages that were allocated (`pgalloc_*` of `/proc/vmstat`).
+    pub page_allocations: Option<u64>,
+    /// Context switches (`ctxt` of `/proc/stat`).
+    pub context_switches: Option<u64>,
+    /// Softirqs that were executed (`softirq` of `/proc/stat`).
+    pub softirqs: Option<u64>,
 }
 
 /// Readings at two instants.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From a journal to results. Pure; what cannot be computed becomes a figure with the reason.
 
+pub(crate) mod activity;
 mod bytes;
+mod calls;
 mod cells;
 mod context;
 mod cost;

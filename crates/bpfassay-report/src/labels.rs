@@ -33,7 +33,17 @@ pub(crate) fn performance(figure: &Figure<Summary>) -> Option<String> {
     figure.value().map(|summary| number(summary.center()))
 }
 
+/// `1.049 [1.048, 1.051] ~`.
 pub(crate) fn overhead(figure: &Figure<Overhead>) -> Option<String> {
+    with_marks(figure, ratio)
+}
+
+/// `1.0192 [1.0190, 1.0194] ~`.
+pub(crate) fn overhead_finely(figure: &Figure<Overhead>) -> Option<String> {
+    with_marks(figure, ratio_finely)
+}
+
+fn with_marks(figure: &Figure<Overhead>, ratio: fn(&Estimate) -> String) -> Option<String> {
     figure.value().map(|overhead| {
         let negligible = if overhead.negligible == Some(true) { ", negligible" } else { "" };
         let pooled = if overhead.pooled.is_some() { " ~" } else { "" };
@@ -52,6 +62,14 @@ pub(crate) fn ratio(estimate: &Estimate) -> String {
     match estimate.bounds.interval() {
         Some(interval) => format!("{:.3} [{:.3}, {:.3}]", estimate.value, interval.lower, interval.upper),
         None => format!("{:.3}", estimate.value),
+    }
+}
+
+/// `1.0051 [1.0050, 1.0052]`, without interval `1.0051`: changes and overheads of calls are that small.
+pub(crate) fn ratio_finely(estimate: &Estimate) -> String {
+    match estimate.bounds.interval() {
+        Some(interval) => format!("{:.4} [{:.4}, {:.4}]", estimate.value, interval.lower, interval.upper),
+        None => format!("{:.4}", estimate.value),
     }
 }
 

@@ -85,6 +85,8 @@ pub enum Quantity {
     Overhead,
     /// Bandwidth of the baseline in MiB/s.
     Bandwidth,
+    /// Time per call of the baseline in nanoseconds.
+    TimePerCall,
 }
 
 impl fmt::Display for Quantity {
@@ -93,6 +95,7 @@ impl fmt::Display for Quantity {
             Self::InstructionsPerCall => "instructions/call",
             Self::Overhead => "overhead",
             Self::Bandwidth => "MiB/s",
+            Self::TimePerCall => "ns/call",
         })
     }
 }
@@ -224,7 +227,8 @@ fn one(index: &Index<'_>, model: &CellResult, metric: MetricName) -> (Series, Ve
 /// of two.
 fn quantity(index: &Index<'_>, model: &CellResult, metric: MetricName) -> Quantity {
     if model.is_baseline() {
-        return Quantity::Bandwidth;
+        let of_calls = model.metric(&metric).is_some_and(|figures| figures.calls_of.is_some());
+        return if of_calls { Quantity::TimePerCall } else { Quantity::Bandwidth };
     }
     let mut measured = index
         .alike

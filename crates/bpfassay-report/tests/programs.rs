@@ -80,6 +80,8 @@ fn run(probe: ProbeConfiguration, lost: u64) -> RunFigures {
         repetition: 0,
         moved: BTreeMap::new(),
         events: [(ProgramEvent::TcpSend, DONE), (ProgramEvent::TcpReceive, DONE)].into(),
+        calls: None,
+        activity: None,
         interval: interval.clone(),
     };
     RunFigures {

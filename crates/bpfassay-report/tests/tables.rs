@@ -9,11 +9,12 @@
 
 mod common;
 
-use std::cell::Cell;
+use std::{cell::Cell, collections::BTreeMap};
 
 use bpfassay_protocol::{
     Arch,
     finding::{Finding, Pitfall},
+    message::PhaseActivity,
     probe::Probe,
 };
 use bpfassay_report::{
@@ -80,6 +81,39 @@ fn doubts_are_reported() {
     let shown = text(&derive(&contents), Style::default());
     insta::assert_snapshot!(shown);
     assert!(!shown.contains('\u{1b}'), "a terminal must not obey what a guest wrote");
+}
+
+#[test]
+fn a_run_in_which_the_kernel_did_something_else_is_named() {
+    let activity = |commits: u64, context_switches: u64| PhaseActivity {
+        rpcs: Some(BTreeMap::from([("WRITE".to_owned(), 64), ("COMMIT".to_owned(), commits)])),
+        page_allocations: Some(49_000 + commits),
+        context_switches: Some(context_switches),
+        softirqs: None,
+    };
+    let of = |rounds| {
+        let contents = contents(&study(None, rounds, 1), |block, run| match outcome(block, run) {
+            Outcome::Measured(mut figures) => {
+                let is_other = run.round == 2 && run.spec.probe.is_baseline() && !run.control;
+                let is_other = is_other && block.target.arch == Arch::X86_64;
+                figures.phases[0].activity =
+                    Some(if is_other { activity(2, 801) } else { activity(1, 520 + u64::from(run.round)) });
+                Outcome::Measured(figures)
+            }
+            other => other,
+        });
+        let shown = text(&derive(&contents), Style::default());
+        shown.lines().filter(|line| line.contains("of the measurement")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let lines = of(3);
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    assert!(
+        line.contains(", write: not as in the other rounds, which is of the measurement and not of the tool: "),
+        "{line}"
+    );
+    assert!(line.ends_with("RPCs COMMIT 2 (usually 1), context switches 801 (usually 523)"), "{line}");
+    // Of two runs neither is the usual one.
+    assert_eq!(of(2), [""; 0]);
 }
 
 #[test]

@@ -114,6 +114,11 @@ impl CellResult {
         self.metrics.iter().map(|metric| (metric, self.accuracy.iter().find(|row| row.metric == metric.name)))
     }
 
+    /// The rows of whole phases or runs: those that are not the time per call of another.
+    pub fn whole(&self) -> impl Iterator<Item = (&CellMetric, Option<&CellAccuracy>)> {
+        self.rows().filter(|(metric, _)| metric.calls_of.is_none())
+    }
+
     /// The metric with this name.
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<&CellMetric> {
@@ -222,6 +227,9 @@ pub struct CellMetric {
     /// The operation whose bytes it is the rate of: a bandwidth by IOR.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
+    /// The bandwidth that it is the time per call of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_of: Option<MetricName>,
     /// Values of the runs, controls not included.
     pub value: Figure<Summary>,
     /// Relative overhead: value of the baseline / value of this cell, oriented so that above 1 is worse.

@@ -52,8 +52,8 @@ pub use provenance::Provenance;
 pub use record::{BlockEnded, BlockStarted, Entry, GuestReady, Header, RunRecord};
 pub use results::{Boot, RESULTS_VERSION, Results};
 pub use run::{
-    ByteFigure, Difference, EventFigure, MovedSource, PathCoverage, RepetitionAccuracy, RepetitionMetric, RunAccuracy,
-    RunDerived, RunMetric, RunResult, Span, Work,
+    ByteFigure, Difference, EventFigure, MovedSource, NO_CALL_TIMES, PathCoverage, RepetitionAccuracy,
+    RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunResult, Span, Work,
 };
 pub use sampling::{Sampled, SamplingEnd, Widest};
 pub use verdict::{BootVerdict, Involved};

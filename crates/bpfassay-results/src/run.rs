@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Figure, RunRecord};
 
+/// Why there is no time of calls where no other reason is known.
+pub const NO_CALL_TIMES: &str = "the workload did not time its calls";
+
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -103,9 +106,12 @@ pub struct RunMetric {
     /// The operation whose bytes it is the rate of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
-    /// The value; of a bandwidth the geometric mean over repetitions of what IOR reports.
+    /// The bandwidth that it is the time per call of, where the workload times its calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_of: Option<MetricName>,
+    /// The value; of a bandwidth the geometric mean over repetitions of what IOR reports, of calls the interquartile mean over the calls of all of them.
     pub value: Figure<f64>,
-    /// Time and calls of its phases, summed over repetitions.
+    /// Time and calls of its phases, summed over repetitions; of calls those without the fastest and the slowest quarter of each phase.
     pub work: Figure<Work>,
     /// Repetition by repetition; empty where the workload reports none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -185,6 +191,13 @@ pub struct Work {
     pub calls: u64,
     /// Bytes that they moved.
     pub bytes: u64,
+    /// Time within those calls alone, of all ranks together, in nanoseconds of the guest.
+    #[serde(default = "no_call_times")]
+    pub in_calls_ns: Figure<u64>,
+}
+
+fn no_call_times() -> Figure<u64> {
+    Figure::missing(NO_CALL_TIMES)
 }
 
 /// Bytes of one operation between two barriers.

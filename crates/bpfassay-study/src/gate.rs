@@ -30,6 +30,9 @@ pub struct Gate {
     /// The relative overhead may be 1 + this at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead: Option<Share>,
+    /// The same for the time per call of the phases, where the workload times its calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overhead_per_call: Option<Share>,
     /// The relative error over IOR's own interval may be 1 + this at most, either way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relative_error: Option<Share>,
@@ -59,6 +62,12 @@ impl Gate {
             && is_of(&self.workloads, &|name| study.workload(&cell.case).is_some_and(|workload| workload.name == name))
     }
 
+    /// Whether it limits the overhead of anything.
+    #[must_use]
+    pub const fn limits_overheads(&self) -> bool {
+        self.overhead.is_some() || self.overhead_per_call.is_some()
+    }
+
     /// Reads one table; `known` are the names that `probes` may hold, `workloads` those of the study.
     pub(crate) fn read(section: &Section<'_, '_>, known: &[String], workloads: &[&str]) -> Result<Self, Reported> {
         section.only(&[
@@ -67,6 +76,7 @@ impl Gate {
             "probes",
             "workloads",
             "overhead",
+            "overhead_per_call",
             "relative_error",
             "byte_error",
             "attach",
@@ -100,6 +110,7 @@ impl Gate {
             })
         });
         let overhead = section.optional("overhead", Field::name);
+        let overhead_per_call = section.optional("overhead_per_call", Field::name);
         let relative_error = section.optional("relative_error", |field| match field.name::<Share>()? {
             Share { ppm: 0 } => Err(field.error("nothing can be shown to have no error at all: allow more than 0%")),
             share => Ok(share),
@@ -114,17 +125,18 @@ impl Gate {
             probes: probes?,
             workloads: names?,
             overhead: overhead?,
+            overhead_per_call: overhead_per_call?,
             relative_error: relative_error?,
             byte_error: byte_error?,
             attach: attach?,
             deny: deny?,
         };
-        let has_limit = gate.overhead.is_some() || gate.relative_error.is_some() || gate.byte_error.is_some();
+        let has_limit = gate.limits_overheads() || gate.relative_error.is_some() || gate.byte_error.is_some();
         if has_limit || gate.attach || !gate.deny.is_empty() {
             return Ok(gate);
         }
         Err(section.error(
-            "this gate has no limit: give `overhead`, `relative_error`, `byte_error`, `attach = true` or `deny`",
+            "this gate has no limit: give `overhead`, `overhead_per_call`, `relative_error`, `byte_error`, `attach = true` or `deny`",
         ))
     }
 }

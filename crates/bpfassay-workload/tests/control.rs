@@ -86,6 +86,27 @@ fn every_phase_is_announced_with_what_it_did() {
     }
     assert!(agent.engine.wait().unwrap().success());
     let all = 2 * 2 * (64 << 10);
+    // Phases whose time counts have the times of their calls, right after their end.
+    let mut timed = Vec::new();
+    let mut ended = None;
+    events.retain(|event| {
+        match event {
+            PhaseEvent::Calls { phase, calls } => {
+                assert_eq!(ended.take().as_ref(), Some(phase));
+                timed.push((phase.phase.clone(), phase.repetition, *calls));
+            }
+            PhaseEvent::End { phase, .. } => ended = Some(phase.clone()),
+            PhaseEvent::Begin(_) => ended = None,
+        }
+        !matches!(event, PhaseEvent::Calls { .. })
+    });
+    let phases: Vec<_> = timed.iter().map(|(phase, repetition, _)| (phase.as_str(), *repetition)).collect();
+    assert_eq!(phases, [("write", 0), ("readcheck", 0), ("write", 1), ("readcheck", 1)]);
+    for (_, _, calls) in &timed {
+        assert_eq!((calls.ranks, calls.calls), (2, 16));
+        assert!(calls.distribution.unwrap().median_ns > 0);
+        assert_eq!(calls.check(calls.sum_ns + calls.tail_ns, 16), Ok(()));
+    }
     let expected: Vec<_> = (0..2)
         .flat_map(|repetition| {
             [("write", Operation::Write), ("writecheck", Operation::Read), ("readcheck", Operation::Read)]
@@ -116,7 +137,7 @@ fn nothing_happens_and_no_time_counts_while_the_engine_waits() {
     .collect();
     assert!(agent.engine.wait().unwrap().success());
     let whole = Some(128 << 10);
-    assert_eq!(sizes, [None, whole, whole, whole]);
+    assert_eq!(sizes, [None, whole, whole, whole, whole, whole]);
     let summary = Summary::parse(&fs::read(directory.path().join("summary")).unwrap()).unwrap();
     for result in &summary.tests[0].results {
         assert!(result.total_s.unwrap() < PAUSE.as_secs_f64(), "{result:?}");

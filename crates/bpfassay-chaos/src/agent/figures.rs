@@ -134,6 +134,8 @@ fn phase(name: &str, operation: Operation, before: Reading, after: Reading) -> W
         repetition: 0,
         moved,
         events: BTreeMap::new(),
+        calls: None,
+        activity: None,
         interval: Interval { before, after },
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files of /proc that the agent reads: parsing only.
 
+pub(crate) mod activity;
 pub(crate) mod idle;
 pub(crate) mod mountinfo;
 pub(crate) mod mountstats;

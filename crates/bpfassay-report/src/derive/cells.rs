@@ -239,7 +239,7 @@ fn derive_metric(
     let controls: Vec<&RunResult> =
         baseline.unwrap_or_default().iter().copied().filter(|run| run.record.control).collect();
     let direct = match &base {
-        Some(base) if !cell.is_baseline() => context.counts.direct(base, runs, name),
+        Some(base) if !cell.is_baseline() && metric.operation.is_some() => context.counts.direct(base, runs, name),
         _ => None,
     };
     let drift = match (cell.is_baseline(), &base) {
@@ -252,8 +252,8 @@ fn derive_metric(
         compare(&controls)
     };
     let value = summary(runs.iter().filter_map(|run| metric_of(run, name)).map(|metric| &metric.value), why_none);
-    let Metric { name, unit, better, operation } = metric;
-    CellMetric { name, unit, better, operation, value, overhead, cost, direct, control_cost, control, drift }
+    let Metric { name, unit, better, operation, calls_of } = metric;
+    CellMetric { name, unit, better, operation, calls_of, value, overhead, cost, direct, control_cost, control, drift }
 }
 
 /// The trend of all runs without anything under test, in the order in which they were made: by the host's clock, or under

@@ -11,6 +11,7 @@ use bpfassay_stats::{StatsError, difference::mean_difference};
 use bpfassay_study::Clock;
 
 use super::{
+    calls,
     context::Context,
     pairs::{metric_of, observations},
 };
@@ -21,8 +22,14 @@ const MIB: f64 = 1_048_576.0;
 /// What the phases named `name`, whose data `operation` moves, came to; `None` where they were not held.
 pub(super) fn work(figures: &RunFigures, name: &str, operation: Operation) -> Figure<Work> {
     let mut work: Option<Work> = None;
-    for phase in figures.phases.iter().filter(|phase| phase.name == name) {
-        let sum = work.get_or_insert(Work { elapsed_ns: 0, busy_ns: Figure::Value(0), calls: 0, bytes: 0 });
+    for phase in calls::phases(figures, name) {
+        let sum = work.get_or_insert(Work {
+            elapsed_ns: 0,
+            busy_ns: Figure::Value(0),
+            calls: 0,
+            bytes: 0,
+            in_calls_ns: Figure::Value(0),
+        });
         let Some(elapsed) = elapsed(&phase.interval) else {
             return Figure::missing("the clock went back between two barriers");
         };
@@ -31,10 +38,14 @@ pub(super) fn work(figures: &RunFigures, name: &str, operation: Operation) -> Fi
             (Figure::Value(busy), Some(idle)) => Figure::Value(busy.saturating_add(elapsed.saturating_sub(idle))),
             _ => Figure::missing("the kernel does not report how long it was idle"),
         };
-        if let Some(totals) = phase.moved.get(&operation) {
-            sum.calls = sum.calls.saturating_add(totals.calls);
-            sum.bytes = sum.bytes.saturating_add(totals.bytes);
-        }
+        let totals = phase.moved.get(&operation).copied().unwrap_or_default();
+        sum.calls = sum.calls.saturating_add(totals.calls);
+        sum.bytes = sum.bytes.saturating_add(totals.bytes);
+        sum.in_calls_ns = match (&sum.in_calls_ns, calls::time(phase.calls.as_ref(), totals.calls)) {
+            (Figure::Value(sum), Figure::Value(time)) => Figure::Value(sum.saturating_add(time)),
+            (Figure::NotMeasured(_), _) => continue,
+            (_, missing) => missing,
+        };
     }
     work.map_or_else(|| Figure::missing("the engine cannot be held between phases"), Figure::Value)
 }

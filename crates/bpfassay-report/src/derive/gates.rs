@@ -18,7 +18,7 @@ use super::{
 };
 use crate::labels;
 use bpfassay_results::{
-    Attach, CellAccuracy, CellMetric, CellResult, Demand, Figure, GateResult, Overhead, ToolResult, Unit,
+    Attach, CellAccuracy, CellMetric, CellResult, Demand, Figure, GateResult, NO_CALL_TIMES, Overhead, ToolResult, Unit,
 };
 
 /// The verdict of every gate on every cell that it covers. Demands on figures leave out cells whose refusal was expected:
@@ -109,7 +109,8 @@ fn evaluate(context: &Context<'_>, gate: &Gate, cell: &CellResult) -> Vec<Row> {
         return rows;
     }
     for (metric, accuracy) in cell.rows() {
-        if let Some(limit) = gate.overhead {
+        let limit = if metric.calls_of.is_some() { gate.overhead_per_call } else { gate.overhead };
+        if let Some(limit) = limit {
             let evaluated = overhead(context, cell, metric, limit);
             rows.push((Demand::Overhead { limit }, Some(metric.name), evaluated));
         }
@@ -121,6 +122,11 @@ fn evaluate(context: &Context<'_>, gate: &Gate, cell: &CellResult) -> Vec<Row> {
         if let Some(limit) = gate.byte_error {
             rows.push((Demand::ByteError { limit }, Some(metric.name), byte_error(cell, accuracy, limit)));
         }
+    }
+    if let Some(limit) = gate.overhead_per_call.filter(|_| cell.metrics.iter().all(|metric| metric.calls_of.is_none()))
+    {
+        let evaluated = Evaluated::new(Verdict::Inconclusive, format!("not measured: {NO_CALL_TIMES}"));
+        rows.push((Demand::Overhead { limit }, None, evaluated));
     }
     rows
 }

@@ -14,12 +14,12 @@ pub(super) fn metrics_of<'a>(runs: impl IntoIterator<Item = &'a &'a RunResult>) 
     let mut found: Vec<Metric> = Vec::new();
     for metric in runs.into_iter().filter_map(|run| run.derived.as_ref()).flat_map(|derived| &derived.metrics) {
         if found.iter().all(|known| known.name != metric.name) {
-            let RunMetric { name, better, operation, .. } = *metric;
-            found.push(Metric { name, unit: metric.unit.clone(), better, operation });
+            let RunMetric { name, better, operation, calls_of, .. } = *metric;
+            found.push(Metric { name, unit: metric.unit.clone(), better, operation, calls_of });
         }
     }
     // Of a bandwidth that the first run does not have; other metrics are the same in every run.
-    found.sort_by_key(|metric| metric.operation != Some(Operation::Write));
+    found.sort_by_key(|metric| (metric.calls_of.is_some(), metric.operation != Some(Operation::Write)));
     found
 }
 

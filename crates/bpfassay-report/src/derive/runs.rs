@@ -13,7 +13,7 @@ use bpfassay_stats::{
 };
 use bpfassay_study::{Cell, Metric, PhaseReport, Plan};
 
-use super::{bytes, cost, coverage, events};
+use super::{bytes, calls, cost, coverage, events};
 use bpfassay_results::{
     Figure, Outcome, RepetitionAccuracy, RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunRecord, Work,
 };
@@ -67,6 +67,8 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
             .unzip(),
         Err(reason) => without_summary(kind.metrics(&cell.case, plan.study.clock), figures, reason),
     };
+    let of_calls: Vec<RunMetric> = metrics.iter().filter_map(|metric| calls::metric(figures, metric)).collect();
+    metrics.extend(of_calls);
     let mut bytes = bytes::derive(figures, &workload);
     // Of 200,000 runs what is held in reserve would be hundreds of megabytes.
     metrics.shrink_to_fit();
@@ -75,9 +77,14 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     Some(RunDerived { metrics, accuracy, bytes, coverage, events, losses })
 }
 
-fn run_metric(metric: Metric, value: Figure<f64>, work: Figure<Work>, repetitions: Vec<RepetitionMetric>) -> RunMetric {
-    let Metric { name, unit, better, operation } = metric;
-    RunMetric { name, unit, better, operation, value, work, repetitions }
+pub(super) fn run_metric(
+    metric: Metric,
+    value: Figure<f64>,
+    work: Figure<Work>,
+    repetitions: Vec<RepetitionMetric>,
+) -> RunMetric {
+    let Metric { name, unit, better, operation, calls_of } = metric;
+    RunMetric { name, unit, better, operation, calls_of, value, work, repetitions }
 }
 
 /// A summary that cannot be read leaves the bandwidths that were seen as phases without values, but not unmentioned.

@@ -105,7 +105,7 @@ type Series<'a> = (&'a Cell, MetricName, BTreeMap<u32, f64>);
 /// The overheads that are asked for, by replicate: those that a gate covers, else all. What has no figures at all, because
 /// the kernel refuses it, is not waited for.
 fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &ByCell<'_>) -> Vec<Series<'a>> {
-    let gates: Vec<_> = plan.study.gates.iter().filter(|gate| gate.overhead.is_some()).collect();
+    let gates: Vec<_> = plan.study.gates.iter().filter(|gate| gate.limits_overheads()).collect();
     let of = |cell: &Cell| -> Vec<&RunResult> {
         let all = runs.get(cell.id.as_str()).into_iter().flatten();
         all.copied().filter(|run| run.record.is_counted()).collect()

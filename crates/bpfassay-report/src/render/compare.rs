@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A comparison of two results as a table: what changed one by one, what did not counted.
 
-use bpfassay_stats::{Estimate, gate::Change};
+use bpfassay_stats::gate::Change;
 use bpfassay_study::Clock;
 
 use super::{
@@ -52,7 +52,7 @@ pub(super) fn table(comparison: &Comparison, whole: bool) -> Table {
                     let shown = whole || metric.is_regression() || !matches!(metric.change, Change::Equivalent);
                     if shown {
                         let ratio = match metric.ratio.value() {
-                            Some(ratio) => format!("{} {}", metric.measure, fine(&ratio.estimate)),
+                            Some(ratio) => format!("{} {}", metric.measure, labels::ratio_finely(&ratio.estimate)),
                             None => remarks.mark(metric.ratio.reason().unwrap_or(labels::NONE).to_owned()),
                         };
                         row(change(metric), &metric.metric, ratio, cost(metric), bytes(metric));
@@ -131,14 +131,6 @@ fn bytes(metric: &MetricComparison) -> String {
         (Some(base), Some(new)) if base == new => base,
         (Some(base), Some(new)) => format!("{base} → {new}"),
         _ => String::new(),
-    }
-}
-
-/// `1.0051 [1.0050, 1.0052]`: changes are smaller than overheads.
-pub(super) fn fine(estimate: &Estimate) -> String {
-    match estimate.bounds.interval() {
-        Some(interval) => format!("{:.4} [{:.4}, {:.4}]", estimate.value, interval.lower, interval.upper),
-        None => format!("{:.4}", estimate.value),
     }
 }
 

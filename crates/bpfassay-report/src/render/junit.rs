@@ -108,7 +108,7 @@ fn compared(cell: &CellComparison) -> Vec<TestCase> {
 
 fn changed(metric: &MetricComparison) -> TestCaseStatus {
     let ratio = match metric.ratio.value() {
-        Some(ratio) => format!("{} new / base {}", metric.measure, compare::fine(&ratio.estimate)),
+        Some(ratio) => format!("{} new / base {}", metric.measure, labels::ratio_finely(&ratio.estimate)),
         None => metric.ratio.reason().unwrap_or(labels::NONE).to_owned(),
     };
     match metric.change {

@@ -31,7 +31,7 @@ pub fn openmetrics(results: &Results) -> String {
         ("bpfassay_bandwidth_mebibytes_per_second", "", "Bandwidth by IOR, mean of the runs.", |metric, _| {
             metric.value.value().filter(|_| metric.operation.is_some()).map(|summary| summary.center())
         }),
-        ("bpfassay_overhead_ratio", "ratio", "Bandwidth of the baseline / with what is under test.", |metric, _| {
+        ("bpfassay_overhead_ratio", "ratio", "Speed of the baseline / with what is under test.", |metric, _| {
             metric.overhead.value().map(|overhead| overhead.estimate.value)
         }),
         ("bpfassay_overhead_lower_ratio", "ratio", "Lower end of its 95 % interval.", |metric, _| {
@@ -79,7 +79,7 @@ pub fn openmetrics(results: &Results) -> String {
             Some((labels, metric.value.value()?.center()))
         })
     });
-    let help = "Metric of a workload that is not IOR, in its own unit; mean of the runs.";
+    let help = "Metric that is no bandwidth, in its own unit; mean of the runs.";
     family(&mut text, "bpfassay_metric_value", "", help, others.collect());
     let runs = results.cells.iter().flat_map(|cell| {
         let of = |outcome: &str, count: u32| {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a report consists of: one list of sections, which text, Markdown and HTML walk.
 
+mod calls;
 mod cells;
 mod cost;
 mod direct;
@@ -37,6 +38,7 @@ const SECTIONS: &[fn(&Results) -> Vec<Section>] = &[
     |results| of_tables(gates::table(results)),
     |results| of_cells(results, cells::table),
     |results| of_cells(results, direct::table),
+    |results| of_cells(results, calls::table),
     |results| of_cells(results, cost::table),
     |results| of_cells(results, run_times::table),
     |results| of_cells(results, program_count::table),

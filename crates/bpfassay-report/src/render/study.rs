@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use bpfassay_study::{Cell, Clock, MetricName};
 
-use crate::labels;
+use crate::{derive::activity, labels};
 use bpfassay_results::{CellResult, Figure, Outcome, Results, RunResult, Sampled, SamplingEnd};
 
 /// Most lines about doubtful figures below a table.
@@ -47,6 +47,7 @@ fn doubts(results: &Results) -> Vec<String> {
             doubts.push(format!("{}: events lost by the tracer, in the whole guest: {lost}", run.record.run));
         }
     }
+    doubts.extend(activity::unusual(results));
     let interpreted = interpreted(results);
     for cell in &results.cells {
         if interpreted.contains(cell.cell.as_str()) {
@@ -70,7 +71,7 @@ fn doubts(results: &Results) -> Vec<String> {
         let more = doubts.len() - MAX_DOUBTS;
         doubts.truncate(MAX_DOUBTS);
         doubts.push(format!(
-            "{more} more such lines are left out here: see `losses` and `mountstats_error` in results.json"
+            "{more} more such lines are left out here: see `losses`, `activity` and `mountstats_error` in results.json"
         ));
     }
     doubts

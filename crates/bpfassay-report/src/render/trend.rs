@@ -80,7 +80,7 @@ fn number(quantity: Quantity, value: f64) -> String {
     match quantity {
         Quantity::InstructionsPerCall => format!("{value:.1}"),
         Quantity::Overhead => format!("{value:.4}"),
-        Quantity::Bandwidth => labels::number(value),
+        Quantity::Bandwidth | Quantity::TimePerCall => labels::number(value),
     }
 }
 

@@ -73,10 +73,10 @@ pub(super) fn value(
             });
             (figures.overhead.clone().map(|overhead| overhead.estimate.value), point)
         }
-        Quantity::Bandwidth => {
-            let value = match figures.operation {
-                Some(_) => figures.value.clone(),
-                None => Figure::missing("only IOR reports bandwidths"),
+        Quantity::Bandwidth | Quantity::TimePerCall => {
+            let value = match figures.operation.is_some() || figures.calls_of.is_some() {
+                true => figures.value.clone(),
+                false => Figure::missing("only IOR reports bandwidths"),
             };
             let point = value.value().map(|summary| {
                 let variation = summary.standard_deviation.map(|deviation| (deviation / summary.mean).powi(2));

@@ -209,6 +209,8 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
         repetition: 0,
         moved: moved(operation),
         events: BTreeMap::new(),
+        calls: None,
+        activity: None,
         interval: Interval { before, after },
     };
     let at = |ns, written, read| reading(probe, ns, written, read);

@@ -118,6 +118,8 @@ pub(crate) fn paths(probe: ProbeConfiguration) -> RunFigures {
             repetition: 0,
             moved,
             events: BTreeMap::new(),
+            calls: None,
+            activity: None,
             interval,
         });
     }

@@ -184,7 +184,7 @@ pub struct MetricSpec {
 
 impl MetricSpec {
     fn metric(&self) -> Metric {
-        Metric { name: self.name, unit: self.unit.clone(), better: self.better, operation: None }
+        Metric { name: self.name, unit: self.unit.clone(), better: self.better, operation: None, calls_of: None }
     }
 }
 

@@ -240,12 +240,20 @@ pub struct Metric {
     pub better: Better,
     /// The operation whose bytes it is the rate of.
     pub operation: Option<Operation>,
+    /// The bandwidth that it is the time per call of.
+    pub calls_of: Option<MetricName>,
 }
 
 impl Metric {
     fn new(name: &str, unit: &str, better: Better) -> Self {
         // The names of this crate are shorter than a name may be.
-        Self { name: name.parse().unwrap_or_default(), unit: unit.to_owned(), better, operation: None }
+        Self { name: name.parse().unwrap_or_default(), unit: unit.to_owned(), better, operation: None, calls_of: None }
+    }
+
+    /// The time per call of the phases of the bandwidth `name`, where the workload times its calls: `write-call`; the interquartile mean.
+    #[must_use]
+    pub fn of_calls(name: MetricName) -> Self {
+        Self { calls_of: Some(name), ..Self::new(&format!("{name}-call"), "ns/call", Better::Lower) }
     }
 
     /// The rate of the bytes of `operation`.

@@ -24,6 +24,7 @@ mod result;
 mod rows;
 mod table;
 mod test_run;
+mod timed;
 
 use std::{fmt::Arguments, io::Write as _, path::PathBuf};
 
@@ -76,7 +77,7 @@ impl Run {
             self.check_tasks(test)?;
         }
         let descriptor = control::descriptor()?;
-        ranks::launch(self.ranks, |team| {
+        ranks::launch(self.ranks, timed::room(&self.plan.tests, self.ranks), |team| {
             let rank = team.rank();
             let result = match &self.record {
                 None => self.rank(&team, descriptor, Kernel).map(|(_, status)| status),

@@ -10,6 +10,7 @@ use super::{
     pattern::Pattern,
     random::{Rand, Rand64, shuffled},
     ranks::Team,
+    timed::{Timed, is_timed},
 };
 use bpfassay_ior::{AccessOrder, Options};
 
@@ -66,6 +67,7 @@ pub(crate) struct Phase<'a, 'o, I> {
     pub(crate) backend: &'a mut Backend<'o, I>,
     pub(crate) team: &'a Team,
     pub(crate) buffer: &'a mut Buffer,
+    pub(crate) timed: &'a mut Timed<'o>,
     pub(crate) pattern: Pattern,
     pub(crate) access: Access,
     /// The rank whose data this is: the own one unless tasks are reordered.
@@ -164,6 +166,7 @@ impl<'o, I: Io> Phase<'_, 'o, I> {
         let (mut pairs, mut errors) = (0u64, 0u64);
         let deadline = (options.deadline != 0).then(|| Duration::from_secs(options.deadline.into()));
         let start = self.backend.io.now();
+        self.timed.begin(start);
         let elapsed = |phase: &Self| phase.backend.io.now().saturating_sub(start);
         let (mut segment, mut index, mut stopped) = (0, 0, false);
         loop {
@@ -190,6 +193,8 @@ impl<'o, I: Io> Phase<'_, 'o, I> {
         let mut counts = Counts { pairs, moved: pairs * options.transfer_size, stonewall: None, errors: 0 };
         if options.wear_out {
             let stonewall = self.stonewall(pairs, elapsed(self))?;
+            // The wait for other ranks is part of no call.
+            self.timed.begin(self.backend.io.now());
             // Goes on where the deadline struck; an incomplete segment first.
             if pairs != stonewall.max_pairs && index != offsets.count {
                 segment = segment.saturating_sub(1);
@@ -242,8 +247,16 @@ impl<'o, I: Io> Phase<'_, 'o, I> {
         })
     }
 
-    /// One transfer; returns 1 if it brought wrong data.
+    /// One transfer, timed; returns 1 if it brought wrong data.
     fn single(&mut self, opened: &mut Opened, offset: u64) -> Result<u64, EngineError> {
+        let errors = self.transfer(opened, offset)?;
+        if is_timed(self.backend.options) {
+            self.timed.ended(self.backend.io.now());
+        }
+        Ok(errors)
+    }
+
+    fn transfer(&mut self, opened: &mut Opened, offset: u64) -> Result<u64, EngineError> {
         let buffer = self.buffer.bytes();
         if self.access == Access::Write {
             self.pattern.mark(buffer, self.task, offset);

@@ -11,12 +11,10 @@ use std::{
     },
 };
 
+pub use bpfassay_protocol::calls::MAX_RANKS;
 use rustix::thread::futex;
 
 use super::EngineError;
-
-/// Most ranks of one run.
-pub const MAX_RANKS: u32 = 1024;
 
 /// Most numbers that a rank gives to an exchange.
 const SLOTS: usize = 8;
@@ -35,10 +33,12 @@ struct Header {
     test: Barrier,
 }
 
-/// The memory: a header, and then [`SLOTS`] numbers for every rank.
+/// The memory: a header, then [`SLOTS`] numbers for every rank, and then room for the times of calls of every rank.
 struct Region {
     address: *mut libc::c_void,
     ranks: u32,
+    /// Times of each rank.
+    times: u32,
 }
 
 // SAFETY: everything in the memory is atomic.
@@ -49,13 +49,19 @@ unsafe impl Sync for Region {}
 const HEADER: usize = size_of::<Header>().next_multiple_of(64);
 const RANK: usize = SLOTS * size_of::<AtomicU64>();
 
+const fn length(ranks: u32, times: u32) -> usize {
+    HEADER + (RANK + times as usize * size_of::<AtomicU64>()) * ranks as usize
+}
+
 impl Region {
-    fn new(ranks: u32) -> io::Result<Self> {
-        let length = HEADER + RANK * ranks as usize;
+    fn new(ranks: u32, times: u32) -> io::Result<Self> {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
         // SAFETY: the kernel chooses an address that nothing else uses.
-        let address = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
-        if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Self { address, ranks }) }
+        let address = unsafe { libc::mmap(ptr::null_mut(), length(ranks, times), protection, flags, -1, 0) };
+        match address {
+            libc::MAP_FAILED => Err(io::Error::last_os_error()),
+            address => Ok(Self { address, ranks, times }),
+        }
     }
 
     const fn header(&self) -> &Header {
@@ -68,12 +74,20 @@ impl Region {
         // SAFETY: within the memory, aligned (header and slots are multiples of 8 bytes), and all-zero is valid.
         unsafe { &*self.address.byte_add(HEADER + RANK * rank as usize).cast::<[AtomicU64; SLOTS]>() }
     }
+
+    fn times(&self, rank: u32) -> &[AtomicU64] {
+        assert!(rank < self.ranks, "rank {rank} of {}", self.ranks);
+        let times = self.times as usize;
+        let offset = HEADER + RANK * self.ranks as usize + times * size_of::<AtomicU64>() * rank as usize;
+        // SAFETY: within the memory, behind the slots of all ranks, aligned as these are, and all-zero is valid.
+        unsafe { std::slice::from_raw_parts(self.address.byte_add(offset).cast::<AtomicU64>(), times) }
+    }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: mapped with this length; borrows of it end with `self`.
-        unsafe { libc::munmap(self.address, HEADER + RANK * self.ranks as usize) };
+        unsafe { libc::munmap(self.address, length(self.ranks, self.times)) };
     }
 }
 
@@ -87,9 +101,9 @@ pub(crate) struct Team {
 }
 
 impl Team {
-    /// The ranks of a run, each to be given to its process or thread.
-    pub(crate) fn world(size: u32) -> io::Result<Vec<Self>> {
-        let region = Arc::new(Region::new(size)?);
+    /// The ranks of a run, each to be given to its process or thread, with room for so many `times` of calls of each.
+    pub(crate) fn world(size: u32, times: u32) -> io::Result<Vec<Self>> {
+        let region = Arc::new(Region::new(size, times)?);
         Ok((0..size).map(|rank| Self { region: Arc::clone(&region), rank, size, is_world: true }).collect())
     }
 
@@ -158,6 +172,11 @@ impl Team {
         Ok(all)
     }
 
+    /// The room for the times of the calls of `rank`. Others may look at it after a barrier.
+    pub(crate) fn times(&self, rank: u32) -> &[AtomicU64] {
+        self.region.times(rank)
+    }
+
     /// The value that rank 0 gives.
     pub(crate) fn value_of_first(&self, value: u64) -> Result<u64, EngineError> {
         Ok(self.exchange([value])?[0][0])
@@ -181,13 +200,13 @@ fn wake(generation: &AtomicU32) {
 }
 
 /// Runs `work` as every rank, each in its own process (a single one in this process), and returns the exit status:
-/// 0, or that of the first rank that failed.
+/// 0, or that of the first rank that failed. Each has room for `times` of calls.
 ///
 /// # Errors
 /// [`EngineError::Ranks`] if processes cannot be made, [`EngineError::Killed`] if one was killed.
-pub(crate) fn launch(ranks: u32, work: impl Fn(Team) -> u8) -> Result<u8, EngineError> {
+pub(crate) fn launch(ranks: u32, times: u32, work: impl Fn(Team) -> u8) -> Result<u8, EngineError> {
     let failed = |action, source| EngineError::Ranks { action, ranks, source };
-    let mut teams = Team::world(ranks).map_err(|source| failed("share memory", source))?;
+    let mut teams = Team::world(ranks, times).map_err(|source| failed("share memory", source))?;
     let Some(first) = teams.first().cloned() else {
         return Err(failed("start", io::ErrorKind::InvalidInput.into()));
     };
@@ -260,7 +279,7 @@ mod tests {
     fn together<T: Send>(size: u32, work: impl Fn(Team) -> T + Sync) -> Vec<T> {
         thread::scope(|scope| {
             let handles: Vec<_> =
-                Team::world(size).unwrap().into_iter().map(|team| scope.spawn(|| work(team))).collect();
+                Team::world(size, 0).unwrap().into_iter().map(|team| scope.spawn(|| work(team))).collect();
             handles.into_iter().map(|handle| handle.join().unwrap()).collect()
         })
     }

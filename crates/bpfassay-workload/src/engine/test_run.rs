@@ -17,6 +17,7 @@ use super::{
     ranks::Team,
     report::Report,
     result::{Figures, Point, TestResult},
+    timed::Timed,
     warn,
 };
 use bpfassay_ior::{AccessOrder, Options, ReorderRandom};
@@ -45,6 +46,7 @@ pub(crate) struct TestRun<'a, I> {
     stamp: u32,
     file_size: u64,
     buffer: Buffer,
+    timed: Timed<'a>,
     result: TestResult,
 }
 
@@ -77,6 +79,7 @@ impl<'a, I: Io> TestRun<'a, I> {
             stamp: options.signature as u32,
             file_size: 0,
             buffer,
+            timed: Timed::new(team),
             result: TestResult::default(),
             backend,
             team,
@@ -187,7 +190,7 @@ impl<'a, I: Io> TestRun<'a, I> {
             let mut opened = self.backend.open(name)?;
             let counts = self.phase(Access::WriteCheck)?.run(&mut opened)?;
             self.backend.close(opened)?;
-            self.end(Access::WriteCheck, repetition)?;
+            self.end(Access::WriteCheck, repetition, None)?;
             found_errors |= self.count_errors("write", counts.errors);
             if repetition == 0 {
                 self.result.first_write_pairs = counts.pairs;
@@ -249,7 +252,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         if access == Access::Write {
             self.team.barrier()?;
         }
-        self.end(access, repetition)?;
+        self.end(access, repetition, Some(timers.close.1.saturating_sub(timers.open.0)))?;
         self.collect(access, repetition, &counts, &timers, name)?;
         Ok(counts)
     }
@@ -270,6 +273,7 @@ impl<'a, I: Io> TestRun<'a, I> {
             backend: &mut self.backend,
             team: self.team,
             buffer: &mut self.buffer,
+            timed: &mut self.timed,
         })
     }
 
@@ -402,6 +406,7 @@ impl<'a, I: Io> TestRun<'a, I> {
     /// Reports to the agent that a phase begins, and holds all ranks meanwhile.
     fn begin(&mut self, access: Access, repetition: u32) -> Result<(), EngineError> {
         self.backend.moved = Moved::default();
+        self.timed.clear();
         if !self.is_controlled {
             return Ok(());
         }
@@ -413,15 +418,22 @@ impl<'a, I: Io> TestRun<'a, I> {
         self.team.barrier()
     }
 
-    /// Reports to the agent that a phase has ended and what it did, and holds all ranks meanwhile.
-    fn end(&mut self, access: Access, repetition: u32) -> Result<(), EngineError> {
+    /// Reports to the agent that a phase has ended and what it did, and then what its calls took if its time counts: it `took` this rank so long. Holds
+    /// all ranks meanwhile.
+    fn end(&mut self, access: Access, repetition: u32, took: Option<Duration>) -> Result<(), EngineError> {
         if !self.is_controlled {
             return Ok(());
         }
         let phase = self.event(access, repetition);
         let moved = Moved::sum(&self.team.exchange(self.backend.moved.numbers())?);
         if let Some(control) = self.lead.as_mut().and_then(|lead| lead.control.as_deref_mut()) {
-            control.announce(&PhaseEvent::End { phase, moved, events: Default::default() })?;
+            control.announce(&PhaseEvent::End { phase: phase.clone(), moved, events: Default::default() })?;
+        }
+        let calls = took.map(|took| self.timed.of_all(took)).transpose()?.flatten();
+        if let Some(control) = self.lead.as_mut().and_then(|lead| lead.control.as_deref_mut())
+            && let Some(calls) = calls
+        {
+            control.announce(&PhaseEvent::Calls { phase, calls })?;
         }
         self.team.barrier()
     }

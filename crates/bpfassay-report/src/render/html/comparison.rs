@@ -5,7 +5,7 @@ use askama::Template;
 
 use super::{
     Count,
-    figures::{Plot, Plots},
+    figures::{self, Plot, Plots},
     finished,
     plot::{self, Intervals, Mark},
 };
@@ -71,26 +71,27 @@ fn ratios(comparison: &Comparison) -> Vec<Plot> {
             None => panels.push((name, vec![cell])),
         }
     }
-    let row = |cell: &&CellComparison| {
-        let marks = (0..).zip(super::figures::PLOTTED).filter_map(|(series, name)| {
-            let metric = cell.metrics.iter().find(|metric| &*metric.metric == name)?;
+    let row = |metrics: &[&str], cell: &CellComparison| {
+        let marks = (0..).zip(metrics).filter_map(|(series, name)| {
+            let metric = cell.metrics.iter().find(|metric| &*metric.metric == *name)?;
             Some((series, Mark::of(&metric.ratio.value()?.estimate)))
         });
         let marks: Vec<_> = marks.collect();
         let name = if many { format!("{}, {}", cell.under_test, cell.case) } else { cell.under_test.clone() };
         (!marks.is_empty()).then_some((name, marks))
     };
-    let panel = |(name, cells): (String, Vec<&CellComparison>)| {
-        let rows: Vec<_> = cells.iter().filter_map(row).collect();
-        let series = super::figures::series(&rows);
+    let panel = |(name, cells): &(String, Vec<&CellComparison>), metrics: &[&str], what: &str| {
+        let rows: Vec<_> = cells.iter().filter_map(|cell| row(metrics, cell)).collect();
+        let series = figures::series(metrics, &rows);
         let plot = Intervals { quantity: "new / base (above 1: slower)".to_owned(), reference: 1.0, rows };
         Some(Plot {
-            title: format!("{name}: new / base"),
+            title: format!("{name}: new / base{what}"),
             svg: plot::intervals(&plot)?,
             series,
             note: "With its interval for this cell alone. Of `none`: time for the same bytes; of a tool: its overhead."
                 .to_owned(),
         })
     };
-    panels.into_iter().filter_map(panel).collect()
+    let both = |of: &_| [panel(of, figures::WHOLE, ""), panel(of, figures::CALLS, ", time per call")];
+    panels.iter().flat_map(both).flatten().collect()
 }

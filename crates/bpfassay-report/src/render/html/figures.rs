@@ -14,7 +14,10 @@ use crate::derive::readings;
 use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Outcome, Results};
 
 /// The metrics that plots of cells show, in the order of their colours: bandwidths, and the work as a whole.
-pub(super) const PLOTTED: [&str; 3] = [Operation::Write.name(), Operation::Read.name(), WORK];
+pub(super) const WHOLE: &[&str] = &[Operation::Write.name(), Operation::Read.name(), WORK];
+
+/// The same of the time per call.
+pub(super) const CALLS: &[&str] = &["write-call", "read-call"];
 
 /// A plot with what is written around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +55,7 @@ pub(super) fn plots(results: &Results) -> Vec<Plots> {
     let all = [
         Plots { id: "series", title: "Along the kernels", plots: along_kernels(results) },
         Plots { id: "overhead", title: "Relative overhead", plots: of_cells(results, OVERHEAD) },
+        Plots { id: "calls", title: "Relative overhead per call", plots: of_cells(results, OVERHEAD_PER_CALL) },
         Plots { id: "error", title: "Relative error", plots: of_cells(results, RELATIVE_ERROR) },
         Plots { id: "cost", title: "Extra instructions per call", plots: of_cells(results, COST) },
         Plots { id: "bandwidth", title: "Bandwidth over time", plots: over_time(results) },
@@ -74,6 +78,7 @@ fn row<'a>(cell: &'a CellResult, name: &str) -> Option<Row<'a>> {
 #[derive(Clone, Copy)]
 struct Of {
     name: &'static str,
+    metrics: &'static [&'static str],
     axis: &'static str,
     reference: f64,
     note: &'static str,
@@ -82,6 +87,7 @@ struct Of {
 
 const OVERHEAD: Of = Of {
     name: "relative overhead",
+    metrics: WHOLE,
     axis: "overhead (baseline's bandwidth / with probe)",
     reference: 1.0,
     note: "Above 1: slower than without a probe. `none` is the baseline against itself: the noise floor.",
@@ -91,8 +97,17 @@ const OVERHEAD: Of = Of {
     },
 };
 
+const OVERHEAD_PER_CALL: Of = Of {
+    name: "relative overhead per call",
+    metrics: CALLS,
+    axis: "overhead (time per call with probe / baseline's)",
+    note: "Of the calls that move the data, without open, fsync and close. `none` is the baseline against itself: the noise floor.",
+    ..OVERHEAD
+};
+
 const RELATIVE_ERROR: Of = Of {
     name: "relative error",
+    metrics: WHOLE,
     axis: "relative error (bandwidth by IOR / traced)",
     reference: 1.0,
     note: "1: the tracer saw what IOR reports. Bars reach from the smallest to the largest run.",
@@ -101,6 +116,7 @@ const RELATIVE_ERROR: Of = Of {
 
 const COST: Of = Of {
     name: "extra instructions per call",
+    metrics: WHOLE,
     axis: "instructions per call beyond the baseline's",
     reference: 0.0,
     note: "By the instruction clock: the same figures on every machine. `none` is the baseline against itself.",
@@ -139,7 +155,7 @@ fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
         let cases: BTreeSet<&str> = cells.iter().map(|(cell, _)| cell.case.as_str()).collect();
         // A curve has one point per size: other differences between cases would make it jump.
         if sizes.len() > 1 && sizes.len() == cases.len() {
-            plots.extend(PLOTTED.iter().filter_map(|name| against_size(&panel, &cells, name, of)));
+            plots.extend(of.metrics.iter().filter_map(|name| against_size(&panel, &cells, name, of)));
         } else if cells.first().is_some_and(|(cell, _)| kernels.are_series(&cell.target)) {
             plots.extend(kernels.panels(&cells, of));
         } else {
@@ -152,19 +168,20 @@ fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
 fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> Option<Plot> {
     let marks_of = |cell: &CellResult| {
         let name = cell.under_test();
-        let marks = (0..).zip(PLOTTED).filter_map(|(series, name)| Some((series, (of.mark)(cell, row(cell, name)?)?)));
+        let marks =
+            (0..).zip(of.metrics).filter_map(|(series, name)| Some((series, (of.mark)(cell, row(cell, name)?)?)));
         (if many { format!("{name}, {}", cell.case) } else { name }, marks.collect::<Vec<_>>())
     };
     let rows: Vec<_> = cells.iter().map(|(cell, _)| marks_of(cell)).filter(|(_, marks)| !marks.is_empty()).collect();
-    let series = series(&rows);
+    let series = series(of.metrics, &rows);
     let svg = plot::intervals(&Intervals { quantity: of.axis.to_owned(), reference: of.reference, rows })?;
     Some(Plot { title: format!("{panel}: {} by probe configuration", of.name), svg, series, note: of.note.to_owned() })
 }
 
 /// The names of the series of such rows: all metrics up to the last that there is, the bandwidths at least.
-pub(super) fn series(rows: &[(String, Vec<(u8, Mark)>)]) -> Vec<String> {
+pub(super) fn series(metrics: &[&str], rows: &[(String, Vec<(u8, Mark)>)]) -> Vec<String> {
     let last = rows.iter().flat_map(|(_, marks)| marks).map(|(series, _)| usize::from(*series)).max().unwrap_or(0);
-    PLOTTED.iter().take(2.max(last + 1)).map(ToString::to_string).collect()
+    metrics.iter().take(2.max(last + 1)).map(ToString::to_string).collect()
 }
 
 /// Curves by what is under test, with the same colours in all plots of the same cells, whatever was measured.

@@ -35,7 +35,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let mut rows = Vec::new();
     for cell in &results.cells {
         let attach = attach(cell, &mut remarks);
-        for (index, (metric, accuracy)) in cell.rows().enumerate() {
+        for (index, (metric, accuracy)) in cell.whole().enumerate() {
             let mut row = places.row(cell, index == 0);
             row.extend([if index == 0 { attach.clone() } else { String::new() }, metric.name.to_string()]);
             row.extend(figures(cell, (metric, accuracy), sampled, is_mixed, &mut remarks));
@@ -53,7 +53,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
 
 /// Whether there are metrics beside bandwidths: each then has its unit with it.
 fn is_mixed(results: &Results) -> bool {
-    results.cells.iter().flat_map(|cell| &cell.metrics).any(|metric| metric.operation.is_none())
+    results.cells.iter().flat_map(CellResult::whole).any(|(metric, _)| metric.operation.is_none())
 }
 
 fn figures(
@@ -136,6 +136,7 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
         "relative error: bandwidth by IOR / bandwidth traced, over IOR's own interval: by construction bytes moved / bytes traced (1: exact)."
             .to_owned(),
     ];
+    legend.extend(super::calls::why_none(results));
     if sampled {
         legend.push(
             "relative error, sampled: the same with the mean of instantaneous bandwidths (as in the CEEMS study), too high by about \

@@ -5,7 +5,7 @@ use bpfassay_study::Clock;
 
 use crate::{
     labels::{self, NONE},
-    render::table::{Places, Remarks, Table},
+    render::table::{Places, Remarks, Table, target_list},
 };
 use bpfassay_results::{Basis, Results, Unit};
 
@@ -16,7 +16,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     }
     let places = Places::of(results);
     let mut remarks = Remarks::default();
-    let (mut rows, mut elapsed, mut of_rounds) = (Vec::new(), false, false);
+    let (mut rows, mut elapsed, mut of_rounds) = (Vec::new(), Vec::new(), false);
     for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
         // Only the operations of bandwidths are calls.
         for (index, metric) in cell.metrics.iter().filter(|metric| metric.operation.is_some()).enumerate() {
@@ -35,13 +35,14 @@ pub(super) fn table(results: &Results) -> Option<Table> {
                 rows.push(row);
                 continue;
             };
-            elapsed |= cost.basis == Basis::Elapsed;
+            if cost.basis == Basis::Elapsed && !elapsed.contains(&&cell.target) {
+                elapsed.push(&cell.target);
+            }
             of_rounds |= cost.unit == Unit::Rounds;
             let prefix = if is_baseline { "A/A " } else { "" };
-            let mark = if cost.basis == Basis::Elapsed { " *" } else { "" };
             row.extend([
                 cost.calls.to_string(),
-                format!("{prefix}{}{mark}", labels::instructions(&cost.per_call)),
+                format!("{prefix}{}", labels::instructions(&cost.per_call)),
                 labels::number(cost.per_mib.value),
                 cost.per_call.n.to_string(),
             ]);
@@ -57,8 +58,11 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             .to_owned(),
         "A/A: the same for the second baseline run, the noise floor.".to_owned(),
     ];
-    if elapsed {
-        legend.push("*: time in which the guest waits is in it, because the kernel does not report it.".to_owned());
+    if !elapsed.is_empty() {
+        legend.push(format!(
+            "{}: time in which the guest waits is in the figures, because the kernel does not report it.",
+            target_list(&elapsed)
+        ));
     }
     if of_rounds {
         legend

@@ -96,17 +96,20 @@ impl Io for Slow {
 fn write(options: &Options, millis: &[u64]) -> Vec<(Counts, Vec<i64>)> {
     let results = Mutex::new(vec![None; millis.len()]);
     thread::scope(|scope| {
-        for (team, &millis) in Team::world(millis.len() as u32).unwrap().into_iter().zip(millis) {
+        let (all, slowest) = (millis.len(), millis.iter().copied().max().unwrap());
+        for (team, &millis) in Team::world(millis.len() as u32, 8).unwrap().into_iter().zip(millis) {
             let results = &results;
             scope.spawn(move || {
                 let (rank, io) = (team.rank(), Slow::new(millis));
                 let mut backend = Backend { io, options, rank, aggregate: 0, moved: Moved::default() };
                 let mut buffer = Buffer::new(options.transfer_size as usize).unwrap();
                 let mut opened = backend.open(c"file").unwrap();
+                let mut timed = Timed::new(&team);
                 let counts = Phase {
                     backend: &mut backend,
                     team: &team,
                     buffer: &mut buffer,
+                    timed: &mut timed,
                     pattern: Pattern { packet: Packet::Timestamp, stamp: 1, signature: 1 },
                     access: Access::Write,
                     task: rank,
@@ -116,6 +119,10 @@ fn write(options: &Options, millis: &[u64]) -> Vec<(Counts, Vec<i64>)> {
                 }
                 .run(&mut opened)
                 .unwrap();
+                // Each call takes what a transfer takes, and waiting for other ranks is part of none.
+                let times = timed.of_all(Duration::from_secs(60)).unwrap().unwrap();
+                assert_eq!((times.ranks as usize, times.max_ns), (all, slowest * 1_000_000));
+                assert_eq!(times.sum_ns + times.tail_ns, 60_000_000_000 * all as u64);
                 assert_eq!(backend.moved.write.calls, backend.io.offsets.len() as u64);
                 results.lock().unwrap()[rank as usize] = Some((counts, backend.io.offsets));
             });

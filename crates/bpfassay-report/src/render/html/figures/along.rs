@@ -11,7 +11,7 @@ use super::{
         super::trend::described,
         plot::{self, Curves, Mark},
     },
-    Curved, Of, PLOTTED, Plot, WithSize, row,
+    Curved, Of, Plot, WithSize, row,
 };
 use crate::trend::{Quantity, Series, by_version, trend};
 use bpfassay_results::{CellResult, Figure, Results};
@@ -72,7 +72,7 @@ impl<'a> Kernels<'a> {
                 [_] => format!("{}, {}", model.target.arch, model.file_system),
                 _ => format!("{}, {}, {case}", model.target.arch, model.file_system),
             };
-            plots.extend(PLOTTED.iter().filter_map(|metric| panel((&name, metric), &kernels, cells, of)));
+            plots.extend(of.metrics.iter().filter_map(|metric| panel((&name, metric), &kernels, cells, of)));
         }
         plots
     }
@@ -120,7 +120,7 @@ pub(super) fn along_kernels(results: &Results) -> Vec<Plot> {
     }
     let Ok(trend) = trend(&[(results.plan.study.name.clone(), results)]) else { return Vec::new() };
     let plot_of = |series: &Series| {
-        if series.points.len() < SERIES_FROM || series.quantity == Quantity::Bandwidth {
+        if series.points.len() < SERIES_FROM || matches!(series.quantity, Quantity::Bandwidth | Quantity::TimePerCall) {
             return None;
         }
         let points: Vec<_> = series

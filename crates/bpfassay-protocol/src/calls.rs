@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long the calls of a workload took that moved its data.
+
+use serde::{Deserialize, Serialize};
+
+/// Most ranks of one run.
+pub const MAX_RANKS: u32 = 1024;
+
+/// Times of the calls of one phase that moved its data, in nanoseconds of the guest's clock. The time of a call is that from the end of the call
+/// before it (of the first: from the end of `open`) to its own end: one reading of the clock per call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CallTimes {
+    /// Ranks that took part; figures are over the calls of all.
+    pub ranks: u32,
+    /// Calls. One that moved a part only counts as one with those that moved the rest.
+    pub calls: u64,
+    /// Their times together.
+    pub sum_ns: u64,
+    /// What of the ranks' phases, from the first open to the last close, is in no call: open, fsync, close.
+    pub tail_ns: u64,
+    /// The longest of them.
+    pub max_ns: u64,
+    /// Of their distribution; `None` where there were more calls than there was room for.
+    pub distribution: Option<CallDistribution>,
+}
+
+/// What the middle of the calls took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CallDistribution {
+    /// Median; of an even number of calls the upper one of the two.
+    pub median_ns: u64,
+    /// Calls without the fastest and the slowest quarter.
+    pub interquartile_calls: u64,
+    /// The times of these together: divided by their number, the interquartile mean.
+    pub interquartile_sum_ns: u64,
+}
+
+impl CallDistribution {
+    /// Of the calls that took `times`, which are left in order; `None` where there are none.
+    pub fn of(times: &mut [u64]) -> Option<Self> {
+        times.sort_unstable();
+        let quarter = times.len() / 4;
+        let middle = times.get(quarter..times.len() - quarter)?;
+        Some(Self {
+            median_ns: *times.get(times.len() / 2)?,
+            interquartile_calls: middle.len() as u64,
+            interquartile_sum_ns: middle.iter().fold(0, |sum, &time| sum.saturating_add(time)),
+        })
+    }
+}
+
+impl CallTimes {
+    /// Checks times that a workload reports of a phase that took `interval_ns`, in which it made `calls` calls by its own count.
+    ///
+    /// # Errors
+    /// What is impossible about them, as a predicate.
+    pub fn check(&self, interval_ns: u64, calls: u64) -> Result<(), String> {
+        let Self { ranks, sum_ns, tail_ns, max_ns, .. } = *self;
+        if ranks == 0 || ranks > MAX_RANKS {
+            return Err(format!("reported times of {ranks} ranks"));
+        }
+        if self.calls == 0 || self.calls > calls {
+            return Err(format!("reported times of {} calls and made {calls}", self.calls));
+        }
+        let (within, together) =
+            (u128::from(interval_ns) * u128::from(ranks), u128::from(sum_ns) + u128::from(tail_ns));
+        if together > within {
+            return Err(format!("reported {together} ns in a phase in which its {ranks} ranks had {within} ns"));
+        }
+        if max_ns > sum_ns || u128::from(max_ns) * u128::from(self.calls) < u128::from(sum_ns) {
+            return Err(format!("reported {max_ns} ns for the longest of {} calls that took {sum_ns} ns", self.calls));
+        }
+        match self.distribution {
+            Some(CallDistribution { median_ns, interquartile_calls, interquartile_sum_ns })
+                if median_ns > max_ns
+                    || interquartile_calls != self.calls - 2 * (self.calls / 4)
+                    || interquartile_sum_ns > sum_ns =>
+            {
+                Err(format!(
+                    "reported a median of {median_ns} ns and {interquartile_sum_ns} ns for {interquartile_calls} of {} calls that \
+                     took {sum_ns} ns, the longest {max_ns} ns",
+                    self.calls
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times() -> CallTimes {
+        let mut all = [5, 1, 2, 3, 4, 100, 6, 7];
+        let distribution = CallDistribution::of(&mut all);
+        CallTimes { ranks: 1, calls: 8, sum_ns: 128, tail_ns: 12, max_ns: 100, distribution }
+    }
+
+    #[test]
+    fn the_middle_of_the_calls_is_without_the_fastest_and_the_slowest_quarter() {
+        let of = |times: &mut [u64]| CallDistribution::of(times);
+        let found = |median_ns, interquartile_calls, interquartile_sum_ns| {
+            Some(CallDistribution { median_ns, interquartile_calls, interquartile_sum_ns })
+        };
+        assert_eq!(of(&mut [5, 1, 2, 3, 4, 100, 6, 7]), found(5, 4, 3 + 4 + 5 + 6));
+        assert_eq!(of(&mut [9]), found(9, 1, 9));
+        assert_eq!(of(&mut [9, 1, 2]), found(2, 3, 12));
+        assert_eq!(of(&mut []), None);
+    }
+
+    #[test]
+    fn impossible_times_are_refused() {
+        assert_eq!(times().check(140, 8), Ok(()));
+        // A partial transfer makes more calls than there are transfers.
+        assert_eq!(times().check(1000, 9), Ok(()));
+        let refused = |change: fn(&mut CallTimes)| {
+            let mut times = times();
+            change(&mut times);
+            times.check(140, 8).unwrap_err()
+        };
+        assert!(times().check(139, 8).unwrap_err().contains("140 ns in a phase in which its 1 ranks had 139 ns"));
+        assert!(times().check(140, 7).unwrap_err().contains("8 calls and made 7"));
+        assert!(refused(|times| times.calls = 0).contains("0 calls"));
+        assert!(refused(|times| times.ranks = 0).contains("0 ranks"));
+        assert!(refused(|times| times.ranks = MAX_RANKS + 1).contains("1025 ranks"));
+        assert!(refused(|times| times.max_ns = 15).contains("longest"));
+        assert!(refused(|times| times.max_ns = 129).contains("longest"));
+        let change = |times: &mut CallTimes| times.distribution.as_mut().unwrap().interquartile_calls = 5;
+        let mut changed = times();
+        change(&mut changed);
+        assert!(changed.check(140, 8).unwrap_err().contains("for 5 of 8 calls"));
+        assert!(refused(|times| times.tail_ns = u64::MAX).contains("in a phase"));
+    }
+}

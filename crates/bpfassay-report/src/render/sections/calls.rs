@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The table of calls: what a probe adds to each call that moves data, beside what it adds to the whole phase.
+
+use std::collections::HashMap;
+
+use crate::{
+    derive::pairs::metric_of,
+    labels::{self, NONE},
+    render::table::{Places, Remarks, Table},
+};
+use bpfassay_results::{CellMetric, CellResult, Figure, NO_CALL_TIMES, Results, RunResult};
+
+/// The table, where calls of any run were timed.
+pub(super) fn table(results: &Results) -> Option<Table> {
+    if results.cells.iter().flat_map(|cell| &cell.metrics).all(|metric| metric.calls_of.is_none()) {
+        return None;
+    }
+    let places = Places::of(results);
+    let mut remarks = Remarks::default();
+    let first = first_runs(results);
+    let mut rows = Vec::new();
+    let mut is_pooled = false;
+    for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
+        for (index, phase) in cell.metrics.iter().filter(|metric| metric.operation.is_some()).enumerate() {
+            let mut row = places.row(cell, index == 0);
+            row.push(phase.name.to_string());
+            match cell.metrics.iter().find(|metric| metric.calls_of == Some(phase.name)) {
+                Some(calls) => {
+                    is_pooled |= compared(cell, calls).value().is_some_and(|overhead| overhead.pooled.is_some());
+                    row.extend(figures(cell, calls, phase, &mut remarks));
+                }
+                None => {
+                    let reason = why_not(first.get(cell.cell.as_str()).copied(), phase);
+                    row.push(format!("{NONE} {}", remarks.mark(reason)));
+                    row.extend(["-"; 4].map(str::to_owned));
+                }
+            }
+            rows.push(row);
+        }
+    }
+    let columns =
+        places.columns(&["calls of", "ns per call", "overhead per call [95 %]", "whole phase", "n", "detectable"]);
+    let title = format!("time per call, study {}, clock {}", results.plan.study.name, results.plan.study.clock);
+    let mut legend = vec![
+        "overhead per call: time per call with the probe / without it (above 1: slower), of the calls that move the data, without the \
+         fastest and the slowest quarter (interquartile mean): open, fsync and close are only in the overhead of the whole phase. A/A: the \
+         baseline against itself, the noise floor."
+            .to_owned(),
+    ];
+    if is_pooled {
+        legend.push("~: as in the table of cells.".to_owned());
+    }
+    Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
+}
+
+/// What the overhead of a cell is, and of the baseline its noise floor.
+fn compared<'a>(cell: &CellResult, metric: &'a CellMetric) -> &'a Figure<bpfassay_results::Overhead> {
+    if cell.is_baseline() { &metric.control } else { &metric.overhead }
+}
+
+fn figures(cell: &CellResult, calls: &CellMetric, phase: &CellMetric, remarks: &mut Remarks) -> Vec<String> {
+    let mut shown = |text: Option<String>, reason: Option<&str>| {
+        text.unwrap_or_else(|| format!("{NONE} {}", remarks.mark(reason.unwrap_or_default().to_owned())))
+    };
+    let (of_calls, of_phase) = (compared(cell, calls), compared(cell, phase));
+    let prefix = if cell.is_baseline() { "A/A " } else { "" };
+    let detectable = of_calls.value().and_then(|overhead| overhead.detectable);
+    vec![
+        shown(labels::performance(&calls.value), calls.value.reason()),
+        shown(labels::overhead_finely(of_calls).map(|text| format!("{prefix}{text}")), of_calls.reason()),
+        shown(of_phase.value().map(|overhead| format!("{:.4}", overhead.estimate.value)), of_phase.reason()),
+        of_calls.value().map_or_else(|| "-".to_owned(), |overhead| overhead.estimate.n.to_string()),
+        detectable.map_or_else(|| "-".to_owned(), labels::beyond_one),
+    ]
+}
+
+/// Why no calls of any run of an IOR study were timed, in a line; nothing where some were, or there is no bandwidth.
+pub(super) fn why_none(results: &Results) -> Option<String> {
+    let first = first_runs(results);
+    let reason = |cell: &CellResult| {
+        let phase = cell.metrics.iter().find(|metric| metric.operation.is_some())?;
+        Some(why_not(Some(first.get(cell.cell.as_str())?), phase))
+    };
+    let is_timed = results.cells.iter().flat_map(|cell| &cell.metrics).any(|metric| metric.calls_of.is_some());
+    let reason = results.cells.iter().find_map(reason).filter(|_| !is_timed)?;
+    Some(format!("time per call: {NONE}: {reason}."))
+}
+
+/// The first run of each cell with figures.
+fn first_runs(results: &Results) -> HashMap<&str, &RunResult> {
+    let mut first = HashMap::new();
+    for run in results.runs.iter().filter(|run| run.derived.is_some()) {
+        first.entry(run.record.cell.as_str()).or_insert(run);
+    }
+    first
+}
+
+fn why_not(run: Option<&RunResult>, phase: &CellMetric) -> String {
+    let work = run.and_then(|run| metric_of(run, &phase.name)).map(|metric| &metric.work);
+    let reason = match work {
+        Some(Figure::Value(work)) => work.in_calls_ns.reason(),
+        Some(missing) => missing.reason(),
+        None => None,
+    };
+    reason.unwrap_or(NO_CALL_TIMES).to_owned()
+}
