@@ -3,6 +3,7 @@
 
 mod cells;
 mod comparable;
+mod pooled;
 
 use std::fmt;
 
@@ -16,10 +17,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::comparable::NotComparable;
 use crate::derive::gates::adjustment;
-use bpfassay_results::{ByteErrors, Figure, Results, Unit};
+use bpfassay_results::{ByteErrors, Figure, Pooled, Results, Unit};
 
 /// Version of the JSON form of a comparison.
-pub const COMPARISON_VERSION: u32 = 3;
+pub const COMPARISON_VERSION: u32 = 4;
 
 /// How two results are to be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -238,20 +239,24 @@ pub struct Ratio {
     /// What counts as one observation. With rounds of one boot, the effect of pairs has the declared layout term in it; where runs are not
     /// compared in pairs, one boot is one observation, and nothing is claimed.
     pub unit: Unit,
+    /// What the interval has besides the pairs of this cell: the variance of other cells, and the declared layout term.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooled: Option<Pooled>,
+}
+
+/// What is claimed of each ratio: which changes matter, at which error rate, and how often somebody looked.
+#[derive(Debug, Clone, Copy)]
+struct Claim {
+    margin: Share,
+    error_rate: Share,
+    looks: usize,
 }
 
 impl Ratio {
-    fn new(
-        effect: Effect,
-        paired: bool,
-        unit: Unit,
-        looks: usize,
-        margin: Share,
-        question: &Question,
-    ) -> Result<Self, StatsError> {
-        let estimate = effect.estimate(1.0 - question.error_rate.value())?;
-        let evidence = ChangeEvidence::new(&effect, margin.ratio())?.over_looks(looks);
-        Ok(Self { estimate, effect, evidence, paired, unit })
+    fn new(effect: Effect, paired: bool, unit: Unit, claim: Claim) -> Result<Self, StatsError> {
+        let estimate = effect.estimate(1.0 - claim.error_rate.value())?;
+        let evidence = ChangeEvidence::new(&effect, claim.margin.ratio())?.over_looks(claim.looks);
+        Ok(Self { estimate, effect, evidence, paired, unit, pooled: None })
     }
 }
 
@@ -263,8 +268,15 @@ pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Com
     let pairs = cells::pair(base, new, question);
     let notes = comparable::check(base, new, &pairs)?;
     let sides = [base, new].map(cells::Side::of);
+    let claim = Claim {
+        margin: question.margin_by(new.plan.study.clock),
+        error_rate: question.error_rate,
+        // Each of the two may have stopped at any of its looks.
+        looks: sides[0].looks.saturating_mul(sides[1].looks),
+    };
     let mut cells: Vec<CellComparison> =
-        pairs.iter().map(|pair| cells::compare(&sides[0], &sides[1], pair, question)).collect();
+        pairs.iter().map(|pair| cells::compare(&sides[0], &sides[1], pair, claim)).collect();
+    pooled::settle(&mut cells, claim);
     let mut family: Vec<&mut MetricComparison> = cells.iter_mut().flat_map(|cell| &mut cell.metrics).collect();
     let evidence: Vec<ChangeEvidence> =
         family.iter().filter_map(|metric| metric.ratio.value().map(|ratio| ratio.evidence)).collect();
@@ -279,7 +291,7 @@ pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Com
         studies: [base, new].map(|results| results.plan.study.name.clone()),
         started_unix_ms: [base, new].map(|results| results.started_unix_ms),
         clock: new.plan.study.clock,
-        margin: question.margin_by(new.plan.study.clock),
+        margin: claim.margin,
         error_rate: question.error_rate,
         correction: question.correction,
         cells,

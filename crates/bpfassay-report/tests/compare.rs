@@ -20,7 +20,7 @@ use bpfassay_report::{
 };
 use bpfassay_results::{Outcome, Results};
 use bpfassay_stats::gate::Change;
-use bpfassay_study::{Block, Clock, PlannedRun, Study};
+use bpfassay_study::{Block, Clock, PlannedRun, Study, Target};
 use common::{contents, figures, not_supported, outcome, study, study_of};
 
 fn instructions() -> Study {
@@ -138,6 +138,45 @@ fn one_boot_by_the_instruction_clock_claims_beyond_the_layout_term_only() {
     several.design.replicates = 5;
     let over_boots = |slower: f64| results(&several, steady(slower));
     assert_eq!(changes(&compared(&over_boots(0.0), &over_boots(0.001)), "fexit"), [Change::Increase; 6]);
+}
+
+/// Three pairs of each cell: what twelve cells and more show of their variance is taken together, but for those that are the same to the
+/// instruction.
+#[test]
+fn few_pairs_take_the_variance_of_all_cells_into_account() {
+    let mut study = instructions();
+    for kernel in ["6.13", "6.14", "6.15", "6.16", "6.17", "6.18", "7.0", "7.1", "7.3"] {
+        let arch = study.targets[0].arch;
+        study.targets.push(Target { arch, kernel: kernel.to_owned() });
+    }
+    let base = results(&study, steady(0.0));
+    // Noise of another size in each cell, about 0.02 %, of which the mean over rounds is 0; fexit is slower by 1 %.
+    let noisy = |block: &Block, run: &PlannedRun| {
+        let round = f64::from(run.round);
+        let size = 0.0001 + 0.00002 * (block.id.len() % 7) as f64;
+        let noise = 1.0 + size * (round - 2.0);
+        let cost = match run.spec.probe.probe {
+            Probe::None => 1.0,
+            Probe::Kprobe => 1.10 * noise,
+            _ => 1.05 * 1.01 * noise,
+        };
+        let wobble = 1.0 + 0.001 * round;
+        Outcome::Measured(Box::new(figures(run.spec.probe, 160.0 / cost * wobble, 320.0 / cost * wobble)))
+    };
+    let comparison = compared(&base, &results(&study, noisy));
+    let pooled = |under_test: &str| -> Vec<Option<usize>> {
+        let cells = comparison.cells.iter().filter(|cell| cell.under_test == under_test);
+        let ratios = cells.flat_map(|cell| &cell.metrics).map(|metric| metric.ratio.value().unwrap());
+        ratios.map(|ratio| ratio.pooled.map(|pooled| pooled.cells)).collect()
+    };
+    assert_eq!(pooled("none"), [None; 24]);
+    assert_eq!(pooled("kprobe"), [Some(24); 24]);
+    assert_eq!(pooled("fexit"), [Some(24); 24]);
+    assert_eq!(changes(&comparison, "fexit"), [Change::Increase; 24]);
+    let few = compared(&results(&instructions(), steady(0.0)), &results(&instructions(), steady(0.01)));
+    assert!(
+        few.cells.iter().flat_map(|cell| &cell.metrics).all(|metric| metric.ratio.value().unwrap().pooled.is_none())
+    );
 }
 
 #[test]

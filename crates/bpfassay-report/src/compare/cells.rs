@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use bpfassay_protocol::Arch;
-use bpfassay_stats::{Effect, Spread, StatsError, gate::Change};
+use bpfassay_stats::{Effect, StatsError, gate::Change};
 use bpfassay_study::{Clock, Target};
 
-use super::{CellComparison, Fate, Measure, MetricComparison, Question, Ratio};
+use super::{CellComparison, Claim, Fate, Measure, MetricComparison, Question, Ratio};
 use crate::{
     derive::{
         levels,
@@ -56,7 +56,7 @@ pub(super) struct Side<'a> {
     baselines: HashMap<Place<'a>, &'a CellResult>,
     replicates: HashMap<&'a str, u32>,
     /// See [`levels::looks`].
-    looks: usize,
+    pub(super) looks: usize,
 }
 
 /// Target, workload case, file system.
@@ -106,7 +106,7 @@ fn kernel_names<'a>(base: &'a Results, new: &'a Results, question: &'a Question)
 }
 
 /// What became of the cell.
-pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, question: &Question) -> CellComparison {
+pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, claim: Claim) -> CellComparison {
     let fate = match (pair.base, pair.new) {
         (Some(was), Some(is)) => match (why_not(was), why_not(is)) {
             (None, None) => Fate::Compared,
@@ -121,7 +121,7 @@ pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, question
         (Fate::Compared, Some(was), Some(is)) => is
             .rows()
             .filter_map(|after| Some((was.rows().find(|before| before.0.name == after.0.name)?, after)))
-            .map(|(before, after)| metric(base, new, (was, before), (is, after), question))
+            .map(|(before, after)| metric(base, new, (was, before), (is, after), claim))
             .collect(),
         _ => Vec::new(),
     };
@@ -168,7 +168,7 @@ fn why_not(cell: &CellResult) -> Option<String> {
 /// A cell, one of its metrics and the accuracy of that.
 type Row<'a> = (&'a CellResult, (&'a CellMetric, Option<&'a CellAccuracy>));
 
-fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, question: &Question) -> MetricComparison {
+fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, claim: Claim) -> MetricComparison {
     let measure = if is.0.is_baseline() { Measure::Time } else { Measure::Overhead };
     let logs = [logs(base, was.0, &is.1.0.name), logs(new, is.0, &is.1.0.name)];
     let paired = is_paired(base.results, new.results);
@@ -177,13 +177,7 @@ fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, question: 
         let effect = match paired {
             true => {
                 let pairs = after.iter().filter_map(|(place, after)| Some((*place, after - before.get(place)?)));
-                let effect = Effect::paired(&of_replicates(pairs))?;
-                match is_of_one_boot(after) {
-                    // Runs that are the same to the instruction have the same layout.
-                    true if effect.spread == Spread::NoSpread && effect.log_ratio == 0.0 => effect,
-                    true => effect.with_known_variance(2.0 * levels::LAYOUT.powi(2)),
-                    false => effect,
-                }
+                Effect::paired(&of_replicates(pairs))?
             }
             false => {
                 let all = |logs: &BTreeMap<(u32, u32), f64>| {
@@ -197,11 +191,8 @@ fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, question: 
                 Effect::independent(&all(after), &all(before))?
             }
         };
-        // Each of the two may have stopped at any of its looks.
-        let looks = base.looks.saturating_mul(new.looks);
-        let margin = question.margin_by(new.results.plan.study.clock);
         let unit = if logs.iter().any(is_of_one_boot) { Unit::Rounds } else { Unit::Boots };
-        Ratio::new(effect, paired, unit, looks, margin, question)
+        Ratio::new(effect, paired, unit, claim)
     };
     let per_call = |metric: &CellMetric| metric.cost.value().map(|cost| cost.per_call.value);
     let byte_error = |accuracy: Option<&CellAccuracy>| {

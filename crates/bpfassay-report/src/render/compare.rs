@@ -92,6 +92,12 @@ fn legend(comparison: &Comparison) -> Vec<String> {
         legend.push("runs of the same seed, replicate and round were compared with each other.".to_owned());
     }
     let of_one_boot = |paired: bool| ratios().any(|ratio| ratio.unit == Unit::Rounds && ratio.paired == paired);
+    if let Some(pooled) = ratios().find_map(|ratio| ratio.pooled) {
+        legend.push(format!(
+            "few pairs each: intervals and claims take the variance of all {} cells with the same metric into account (moderated t).",
+            pooled.cells
+        ));
+    }
     if of_one_boot(true) {
         legend.push(format!(
             "one boot each: unless they are the same to the instruction, intervals and claims have the declared layout term in them, {} % of the time in either result.",

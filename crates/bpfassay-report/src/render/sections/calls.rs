@@ -8,7 +8,7 @@ use crate::{
     labels::{self, NONE},
     render::table::{Places, Remarks, Table},
 };
-use bpfassay_results::{CellMetric, CellResult, Figure, NO_CALL_TIMES, Results, RunResult};
+use bpfassay_results::{CellMetric, CellResult, Figure, NO_CALL_TIMES, Overhead, Results, RunResult};
 
 /// The table, where calls of any run were timed.
 pub(super) fn table(results: &Results) -> Option<Table> {
@@ -19,14 +19,14 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let mut remarks = Remarks::default();
     let first = first_runs(results);
     let mut rows = Vec::new();
-    let mut is_pooled = false;
+    let mut overheads: Vec<&Overhead> = Vec::new();
     for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
         for (index, phase) in cell.metrics.iter().filter(|metric| metric.operation.is_some()).enumerate() {
             let mut row = places.row(cell, index == 0);
             row.push(phase.name.to_string());
             match cell.metrics.iter().find(|metric| metric.calls_of == Some(phase.name)) {
                 Some(calls) => {
-                    is_pooled |= compared(cell, calls).value().is_some_and(|overhead| overhead.pooled.is_some());
+                    overheads.extend(compared(cell, calls).value());
                     row.extend(figures(cell, calls, phase, &mut remarks));
                 }
                 None => {
@@ -47,14 +47,15 @@ pub(super) fn table(results: &Results) -> Option<Table> {
          baseline against itself, the noise floor."
             .to_owned(),
     ];
-    if is_pooled {
+    if overheads.iter().any(|overhead| overhead.pooled.is_some()) {
         legend.push("~: as in the table of cells.".to_owned());
     }
+    legend.extend(super::cells::why_no_intervals(overheads.into_iter()));
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
 }
 
 /// What the overhead of a cell is, and of the baseline its noise floor.
-fn compared<'a>(cell: &CellResult, metric: &'a CellMetric) -> &'a Figure<bpfassay_results::Overhead> {
+fn compared<'a>(cell: &CellResult, metric: &'a CellMetric) -> &'a Figure<Overhead> {
     if cell.is_baseline() { &metric.control } else { &metric.overhead }
 }
 

@@ -13,7 +13,7 @@ use crate::{
         table::{Places, Remarks, Table},
     },
 };
-use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Figure, Results, Unit};
+use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Figure, Overhead, Results, Unit};
 
 pub(super) fn table(results: &Results) -> Option<Table> {
     let places = Places::of(results);
@@ -161,8 +161,8 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
         results
             .cells
             .iter()
-            .flat_map(|cell| &cell.metrics)
-            .flat_map(|metric| [&metric.overhead, &metric.control])
+            .flat_map(CellResult::whole)
+            .flat_map(|(metric, _)| [&metric.overhead, &metric.control])
             .filter_map(Figure::value)
     };
     if let Some(margin) = results.plan.study.design.margin {
@@ -187,12 +187,13 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
             "~: the interval uses the variance of all rows of the same metric beside its own (moderated t){layout}."
         ));
     }
-    for reason in [Bounds::OneObservation, Bounds::NoSpread] {
-        if overheads().any(|overhead| overhead.estimate.bounds == reason)
-            && let Some(text) = reason.reason()
-        {
-            legend.push(format!("no interval: {text}."));
-        }
-    }
+    legend.extend(why_no_intervals(overheads()));
     legend
+}
+
+/// Why some of these have no interval, a line for each reason.
+pub(super) fn why_no_intervals<'a>(overheads: impl Iterator<Item = &'a Overhead>) -> Vec<String> {
+    let bounds: Vec<Bounds> = overheads.map(|overhead| overhead.estimate.bounds).collect();
+    let reasons = [Bounds::OneObservation, Bounds::NoSpread].into_iter().filter(|reason| bounds.contains(reason));
+    reasons.filter_map(|reason| Some(format!("no interval: {}.", reason.reason()?))).collect()
 }

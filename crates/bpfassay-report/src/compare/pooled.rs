@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ratios of few pairs, by what all cells show of their variance.
+
+use std::collections::BTreeMap;
+
+use bpfassay_stats::{
+    Spread,
+    moderated::{Prior, variance_of_observation},
+};
+use bpfassay_study::MetricName;
+
+use super::{CellComparison, Claim, Ratio};
+use crate::derive::levels::LAYOUT;
+use bpfassay_results::{Figure, Pooled, Unit};
+
+/// From so many degrees of freedom on, a ratio has its own variance alone.
+const ENOUGH: f64 = 10.0;
+
+/// Settles what is claimed of each ratio.
+///
+/// Ratios of the same metric, workload case and file system, whose pairs are of the same kind, are one family, of which variances are pooled. Pairs of
+/// one boot each have the declared layout term besides: the two boots differ in more than what is under test by their layouts only, which
+/// rounds do not show. Results that are the same to the instruction have the same layout, belong to no family, and stay as they are.
+pub(super) fn settle(cells: &mut [CellComparison], claim: Claim) {
+    let mut families = BTreeMap::<(String, String, MetricName, bool), Vec<&mut Ratio>>::new();
+    for cell in cells {
+        for metric in &mut cell.metrics {
+            let Figure::Value(ratio) = &mut metric.ratio else { continue };
+            let is_same = ratio.effect.spread == Spread::NoSpread && ratio.effect.log_ratio == 0.0;
+            if ratio.paired && !is_same {
+                let family = (cell.case.clone(), cell.file_system.clone(), metric.metric, ratio.unit == Unit::Boots);
+                families.entry(family).or_default().push(ratio);
+            }
+        }
+    }
+    for ratios in families.into_values() {
+        let own = |ratio: &Ratio| variance_of_observation(&ratio.effect).filter(|(_, freedom)| *freedom < ENOUGH);
+        let variances: Vec<(f64, f64)> = ratios.iter().filter_map(|ratio| own(ratio)).collect();
+        let prior = Prior::of(&variances);
+        for ratio in ratios {
+            let prior = prior.filter(|_| own(ratio).is_some());
+            let layout = if ratio.unit == Unit::Rounds { LAYOUT } else { 0.0 };
+            let moderated = prior.map_or(ratio.effect, |prior| prior.effect(ratio.effect));
+            // Both of the two have a layout.
+            let effect = moderated.with_known_variance(2.0 * layout.powi(2));
+            // Figures that leave the range stay as they are.
+            let Ok(settled) = Ratio::new(effect, ratio.paired, ratio.unit, claim) else { continue };
+            let pooled = prior.map(|prior| Pooled {
+                cells: variances.len(),
+                deviation: prior.variance.sqrt(),
+                degrees_of_freedom: prior.degrees_of_freedom.is_finite().then_some(prior.degrees_of_freedom),
+                layout,
+            });
+            *ratio = Ratio { pooled, ..settled };
+        }
+    }
+}
