@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The conditions in which phases begin: how the kernel's threads are scheduled, which state free memory is in, and at which instant.
+//! The conditions in which phases begin: how the kernel's threads are scheduled, and at which instant.
 //!
 //! A write over loopback NFS is a race between the threads of the server and the kworkers that send the client's requests. Who
 //! wins, and so how often the server wakes for a part of a request, decides how many instructions the flush takes. Real-time
@@ -8,10 +8,7 @@
 
 use std::{collections::BTreeSet, fs, io, path::Path, thread, time::Duration};
 
-use bpfassay_protocol::{
-    job::{FreeMemory, Scheduling},
-    message::FixedThreads,
-};
+use bpfassay_protocol::{job::Scheduling, message::FixedThreads};
 use rustix::{
     io::Errno,
     thread::clock_nanosleep_absolute,
@@ -20,7 +17,6 @@ use rustix::{
 
 use crate::{
     error::{Error, Result},
-    memory,
     proc::stat::{self, Stat},
     steps::monotonic_ns,
     system, tool,
@@ -51,7 +47,6 @@ pub(crate) struct Conditions {
     /// How long to rest before it: see [`bpfassay_protocol::job::Job::settle_ms`].
     settle: Duration,
     scheduling: Scheduling,
-    free_memory: FreeMemory,
     /// Processes that have been looked at: their kind does not change.
     seen: BTreeSet<u32>,
     /// Whether there is an NFS server.
@@ -60,9 +55,9 @@ pub(crate) struct Conditions {
 
 impl Conditions {
     /// As a job asks for them.
-    pub(crate) fn new(settle_ms: u64, scheduling: Scheduling, free_memory: FreeMemory) -> Self {
+    pub(crate) fn new(settle_ms: u64, scheduling: Scheduling) -> Self {
         let settle = Duration::from_millis(settle_ms);
-        Self { settle, scheduling, free_memory, seen: BTreeSet::new(), has_server: false }
+        Self { settle, scheduling, seen: BTreeSet::new(), has_server: false }
     }
 
     /// Waits until the kernel has got done with what came before.
@@ -72,17 +67,6 @@ impl Conditions {
             Some(tool) => tool.rest(self.settle)?,
         }
         Ok(())
-    }
-
-    /// Brings free memory into order, where that is asked for.
-    ///
-    /// # Errors
-    /// As [`memory::order`].
-    pub(crate) fn order_memory(&self) -> Result<()> {
-        match self.free_memory {
-            FreeMemory::Kernel => Ok(()),
-            FreeMemory::Ordered => memory::order(),
-        }
     }
 
     /// Gives kworkers and the threads of the NFS server their priorities. Returns how many did not have them yet; `None` where nothing
@@ -230,7 +214,7 @@ mod tests {
 
     #[test]
     fn as_the_kernel_schedules_nothing_is_changed_and_nothing_is_waited_for() {
-        let mut conditions = Conditions::new(0, Scheduling::Kernel, FreeMemory::Kernel);
+        let mut conditions = Conditions::new(0, Scheduling::Kernel);
         assert_eq!(conditions.fix().unwrap(), None);
         let begun = Instant::now();
         conditions.await_second(None).unwrap();
@@ -239,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_phase_is_released_at_a_whole_second() {
-        Conditions::new(0, Scheduling::Fixed, FreeMemory::Kernel).await_second(None).unwrap();
+        Conditions::new(0, Scheduling::Fixed).await_second(None).unwrap();
         assert!(monotonic_ns().unwrap() % SECOND < QUIET);
     }
 }

@@ -8,7 +8,7 @@
 use std::{fs::File, io, os::fd::AsFd, process::ExitCode};
 
 use bpfassay_protocol::{
-    job::{FileSystem, FreeMemory, Job, RunSpec, Scheduling, Task},
+    job::{FileSystem, Job, RunSpec, Scheduling, Task},
     message::{GuestFacts, GuestMessage, MountFacts, Phase},
     with_causes,
 };
@@ -140,7 +140,7 @@ fn execute(
         link.log(problem)?;
     }
     link.send(&GuestMessage::Ready(Box::new(facts()?)))?;
-    let mut conditions = Conditions::new(job.settle_ms, job.scheduling, job.free_memory);
+    let mut conditions = Conditions::new(job.settle_ms, job.scheduling);
     run::execute_all(runs, environment, &mut conditions, link, children)
 }
 
@@ -153,9 +153,6 @@ fn runs(job: &Job) -> Result<&[RunSpec]> {
         Task::Runs { .. } if job.scheduling == Scheduling::Fixed => Err(Error::Order(
             "the job fixes how kernel threads are scheduled, and a running system's are left as they are: set `scheduling = \"kernel\"`"
                 .to_owned(),
-        )),
-        Task::Runs { .. } if job.free_memory == FreeMemory::Ordered => Err(Error::Order(
-            "the job orders free memory, and a running system's is left as it is: set `free_memory = \"kernel\"`".to_owned(),
         )),
         Task::Runs { runs } => Ok(runs),
         Task::Shell => Err(Error::Order("the job asks for a shell, which is for guests".to_owned())),
@@ -263,7 +260,6 @@ mod tests {
             settle_ms: 0,
             scheduling: Scheduling::Kernel,
             symbols: false,
-            free_memory: FreeMemory::Kernel,
             task,
         };
         assert!(runs(&job(&[], Task::Runs { runs: Vec::new() })).unwrap().is_empty());
@@ -271,7 +267,5 @@ mod tests {
         assert!(runs(&job(&[], Task::Shell)).is_err());
         let fixed = Job { scheduling: Scheduling::Fixed, ..job(&[], Task::Runs { runs: Vec::new() }) };
         assert!(runs(&fixed).unwrap_err().to_string().contains("left as they are"));
-        let ordered = Job { free_memory: FreeMemory::Ordered, ..job(&[], Task::Runs { runs: Vec::new() }) };
-        assert!(runs(&ordered).unwrap_err().to_string().contains("left as it is"));
     }
 }

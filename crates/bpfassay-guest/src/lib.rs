@@ -23,7 +23,6 @@ mod lines;
 mod link;
 mod made;
 mod marker;
-mod memory;
 mod modules;
 mod nfs;
 mod output_tail;
@@ -113,7 +112,7 @@ fn live() -> Result<()> {
         }
     };
     steps.ended("ready")?;
-    let mut conditions = Conditions::new(job.settle_ms, job.scheduling, job.free_memory);
+    let mut conditions = Conditions::new(job.settle_ms, job.scheduling);
     let fixed_threads = conditions.fix()?;
     let facts = GuestFacts { fixed_threads, ..facts::collect(mountinfo::read(mount)?, localio, steps.take())? };
     link.send(&GuestMessage::Ready(Box::new(facts.clone())))?;

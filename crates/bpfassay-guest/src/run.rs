@@ -425,7 +425,6 @@ impl Run<'_> {
         })?;
         match event {
             PhaseEvent::Begin(phase) => {
-                self.conditions.order_memory()?;
                 self.conditions.rest(self.tool.as_mut())?;
                 let reading = self.reading(Edge::Before)?;
                 let begun = self.phases.begin(phase, reading);

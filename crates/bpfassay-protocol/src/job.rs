@@ -27,8 +27,6 @@ pub struct Job {
     /// Whether the host wants to have the functions of the kernel by their addresses.
     #[serde(default)]
     pub symbols: bool,
-    /// Which state free memory is brought into before a phase.
-    pub free_memory: FreeMemory,
     /// What comes once the guest is ready.
     pub task: Task,
 }
@@ -41,16 +39,6 @@ names! {
         /// Where a guest has an NFS server: kworkers have the policy `SCHED_FIFO` and the priority 20, nfsd's threads 10; the workload stays as it is.
         /// Every phase begins at a whole second of `CLOCK_MONOTONIC`. This is a stabilised server, not a typical one.
         Fixed = "fixed",
-    }
-}
-
-names! {
-    /// Which state free memory is brought into before a phase.
-    pub enum FreeMemory: "state of free memory" {
-        /// None: as what ran before left it.
-        Kernel = "kernel",
-        /// Pages are taken, and given back in the order of their physical addresses, so that the lists of the page allocator are the same each time.
-        Ordered = "ordered",
     }
 }
 

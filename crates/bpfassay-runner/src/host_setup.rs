@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs::File, path::Path};
 use bpfassay_plugin::Plugin;
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
-    job::{FreeMemory, Job, RunSpec, Scheduling, Task},
+    job::{Job, RunSpec, Scheduling, Task},
 };
 use bpfassay_study::{Addresses, Block, PlannedRun, Study, Target};
 use bpfassay_testbed::image::GuestImage;
@@ -96,7 +96,6 @@ impl HostSetup {
             // A plan from before this was there has none.
             scheduling: study.guest.scheduling.unwrap_or(Scheduling::Kernel),
             symbols: study.clock == bpfassay_study::Clock::Instructions,
-            free_memory: study.guest.free_memory.unwrap_or(FreeMemory::Kernel),
             task: Task::Runs { runs: runs.iter().map(|run| spec(study, block, run)).collect() },
         })
     }

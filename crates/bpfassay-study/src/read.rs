@@ -12,7 +12,7 @@ use std::{
 use bpfassay_input::document::{self, Field, Reported, Section, is_file_name, suggestion};
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{FileSystem, FreeMemory, Nfs, NfsVersion, Scheduling},
+    job::{FileSystem, Nfs, NfsVersion, Scheduling},
     message::Phase,
     tool::Tool,
 };
@@ -366,20 +366,16 @@ fn default_guest() -> GuestSize {
         kernel_parameters: Vec::new(),
         addresses: Addresses::default(),
         scheduling: None,
-        free_memory: None,
     }
 }
 
 fn guest(field: &Field<'_, '_>) -> Result<GuestSize, Reported> {
     let default = default_guest();
     let section = field.table()?;
-    section.only(&["cpus", "memory_mib", "kernel_parameters", "addresses", "scheduling", "free_memory"]);
+    section.only(&["cpus", "memory_mib", "kernel_parameters", "addresses", "scheduling"]);
     let addresses = section.or("addresses", default.addresses, |field| field.choice(Addresses::NAMES));
     let scheduling = section.optional("scheduling", |field| {
         field.choice(&Scheduling::ALL.iter().map(|&one| (one.name(), one)).collect::<Vec<_>>())
-    });
-    let free_memory = section.optional("free_memory", |field| {
-        field.choice(&FreeMemory::ALL.iter().map(|&one| (one.name(), one)).collect::<Vec<_>>())
     });
     let cpus = section.or("cpus", default.cpus, |cpus| cpus.number(1..=64));
     // Below this a Debian kernel does not come up with its initramfs.
@@ -403,7 +399,6 @@ fn guest(field: &Field<'_, '_>) -> Result<GuestSize, Reported> {
         kernel_parameters: kernel_parameters?,
         addresses: addresses?,
         scheduling: scheduling?,
-        free_memory: free_memory?,
     })
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{FileSystem, FreeMemory, Scheduling, UntilSteady},
+    job::{FileSystem, Scheduling, UntilSteady},
     message::Phase,
     tool::Tool,
 };
@@ -147,16 +147,6 @@ impl Study {
         })
     }
 
-    /// Which state free memory is brought into before a phase: as the study asks for it, else `ordered` by the instruction clock, to which it costs
-    /// nothing outside phases, and `kernel` by the wall clock.
-    #[must_use]
-    pub fn free_memory(&self) -> FreeMemory {
-        self.guest.free_memory.unwrap_or(match self.clock {
-            Clock::Instructions => FreeMemory::Ordered,
-            Clock::Wall => FreeMemory::Kernel,
-        })
-    }
-
     /// SHA-256, in hexadecimal, of the study as read: comments and layout of the file do not matter, the contents of
     /// IOR scripts do.
     #[must_use]
@@ -278,9 +268,6 @@ pub struct GuestSize {
     /// How threads of the kernel are scheduled, and when phases begin. Plans have it; `None` in a study that leaves it to the clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
-    /// Which state free memory is brought into before a phase. Plans have it; `None` in a study that leaves it to the clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub free_memory: Option<FreeMemory>,
 }
 
 /// Which addresses vary with the replicate, so that a figure is not the accident of one layout. Under the instruction clock

@@ -9,7 +9,7 @@
 
 use bpfassay_protocol::{
     Arch,
-    job::{FileSystem, FreeMemory, Microbenchmark, NfsVersion, Scheduling},
+    job::{FileSystem, Microbenchmark, NfsVersion, Scheduling},
     message::Phase,
 };
 use bpfassay_study::{
@@ -267,20 +267,18 @@ fn the_clock_is_the_hosts_choice_unless_the_study_names_one() {
 }
 
 #[test]
-fn scheduling_and_free_memory_are_the_clocks_choice_unless_the_study_names_one_and_the_plan_has_them() {
+fn scheduling_is_the_clocks_choice_unless_the_study_names_one_and_the_plan_has_it() {
     let with = |clock: &str, guest: &str| {
         let clocked = GOOD.replacen("probes =", &format!("clock = \"{clock}\"\nprobes ="), 1);
         parse(&format!("{clocked}\n[guest]\n{guest}\n"))
     };
     let cases = [
-        ("instructions", "", Scheduling::Fixed, FreeMemory::Ordered),
-        ("wall", "", Scheduling::Kernel, FreeMemory::Kernel),
-        ("instructions", "scheduling = \"kernel\"", Scheduling::Kernel, FreeMemory::Ordered),
-        ("wall", "scheduling = \"fixed\"", Scheduling::Fixed, FreeMemory::Kernel),
-        ("instructions", "free_memory = \"kernel\"", Scheduling::Fixed, FreeMemory::Kernel),
-        ("wall", "free_memory = \"ordered\"", Scheduling::Kernel, FreeMemory::Ordered),
+        ("instructions", "", Scheduling::Fixed),
+        ("wall", "", Scheduling::Kernel),
+        ("instructions", "scheduling = \"kernel\"", Scheduling::Kernel),
+        ("wall", "scheduling = \"fixed\"", Scheduling::Fixed),
     ];
-    for (clock, guest, scheduling, free_memory) in cases {
+    for (clock, guest, scheduling) in cases {
         let study = with(clock, guest).unwrap();
         let plan = expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         assert_eq!(
@@ -288,11 +286,7 @@ fn scheduling_and_free_memory_are_the_clocks_choice_unless_the_study_names_one_a
             (scheduling, Some(scheduling)),
             "{clock} {guest}"
         );
-        let planned = plan.study.guest.free_memory;
-        assert_eq!((study.free_memory(), planned), (free_memory, Some(free_memory)), "{clock} {guest}");
     }
-    let error = with("wall", "free_memory = \"order\"").unwrap_err().to_string();
-    assert!(error.contains("unknown value `order`; known are kernel, ordered; did you mean `ordered`?"), "{error}");
     let error = with("wall", "scheduling = \"fix\"").unwrap_err().to_string();
     assert!(error.contains("unknown value `fix`; known are kernel, fixed; did you mean `fixed`?"), "{error}");
 }

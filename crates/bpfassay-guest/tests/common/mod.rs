@@ -14,7 +14,7 @@ use std::{
 use bpfassay_protocol::{
     PROTOCOL_VERSION,
     frame::Decoder,
-    job::{FileSystem, FreeMemory, Job, Program, RunSpec, Scheduling, Summary, Task, Workload},
+    job::{FileSystem, Job, Program, RunSpec, Scheduling, Summary, Task, Workload},
     message::{GuestMessage, RunOutcome},
 };
 
@@ -79,7 +79,6 @@ impl Stage {
             settle_ms: 0,
             scheduling: Scheduling::Kernel,
             symbols: false,
-            free_memory: FreeMemory::Kernel,
             task: Task::Runs { runs: runs.iter().map(spec).collect() },
         };
         fs::write(stage.at("job"), serde_json::to_vec(&job).unwrap()).unwrap();

@@ -10,7 +10,7 @@ use std::{
 
 use bpfassay_protocol::{
     PROTOCOL_VERSION,
-    job::{FreeMemory, Job, Scheduling, Task},
+    job::{Job, Scheduling, Task},
 };
 use bpfassay_study::{Block, Study};
 use rustix::{
@@ -44,7 +44,6 @@ pub(super) fn job(study: &Study, block: &Block) -> Job {
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
         symbols: false,
-        free_memory: FreeMemory::Kernel,
         task: Task::Runs { runs: block.runs.iter().map(|run| host_setup::spec(study, block, run)).collect() },
     }
 }

@@ -7,10 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfassay_protocol::{
-    Arch,
-    job::{FreeMemory, Scheduling},
-};
+use bpfassay_protocol::{Arch, job::Scheduling};
 use bpfassay_results::Provenance;
 use bpfassay_study::{Available, Clock, LeftOut, Narrowing, Plan, Study, Target};
 use tokio_util::sync::CancellationToken;
@@ -129,7 +126,6 @@ fn on(study: Study, target: Target, memory_mib: u64, cpus: u32) -> (Study, Vec<L
     study.guest.cpus = cpus;
     study.guest.memory_mib = u32::try_from(memory_mib).unwrap_or(u32::MAX);
     let scheduling = study.guest.scheduling.replace(Scheduling::Kernel);
-    let free_memory = study.guest.free_memory.replace(FreeMemory::Kernel);
     let left_out = [
         (!parameters.is_empty()).then(|| LeftOut {
             what: format!("kernel parameters {}", parameters.join(" ")),
@@ -138,10 +134,6 @@ fn on(study: Study, target: Target, memory_mib: u64, cpus: u32) -> (Study, Vec<L
         (scheduling == Some(Scheduling::Fixed)).then(|| LeftOut {
             what: format!("scheduling {}", Scheduling::Fixed),
             reason: "the threads of this machine's kernel are left as they are".to_owned(),
-        }),
-        (free_memory == Some(FreeMemory::Ordered)).then(|| LeftOut {
-            what: format!("free memory {}", FreeMemory::Ordered),
-            reason: "the memory of this machine is left as it is".to_owned(),
         }),
     ];
     (study, left_out.into_iter().flatten().collect())
@@ -161,14 +153,13 @@ mod tests {
         let mut study = bpfassay_study::load("quick").unwrap();
         study.guest.kernel_parameters = vec!["mitigations=off".to_owned()];
         study.guest.scheduling = Some(Scheduling::Fixed);
-        study.guest.free_memory = Some(FreeMemory::Ordered);
         let target = Target { arch: Arch::X86_64, kernel: "6.12.117+deb13-amd64".to_owned() };
         let (study, left_out) = on(study, target.clone(), 7900, 4);
         assert_eq!((study.targets.as_slice(), study.clock), ([target].as_slice(), Clock::Wall));
         assert_eq!((study.guest.cpus, study.guest.memory_mib), (4, 7900));
         let left_out: Vec<&str> = left_out.iter().map(|left| left.what.as_str()).collect();
-        assert_eq!(left_out, ["kernel parameters mitigations=off", "scheduling fixed", "free memory ordered"]);
-        assert_eq!((study.scheduling(), study.free_memory()), (Scheduling::Kernel, FreeMemory::Kernel));
+        assert_eq!(left_out, ["kernel parameters mitigations=off", "scheduling fixed"]);
+        assert_eq!(study.scheduling(), Scheduling::Kernel);
         // Names of kernels in expectations and gates stand for the builds that a release string names.
         let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         let cell = plan.cells.iter().find(|cell| !cell.is_baseline()).unwrap();

@@ -3,7 +3,7 @@ use std::{fs, process::Command};
 
 use bpfassay_protocol::{
     PROTOCOL_VERSION,
-    job::{FreeMemory, Nfs, NfsVersion, Scheduling, Task},
+    job::{Nfs, NfsVersion, Scheduling, Task},
 };
 
 use super::*;
@@ -80,7 +80,6 @@ fn job(modules: Vec<String>) -> Job {
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
         symbols: false,
-        free_memory: FreeMemory::Kernel,
         task: Task::Shell,
     }
 }

@@ -47,14 +47,13 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
 fn as_text(plan: &Plan) -> String {
     let runs: usize = plan.blocks.iter().map(|block| block.runs.len()).sum();
     let mut text = format!(
-        "study {}: {} cells, {} boots, {runs} runs; clock {}{}; scheduling {}; free memory {}; digest {}\n",
+        "study {}: {} cells, {} boots, {runs} runs; clock {}{}; scheduling {}; digest {}\n",
         plain::line(&plan.study.name),
         plan.cells.len(),
         plan.blocks.len(),
         plan.study.clock,
         if plan.study.clock_of_host { " (wall where KVM works)" } else { "" },
         plan.study.scheduling(),
-        plan.study.free_memory(),
         &plan.digest
     );
     for line in plan.study.description.trim().lines() {

@@ -5,7 +5,7 @@ use std::{io::IsTerminal, sync::Arc};
 
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
-    job::{FileSystem, FreeMemory, Job, Scheduling, Task},
+    job::{FileSystem, Job, Scheduling, Task},
     message::GuestMessage,
 };
 use bpfassay_runner::{Error, HostSetup, Selection, Shell, Store, Testbed, Trial};
@@ -54,7 +54,6 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
         symbols: false,
-        free_memory: FreeMemory::Kernel,
         task: Task::Shell,
     };
     let scratch = store.cache.scratch()?;
