@@ -164,7 +164,7 @@ fn assert_row(
 fn assert_shown(browser: &mut Browser, name: &str, results: &Results) {
     assert_fit(browser, name, &html(results).unwrap(), &WIDTHS);
     let rows = table_of_cells(browser);
-    let planned: Vec<_> = results.cells.iter().flat_map(|cell| cell.rows().map(move |row| (cell, row))).collect();
+    let planned: Vec<_> = results.cells.iter().flat_map(|cell| cell.whole().map(move |row| (cell, row))).collect();
     assert_eq!(rows.len(), planned.len(), "{name}");
     for (row, (cell, figures)) in rows.iter().zip(planned) {
         assert_row(row, cell, figures);
