@@ -17,7 +17,7 @@ mod kernel_features;
 pub(crate) mod levels;
 pub(crate) mod lookup;
 pub(crate) mod pairs;
-mod pooled;
+pub(crate) mod pooled;
 mod runs;
 pub(crate) mod sampling;
 mod tool;

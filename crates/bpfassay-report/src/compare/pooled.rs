@@ -3,18 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_stats::{
-    Spread,
-    moderated::{Prior, variance_of_observation},
-};
+use bpfassay_stats::{Spread, moderated::Prior};
 use bpfassay_study::MetricName;
 
 use super::{CellComparison, Claim, Ratio};
-use crate::derive::levels::LAYOUT;
-use bpfassay_results::{Figure, Pooled, Unit};
-
-/// From so many degrees of freedom on, a ratio has its own variance alone.
-const ENOUGH: f64 = 10.0;
+use crate::derive::{
+    levels::LAYOUT,
+    pooled::{of_few, pooled},
+};
+use bpfassay_results::{Figure, Unit};
 
 /// Settles what is claimed of each ratio.
 ///
@@ -34,23 +31,17 @@ pub(super) fn settle(cells: &mut [CellComparison], claim: Claim) {
         }
     }
     for ratios in families.into_values() {
-        let own = |ratio: &Ratio| variance_of_observation(&ratio.effect).filter(|(_, freedom)| *freedom < ENOUGH);
-        let variances: Vec<(f64, f64)> = ratios.iter().filter_map(|ratio| own(ratio)).collect();
+        let variances: Vec<(f64, f64)> = ratios.iter().filter_map(|ratio| of_few(&ratio.effect)).collect();
         let prior = Prior::of(&variances);
         for ratio in ratios {
-            let prior = prior.filter(|_| own(ratio).is_some());
+            let prior = prior.filter(|_| of_few(&ratio.effect).is_some());
             let layout = if ratio.unit == Unit::Rounds { LAYOUT } else { 0.0 };
             let moderated = prior.map_or(ratio.effect, |prior| prior.effect(ratio.effect));
             // Both of the two have a layout.
             let effect = moderated.with_known_variance(2.0 * layout.powi(2));
             // Figures that leave the range stay as they are.
             let Ok(settled) = Ratio::new(effect, ratio.paired, ratio.unit, claim) else { continue };
-            let pooled = prior.map(|prior| Pooled {
-                cells: variances.len(),
-                deviation: prior.variance.sqrt(),
-                degrees_of_freedom: prior.degrees_of_freedom.is_finite().then_some(prior.degrees_of_freedom),
-                layout,
-            });
+            let pooled = prior.map(|prior| pooled(&prior, variances.len(), layout));
             *ratio = Ratio { pooled, ..settled };
         }
     }

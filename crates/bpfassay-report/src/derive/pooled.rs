@@ -15,8 +15,23 @@ use super::{
 };
 use bpfassay_results::{CellResult, Figure, Overhead, Pooled, Unit};
 
-/// From so many degrees of freedom on, an overhead has its own variance alone.
+/// From so many degrees of freedom on, an overhead or a ratio of two results has its own variance alone.
 const ENOUGH: f64 = 10.0;
+
+/// The variance of a single observation of `effect` and its degrees of freedom, where these are few.
+pub(crate) fn of_few(effect: &Effect) -> Option<(f64, f64)> {
+    variance_of_observation(effect).filter(|(_, freedom)| *freedom < ENOUGH)
+}
+
+/// What an interval has of `prior`, which is from so many `cells`, and of a `layout` term, a standard deviation.
+pub(crate) fn pooled(prior: &Prior, cells: usize, layout: f64) -> Pooled {
+    Pooled {
+        cells,
+        deviation: prior.variance.sqrt(),
+        degrees_of_freedom: prior.degrees_of_freedom.is_finite().then_some(prior.degrees_of_freedom),
+        layout,
+    }
+}
 
 /// One of a family.
 struct Member<'a> {
@@ -37,7 +52,7 @@ pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
         for metric in &mut cell.metrics {
             for (figure, counts) in [(&mut metric.overhead, true), (&mut metric.control, is_baseline)] {
                 let Figure::Value(overhead) = figure else { continue };
-                if variance_of_observation(&overhead.effect).is_none_or(|(_, freedom)| freedom >= ENOUGH) {
+                if of_few(&overhead.effect).is_none() {
                     continue;
                 }
                 let of_boots = overhead.unit == Unit::Boots;
@@ -48,8 +63,7 @@ pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
     }
     for members in families.into_values() {
         let counted = members.iter().filter(|member| member.counts);
-        let variances: Vec<(f64, f64)> =
-            counted.filter_map(|member| variance_of_observation(&member.overhead.effect)).collect();
+        let variances: Vec<(f64, f64)> = counted.filter_map(|member| of_few(&member.overhead.effect)).collect();
         let Some(prior) = Prior::of(&variances) else { continue };
         for Member { overhead, .. } in members {
             // Figures that leave the range stay as they are.
@@ -68,12 +82,7 @@ fn moderate(context: &Context<'_>, prior: &Prior, cells: usize, overhead: &Overh
     Ok(Overhead {
         estimate: context.levels.estimate(|level| effect.estimate(level))?,
         effect,
-        pooled: Some(Pooled {
-            cells,
-            deviation: prior.variance.sqrt(),
-            degrees_of_freedom: prior.degrees_of_freedom.is_finite().then_some(prior.degrees_of_freedom),
-            layout: if layout { LAYOUT } else { 0.0 },
-        }),
+        pooled: Some(pooled(prior, cells, if layout { LAYOUT } else { 0.0 })),
         ..*overhead
     })
 }
