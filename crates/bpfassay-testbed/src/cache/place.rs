@@ -72,7 +72,9 @@ pub(super) fn open(root: &Path) -> Result<(OwnedFd, Access)> {
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(root, flags, Mode::empty()).map_err(|error| io_error("open", root, error))?;
-    if !matches!(state(root, directory.as_fd())?, State::Cache) {
+    // Without the lock, one that another process is making may look like anything: its parts are there, and its marker was not yet when
+    // that was read. So only a cache is believed at once.
+    if !matches!(state(root, directory.as_fd()), Ok(State::Cache)) {
         let _alone = alone(directory.as_fd());
         // Another process may have made it a cache meanwhile.
         let found = state(root, directory.as_fd())?;

@@ -129,8 +129,8 @@ fn a_tree_is_made_once_by_many() {
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
-                    let cache = Cache::open(directory.path()).unwrap();
                     barrier.wait();
+                    let cache = Cache::open(directory.path()).unwrap();
                     cache.make_tree("k", &key, "a tree", 0, |path| {
                         made.fetch_add(1, Ordering::Relaxed);
                         fill(path)

@@ -197,10 +197,11 @@ mod tests {
     ) -> Handed {
         let handed = Mutex::new(Vec::new());
         overlap(workers, Work { kernels: kernels.to_vec(), kernel, programs }, &|indexes, made| {
-            let flow = ready(&indexes, made.is_ok());
+            let is_made = made.is_ok();
             let made = made.map(|(kernels, programs)| (kernels.into_values().collect(), programs));
-            locked(&handed).push((indexes, made.map_err(|error| error.to_string())));
-            flow
+            // First: `ready` lets others go on in some tests, and what they hand out comes after this.
+            locked(&handed).push((indexes.clone(), made.map_err(|error| error.to_string())));
+            ready(&indexes, is_made)
         });
         handed.into_inner().unwrap()
     }

@@ -134,6 +134,24 @@ fn a_cache_from_before_the_marker_gets_one_and_keeps_what_it_has() {
 }
 
 #[test]
+fn a_directory_that_others_make_a_cache_at_the_same_time_is_one() {
+    for _ in 0..100 {
+        let directory = tempfile::tempdir().unwrap();
+        let barrier = Barrier::new(8);
+        std::thread::scope(|scope| {
+            let open = || {
+                barrier.wait();
+                Cache::open(directory.path()).map(drop)
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+            for thread in threads {
+                thread.join().unwrap().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
 fn a_directory_in_which_a_cache_was_begun_is_made_one() {
     for (tag, marker) in [("", ""), ("", "bpfassay"), ("Signature: 8a", "bpfassay cache 1\n")] {
         let directory = tempfile::tempdir().unwrap();
