@@ -4,11 +4,15 @@
 //! A write over loopback NFS is a race between the threads of the server and the kworkers that send the client's requests. Who
 //! wins, and so how often the server wakes for a part of a request, decides how many instructions the flush takes. Real-time
 //! priorities decide it the same way each time. The rest is the distance to the next tick of the timer, which is the same in every phase
-//! that begins at a whole second.
+//! that begins at a whole second, and what the kernel has kept of earlier work: free pages of each CPU, which are few here, and statistics that are
+//! added up, which wait.
 
 use std::{collections::BTreeSet, fs, io, path::Path, thread, time::Duration};
 
-use bpfassay_protocol::{job::Scheduling, message::FixedThreads};
+use bpfassay_protocol::{
+    job::{Job, Scheduling},
+    message::FixedThreads,
+};
 use rustix::{
     io::Errno,
     thread::clock_nanosleep_absolute,
@@ -17,9 +21,10 @@ use rustix::{
 
 use crate::{
     error::{Error, Result},
+    link::Link,
     proc::stat::{self, Stat},
     steps::monotonic_ns,
-    system, tool,
+    symbols, system, tool,
 };
 
 /// Real-time priority of kworkers: above the server's, so that a request is sent whole before the server wakes.
@@ -41,12 +46,22 @@ const ALONE: u64 = 1_000_000;
 /// a phase that is long enough.
 const SHARE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
+/// How often the kernel adds up statistics of memory, in seconds (`vmstat_update`, mm/vmstat.c). At one second, its work falls into a phase or just
+/// beside it: 9,000 instructions, 0.1 % of a read of 64 MiB from the page cache.
+const STATISTICS: (&str, &str) = ("/proc/sys/vm/stat_interval", "3600\n");
+
+/// The divisor of a zone's pages of which each CPU may keep as many free ones (`percpu_pagelist_high_fraction`, admin-guide/sysctl/vm.rst). So large a one
+/// leaves the least, four batches: how many pages lay there when a phase began decided the cost of its writes by up to 0.3 %.
+const PAGE_LISTS: (&str, &str) = ("/proc/sys/vm/percpu_pagelist_high_fraction", "65536\n");
+
 /// What holds when a phase begins.
 #[derive(Debug)]
 pub(crate) struct Conditions {
     /// How long to rest before it: see [`bpfassay_protocol::job::Job::settle_ms`].
     settle: Duration,
     scheduling: Scheduling,
+    /// Whether the host receives where the machine code of loaded programs is.
+    symbols: bool,
     /// Processes that have been looked at: their kind does not change.
     seen: BTreeSet<u32>,
     /// Whether there is an NFS server.
@@ -54,10 +69,18 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// As a job asks for them.
-    pub(crate) fn new(settle_ms: u64, scheduling: Scheduling) -> Self {
-        let settle = Duration::from_millis(settle_ms);
-        Self { settle, scheduling, seen: BTreeSet::new(), has_server: false }
+    /// As `job` asks for them.
+    pub(crate) fn of(job: &Job) -> Self {
+        let settle = Duration::from_millis(job.settle_ms);
+        Self { settle, scheduling: job.scheduling, symbols: job.symbols, seen: BTreeSet::new(), has_server: false }
+    }
+
+    /// Sends where the machine code of programs is, where the job asks for it: before the phases of a run whose tracer or tool has loaded some.
+    ///
+    /// # Errors
+    /// As [`symbols::send_programs`].
+    pub(crate) fn send_programs(&self, link: &Link) -> Result<()> {
+        if self.symbols { symbols::send_programs(link) } else { Ok(()) }
     }
 
     /// Waits until the kernel has got done with what came before.
@@ -99,8 +122,11 @@ impl Conditions {
                 return Ok(None);
             }
             self.has_server = true;
-            if Path::new(SHARE).exists() {
-                system::write(SHARE, "-1\n")?;
+            for (path, value) in [(SHARE, "-1\n"), STATISTICS, PAGE_LISTS] {
+                // Older kernels do not have all of them.
+                if Path::new(path).exists() {
+                    system::write(path, value)?;
+                }
             }
         }
         self.seen = present;
@@ -188,7 +214,41 @@ fn sleep_until(instant: u64) -> Result<()> {
 mod tests {
     use std::time::Instant;
 
+    use bpfassay_protocol::{
+        PROTOCOL_VERSION,
+        job::{FileSystem, Task},
+    };
+
     use super::*;
+
+    fn job(scheduling: Scheduling, symbols: bool) -> Job {
+        Job {
+            protocol: PROTOCOL_VERSION,
+            modules: Vec::new(),
+            file_system: FileSystem::Tmpfs { size_mib: 1 },
+            settle_ms: 0,
+            scheduling,
+            symbols,
+            task: Task::Runs { runs: Vec::new() },
+        }
+    }
+
+    /// Elsewhere, the programs of a whole machine would be listed for nobody, and a machine that does not permit that would fail the run.
+    #[test]
+    fn programs_are_sent_only_where_the_job_asks_for_them() {
+        for symbols in [false, true] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let link = Link::into_file(file.reopen().unwrap()).unwrap();
+            let length = || file.as_file().metadata().unwrap().len();
+            let before = length();
+            let sent = Conditions::of(&job(Scheduling::Kernel, symbols)).send_programs(&link);
+            match symbols {
+                false => assert!(sent.is_ok() && length() == before),
+                // Whether or not this machine permits it.
+                true => assert!(sent.is_err() || length() > before),
+            }
+        }
+    }
 
     #[test]
     fn a_phase_begins_at_a_whole_second_that_is_not_too_near() {
@@ -214,7 +274,7 @@ mod tests {
 
     #[test]
     fn as_the_kernel_schedules_nothing_is_changed_and_nothing_is_waited_for() {
-        let mut conditions = Conditions::new(0, Scheduling::Kernel);
+        let mut conditions = Conditions::of(&job(Scheduling::Kernel, false));
         assert_eq!(conditions.fix().unwrap(), None);
         let begun = Instant::now();
         conditions.await_second(None).unwrap();
@@ -223,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_phase_is_released_at_a_whole_second() {
-        Conditions::new(0, Scheduling::Fixed).await_second(None).unwrap();
+        Conditions::of(&job(Scheduling::Fixed, false)).await_second(None).unwrap();
         assert!(monotonic_ns().unwrap() % SECOND < QUIET);
     }
 }

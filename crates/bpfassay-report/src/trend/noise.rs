@@ -6,7 +6,7 @@ use bpfassay_study::{Clock, Plan};
 
 use super::Quantity;
 use crate::derive::{
-    levels::{LAYOUT, level_at_a_look},
+    levels::{layout, level_at_a_look},
     pairs::metric_of,
 };
 use bpfassay_results::{Basis, CellMetric, Cost, Figure, RunResult, Unit};
@@ -30,16 +30,16 @@ impl Replicates {
         Self { variance: variance.unwrap_or(0.0), degrees_of_freedom, unit, boots }
     }
 
-    /// The point of a figure whose logarithm is `log`, where 1 % of the time is `scale` % of the figure. By the wall clock, rounds of one boot
+    /// The point of a figure whose logarithm is `log`, with its `layout` term. By the wall clock, rounds of one boot
     /// do not show how much boots vary: only the other points do.
-    fn point(self, clock: Clock, log: f64, scale: f64) -> Point {
+    fn point(self, clock: Clock, log: f64, layout: f64) -> Point {
         let Self { variance, degrees_of_freedom, unit, boots } = self;
         let shows_nothing = clock == Clock::Wall && unit == Unit::Rounds;
         Point {
             log_ratio: log,
             variance,
             degrees_of_freedom: if shows_nothing { 0.0 } else { degrees_of_freedom },
-            layout: (LAYOUT * scale).powi(2) / boots,
+            layout: layout.powi(2) / boots,
         }
     }
 }
@@ -57,7 +57,11 @@ pub(super) fn value(
             let value = figures.cost.clone().map(|cost| cost.per_call.value);
             let point = figures.cost.value().and_then(|cost| {
                 let replicates = of_cost(plan, cost)?;
-                Some(replicates.point(clock, cost.per_call.value.ln(), scale(cost, &figures.name, runs)))
+                Some(replicates.point(
+                    clock,
+                    cost.per_call.value.ln(),
+                    layout(&figures.name) * scale(cost, &figures.name, runs),
+                ))
             });
             (value, point)
         }
@@ -69,7 +73,7 @@ pub(super) fn value(
                     Spread::NoSpread => (Some(0.0), n),
                     Spread::OneObservation => (None, n),
                 };
-                Replicates::new(variance, n, found.unit).point(clock, found.effect.log_ratio, 1.0)
+                Replicates::new(variance, n, found.unit).point(clock, found.effect.log_ratio, layout(&figures.name))
             });
             (figures.overhead.clone().map(|overhead| overhead.estimate.value), point)
         }
@@ -84,7 +88,7 @@ pub(super) fn value(
                 let boots = plan.replicates() as usize;
                 let (n, unit) = if boots > 1 { (boots, Unit::Boots) } else { (summary.n, Unit::Rounds) };
                 let variance = variation.map(|variation| variation / n as f64);
-                Replicates::new(variance, n, unit).point(clock, summary.center().ln(), 1.0)
+                Replicates::new(variance, n, unit).point(clock, summary.center().ln(), layout(&figures.name))
             });
             (value.map(|summary| summary.center()), point)
         }
