@@ -42,7 +42,7 @@ fn results(study: &Study, slower: u64) -> Results {
     }))
 }
 
-/// Times of calls of which the middle half takes `middle_ns` together, and all of them `sum_ns`.
+/// Times of calls of which half, as if these were what is left without the extreme ones, takes `middle_ns` together, and all of them `sum_ns`.
 fn times(middle_ns: u64, sum_ns: u64) -> CallTimes {
     let (trimmed_calls, median_ns) = (CALLS / 2, 2 * middle_ns / CALLS);
     let distribution = CallDistribution { median_ns, trimmed_calls, trimmed_sum_ns: middle_ns };

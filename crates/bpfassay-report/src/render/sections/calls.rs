@@ -43,7 +43,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let title = format!("time per call, study {}, clock {}", results.plan.study.name, results.plan.study.clock);
     let mut legend = vec![
         "overhead per call: time per call with the probe / without it (above 1: slower), of the calls that move the data, without the \
-         fastest and the slowest quarter (interquartile mean): open, fsync and close are only in the overhead of the whole phase. A/A: the \
+         fastest and the slowest twentieth (trimmed mean): open, fsync and close are only in the overhead of the whole phase. A/A: the \
          baseline against itself, the noise floor."
             .to_owned(),
     ];
