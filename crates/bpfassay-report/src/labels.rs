@@ -4,7 +4,7 @@
 use bpfassay_protocol::tracer::{Losses, Refusal, Step};
 use bpfassay_stats::{Estimate, Summary, Verdict};
 
-use bpfassay_results::{ByteErrors, Figure, Overhead};
+use bpfassay_results::{ByteErrors, Direct, Figure, Overhead};
 
 /// What stands in a table for a figure that there is not; the remarks say why.
 pub(crate) const NONE: &str = "not measured";
@@ -79,6 +79,12 @@ pub(crate) fn instructions(estimate: &Estimate) -> String {
         Some(interval) => format!("{:.1} [{:.1}, {:.1}]", estimate.value, interval.lower, interval.upper),
         None => format!("{:.1}", estimate.value),
     }
+}
+
+/// A direct cost, smallest to largest over the runs: `341.4`, `506.0..506.6`.
+pub(crate) fn direct(direct: &Direct) -> String {
+    let (min, max) = (format!("{:.1}", direct.per_call.min), format!("{:.1}", direct.per_call.max));
+    if min == max { min } else { format!("{min}..{max}") }
 }
 
 pub(crate) fn relative_error(figure: &Figure<Summary>) -> Option<String> {

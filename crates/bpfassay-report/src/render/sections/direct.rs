@@ -2,10 +2,10 @@
 //! The table of direct costs: what each probe configuration adds to each call on its own path, by role.
 
 use crate::{
-    labels::NONE,
+    labels::{self, NONE},
     render::table::{Places, Remarks, Table},
 };
-use bpfassay_results::{Direct, Figure, Results, Role};
+use bpfassay_results::{Figure, Results, Role};
 
 /// The table, where instructions were counted.
 pub(super) fn table(results: &Results) -> Option<Table> {
@@ -20,7 +20,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             match direct {
                 Figure::Value(direct) => {
                     is_unresolved |= direct.unresolved >= 0.05;
-                    row.push(range(direct));
+                    row.push(labels::direct(direct));
                     row.extend(Role::ALL.map(|role| format!("{:.1}", direct.of(role))));
                     row.push(format!("{:+.1}", direct.elsewhere.mean));
                 }
@@ -50,10 +50,4 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let columns = places.columns(&["metric", "direct", "program", "trampoline", "helpers", "entry", "elsewhere"]);
     let title = format!("direct cost in instructions per call, study {}", results.plan.study.name);
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
-}
-
-/// `341.4`, `506.0..506.6`
-fn range(direct: &Direct) -> String {
-    let (min, max) = (format!("{:.1}", direct.per_call.min), format!("{:.1}", direct.per_call.max));
-    if min == max { min } else { format!("{min}..{max}") }
 }
