@@ -8,7 +8,10 @@
 
 use std::{collections::BTreeSet, fs, io, path::Path, thread, time::Duration};
 
-use bpfassay_protocol::{job::Scheduling, message::FixedThreads};
+use bpfassay_protocol::{
+    job::{Job, Scheduling},
+    message::FixedThreads,
+};
 use rustix::{
     io::Errno,
     thread::clock_nanosleep_absolute,
@@ -17,9 +20,10 @@ use rustix::{
 
 use crate::{
     error::{Error, Result},
+    link::Link,
     proc::stat::{self, Stat},
     steps::monotonic_ns,
-    system, tool,
+    symbols, system, tool,
 };
 
 /// Real-time priority of kworkers: above the server's, so that a request is sent whole before the server wakes.
@@ -47,6 +51,8 @@ pub(crate) struct Conditions {
     /// How long to rest before it: see [`bpfassay_protocol::job::Job::settle_ms`].
     settle: Duration,
     scheduling: Scheduling,
+    /// Whether the host receives where the machine code of loaded programs is.
+    symbols: bool,
     /// Processes that have been looked at: their kind does not change.
     seen: BTreeSet<u32>,
     /// Whether there is an NFS server.
@@ -54,10 +60,18 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// As a job asks for them.
-    pub(crate) fn new(settle_ms: u64, scheduling: Scheduling) -> Self {
-        let settle = Duration::from_millis(settle_ms);
-        Self { settle, scheduling, seen: BTreeSet::new(), has_server: false }
+    /// As `job` asks for them.
+    pub(crate) fn of(job: &Job) -> Self {
+        let settle = Duration::from_millis(job.settle_ms);
+        Self { settle, scheduling: job.scheduling, symbols: job.symbols, seen: BTreeSet::new(), has_server: false }
+    }
+
+    /// Sends where the machine code of programs is, where the job asks for it: before the phases of a run whose tracer or tool has loaded some.
+    ///
+    /// # Errors
+    /// As [`symbols::send_programs`].
+    pub(crate) fn send_programs(&self, link: &Link) -> Result<()> {
+        if self.symbols { symbols::send_programs(link) } else { Ok(()) }
     }
 
     /// Waits until the kernel has got done with what came before.
@@ -188,7 +202,41 @@ fn sleep_until(instant: u64) -> Result<()> {
 mod tests {
     use std::time::Instant;
 
+    use bpfassay_protocol::{
+        PROTOCOL_VERSION,
+        job::{FileSystem, Task},
+    };
+
     use super::*;
+
+    fn job(scheduling: Scheduling, symbols: bool) -> Job {
+        Job {
+            protocol: PROTOCOL_VERSION,
+            modules: Vec::new(),
+            file_system: FileSystem::Tmpfs { size_mib: 1 },
+            settle_ms: 0,
+            scheduling,
+            symbols,
+            task: Task::Runs { runs: Vec::new() },
+        }
+    }
+
+    /// Elsewhere, the programs of a whole machine would be listed for nobody, and a machine that does not permit that would fail the run.
+    #[test]
+    fn programs_are_sent_only_where_the_job_asks_for_them() {
+        for symbols in [false, true] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let link = Link::into_file(file.reopen().unwrap()).unwrap();
+            let length = || file.as_file().metadata().unwrap().len();
+            let before = length();
+            let sent = Conditions::of(&job(Scheduling::Kernel, symbols)).send_programs(&link);
+            match symbols {
+                false => assert!(sent.is_ok() && length() == before),
+                // Whether or not this machine permits it.
+                true => assert!(sent.is_err() || length() > before),
+            }
+        }
+    }
 
     #[test]
     fn a_phase_begins_at_a_whole_second_that_is_not_too_near() {
@@ -214,7 +262,7 @@ mod tests {
 
     #[test]
     fn as_the_kernel_schedules_nothing_is_changed_and_nothing_is_waited_for() {
-        let mut conditions = Conditions::new(0, Scheduling::Kernel);
+        let mut conditions = Conditions::of(&job(Scheduling::Kernel, false));
         assert_eq!(conditions.fix().unwrap(), None);
         let begun = Instant::now();
         conditions.await_second(None).unwrap();
@@ -223,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_phase_is_released_at_a_whole_second() {
-        Conditions::new(0, Scheduling::Fixed).await_second(None).unwrap();
+        Conditions::of(&job(Scheduling::Fixed, false)).await_second(None).unwrap();
         assert!(monotonic_ns().unwrap() % SECOND < QUIET);
     }
 }

@@ -140,7 +140,7 @@ fn execute(
         link.log(problem)?;
     }
     link.send(&GuestMessage::Ready(Box::new(facts()?)))?;
-    let mut conditions = Conditions::new(job.settle_ms, job.scheduling);
+    let mut conditions = Conditions::of(job);
     run::execute_all(runs, environment, &mut conditions, link, children)
 }
 

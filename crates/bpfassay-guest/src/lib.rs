@@ -112,7 +112,7 @@ fn live() -> Result<()> {
         }
     };
     steps.ended("ready")?;
-    let mut conditions = Conditions::new(job.settle_ms, job.scheduling);
+    let mut conditions = Conditions::of(&job);
     let fixed_threads = conditions.fix()?;
     let facts = GuestFacts { fixed_threads, ..facts::collect(mountinfo::read(mount)?, localio, steps.take())? };
     link.send(&GuestMessage::Ready(Box::new(facts.clone())))?;

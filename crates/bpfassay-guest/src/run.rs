@@ -33,7 +33,7 @@ use crate::{
     proc::{activity::Activity, idle, mountinfo, mountstats},
     soundness::Snapshot,
     steps::monotonic_ns,
-    stop, symbols, system, tool,
+    stop, system, tool,
     tracer::{self, Started, Tracer, pool::Pool},
     workload::{self, Output, RunPaths, Running},
 };
@@ -324,7 +324,7 @@ impl Run<'_> {
         let mount = mountinfo::read(&self.environment.mount)?;
         self.announced.phase(self.link, Phase::Workload, &spec.id)?;
         if self.tracer.is_some() || self.tool.is_some() {
-            symbols::send_programs(self.link)?;
+            self.conditions.send_programs(self.link)?;
         }
         self.conditions.rest(self.tool.as_mut())?;
         if let Some(tool) = &mut self.tool {
