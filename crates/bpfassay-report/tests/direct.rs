@@ -12,11 +12,12 @@ mod common;
 use bpfassay_report::{
     compare::{Comparison, Question, compare},
     derive,
-    render::{Style, comparison_html, comparison_junit, comparison_text, text},
+    render::{Style, comparison_html, comparison_junit, comparison_text, csv, openmetrics, text},
     trend::{Quantity, trend},
 };
 use bpfassay_results::{
     Contents, Direct, Entry, Figure, FunctionCount, Instructions, Outcome, PhaseCount, Results, Role, RunCount,
+    RunResult,
 };
 use bpfassay_stats::{Verdict, gate::Change};
 use bpfassay_study::{Clock, Gate, PlannedRun, Study};
@@ -105,6 +106,13 @@ fn the_direct_cost_is_per_call_and_the_rest_is_elsewhere() {
     }
     let baseline = results.cells.iter().find(|cell| cell.is_baseline()).unwrap();
     assert!(baseline.metrics.iter().all(|metric| metric.direct.is_none()));
+    let runs = |is_baseline: bool| {
+        let of = |run: &&RunResult| results.plan.cell(&run.record.cell).unwrap().is_baseline() == is_baseline;
+        let derived = results.runs.iter().filter(of).flat_map(|run| &run.derived);
+        derived.flat_map(|derived| &derived.metrics).map(|metric| metric.direct_cost.clone())
+    };
+    assert!(runs(false).count() >= 8 && runs(false).all(|cost| cost == Some(Figure::Value(130.0))));
+    assert!(runs(true).all(|cost| cost.is_none()));
     let text = text(&results, Style::default());
     assert!(text.contains("direct cost in instructions per call, study made-up"), "{text}");
     assert!(text.contains("+7.0"), "{text}");
@@ -261,4 +269,25 @@ fn a_series_of_kernels_has_its_direct_costs() {
         let [change] = changes.as_slice() else { panic!("{changes:?}") };
         assert_eq!((change.last_before, change.first_after), (3, 4));
     }
+}
+
+#[test]
+fn other_programs_get_the_direct_cost_first() {
+    let results = derive(&counted(count, None));
+    let written = csv(&results).unwrap();
+    let (mut lines, at) = (written.lines(), |line: &str, column| line.split(',').nth(column).map(str::to_owned));
+    let head = lines.next().unwrap();
+    let column = head.split(',').position(|name| name == "direct_instructions_per_call").unwrap();
+    assert_eq!(at(head, column - 1).as_deref(), Some("metric"));
+    for line in lines {
+        let is_baseline = at(line, 6).as_deref() == Some("none");
+        let measured = at(line, 10).as_deref() == Some("measured");
+        let expected = if is_baseline || !measured { "" } else { "130" };
+        assert_eq!(at(line, column).as_deref(), Some(expected), "{line}");
+    }
+    let metrics = openmetrics(&results);
+    assert!(metrics.starts_with("# TYPE bpfassay_direct_instructions_per_call gauge"), "{metrics}");
+    let of_fexit = |line: &&str| line.contains("6.1\"") && line.contains("x86_64") && line.contains("fexit");
+    let shown: Vec<&str> = metrics.lines().filter(of_fexit).filter(|line| line.contains("direct") || line.contains("elsewhere")).collect();
+    insta::assert_snapshot!(shown.join("\n"));
 }
