@@ -12,7 +12,7 @@ mod common;
 use bpfassay_report::{
     compare::{Comparison, Question, compare},
     derive,
-    render::{Style, comparison_html, comparison_junit, comparison_text, csv, openmetrics, text},
+    render::{Style, collapsed, comparison_html, comparison_junit, comparison_text, csv, html, openmetrics, text},
     trend::{Quantity, trend},
 };
 use bpfassay_results::{
@@ -108,11 +108,11 @@ fn the_direct_cost_is_per_call_and_the_rest_is_elsewhere() {
     assert!(baseline.metrics.iter().all(|metric| metric.direct.is_none()));
     let runs = |is_baseline: bool| {
         let of = |run: &&RunResult| results.plan.cell(&run.record.cell).unwrap().is_baseline() == is_baseline;
-        let derived = results.runs.iter().filter(of).flat_map(|run| &run.derived);
-        derived.flat_map(|derived| &derived.metrics).map(|metric| metric.direct_cost.clone())
+        let metrics = results.runs.iter().filter(of).flat_map(|run| &run.derived).flat_map(|derived| &derived.metrics);
+        metrics.map(|metric| metric.direct_cost.clone()).collect::<Vec<_>>()
     };
-    assert!(runs(false).count() >= 8 && runs(false).all(|cost| cost == Some(Figure::Value(130.0))));
-    assert!(runs(true).all(|cost| cost.is_none()));
+    assert!(runs(false).len() >= 8 && runs(false).iter().all(|cost| *cost == Some(Figure::Value(130.0))));
+    assert!(runs(true).iter().all(Option::is_none));
     let text = text(&results, Style::default());
     assert!(text.contains("direct cost in instructions per call, study made-up"), "{text}");
     assert!(text.contains("+7.0"), "{text}");
@@ -288,6 +288,73 @@ fn other_programs_get_the_direct_cost_first() {
     let metrics = openmetrics(&results);
     assert!(metrics.starts_with("# TYPE bpfassay_direct_instructions_per_call gauge"), "{metrics}");
     let of_fexit = |line: &&str| line.contains("6.1\"") && line.contains("x86_64") && line.contains("fexit");
-    let shown: Vec<&str> = metrics.lines().filter(of_fexit).filter(|line| line.contains("direct") || line.contains("elsewhere")).collect();
+    let shown: Vec<&str> =
+        metrics.lines().filter(of_fexit).filter(|line| line.contains("direct") || line.contains("elsewhere")).collect();
     insta::assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn one_call_is_shown_by_role_and_function() {
+    let results = derive(&counted(count, None));
+    let page = html(&results).unwrap();
+    assert!(page.contains("<a href=\"#direct\">Direct cost</a>"));
+    let title = "x86_64 6.1, w, nfs4.2: fexit, write: direct cost by function";
+    let (_, figure) = page.split_once(&format!("<figcaption>{title}</figcaption>")).unwrap();
+    let (figure, _) = figure.split_once("</figure>").unwrap();
+    assert!(
+        figure.contains(">130.0 instructions per call</text>") && figure.contains(">program 100.0</text>"),
+        "{figure}"
+    );
+    // As wide as 100 of 130 instructions.
+    assert!(figure.contains("<title>on_call 100.0</title><path d=\"M0.0 56.0H461.5V"), "{figure}");
+    // What is too narrow for its name is in the list.
+    assert!(figure.contains("<td>migrate_enable</td><td>30.0</td>"), "{figure}");
+    let baseline_or_none = derive(&contents(&study(None, 2, 1), |_, run| {
+        Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0)))
+    }));
+    assert!(!html(&baseline_or_none).unwrap().contains("direct cost by function"));
+
+    let stacks = collapsed(&results);
+    let is_of_fexit = |line: &&str| line.starts_with("x86_64 6.1;w;nfs4.2;fexit;write;");
+    assert_eq!(
+        stacks.lines().filter(is_of_fexit).collect::<Vec<_>>(),
+        [
+            "x86_64 6.1;w;nfs4.2;fexit;write;program;on_call 100000",
+            "x86_64 6.1;w;nfs4.2;fexit;write;entry;migrate_enable 30000"
+        ]
+    );
+    assert_eq!(collapsed(&baseline_or_none), "");
+}
+
+#[test]
+fn an_overhead_within_noise_is_no_ratio_below_one() {
+    // Faster with a probe in one round and slower in the others, or slower in all.
+    let of = |kprobe: [f64; 3], fexit: [f64; 3]| {
+        derive(&contents(&instructions(3, 1), |_, run| {
+            let round = run.round as usize - 1;
+            let factor = match run.spec.probe.to_string().as_str() {
+                "kprobe" => kprobe[round],
+                "fexit" => fexit[round],
+                _ => 1.0,
+            };
+            Outcome::Measured(Box::new(figures(run.spec.probe, 160.0 * factor, 320.0 * factor)))
+        }))
+    };
+    let results = of([1.03, 0.995, 1.01], [0.90, 0.901, 0.899]);
+    let shown = text(&results, Style::default());
+    let rows = |probe: &str| shown.lines().filter(|line| line.contains(&format!(" {probe} "))).collect::<Vec<_>>();
+    assert!(!rows("kprobe").is_empty() && !rows("fexit").is_empty(), "{shown}");
+    assert!(
+        rows("kprobe").iter().take(3).all(|row| row.contains("within noise [0.") && !row.contains(" 0.98")),
+        "{shown}"
+    );
+    assert!(rows("fexit").iter().take(2).all(|row| row.contains(" 1.111 [")), "{shown}");
+    let gauges = openmetrics(&results);
+    let noise = |probe: &str| {
+        let of =
+            |line: &&str| line.starts_with("bpfassay_overhead_within_noise{") && line.contains(&format!("\"{probe}\""));
+        gauges.lines().filter(of).map(|line| line.ends_with(" 1")).collect::<Vec<_>>()
+    };
+    assert!(noise("kprobe").iter().all(|is| *is) && noise("fexit").iter().all(|is| !is), "{gauges}");
+    assert!(html(&results).unwrap().contains("within noise [0."));
 }

@@ -43,6 +43,10 @@ impl Direct {
     /// The part of `role`.
     #[must_use]
     pub fn of(&self, role: Role) -> f64 {
-        self.functions.iter().filter(|function| function.role == role).map(|function| function.per_call).sum()
+        // A sum of nothing is -0, which is shown as it is.
+        self.functions
+            .iter()
+            .filter(|function| function.role == role)
+            .fold(0.0, |sum, function| sum + function.per_call)
     }
 }

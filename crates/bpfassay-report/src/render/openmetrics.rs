@@ -58,9 +58,12 @@ pub fn openmetrics(results: &Results) -> String {
         ("bpfassay_overhead_upper_ratio", "ratio", "Upper end of its 95 % interval.", |metric, _| {
             metric.overhead.value()?.estimate.bounds.interval().map(|interval| interval.upper)
         }),
-        ("bpfassay_overhead_within_noise", "", "1: the overhead is within the noise floor, 0: it is not.", |metric, _| {
-            metric.overhead.value().map(|_| f64::from(u8::from(metric.is_within_noise())))
-        }),
+        (
+            "bpfassay_overhead_within_noise",
+            "",
+            "1: the overhead is within the noise floor, 0: it is not.",
+            |metric, _| metric.overhead.value().map(|_| f64::from(u8::from(metric.is_within_noise()))),
+        ),
         ("bpfassay_instructions_per_call", "", "Instructions per call beyond the baseline's.", |metric, _| {
             metric.cost.value().map(|cost| cost.per_call.value)
         }),

@@ -90,6 +90,7 @@ fn ratios(comparison: &Comparison) -> Vec<Plot> {
             series,
             note: "With its interval for this cell alone. Of `none`: time for the same bytes; of a tool: its overhead."
                 .to_owned(),
+            ..Plot::default()
         })
     };
     let both = |of: &_| [panel(of, figures::WHOLE, ""), panel(of, figures::CALLS, ", time per call")];

@@ -68,10 +68,13 @@ fn figures(cell: &CellResult, calls: &CellMetric, phase: &CellMetric, remarks: &
     vec![
         shown(labels::performance(&calls.value), calls.value.reason()),
         shown(labels::overhead_finely(calls, cell.is_baseline()), of_calls.reason()),
-        shown(of_phase.value().map(|overhead| match !cell.is_baseline() && phase.is_within_noise() {
+        shown(
+            of_phase.value().map(|overhead| match !cell.is_baseline() && phase.is_within_noise() {
                 true => labels::WITHIN_NOISE.to_owned(),
                 false => format!("{:.4}", overhead.estimate.value),
-            }), of_phase.reason()),
+            }),
+            of_phase.reason(),
+        ),
         of_calls.value().map_or_else(|| "-".to_owned(), |overhead| overhead.estimate.n.to_string()),
         detectable.map_or_else(|| "-".to_owned(), labels::beyond_one),
     ]

@@ -51,7 +51,8 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         legend
             .push("Some instructions are at addresses that no function has: `unresolved` in results.json.".to_owned());
     }
-    let columns = places.columns(&["metric", "direct", "program", "trampoline", "helpers", "entry", "elsewhere", "whole [95 %]"]);
+    let columns =
+        places.columns(&["metric", "direct", "program", "trampoline", "helpers", "entry", "elsewhere", "whole [95 %]"]);
     let title = format!("direct cost in instructions per call, study {}", results.plan.study.name);
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
 }
