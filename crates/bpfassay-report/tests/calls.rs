@@ -44,8 +44,8 @@ fn results(study: &Study, slower: u64) -> Results {
 
 /// Times of calls of which the middle half takes `middle_ns` together, and all of them `sum_ns`.
 fn times(middle_ns: u64, sum_ns: u64) -> CallTimes {
-    let (interquartile_calls, median_ns) = (CALLS / 2, 2 * middle_ns / CALLS);
-    let distribution = CallDistribution { median_ns, interquartile_calls, interquartile_sum_ns: middle_ns };
+    let (trimmed_calls, median_ns) = (CALLS / 2, 2 * middle_ns / CALLS);
+    let distribution = CallDistribution { median_ns, trimmed_calls, trimmed_sum_ns: middle_ns };
     CallTimes { ranks: 1, calls: CALLS, sum_ns, tail_ns: 9, max_ns: sum_ns, distribution: Some(distribution) }
 }
 
@@ -119,7 +119,7 @@ fn what_was_not_timed_is_not_measured_and_no_zero() {
     let shown = text(&derive(&untimed), Style::default());
     assert!(shown.contains("the engine cannot be held between phases"), "{shown}");
     assert!(!shown.contains("time per call: not measured"), "{shown}");
-    // Sum and maximum are known where there was no room for all times; the interquartile mean is not.
+    // Sum and maximum are known where there was no room for all times; the trimmed mean is not.
     assert!(shown.contains("more calls than the workload has room for the times of"), "{shown}");
 }
 

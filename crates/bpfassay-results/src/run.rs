@@ -109,7 +109,7 @@ pub struct RunMetric {
     /// The bandwidth that it is the time per call of, where the workload times its calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_of: Option<MetricName>,
-    /// The value; of a bandwidth the geometric mean over repetitions of what IOR reports, of calls the interquartile mean over the calls of all of them.
+    /// The value; of a bandwidth the geometric mean over repetitions of what IOR reports, of calls the trimmed mean over the calls of all of them.
     pub value: Figure<f64>,
     /// Instructions on the probe's path per call of the workload; `None` where no instructions were counted, and for the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,7 +8,7 @@ use bpfassay_study::MetricName;
 
 use super::{CellComparison, Claim, Ratio};
 use crate::derive::{
-    levels::LAYOUT,
+    levels::layout,
     pooled::{of_few, pooled},
 };
 use bpfassay_results::{Figure, Unit};
@@ -30,12 +30,12 @@ pub(super) fn settle(cells: &mut [CellComparison], claim: Claim) {
             }
         }
     }
-    for ratios in families.into_values() {
+    for ((_, _, metric, _), ratios) in families {
         let variances: Vec<(f64, f64)> = ratios.iter().filter_map(|ratio| of_few(&ratio.effect)).collect();
         let prior = Prior::of(&variances);
         for ratio in ratios {
             let prior = prior.filter(|_| of_few(&ratio.effect).is_some());
-            let layout = if ratio.unit == Unit::Rounds { LAYOUT } else { 0.0 };
+            let layout = if ratio.unit == Unit::Rounds { layout(&metric) } else { 0.0 };
             let moderated = prior.map_or(ratio.effect, |prior| prior.effect(ratio.effect));
             // Both of the two have a layout.
             let effect = moderated.with_known_variance(2.0 * layout.powi(2));

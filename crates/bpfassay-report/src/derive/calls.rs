@@ -10,7 +10,7 @@ use bpfassay_study::Metric;
 
 use super::runs::run_metric;
 
-/// The metric of the calls of a bandwidth's phases, over all repetitions; `None` where they were not timed. Its value is the interquartile mean: ticks of
+/// The metric of the calls of a bandwidth's phases, over all repetitions; `None` where they were not timed. Its value is the trimmed mean: ticks of
 /// the timer fall into some calls and not into others, so that the mean of all varies more than what probes cost.
 pub(super) fn metric(figures: &RunFigures, bandwidth: &RunMetric) -> Option<RunMetric> {
     let work = bandwidth.work.value()?;
@@ -20,8 +20,8 @@ pub(super) fn metric(figures: &RunFigures, bandwidth: &RunMetric) -> Option<RunM
     for times in phases(figures, &bandwidth.name).filter_map(|phase| phase.calls.as_ref()) {
         let middle = times.distribution.unwrap_or_default();
         is_whole &= times.distribution.is_some();
-        calls = calls.saturating_add(middle.interquartile_calls);
-        sum_ns = sum_ns.saturating_add(middle.interquartile_sum_ns);
+        calls = calls.saturating_add(middle.trimmed_calls);
+        sum_ns = sum_ns.saturating_add(middle.trimmed_sum_ns);
         all_calls = all_calls.saturating_add(times.calls);
     }
     let (value, work) = if is_whole && calls > 0 {

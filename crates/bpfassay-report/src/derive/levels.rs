@@ -1,15 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! At which level intervals are made: under sequential sampling each look has a share of the error.
 
+use std::collections::BTreeSet;
+
 use bpfassay_stats::{Bounds, Estimate, Interval, StatsError, sequential::Sampling};
 use bpfassay_study::{Design, Plan};
 
 /// Nominal coverage of intervals.
 pub(crate) const LEVEL: f64 = 0.95;
 
-/// The declared layout term: the standard deviation, as a share of the time, of what another layout of addresses does to a figure. Boots
-/// with seeds of their own show it themselves; rounds of one boot, and boots of one build of a kernel beside another, do not.
-pub(crate) const LAYOUT: f64 = 0.0005;
+/// The declared layout terms of metrics: each is the standard deviation, as a share of the time, of what another layout of addresses and of free
+/// memory does to a figure. Boots with seeds of their own show it themselves; rounds of one boot, and boots of one build of a kernel
+/// beside another, do not. They are from boots of `quick` with ten seeds each on its eight targets (results/quick/README.md).
+const LAYOUTS: &[(&str, f64)] =
+    &[("read-call", 0.000_06), ("write-call", 0.000_2), ("read", 0.000_15), ("write", 0.001)];
+
+/// Of metrics that no seeds were run for.
+const OTHER_LAYOUT: f64 = 0.001;
+
+/// The declared layout term of a metric.
+pub(crate) fn layout(metric: &str) -> f64 {
+    LAYOUTS.iter().find(|(name, _)| *name == metric).map_or(OTHER_LAYOUT, |(_, layout)| *layout)
+}
+
+/// The terms of these metrics in words: `0.015 % of read, 0.1 % of write`; nothing for no metric.
+pub(crate) fn layouts<'a>(metrics: impl Iterator<Item = &'a str>) -> Option<String> {
+    let metrics: BTreeSet<&str> = metrics.collect();
+    let term = |metric: &&str| format!("{} % of {metric}", (layout(metric) * 1e5).round() / 1e3);
+    (!metrics.is_empty()).then(|| metrics.iter().map(term).collect::<Vec<_>>().join(", "))
+}
 
 /// When to look at intervals, where the plan samples sequentially.
 pub(crate) fn design(plan: &Plan) -> Option<Sampling> {

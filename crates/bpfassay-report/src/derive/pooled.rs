@@ -11,7 +11,7 @@ use bpfassay_study::{Clock, MetricName};
 
 use super::{
     context::Context,
-    levels::{LAYOUT, design},
+    levels::{design, layout},
 };
 use bpfassay_results::{CellResult, Figure, Overhead, Pooled, Unit};
 
@@ -36,6 +36,8 @@ pub(crate) fn pooled(prior: &Prior, cells: usize, layout: f64) -> Pooled {
 /// One of a family.
 struct Member<'a> {
     overhead: &'a mut Overhead,
+    /// The declared layout term of its metric.
+    layout: f64,
     /// Whether its variance is one of those that are pooled: every cell shows the control of its baseline, which counts once.
     counts: bool,
 }
@@ -57,7 +59,7 @@ pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
                 }
                 let of_boots = overhead.unit == Unit::Boots;
                 let family = (cell.case.clone(), cell.file_system.clone(), metric.name, of_boots);
-                families.entry(family).or_default().push(Member { overhead, counts });
+                families.entry(family).or_default().push(Member { overhead, layout: layout(&metric.name), counts });
             }
         }
     }
@@ -65,24 +67,30 @@ pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
         let counted = members.iter().filter(|member| member.counts);
         let variances: Vec<(f64, f64)> = counted.filter_map(|member| of_few(&member.overhead.effect)).collect();
         let Some(prior) = Prior::of(&variances) else { continue };
-        for Member { overhead, .. } in members {
+        for Member { overhead, layout, .. } in members {
             // Figures that leave the range stay as they are.
-            if let Ok(moderated) = moderate(context, &prior, variances.len(), overhead) {
+            if let Ok(moderated) = moderate(context, &prior, variances.len(), layout, overhead) {
                 *overhead = moderated;
             }
         }
     }
 }
 
-fn moderate(context: &Context<'_>, prior: &Prior, cells: usize, overhead: &Overhead) -> Result<Overhead, StatsError> {
+fn moderate(
+    context: &Context<'_>,
+    prior: &Prior,
+    cells: usize,
+    layout: f64,
+    overhead: &Overhead,
+) -> Result<Overhead, StatsError> {
     // Rounds do not show the layout; boots have one each.
-    let layout = overhead.unit == Unit::Rounds && context.plan.study.clock == Clock::Instructions;
-    let moderated = prior.effect(overhead.effect);
-    let effect: Effect = if layout { moderated.with_known_variance(LAYOUT.powi(2)) } else { moderated };
+    let is_hidden = overhead.unit == Unit::Rounds && context.plan.study.clock == Clock::Instructions;
+    let layout = if is_hidden { layout } else { 0.0 };
+    let effect = prior.effect(overhead.effect).with_known_variance(layout.powi(2));
     Ok(Overhead {
         estimate: context.levels.estimate(|level| effect.estimate(level))?,
         effect,
-        pooled: Some(pooled(prior, cells, if layout { LAYOUT } else { 0.0 })),
+        pooled: Some(pooled(prior, cells, layout)),
         ..*overhead
     })
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     compare::{CellComparison, Comparison, Fate, MetricComparison},
-    derive::levels::LAYOUT,
+    derive::levels::layouts,
     labels,
 };
 use bpfassay_results::Unit;
@@ -100,20 +100,23 @@ fn legend(comparison: &Comparison) -> Vec<String> {
     if ratios().any(|ratio| ratio.paired) {
         legend.push("runs of the same seed, replicate and round were compared with each other.".to_owned());
     }
-    let of_one_boot = |paired: bool| ratios().any(|ratio| ratio.unit == Unit::Rounds && ratio.paired == paired);
     if let Some(pooled) = ratios().find_map(|ratio| ratio.pooled) {
         legend.push(format!(
             "few pairs each: intervals and claims take the variance of all {} cells with the same metric into account (moderated t).",
             pooled.cells
         ));
     }
-    if of_one_boot(true) {
+    let of_one_boot = comparison
+        .cells
+        .iter()
+        .flat_map(|cell| &cell.metrics)
+        .filter(|metric| metric.ratio.value().is_some_and(|ratio| ratio.paired && ratio.unit == Unit::Rounds));
+    if let Some(layouts) = layouts(of_one_boot.map(|metric| &*metric.metric)) {
         legend.push(format!(
-            "one boot each: unless they are the same to the instruction, intervals and claims have the declared layout term in them, {} % of the time in either result.",
-            LAYOUT * 100.0
+            "one boot each: unless they are the same to the instruction, intervals and claims have the declared layout terms in them, in either result {layouts}."
         ));
     }
-    if of_one_boot(false) {
+    if ratios().any(|ratio| ratio.unit == Unit::Rounds && !ratio.paired) {
         legend.push("one boot is one observation: no difference and no likeness is claimed of it; run two boots or more (`--replicates`).".to_owned());
     }
     if comparison.clock == Clock::Instructions {

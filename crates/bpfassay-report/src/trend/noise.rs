@@ -8,7 +8,7 @@ use super::Quantity;
 use crate::{
     compare::SEEDS,
     derive::{
-        levels::{LAYOUT, level_at_a_look},
+        levels::{layout, level_at_a_look},
         pairs::metric_of,
     },
 };
@@ -33,16 +33,16 @@ impl Replicates {
         Self { variance: variance.unwrap_or(0.0), degrees_of_freedom, unit, boots }
     }
 
-    /// The point of a figure whose logarithm is `log`, where 1 % of the time is `scale` % of the figure. By the wall clock, rounds of one boot
+    /// The point of a figure whose logarithm is `log`, with its `layout` term. By the wall clock, rounds of one boot
     /// do not show how much boots vary: only the other points do.
-    fn point(self, clock: Clock, log: f64, scale: f64) -> Point {
+    fn point(self, clock: Clock, log: f64, layout: f64) -> Point {
         let Self { variance, degrees_of_freedom, unit, boots } = self;
         let shows_nothing = clock == Clock::Wall && unit == Unit::Rounds;
         Point {
             log_ratio: log,
             variance,
             degrees_of_freedom: if shows_nothing { 0.0 } else { degrees_of_freedom },
-            layout: (LAYOUT * scale).powi(2) / boots,
+            layout: layout.powi(2) / boots,
         }
     }
 }
@@ -60,7 +60,11 @@ pub(super) fn value(
             let value = figures.cost.clone().map(|cost| cost.per_call.value);
             let point = figures.cost.value().and_then(|cost| {
                 let replicates = of_cost(plan, cost)?;
-                Some(replicates.point(clock, cost.per_call.value.ln(), scale(cost, &figures.name, runs)))
+                Some(replicates.point(
+                    clock,
+                    cost.per_call.value.ln(),
+                    layout(&figures.name) * scale(cost, &figures.name, runs),
+                ))
             });
             (value, point)
         }
@@ -68,7 +72,7 @@ pub(super) fn value(
             let direct = figures.direct.clone().unwrap_or_else(|| Figure::missing(NO_COUNTS));
             let point = direct.value().filter(|direct| direct.per_call.mean > 0.0).map(|direct| {
                 // Rounds agree almost exactly, and do not show by how much other layouts differ.
-                of_summary(plan, &direct.per_call).point(clock, direct.per_call.mean.ln(), SEEDS / 2.0 / LAYOUT)
+                of_summary(plan, &direct.per_call).point(clock, direct.per_call.mean.ln(), SEEDS / 2.0)
             });
             (direct.map(|direct| direct.per_call.mean), point)
         }
@@ -80,7 +84,7 @@ pub(super) fn value(
                     Spread::NoSpread => (Some(0.0), n),
                     Spread::OneObservation => (None, n),
                 };
-                Replicates::new(variance, n, found.unit).point(clock, found.effect.log_ratio, 1.0)
+                Replicates::new(variance, n, found.unit).point(clock, found.effect.log_ratio, layout(&figures.name))
             });
             (figures.overhead.clone().map(|overhead| overhead.estimate.value), point)
         }
@@ -89,7 +93,9 @@ pub(super) fn value(
                 true => figures.value.clone(),
                 false => Figure::missing("only IOR reports bandwidths"),
             };
-            let point = value.value().map(|summary| of_summary(plan, summary).point(clock, summary.center().ln(), 1.0));
+            let point = value
+                .value()
+                .map(|summary| of_summary(plan, summary).point(clock, summary.center().ln(), layout(&figures.name)));
             (value.map(|summary| summary.center()), point)
         }
     }

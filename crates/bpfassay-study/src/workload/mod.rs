@@ -250,7 +250,7 @@ impl Metric {
         Self { name: name.parse().unwrap_or_default(), unit: unit.to_owned(), better, operation: None, calls_of: None }
     }
 
-    /// The time per call of the phases of the bandwidth `name`, where the workload times its calls: `write-call`; the interquartile mean.
+    /// The time per call of the phases of the bandwidth `name`, where the workload times its calls: `write-call`; the trimmed mean.
     #[must_use]
     pub fn of_calls(name: MetricName) -> Self {
         Self { calls_of: Some(name), ..Self::new(&format!("{name}-call"), "ns/call", Better::Lower) }

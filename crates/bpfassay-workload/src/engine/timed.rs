@@ -116,8 +116,7 @@ mod tests {
                 teams.iter().zip(calls).map(|(team, calls)| scope.spawn(|| timed(team, calls))).collect();
             <[_; 2]>::try_from(ranks.into_iter().map(|rank| rank.join().unwrap()).collect::<Vec<_>>()).unwrap()
         });
-        let distribution =
-            CallDistribution { median_ns: 4, interquartile_calls: 4, interquartile_sum_ns: 2 + 3 + 4 + 10 };
+        let distribution = CallDistribution { median_ns: 4, trimmed_calls: 6, trimmed_sum_ns: 40 };
         let expected =
             CallTimes { ranks: 2, calls: 6, sum_ns: 40, tail_ns: 100, max_ns: 20, distribution: Some(distribution) };
         assert_eq!(first, Some(expected));

@@ -6,6 +6,7 @@ use bpfassay_stats::{Bounds, Summary};
 use bpfassay_study::Interface;
 
 use crate::{
+    derive::levels::layouts,
     labels::{self, NONE},
     render::{
         attach::attach,
@@ -177,10 +178,15 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
     } else if overheads().any(|overhead| overhead.unit == Unit::Boots) {
         legend.push("n counts boots.".to_owned());
     }
-    if let Some(pooled) = overheads().find_map(|overhead| overhead.pooled) {
-        let layout = match pooled.layout > 0.0 {
-            true => format!(", and a declared layout term of {} % of the time", pooled.layout * 100.0),
-            false => String::new(),
+    if overheads().any(|overhead| overhead.pooled.is_some()) {
+        let has_layout = |metric: &CellMetric| {
+            let pooled = metric.overhead.value().and_then(|overhead| overhead.pooled);
+            pooled.is_some_and(|pooled| pooled.layout > 0.0)
+        };
+        let metrics = results.cells.iter().flat_map(CellResult::whole).map(|(metric, _)| metric);
+        let layout = match layouts(metrics.filter(|metric| has_layout(metric)).map(|metric| &*metric.name)) {
+            Some(layouts) => format!(", and the declared layout term: {layouts}"),
+            None => String::new(),
         };
         legend.push(format!(
             "~: the interval uses the variance of all rows of the same metric beside its own (moderated t){layout}."
