@@ -5,25 +5,10 @@
 
 mod common;
 
-use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
+use std::env;
 
-use common::{bpfassay, guests_wanted, printed, results, study};
+use common::{bpfassay, guests_wanted, printed, results, study, without_plugins};
 use serde_json::Value;
-
-/// Programs in `directory` that stand for QEMU and load no plugin.
-fn without_plugins(directory: &Path) {
-    for arch in ["x86_64", "aarch64", "riscv64"] {
-        let name = format!("qemu-system-{arch}");
-        let qemu = which::which(&name).unwrap();
-        let script = format!(
-            "#!/bin/sh\ncase \"$*\" in *-plugin*) echo 'TCG plugin support not enabled' >&2; exit 1;; esac\nexec {} \"$@\"\n",
-            qemu.display()
-        );
-        fs::write(directory.join(&name), script).unwrap();
-        fs::set_permissions(directory.join(&name), fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
-}
 
 /// Runs the study and gives its results, its fingerprint, and what was printed.
 fn run(path: &str) -> (Value, String, String) {
@@ -77,8 +62,7 @@ fn direct_costs_are_exact_and_counting_them_changes_no_figure() {
     assert!(counted["provenance"][0]["qemu"]["x86_64"]["plugin_api"].is_u64());
 
     let directory = tempfile::tempdir().unwrap();
-    without_plugins(directory.path());
-    let (uncounted, without, printed) = run(&format!("{}:{path}", directory.path().display()));
+    let (uncounted, without, printed) = run(&without_plugins(directory.path()));
     assert!(printed.contains("does not load the plugin"), "{printed}");
     assert!(costs(&uncounted).is_empty(), "{printed}");
     assert_eq!(with, without, "the guests noticed that they were counted");
