@@ -3,6 +3,7 @@
 
 mod cells;
 mod comparable;
+mod direct;
 mod pooled;
 
 use std::fmt;
@@ -15,12 +16,16 @@ use bpfassay_stats::{
 use bpfassay_study::{Clock, Correction, MetricName, Share};
 use serde::{Deserialize, Serialize};
 
-pub use self::comparable::NotComparable;
+pub(crate) use self::direct::SEEDS;
+pub use self::{
+    comparable::NotComparable,
+    direct::{DirectChange, FunctionChange},
+};
 use crate::derive::gates::adjustment;
 use bpfassay_results::{ByteErrors, Figure, Pooled, Results, Unit};
 
 /// Version of the JSON form of a comparison.
-pub const COMPARISON_VERSION: u32 = 4;
+pub const COMPARISON_VERSION: u32 = 5;
 
 /// How two results are to be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +102,8 @@ impl Comparison {
     /// Whether for some figure neither a change nor its absence is shown.
     #[must_use]
     pub fn is_inconclusive(&self) -> bool {
-        self.cells.iter().flat_map(|cell| &cell.metrics).any(|metric| metric.change == Change::Inconclusive)
+        let of = |metric: &MetricComparison| [Some(metric.change), metric.direct_change()];
+        self.cells.iter().flat_map(|cell| &cell.metrics).flat_map(of).any(|change| change == Some(Change::Inconclusive))
     }
 }
 
@@ -184,6 +190,8 @@ pub struct MetricComparison {
     pub change: Change,
     /// Extra instructions per call in the base and in the new results, for a cell with a tool under the instruction clock.
     pub instructions_per_call: [Option<f64>; 2],
+    /// Direct cost in both; `None` where neither has one.
+    pub direct: Option<Figure<DirectChange>>,
     /// Byte errors in the base and in the new results.
     pub byte_error: [Figure<ByteErrors>; 2],
 }
@@ -197,10 +205,16 @@ impl MetricComparison {
         is_exact(base) == Some(true) && is_exact(new) == Some(false)
     }
 
+    /// What is claimed of the direct cost; `None` where it was not measured in both.
+    #[must_use]
+    pub fn direct_change(&self) -> Option<Change> {
+        self.direct.as_ref()?.value().map(|direct| direct.change)
+    }
+
     /// See [`Comparison::is_regression`].
     #[must_use]
     pub fn is_regression(&self) -> bool {
-        self.change == Change::Increase || self.miscounts()
+        self.change == Change::Increase || self.direct_change() == Some(Change::Increase) || self.miscounts()
     }
 }
 

@@ -51,9 +51,10 @@ pub fn derive(contents: &Contents) -> Results {
 #[must_use]
 pub fn derive_all(contents: Contents) -> Results {
     let (stands, of_standing) = standing(&contents);
-    let Taken { plan, provenance, boots, runs, counts, mut notes } =
+    let Taken { plan, provenance, boots, mut runs, counts, mut notes } =
         take(contents.header.plan, contents.header.provenance, contents.entries, &stands);
     notes.extend(of_standing);
+    counts.of_runs(&plan, &mut runs);
     let of_cell = by_cell(&runs);
     let sampling = sampling::derive(&plan, &of_cell);
     let needed = sampling::needed(&plan, &sampling);

@@ -4,7 +4,7 @@
 use bpfassay_protocol::tracer::{Losses, Refusal, Step};
 use bpfassay_stats::{Estimate, Summary, Verdict};
 
-use bpfassay_results::{ByteErrors, Figure, Overhead};
+use bpfassay_results::{ByteErrors, CellMetric, Direct, Figure};
 
 /// What stands in a table for a figure that there is not; the remarks say why.
 pub(crate) const NONE: &str = "not measured";
@@ -33,22 +33,30 @@ pub(crate) fn performance(figure: &Figure<Summary>) -> Option<String> {
     figure.value().map(|summary| number(summary.center()))
 }
 
-/// `1.049 [1.048, 1.051] ~`.
-pub(crate) fn overhead(figure: &Figure<Overhead>) -> Option<String> {
-    with_marks(figure, ratio)
+/// The overhead of `metric`, and of the baseline its A/A control: `1.049 [1.048, 1.051] ~`, `within noise [0.998, 1.001]`.
+pub(crate) fn overhead(metric: &CellMetric, is_baseline: bool) -> Option<String> {
+    with_marks(metric, is_baseline, ratio)
 }
 
 /// `1.0192 [1.0190, 1.0194] ~`.
-pub(crate) fn overhead_finely(figure: &Figure<Overhead>) -> Option<String> {
-    with_marks(figure, ratio_finely)
+pub(crate) fn overhead_finely(metric: &CellMetric, is_baseline: bool) -> Option<String> {
+    with_marks(metric, is_baseline, ratio_finely)
 }
 
-fn with_marks(figure: &Figure<Overhead>, ratio: fn(&Estimate) -> String) -> Option<String> {
-    figure.value().map(|overhead| {
-        let negligible = if overhead.negligible == Some(true) { ", negligible" } else { "" };
-        let pooled = if overhead.pooled.is_some() { " ~" } else { "" };
-        format!("{}{pooled}{negligible}", ratio(&overhead.estimate))
-    })
+/// What stands in place of an overhead that is not distinguishable from noise.
+pub(crate) const WITHIN_NOISE: &str = "within noise";
+
+fn with_marks(metric: &CellMetric, is_baseline: bool, ratio: fn(&Estimate) -> String) -> Option<String> {
+    let overhead = if is_baseline { &metric.control } else { &metric.overhead }.value()?;
+    let negligible = if overhead.negligible == Some(true) { ", negligible" } else { "" };
+    let pooled = if overhead.pooled.is_some() { " ~" } else { "" };
+    let shown = ratio(&overhead.estimate);
+    let shown = match shown.split_once(' ') {
+        Some((_, interval)) if !is_baseline && metric.is_within_noise() => format!("{WITHIN_NOISE} {interval}"),
+        _ => shown,
+    };
+    let prefix = if is_baseline { "A/A " } else { "" };
+    Some(format!("{prefix}{shown}{pooled}{negligible}"))
 }
 
 /// What a ratio is beyond 1, in per cent: `0.13%`.
@@ -79,6 +87,12 @@ pub(crate) fn instructions(estimate: &Estimate) -> String {
         Some(interval) => format!("{:.1} [{:.1}, {:.1}]", estimate.value, interval.lower, interval.upper),
         None => format!("{:.1}", estimate.value),
     }
+}
+
+/// A direct cost, smallest to largest over the runs: `341.4`, `506.0..506.6`.
+pub(crate) fn direct(direct: &Direct) -> String {
+    let (min, max) = (format!("{:.1}", direct.per_call.min), format!("{:.1}", direct.per_call.max));
+    if min == max { min } else { format!("{min}..{max}") }
 }
 
 pub(crate) fn relative_error(figure: &Figure<Summary>) -> Option<String> {

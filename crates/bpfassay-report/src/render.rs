@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results as people and other programs read them: text, Markdown, HTML, JUnit, OpenMetrics, CSV. Pure functions of
+//! Results as people and other programs read them: text, Markdown, HTML, JUnit, OpenMetrics, CSV, collapsed stacks. Pure functions of
 //! [`bpfassay_results::Results`].
 
 mod attach;
+mod collapsed;
 mod compare;
 mod csv;
 mod format;
@@ -20,6 +21,7 @@ mod wrap;
 
 use std::borrow::Cow;
 
+pub use collapsed::collapsed;
 pub use compare::{comparison_markdown, comparison_text};
 pub use csv::csv;
 pub use format::{Format, FormatError, NoFigure, Options};
@@ -33,8 +35,16 @@ pub use trend::{trend_markdown, trend_text};
 use bpfassay_results::plain;
 
 /// The formats of a report, the default first. A new one is a file and its line here.
-pub const FORMATS: &[Format] =
-    &[html::FORMAT, text::FORMAT, markdown::FORMAT, junit::FORMAT, openmetrics::FORMAT, csv::FORMAT, html::SVG_FORMAT];
+pub const FORMATS: &[Format] = &[
+    html::FORMAT,
+    text::FORMAT,
+    markdown::FORMAT,
+    junit::FORMAT,
+    openmetrics::FORMAT,
+    csv::FORMAT,
+    collapsed::FORMAT,
+    html::SVG_FORMAT,
+];
 
 /// `form` as it leaves this module. Every field of others' text is escaped where it is put in, as the form has it; whatever may
 /// have been forgotten there is caught here.

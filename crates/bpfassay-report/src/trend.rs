@@ -22,7 +22,7 @@ use crate::{
 use bpfassay_results::{CellMetric, CellResult, Figure, Results};
 
 /// Version of the JSON form of a trend.
-pub const TREND_VERSION: u32 = 3;
+pub const TREND_VERSION: u32 = 4;
 
 /// Seed of the intervals of places: the same results give the same answer.
 const SEED: u64 = 1;
@@ -79,6 +79,8 @@ pub struct SeriesPoint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
+    /// Direct cost in instructions per call.
+    DirectCost,
     /// Extra instructions per call.
     InstructionsPerCall,
     /// Relative overhead, a ratio.
@@ -92,6 +94,7 @@ pub enum Quantity {
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::DirectCost => "direct cost",
             Self::InstructionsPerCall => "instructions/call",
             Self::Overhead => "overhead",
             Self::Bandwidth => "MiB/s",
@@ -120,14 +123,21 @@ pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotCo
     let search = Search { margin: margin.ratio(), ..Search::new(SEED) };
     let index = Index::of(&results);
     let (mut series, mut figures) = (Vec::<Series>::new(), Vec::new());
-    let mut known: HashSet<(Kind<'_>, &str)> = HashSet::new();
+    let (mut known, mut counted) = (HashSet::<(Kind<'_>, &str)>::new(), HashSet::new());
     for (_, result) in &results {
         for cell in &result.cells {
             for metric in &cell.metrics {
-                if known.insert((kind(cell), &*metric.name)) {
-                    let (of_metric, points) = one(&index, cell, metric.name);
+                let mut add = |quantity| {
+                    let (of_metric, points) = one(&index, cell, metric.name, quantity);
                     series.push(of_metric);
                     figures.push(points);
+                };
+                let name = (kind(cell), &*metric.name);
+                if metric.direct.is_some() && counted.insert(name.clone()) {
+                    add(Quantity::DirectCost);
+                }
+                if known.insert(name) {
+                    add(quantity(&index, cell, metric.name));
                 }
             }
         }
@@ -193,8 +203,7 @@ impl<'a> Index<'a> {
 }
 
 /// The series that `model` is of, without its changes, and its points as the search takes them.
-fn one(index: &Index<'_>, model: &CellResult, metric: MetricName) -> (Series, Vec<Option<Point>>) {
-    let quantity = quantity(index, model, metric);
+fn one(index: &Index<'_>, model: &CellResult, metric: MetricName, quantity: Quantity) -> (Series, Vec<Option<Point>>) {
     let mut series = Series {
         arch: model.target.arch,
         case: model.case.clone(),

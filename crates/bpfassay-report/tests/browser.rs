@@ -146,8 +146,12 @@ fn assert_row(
                 .filter(|word| !word.is_empty())
                 .collect();
             let interval = overhead.estimate.bounds.interval().map(|interval| [interval.lower, interval.upper]);
-            let values: Vec<f64> =
-                [overhead.estimate.value].into_iter().chain(interval.into_iter().flatten()).collect();
+            // Words stand in place of a ratio that noise explains.
+            let is_noise = !cell.is_baseline() && metric.is_within_noise();
+            assert_eq!(shown.starts_with(&["within", "noise"]), is_noise, "{place}");
+            let estimate = (!is_noise).then_some(overhead.estimate.value);
+            let shown = if is_noise { &shown[2..] } else { &shown };
+            let values: Vec<f64> = estimate.into_iter().chain(interval.into_iter().flatten()).collect();
             assert!(shown.len() >= values.len(), "{place}");
             assert!(shown.iter().zip(&values).all(|(text, value)| is_rounded(text, *value)), "{place}: {values:?}");
         }

@@ -88,7 +88,7 @@ fn calls_have_a_table_and_rows_in_every_format() {
     let narrow = table(Some(80));
     assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
     insta::assert_snapshot!(table(None));
-    assert!(csv(&results).unwrap().lines().any(|line| line.contains(",write-call,1019")));
+    assert!(csv(&results).unwrap().lines().any(|line| line.contains(",write-call,,1019")));
     let metrics = openmetrics(&results);
     for family in ["bpfassay_overhead_ratio", "bpfassay_metric_value"] {
         let is_of_calls = |line: &&str| line.starts_with(family) && line.contains("metric=\"write-call\"");

@@ -10,12 +10,17 @@
 mod common;
 
 use bpfassay_report::{
+    compare::{Comparison, Question, compare},
     derive,
-    render::{Style, text},
+    render::{Style, collapsed, comparison_html, comparison_junit, comparison_text, csv, html, openmetrics, text},
+    trend::{Quantity, trend},
 };
 use bpfassay_results::{
     Contents, Direct, Entry, Figure, FunctionCount, Instructions, Outcome, PhaseCount, Results, Role, RunCount,
+    RunResult,
 };
+use bpfassay_stats::{Verdict, gate::Change};
+use bpfassay_study::{Clock, Gate, PlannedRun, Study};
 use common::{contents, figures, study};
 
 /// Calls of each phase of the made-up workload, and what it executes in a phase without a tool.
@@ -24,6 +29,11 @@ const BASELINE: u64 = 1_000_000_000;
 
 /// What the made-up runs executed in each of their phases: those with a tool a program, a function beside it, and something elsewhere.
 fn count(is_baseline: bool) -> Figure<Instructions> {
+    count_of(100, is_baseline)
+}
+
+/// The same with a program of so many instructions.
+fn count_of(program: u64, is_baseline: bool) -> Figure<Instructions> {
     let part = |function: &str, role, per_call| FunctionCount {
         function: function.to_owned(),
         role,
@@ -31,15 +41,24 @@ fn count(is_baseline: bool) -> Figure<Instructions> {
     };
     let direct = match is_baseline {
         true => Vec::new(),
-        false => vec![part("on_call", Role::Program, 100), part("migrate_enable", Role::Entry, 30)],
+        false => vec![part("on_call", Role::Program, program), part("migrate_enable", Role::Entry, 30)],
     };
-    let all = BASELINE + if is_baseline { 0 } else { (130 + 7) * CALLS };
+    let all = BASELINE + if is_baseline { 0 } else { (program + 30 + 7) * CALLS };
     Figure::Value(Instructions { all, user: 5, unresolved: 0, direct })
 }
 
 /// The made-up study, with counts in every boot.
 fn counted(counts: impl Fn(bool) -> Figure<Instructions>, idle_ns: Option<u64>) -> Contents {
-    let mut contents = contents(&study(None, 2, 1), |_, run| {
+    counted_in(&study(None, 2, 1), |_, is_baseline| counts(is_baseline), idle_ns)
+}
+
+/// `study`, with counts by run in every boot.
+fn counted_in(
+    study: &Study,
+    counts: impl Fn(&PlannedRun, bool) -> Figure<Instructions>,
+    idle_ns: Option<u64>,
+) -> Contents {
+    let mut contents = contents(study, |_, run| {
         let mut figures = figures(run.spec.probe, 100.0, 200.0);
         for phase in &mut figures.phases {
             phase.interval.before.idle_ns = idle_ns.map(|_| 0);
@@ -51,14 +70,14 @@ fn counted(counts: impl Fn(bool) -> Figure<Instructions>, idle_ns: Option<u64>) 
     for entry in &mut contents.entries {
         let Entry::BlockEnded(ended) = entry else { continue };
         let block = blocks.iter().find(|block| block.id == ended.block).unwrap();
-        let of_run = |run: &bpfassay_study::PlannedRun| RunCount {
+        let of_run = |run: &PlannedRun| RunCount {
             run: run.spec.id.clone(),
             phases: ["write", "read"]
                 .map(|name| PhaseCount {
                     name: name.to_owned(),
                     test: 0,
                     repetition: 0,
-                    count: counts(run.spec.probe.is_baseline()),
+                    count: counts(run, run.spec.probe.is_baseline()),
                 })
                 .into(),
         };
@@ -87,6 +106,13 @@ fn the_direct_cost_is_per_call_and_the_rest_is_elsewhere() {
     }
     let baseline = results.cells.iter().find(|cell| cell.is_baseline()).unwrap();
     assert!(baseline.metrics.iter().all(|metric| metric.direct.is_none()));
+    let runs = |is_baseline: bool| {
+        let of = |run: &&RunResult| results.plan.cell(&run.record.cell).unwrap().is_baseline() == is_baseline;
+        let metrics = results.runs.iter().filter(of).flat_map(|run| &run.derived).flat_map(|derived| &derived.metrics);
+        metrics.map(|metric| metric.direct_cost.clone()).collect::<Vec<_>>()
+    };
+    assert!(runs(false).len() >= 8 && runs(false).iter().all(|cost| *cost == Some(Figure::Value(130.0))));
+    assert!(runs(true).iter().all(Option::is_none));
     let text = text(&results, Style::default());
     assert!(text.contains("direct cost in instructions per call, study made-up"), "{text}");
     assert!(text.contains("+7.0"), "{text}");
@@ -116,4 +142,219 @@ fn what_was_not_counted_has_its_reason_and_without_a_plugin_there_is_no_table() 
     let results = derive(&without);
     assert!(results.cells.iter().flat_map(|cell| &cell.metrics).all(|metric| metric.direct.is_none()));
     assert!(!text(&results, Style::default()).contains("direct cost"));
+}
+
+/// A study by the instruction clock.
+fn instructions(rounds: u32, seed: u64) -> Study {
+    let mut study = Study { clock: Clock::Instructions, ..study(None, rounds, 1) };
+    study.design.seed = seed;
+    study
+}
+
+fn with_program(study: &Study, program: impl Fn(&PlannedRun) -> u64) -> Results {
+    derive(&counted_in(study, |run, is_baseline| count_of(program(run), is_baseline), None))
+}
+
+fn changes(comparison: &Comparison) -> Vec<Change> {
+    comparison.cells.iter().flat_map(|cell| &cell.metrics).filter_map(|metric| metric.direct_change()).collect()
+}
+
+#[test]
+fn gates_limit_the_direct_cost_of_every_run_and_what_was_not_counted_does_not_pass() {
+    let gated = |limit: u64, figures: &dyn Fn(&PlannedRun, bool) -> Figure<Instructions>| {
+        let gate = Gate { direct_cost: Some(limit), ..Gate::default() };
+        let results = derive(&counted_in(&Study { gates: vec![gate], ..instructions(2, 1) }, figures, None));
+        let found = results.gates.into_iter().map(|gate| (gate.metric.is_some(), gate.verdict, gate.found));
+        found.collect::<Vec<_>>()
+    };
+    let all = |verdict, limit: u64, figures: &dyn Fn(&PlannedRun, bool) -> Figure<Instructions>| {
+        let found = gated(limit, figures);
+        // Three targets with two probe configurations and two metrics each, those that refuse one as expected without it.
+        assert!(found.len() >= 4 && found.iter().all(|(of_metric, is, _)| *of_metric && *is == verdict), "{found:?}");
+        found[0].2.clone()
+    };
+    let exact = |_: &PlannedRun, is_baseline| count(is_baseline);
+    assert_eq!(all(Verdict::Pass, 130, &exact), "130.0 instructions/call, n 2");
+    assert_eq!(all(Verdict::Regression, 129, &exact), "130.0 instructions/call");
+    // One run above it is enough.
+    let once = |run: &PlannedRun, is_baseline| count_of(99 + u64::from(run.round), is_baseline);
+    assert_eq!(all(Verdict::Regression, 130, &once), "130.0..131.0 instructions/call");
+    assert_eq!(all(Verdict::Pass, 131, &once), "130.0..131.0 instructions/call, n 2");
+    let half = |run: &PlannedRun, is_baseline| match run.round {
+        1 => count(is_baseline),
+        _ => Figure::missing("the plugin counted nothing in this phase"),
+    };
+    assert_eq!(all(Verdict::Inconclusive, 200, &half), "130.0 instructions/call, but 1 of 2 runs were counted");
+    let none = |_: &PlannedRun, _| Figure::missing("the plugin counted nothing in this phase");
+    assert!(all(Verdict::Inconclusive, 200, &none).starts_with("not measured: the plugin counted nothing"));
+    // Without a plugin at all, too.
+    let gate = Gate { direct_cost: Some(200), ..Gate::default() };
+    let without = Study { gates: vec![gate], ..instructions(2, 1) };
+    let results =
+        derive(&contents(&without, |_, run| Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0)))));
+    assert!(!results.gates.is_empty());
+    for gate in &results.gates {
+        assert_eq!((gate.metric, gate.verdict), (None, Verdict::Inconclusive));
+        assert!(gate.found.starts_with("not measured: no plugin of QEMU"), "{}", gate.found);
+    }
+}
+
+#[test]
+fn one_instruction_more_in_a_program_is_called_from_one_run_each() {
+    let one = |program: u64| with_program(&instructions(1, 1), |_| program);
+    let compared = |base: &Results, new: &Results| compare(base, new, &Question::default()).unwrap();
+    let (base, new) = (one(100), one(101));
+    let comparison = compared(&base, &new);
+    let found = changes(&comparison);
+    assert!(found.len() >= 4 && found.iter().all(|change| *change == Change::Increase), "{found:?}");
+    assert!(comparison.is_regression());
+    let direct = comparison.cells.iter().flat_map(|cell| &cell.metrics).find_map(|metric| metric.direct.as_ref());
+    let direct = direct.unwrap().value().unwrap();
+    assert_eq!((direct.per_call, direct.spread), ([130.0, 131.0], 0.0));
+    // The function that makes the difference, and no other.
+    let functions: Vec<_> = direct.functions.iter().map(|of| (of.function.as_str(), of.role, of.per_call)).collect();
+    assert_eq!(functions, [("on_call", Role::Program, [100.0, 101.0])]);
+    assert!(changes(&compared(&new, &base)).iter().all(|change| *change == Change::Decrease));
+    let same = compared(&base, &base);
+    assert!(changes(&same).iter().all(|change| *change == Change::Equivalent) && !same.is_regression());
+
+    let text = comparison_text(&comparison, Style::default(), false);
+    insta::assert_snapshot!(text);
+    let page = comparison_html(&comparison, false).unwrap();
+    assert!(page.contains("functions whose direct cost differs") && page.contains("130.0 → 131.0"));
+    let junit = comparison_junit(&comparison).unwrap();
+    assert_eq!(junit.matches("130.0 → 131.0 instructions/call").count(), found.len(), "{junit}");
+    let json = serde_json::to_string(&comparison).unwrap();
+    assert_eq!(serde_json::from_str::<Comparison>(&json).unwrap(), comparison);
+}
+
+#[test]
+fn what_runs_and_seeds_differ_by_is_no_change() {
+    let question = Question::default();
+    // Rounds differ by one instruction, and so do the means.
+    let wobbling = |from: u64| with_program(&instructions(2, 1), move |run| from + u64::from(run.round));
+    let found = changes(&compare(&wobbling(100), &wobbling(101), &question).unwrap());
+    assert!(found.iter().all(|change| *change == Change::Inconclusive), "{found:?}");
+    let found = changes(&compare(&wobbling(100), &wobbling(102), &question).unwrap());
+    assert!(found.iter().all(|change| *change == Change::Increase), "{found:?}");
+    // Other seeds: up to half a per cent of 130 more.
+    let other = |program: u64| with_program(&instructions(1, 2), move |_| program);
+    let base = with_program(&instructions(1, 1), |_| 100);
+    let found = changes(&compare(&base, &other(101), &question).unwrap());
+    assert!(found.iter().all(|change| *change == Change::Equivalent), "{found:?}");
+    let found = changes(&compare(&base, &other(102), &question).unwrap());
+    assert!(found.iter().all(|change| *change == Change::Increase), "{found:?}");
+    // What only one of the two counted is not compared.
+    let none = derive(&counted_in(&instructions(1, 1), |_, _| Figure::missing("nothing was counted"), None));
+    let comparison = compare(&base, &none, &question).unwrap();
+    assert!(changes(&comparison).is_empty());
+    let text = comparison_text(&comparison, Style::default(), false);
+    assert!(text.contains("in the new results: nothing was counted"), "{text}");
+}
+
+#[test]
+fn a_series_of_kernels_has_its_direct_costs() {
+    let named: Vec<(String, Results)> = (0..8)
+        .map(|day| {
+            let program = if day < 4 { 100 } else { 110 };
+            (format!("day {day}"), with_program(&instructions(3, 1), move |_| program))
+        })
+        .collect();
+    let trend = trend(&named).unwrap();
+    let series: Vec<_> = trend.series.iter().filter(|series| series.quantity == Quantity::DirectCost).collect();
+    assert!(series.len() >= 4);
+    for series in series {
+        assert_eq!(series.points[0].value.value(), Some(&130.0));
+        let changes = &series.segmentation.value().unwrap().changes;
+        let [change] = changes.as_slice() else { panic!("{changes:?}") };
+        assert_eq!((change.last_before, change.first_after), (3, 4));
+    }
+}
+
+#[test]
+fn other_programs_get_the_direct_cost_first() {
+    let results = derive(&counted(count, None));
+    let written = csv(&results).unwrap();
+    let (mut lines, at) = (written.lines(), |line: &str, column| line.split(',').nth(column).map(str::to_owned));
+    let head = lines.next().unwrap();
+    let column = head.split(',').position(|name| name == "direct_instructions_per_call").unwrap();
+    assert_eq!(at(head, column - 1).as_deref(), Some("metric"));
+    for line in lines {
+        let is_baseline = at(line, 6).as_deref() == Some("none");
+        let measured = at(line, 10).as_deref() == Some("measured");
+        let expected = if is_baseline || !measured { "" } else { "130" };
+        assert_eq!(at(line, column).as_deref(), Some(expected), "{line}");
+    }
+    let metrics = openmetrics(&results);
+    assert!(metrics.starts_with("# TYPE bpfassay_direct_instructions_per_call gauge"), "{metrics}");
+    let of_fexit = |line: &&str| line.contains("6.1\"") && line.contains("x86_64") && line.contains("fexit");
+    let shown: Vec<&str> =
+        metrics.lines().filter(of_fexit).filter(|line| line.contains("direct") || line.contains("elsewhere")).collect();
+    insta::assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn one_call_is_shown_by_role_and_function() {
+    let results = derive(&counted(count, None));
+    let page = html(&results).unwrap();
+    assert!(page.contains("<a href=\"#direct\">Direct cost</a>"));
+    let title = "x86_64 6.1, w, nfs4.2: fexit, write: direct cost by function";
+    let (_, figure) = page.split_once(&format!("<figcaption>{title}</figcaption>")).unwrap();
+    let (figure, _) = figure.split_once("</figure>").unwrap();
+    assert!(
+        figure.contains(">130.0 instructions per call</text>") && figure.contains(">program 100.0</text>"),
+        "{figure}"
+    );
+    // As wide as 100 of 130 instructions.
+    assert!(figure.contains("<title>on_call 100.0</title><path d=\"M0.0 56.0H461.5V"), "{figure}");
+    // What is too narrow for its name is in the list.
+    assert!(figure.contains("<td>migrate_enable</td><td>30.0</td>"), "{figure}");
+    let baseline_or_none = derive(&contents(&study(None, 2, 1), |_, run| {
+        Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0)))
+    }));
+    assert!(!html(&baseline_or_none).unwrap().contains("direct cost by function"));
+
+    let stacks = collapsed(&results);
+    let is_of_fexit = |line: &&str| line.starts_with("x86_64 6.1;w;nfs4.2;fexit;write;");
+    assert_eq!(
+        stacks.lines().filter(is_of_fexit).collect::<Vec<_>>(),
+        [
+            "x86_64 6.1;w;nfs4.2;fexit;write;program;on_call 100000",
+            "x86_64 6.1;w;nfs4.2;fexit;write;entry;migrate_enable 30000"
+        ]
+    );
+    assert_eq!(collapsed(&baseline_or_none), "");
+}
+
+#[test]
+fn an_overhead_within_noise_is_no_ratio_below_one() {
+    // Faster with a probe in one round and slower in the others, or slower in all.
+    let of = |kprobe: [f64; 3], fexit: [f64; 3]| {
+        derive(&contents(&instructions(3, 1), |_, run| {
+            let round = run.round as usize - 1;
+            let factor = match run.spec.probe.to_string().as_str() {
+                "kprobe" => kprobe[round],
+                "fexit" => fexit[round],
+                _ => 1.0,
+            };
+            Outcome::Measured(Box::new(figures(run.spec.probe, 160.0 * factor, 320.0 * factor)))
+        }))
+    };
+    let results = of([1.03, 0.995, 1.01], [0.90, 0.901, 0.899]);
+    let shown = text(&results, Style::default());
+    let rows = |probe: &str| shown.lines().filter(|line| line.contains(&format!(" {probe} "))).collect::<Vec<_>>();
+    assert!(!rows("kprobe").is_empty() && !rows("fexit").is_empty(), "{shown}");
+    assert!(
+        rows("kprobe").iter().take(3).all(|row| row.contains("within noise [0.") && !row.contains(" 0.98")),
+        "{shown}"
+    );
+    assert!(rows("fexit").iter().take(2).all(|row| row.contains(" 1.111 [")), "{shown}");
+    let gauges = openmetrics(&results);
+    let noise = |probe: &str| {
+        let of =
+            |line: &&str| line.starts_with("bpfassay_overhead_within_noise{") && line.contains(&format!("\"{probe}\""));
+        gauges.lines().filter(of).map(|line| line.ends_with(" 1")).collect::<Vec<_>>()
+    };
+    assert!(noise("kprobe").iter().all(|is| *is) && noise("fexit").iter().all(|is| !is), "{gauges}");
+    assert!(html(&results).unwrap().contains("within noise [0."));
 }

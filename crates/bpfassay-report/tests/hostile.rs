@@ -15,8 +15,8 @@ use std::{collections::BTreeSet, sync::OnceLock};
 use bpfassay_report::{
     compare::{Question, compare},
     render::{
-        Style, comparison_html, comparison_junit, comparison_markdown, comparison_text, csv, figure_svg, html, junit,
-        markdown, openmetrics, text, trend_markdown, trend_text,
+        Style, collapsed, comparison_html, comparison_junit, comparison_markdown, comparison_text, csv, figure_svg,
+        html, junit, markdown, openmetrics, text, trend_markdown, trend_text,
     },
     trend::trend,
 };
@@ -33,6 +33,7 @@ fn forms(results: &Results) -> Vec<(&'static str, String)> {
         ("markdown", markdown(results)),
         ("junit", junit(results).unwrap()),
         ("openmetrics", openmetrics(results)),
+        ("collapsed", collapsed(results)),
         ("csv", csv(results).unwrap()),
     ];
     // An exact title names one figure.

@@ -249,6 +249,19 @@ pub struct CellMetric {
     pub drift: Figure<Drift>,
 }
 
+impl CellMetric {
+    /// Whether the overhead is within the noise floor: its interval holds 1, or the estimate lies in the interval of the A/A control. Never
+    /// without an interval.
+    #[must_use]
+    pub fn is_within_noise(&self) -> bool {
+        let Some(overhead) = self.overhead.value().map(|overhead| overhead.estimate) else { return false };
+        let Some(own) = overhead.bounds.interval() else { return false };
+        let control = self.control.value().and_then(|control| control.estimate.bounds.interval());
+        (own.lower..=own.upper).contains(&1.0)
+            || control.is_some_and(|floor| (floor.lower..=floor.upper).contains(&overhead.value))
+    }
+}
+
 /// How right the counts are of what the tracer counted while a metric was measured: a row per bandwidth, and one for the work as a
 /// whole of other workloads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Role;
 
+/// Why there is no direct cost where nothing was counted.
+pub const NO_COUNTS: &str = "no plugin of QEMU counted instructions: it needs the instruction clock, and a workload with reads or writes by IOR";
+
 /// Instructions on a probe's path, per call of the workload: counted one by one, and not a difference of totals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +43,10 @@ impl Direct {
     /// The part of `role`.
     #[must_use]
     pub fn of(&self, role: Role) -> f64 {
-        self.functions.iter().filter(|function| function.role == role).map(|function| function.per_call).sum()
+        // A sum of nothing is -0, which is shown as it is.
+        self.functions
+            .iter()
+            .filter(|function| function.role == role)
+            .fold(0.0, |sum, function| sum + function.per_call)
     }
 }

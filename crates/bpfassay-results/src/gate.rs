@@ -37,6 +37,11 @@ pub enum Demand {
         /// The limit.
         limit: Share,
     },
+    /// A direct cost of that many instructions per call at most, in every run.
+    DirectCost {
+        /// The limit, in instructions per call.
+        limit: u64,
+    },
     /// A relative error over IOR's own interval of 1 + this at most, either way.
     RelativeError {
         /// The limit.
@@ -57,6 +62,7 @@ impl fmt::Display for Demand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Overhead { limit } => write!(f, "overhead at most {limit}"),
+            Self::DirectCost { limit } => write!(f, "direct cost at most {limit} instructions/call"),
             Self::RelativeError { limit } => write!(f, "relative error within {limit}"),
             Self::ByteError { limit: 0 } => f.write_str("byte error 0"),
             Self::ByteError { limit } => write!(f, "byte error at most {limit}"),

@@ -37,7 +37,7 @@ pub use cell::{
     Overhead, Pooled, RunCounts, RunTime, ToolResult, Unit,
 };
 pub use count::{FunctionCount, Instructions, PhaseCount, Role, RunCount};
-pub use direct::{Direct, DirectFunction};
+pub use direct::{Direct, DirectFunction, NO_COUNTS};
 pub use event::Event;
 pub use figure::Figure;
 pub use file::ResultsError;

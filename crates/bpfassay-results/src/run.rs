@@ -111,6 +111,9 @@ pub struct RunMetric {
     pub calls_of: Option<MetricName>,
     /// The value; of a bandwidth the geometric mean over repetitions of what IOR reports, of calls the trimmed mean over the calls of all of them.
     pub value: Figure<f64>,
+    /// Instructions on the probe's path per call of the workload; `None` where no instructions were counted, and for the baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct_cost: Option<Figure<f64>>,
     /// Time and calls of its phases, summed over repetitions; of calls those without the fastest and the slowest quarter of each phase.
     pub work: Figure<Work>,
     /// Repetition by repetition; empty where the workload reports none.

@@ -33,6 +33,9 @@ pub struct Gate {
     /// The same for the time per call of the phases, where the workload times its calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead_per_call: Option<Share>,
+    /// The direct cost may be that many instructions per call at most, in every run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct_cost: Option<u64>,
     /// The relative error over IOR's own interval may be 1 + this at most, either way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relative_error: Option<Share>,
@@ -77,6 +80,7 @@ impl Gate {
             "workloads",
             "overhead",
             "overhead_per_call",
+            "direct_cost",
             "relative_error",
             "byte_error",
             "attach",
@@ -111,6 +115,7 @@ impl Gate {
         });
         let overhead = section.optional("overhead", Field::name);
         let overhead_per_call = section.optional("overhead_per_call", Field::name);
+        let direct_cost = section.optional("direct_cost", |field| field.number(0..=i64::MAX as u64));
         let relative_error = section.optional("relative_error", |field| match field.name::<Share>()? {
             Share { ppm: 0 } => Err(field.error("nothing can be shown to have no error at all: allow more than 0%")),
             share => Ok(share),
@@ -126,17 +131,19 @@ impl Gate {
             workloads: names?,
             overhead: overhead?,
             overhead_per_call: overhead_per_call?,
+            direct_cost: direct_cost?,
             relative_error: relative_error?,
             byte_error: byte_error?,
             attach: attach?,
             deny: deny?,
         };
-        let has_limit = gate.limits_overheads() || gate.relative_error.is_some() || gate.byte_error.is_some();
-        if has_limit || gate.attach || !gate.deny.is_empty() {
+        let has_limit = gate.limits_overheads() || gate.relative_error.is_some();
+        let has_count = gate.direct_cost.is_some() || gate.byte_error.is_some();
+        if has_limit || has_count || gate.attach || !gate.deny.is_empty() {
             return Ok(gate);
         }
         Err(section.error(
-            "this gate has no limit: give `overhead`, `overhead_per_call`, `relative_error`, `byte_error`, `attach = true` or `deny`",
+            "this gate has no limit: give `overhead`, `overhead_per_call`, `direct_cost`, `relative_error`, `byte_error`, `attach = true` or `deny`",
         ))
     }
 }

@@ -168,7 +168,7 @@ fn sealed(directory: &Path, text: &str) {
 fn results_of_others_are_shown_and_not_obeyed() {
     let directory = tempfile::tempdir().unwrap();
     sealed(directory.path(), &serde_json::to_string_pretty(&hostile_results()).unwrap());
-    for format in ["text", "markdown", "junit", "openmetrics", "csv", "html"] {
+    for format in ["text", "markdown", "junit", "openmetrics", "csv", "collapsed", "html"] {
         let output =
             bpfassay(directory.path()).args(["report", ".", "--format", format, "--output", "-"]).output().unwrap();
         let printed = harmless(&output);

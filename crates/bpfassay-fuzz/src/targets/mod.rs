@@ -3,6 +3,7 @@
 
 mod btf;
 mod ior;
+mod plugin;
 mod protocol;
 mod report;
 mod study;
@@ -31,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     Target::bytes("messages", 6000, &[], protocol::messages),
     Target::bytes("lines", 4000, &[], protocol::lines),
     Target::text("names", 700, &MOUNTINFO, protocol::names),
+    Target::bytes("plugin_windows", 2000, &[], plugin::windows),
     Target::bytes("console", 200, &["crates/bpfassay-vm/tests/console"], vm::console),
     Target::bytes("tool_json_lines", 1000, &[], tool::json_lines),
     Target::bytes("tool_table", 200, &[], tool::table),

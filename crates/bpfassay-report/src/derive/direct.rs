@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bpfassay_stats::{Summary, summarise};
+use bpfassay_study::Plan;
 
 use super::pairs::metric_of;
 use bpfassay_results::{Direct, DirectFunction, Figure, PhaseCount, Role, RunCount, RunResult, Work};
@@ -30,6 +31,16 @@ struct Counted {
     calls: u64,
 }
 
+impl Counted {
+    fn per_call(&self, instructions: u64) -> f64 {
+        instructions as f64 / self.calls as f64
+    }
+
+    fn direct_per_call(&self) -> f64 {
+        self.per_call(self.functions.values().sum())
+    }
+}
+
 impl Counts {
     /// Takes in what boot `boot` of `block` counted.
     pub(super) fn take(&mut self, block: &str, boot: u32, counts: Figure<Vec<RunCount>>) {
@@ -49,6 +60,29 @@ impl Counts {
         let is_counted = |run: &&&RunResult| self.of(run).is_some() || self.problem(run).is_some();
         others.iter().find(is_counted)?;
         Some(self.over(baseline, others, metric).map_or_else(Figure::missing, Figure::Value))
+    }
+
+    /// Gives each run with something under test its own direct cost.
+    pub(super) fn of_runs(&self, plan: &Plan, runs: &mut [RunResult]) {
+        let cells = plan.cells_by_id();
+        for run in runs {
+            let is_baseline = cells.get(run.record.cell.as_str()).is_none_or(|cell| cell.is_baseline());
+            if is_baseline || (self.of(run).is_none() && self.problem(run).is_none()) {
+                continue;
+            }
+            let metrics = run.derived.iter().flat_map(|derived| &derived.metrics);
+            let costs: Vec<Option<Figure<f64>>> = metrics
+                .map(|metric| {
+                    metric.operation?;
+                    let counted = self.counted(run, &metric.name);
+                    Some(counted.map_or_else(Figure::missing, |counted| Figure::Value(counted.direct_per_call())))
+                })
+                .collect();
+            let metrics = run.derived.iter_mut().flat_map(|derived| &mut derived.metrics);
+            for (metric, cost) in metrics.zip(costs) {
+                metric.direct_cost = cost;
+            }
+        }
     }
 
     fn of(&self, run: &RunResult) -> Option<&Vec<PhaseCount>> {
@@ -78,14 +112,13 @@ impl Counts {
                     continue;
                 }
             };
-            let per_call = |instructions: u64| instructions as f64 / with.calls as f64;
-            let direct: u64 = with.functions.values().sum();
-            totals.push(per_call(direct));
-            elsewhere.push(per_call(with.all) - per_call(without.all) - per_call(direct));
-            unresolved += per_call(with.unresolved);
+            let direct = with.direct_per_call();
+            totals.push(direct);
+            elsewhere.push(with.per_call(with.all) - with.per_call(without.all) - direct);
+            unresolved += with.per_call(with.unresolved);
             calls = with.calls;
-            for (function, instructions) in with.functions {
-                *functions.entry(function).or_default() += per_call(instructions);
+            for (function, instructions) in &with.functions {
+                *functions.entry(function.clone()).or_default() += with.per_call(*instructions);
             }
         }
         let summary =

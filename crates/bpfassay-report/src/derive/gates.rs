@@ -18,7 +18,8 @@ use super::{
 };
 use crate::labels;
 use bpfassay_results::{
-    Attach, CellAccuracy, CellMetric, CellResult, Demand, Figure, GateResult, NO_CALL_TIMES, Overhead, ToolResult, Unit,
+    Attach, CellAccuracy, CellMetric, CellResult, Demand, Direct, Figure, GateResult, NO_CALL_TIMES, NO_COUNTS,
+    Overhead, ToolResult, Unit,
 };
 
 /// The verdict of every gate on every cell that it covers. Demands on figures leave out cells whose refusal was expected:
@@ -114,6 +115,9 @@ fn evaluate(context: &Context<'_>, gate: &Gate, cell: &CellResult) -> Vec<Row> {
             let evaluated = overhead(context, cell, metric, limit);
             rows.push((Demand::Overhead { limit }, Some(metric.name), evaluated));
         }
+        if let (Some(limit), Some(direct)) = (gate.direct_cost, &metric.direct) {
+            rows.push((Demand::DirectCost { limit }, Some(metric.name), direct_cost(cell, direct, limit)));
+        }
         let Some(accuracy) = accuracy else { continue };
         if let Some(limit) = gate.relative_error {
             let evaluated = relative_error(context, cell, accuracy, limit);
@@ -127,6 +131,10 @@ fn evaluate(context: &Context<'_>, gate: &Gate, cell: &CellResult) -> Vec<Row> {
     {
         let evaluated = Evaluated::new(Verdict::Inconclusive, format!("not measured: {NO_CALL_TIMES}"));
         rows.push((Demand::Overhead { limit }, None, evaluated));
+    }
+    if let Some(limit) = gate.direct_cost.filter(|_| cell.metrics.iter().all(|metric| metric.direct.is_none())) {
+        let evaluated = Evaluated::new(Verdict::Inconclusive, format!("not measured: {NO_COUNTS}"));
+        rows.push((Demand::DirectCost { limit }, None, evaluated));
     }
     rows
 }
@@ -230,6 +238,24 @@ fn relative_error(context: &Context<'_>, cell: &CellResult, accuracy: &CellAccur
         Ok((found, evidence)) => Evaluated::by(found, Ok(evidence)),
         Err(error) => Evaluated::new(Verdict::Inconclusive, format!("not estimated: {error}")),
     }
+}
+
+/// A count and no estimate: one run above the limit is enough, and each has to be counted.
+fn direct_cost(cell: &CellResult, direct: &Figure<Direct>, limit: u64) -> Evaluated {
+    let direct = match direct {
+        Figure::Value(direct) => direct,
+        Figure::NotMeasured(reason) => return Evaluated::new(Verdict::Inconclusive, format!("not measured: {reason}")),
+    };
+    let found = format!("{} instructions/call", labels::direct(direct));
+    if direct.per_call.max > limit as f64 {
+        return Evaluated::new(Verdict::Regression, found);
+    }
+    let counted = u32::try_from(direct.per_call.n).unwrap_or(u32::MAX);
+    if counted < cell.runs.planned {
+        let found = format!("{found}, but {counted} of {} runs were counted", cell.runs.planned);
+        return Evaluated::new(Verdict::Inconclusive, found);
+    }
+    Evaluated::new(Verdict::Pass, format!("{found}, n {counted}"))
 }
 
 fn byte_error(cell: &CellResult, accuracy: &CellAccuracy, limit: u64) -> Evaluated {

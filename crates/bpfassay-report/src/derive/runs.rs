@@ -84,7 +84,7 @@ pub(super) fn run_metric(
     repetitions: Vec<RepetitionMetric>,
 ) -> RunMetric {
     let Metric { name, unit, better, operation, calls_of } = metric;
-    RunMetric { name, unit, better, operation, calls_of, value, work, repetitions }
+    RunMetric { name, unit, better, operation, calls_of, value, direct_cost: None, work, repetitions }
 }
 
 /// A summary that cannot be read leaves the bandwidths that were seen as phases without values, but not unmentioned.

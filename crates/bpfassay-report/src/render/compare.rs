@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A comparison of two results as a table: what changed one by one, what did not counted.
 
+pub(super) mod direct;
+
 use bpfassay_stats::gate::Change;
 use bpfassay_study::Clock;
 
@@ -19,16 +21,23 @@ use bpfassay_results::Unit;
 /// `comparison` as text; `whole`: with what did not change.
 #[must_use]
 pub fn comparison_text(comparison: &Comparison, style: Style, whole: bool) -> String {
-    finished(text::one(table(comparison, whole), style))
+    finished(tables(comparison, whole).into_iter().map(|table| text::one(table, style)).collect::<Vec<_>>().join("\n"))
 }
 
 /// `comparison` as Markdown; `whole`: with what did not change.
 #[must_use]
 pub fn comparison_markdown(comparison: &Comparison, whole: bool) -> String {
-    finished(markdown::one(&table(comparison, whole)))
+    finished(tables(comparison, whole).iter().map(markdown::one).collect::<Vec<_>>().join("\n"))
 }
 
-pub(super) fn table(comparison: &Comparison, whole: bool) -> Table {
+/// The tables of `comparison`: ratios, then direct costs where there are some.
+pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
+    let mut tables = vec![table(comparison, whole)];
+    tables.extend(direct::tables(comparison, whole));
+    tables
+}
+
+fn table(comparison: &Comparison, whole: bool) -> Table {
     let mut remarks = Remarks::default();
     let places = Places::among(comparison.cells.iter().map(|cell| (cell.case.as_str(), cell.file_system.as_str())));
     let place = |cell: &CellComparison| places.text(cell.target(), &cell.case, &cell.file_system);
@@ -49,7 +58,7 @@ pub(super) fn table(comparison: &Comparison, whole: bool) -> Table {
             Fate::Neither { .. } => {}
             Fate::Compared => {
                 for metric in &cell.metrics {
-                    let shown = whole || metric.is_regression() || !matches!(metric.change, Change::Equivalent);
+                    let shown = whole || metric.miscounts() || !matches!(metric.change, Change::Equivalent);
                     if shown {
                         let ratio = match metric.ratio.value() {
                             Some(ratio) => format!("{} {}", metric.measure, labels::ratio_finely(&ratio.estimate)),

@@ -8,7 +8,7 @@ use crate::derive::pairs::accuracy_of;
 use bpfassay_results::{Figure, Outcome, Results};
 
 /// The head.
-const HEAD: [&str; 17] = [
+const HEAD: [&str; 18] = [
     "run",
     "cell",
     "arch",
@@ -21,6 +21,7 @@ const HEAD: [&str; 17] = [
     "control",
     "outcome",
     "metric",
+    "direct_instructions_per_call",
     "value",
     "unit",
     "relative_error",
@@ -63,12 +64,13 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
             outcome.to_owned(),
         ];
         let metrics = run.derived.iter().flat_map(|derived| &derived.metrics);
-        let rows: Vec<[String; 6]> = metrics
+        let rows: Vec<[String; 7]> = metrics
             .map(|metric| {
                 let accuracy = accuracy_of(run, &metric.name);
                 let work = metric.work.value();
                 [
                     metric.name.to_string(),
+                    metric.direct_cost.as_ref().map(field).unwrap_or_default(),
                     field(&metric.value),
                     text_field(&metric.unit),
                     accuracy.map(|accuracy| field(&accuracy.relative_error_ior_interval)).unwrap_or_default(),
@@ -78,7 +80,7 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
             })
             .collect();
         if rows.is_empty() {
-            writer.write_record(common.iter().map(String::as_str).chain([""; 6]))?;
+            writer.write_record(common.iter().map(String::as_str).chain([""; 7]))?;
         }
         for row in rows {
             writer.write_record(common.iter().chain(&row))?;

@@ -6,10 +6,10 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::{compare, finished, format::Format, plain};
 use crate::{
-    compare::{CellComparison, Comparison, Fate, MetricComparison},
+    compare::{CellComparison, Comparison, DirectChange, Fate, MetricComparison},
     labels,
 };
-use bpfassay_results::{Attach, CellFailure, CellResult, FailureKind, GateResult, Results};
+use bpfassay_results::{Attach, CellFailure, CellResult, FailureKind, Figure, GateResult, Results};
 
 /// See [`super::FORMATS`].
 pub(super) const FORMAT: Format =
@@ -95,7 +95,10 @@ fn compared(cell: &CellComparison) -> Vec<TestCase> {
     let status = match &cell.fate {
         Fate::Compared => {
             let metric = |metric: &MetricComparison| of(format!(", {}", metric.metric), changed(metric));
-            return cell.metrics.iter().map(metric).collect();
+            let direct = |metric: &MetricComparison| {
+                Some(of(format!(", {}, direct cost", metric.metric), direct_changed(metric.direct.as_ref()?)))
+            };
+            return cell.metrics.iter().map(metric).chain(cell.metrics.iter().filter_map(direct)).collect();
         }
         Fate::Broken { reason } => failed(NonSuccessKind::Failure, "broken", reason.clone()),
         Fate::New => skipped("new: the base has no such cell"),
@@ -112,9 +115,25 @@ fn changed(metric: &MetricComparison) -> TestCaseStatus {
         None => metric.ratio.reason().unwrap_or(labels::NONE).to_owned(),
     };
     match metric.change {
-        _ if metric.is_regression() => failed(NonSuccessKind::Failure, &compare::change(metric).to_lowercase(), ratio),
+        _ if metric.change == Change::Increase || metric.miscounts() => {
+            failed(NonSuccessKind::Failure, &compare::change(metric).to_lowercase(), ratio)
+        }
         Change::Inconclusive => skipped(&format!("inconclusive: {ratio}")),
         Change::Increase | Change::Decrease | Change::Equivalent => TestCaseStatus::success(),
+    }
+}
+
+fn direct_changed(direct: &Figure<DirectChange>) -> TestCaseStatus {
+    let direct = match direct {
+        Figure::Value(direct) => direct,
+        Figure::NotMeasured(reason) => return skipped(&format!("{}: {reason}", labels::NONE)),
+    };
+    let [base, new] = direct.per_call;
+    let found = format!("{base:.1} → {new:.1} instructions/call");
+    match direct.change {
+        Change::Increase => failed(NonSuccessKind::Failure, "higher", found),
+        Change::Inconclusive => skipped(&format!("inconclusive: {found}")),
+        Change::Decrease | Change::Equivalent => TestCaseStatus::success(),
     }
 }
 

@@ -9,7 +9,7 @@ use bpfassay_stats::Verdict;
 
 use super::{finished, format::Format, plain};
 use crate::labels;
-use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Results};
+use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Direct, Results, Role};
 
 /// The values of one family: labels and value.
 type Samples = Vec<(Vec<(&'static str, String)>, f64)>;
@@ -27,7 +27,25 @@ pub(super) const FORMAT: Format = Format {
 pub fn openmetrics(results: &Results) -> String {
     let mut text = String::new();
     type Of = fn(&CellMetric, Option<&CellAccuracy>) -> Option<f64>;
-    let families: [(&str, &str, &str, Of); 7] = [
+    let families: [(&str, &str, &str, Of); 11] = [
+        (
+            "bpfassay_direct_instructions_per_call",
+            "",
+            "Instructions on the path of the probe per call, mean of the runs.",
+            |metric, _| Some(direct(metric)?.per_call.mean),
+        ),
+        (
+            "bpfassay_direct_spread_instructions_per_call",
+            "",
+            "By how many of them the runs differ, largest - smallest.",
+            |metric, _| direct(metric).map(|direct| direct.per_call.max - direct.per_call.min),
+        ),
+        (
+            "bpfassay_elsewhere_instructions_per_call",
+            "",
+            "Instructions per call beyond the baseline's that are not on the path, mean of the runs.",
+            |metric, _| Some(direct(metric)?.elsewhere.mean),
+        ),
         ("bpfassay_bandwidth_mebibytes_per_second", "", "Bandwidth by IOR, mean of the runs.", |metric, _| {
             metric.value.value().filter(|_| metric.operation.is_some()).map(|summary| summary.center())
         }),
@@ -40,6 +58,12 @@ pub fn openmetrics(results: &Results) -> String {
         ("bpfassay_overhead_upper_ratio", "ratio", "Upper end of its 95 % interval.", |metric, _| {
             metric.overhead.value()?.estimate.bounds.interval().map(|interval| interval.upper)
         }),
+        (
+            "bpfassay_overhead_within_noise",
+            "",
+            "1: the overhead is within the noise floor, 0: it is not.",
+            |metric, _| metric.overhead.value().map(|_| f64::from(u8::from(metric.is_within_noise()))),
+        ),
         ("bpfassay_instructions_per_call", "", "Instructions per call beyond the baseline's.", |metric, _| {
             metric.cost.value().map(|cost| cost.per_call.value)
         }),
@@ -72,6 +96,18 @@ pub fn openmetrics(results: &Results) -> String {
         });
         family(&mut text, name, unit, help, samples.collect());
     }
+    let roles = results.cells.iter().flat_map(|cell| {
+        let counted = cell.metrics.iter().filter_map(|metric| Some((metric, direct(metric)?)));
+        counted.flat_map(move |(metric, direct)| {
+            Role::ALL.map(|role| {
+                let mut labels = labels(cell);
+                labels.extend([("metric", metric.name.to_string()), ("role", role.to_string())]);
+                (labels, direct.of(role))
+            })
+        })
+    });
+    let help = "The same by what their functions do: program, trampoline, helpers, entry.";
+    family(&mut text, "bpfassay_direct_role_instructions_per_call", "", help, roles.collect());
     let others = results.cells.iter().flat_map(|cell| {
         cell.metrics.iter().filter(|metric| metric.operation.is_none()).filter_map(move |metric| {
             let mut labels = labels(cell);
@@ -98,6 +134,10 @@ pub fn openmetrics(results: &Results) -> String {
     family(&mut text, "bpfassay_gates", "", "Gates of the study by verdict.", verdicts.into());
     text.push_str("# EOF\n");
     finished(text)
+}
+
+fn direct(metric: &CellMetric) -> Option<&Direct> {
+    metric.direct.as_ref()?.value()
 }
 
 fn labels(cell: &CellResult) -> Vec<(&'static str, String)> {

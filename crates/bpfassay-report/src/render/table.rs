@@ -49,9 +49,9 @@ impl Table {
 /// The class of a cell that is a verdict.
 fn verdict_class(text: &str) -> Option<&'static str> {
     match text {
-        "SLOWER" | "BROKEN" | "MISCOUNTS" | "regression" | "NO!" | "OK!" | "BAD" => Some("bad"),
+        "SLOWER" | "HIGHER" | "BROKEN" | "MISCOUNTS" | "regression" | "NO!" | "OK!" | "BAD" => Some("bad"),
         "inconclusive" | "ok?" | "-?" | "?" => Some("open"),
-        "faster" | "mended" | "ok" | "pass" => Some("good"),
+        "faster" | "lower" | "mended" | "ok" | "pass" => Some("good"),
         _ => ["REFUSED:", "FAILED:", "UNSTEADY:"].iter().any(|label| text.contains(label)).then_some("bad"),
     }
 }

@@ -57,7 +57,7 @@ fn table(trend: &Trend, title: String, series: &[&Series]) -> Table {
         "[n]: from here on another level, by more than {}: optimal partitioning with the noise of replicates and of the layout, tested at {} over all series (Holm).",
         trend.margin, trend.error_rate
     )];
-    if series.iter().any(|series| series.quantity == Quantity::InstructionsPerCall) {
+    if series.iter().any(|series| matches!(series.quantity, Quantity::DirectCost | Quantity::InstructionsPerCall)) {
         legend.push("instructions, not cycles: cache misses and traps are not priced.".to_owned());
     }
     Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) }
@@ -78,7 +78,7 @@ fn cell(series: &Series, index: usize, remarks: &mut Remarks) -> String {
 
 fn number(quantity: Quantity, value: f64) -> String {
     match quantity {
-        Quantity::InstructionsPerCall => format!("{value:.1}"),
+        Quantity::DirectCost | Quantity::InstructionsPerCall => format!("{value:.1}"),
         Quantity::Overhead => format!("{value:.4}"),
         Quantity::Bandwidth | Quantity::TimePerCall => labels::number(value),
     }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The points of a series with their noise: what replicates show, and the layout term.
 
-use bpfassay_stats::{Spread, change_points::Point, difference::variance_of};
+use bpfassay_stats::{Spread, Summary, change_points::Point, difference::variance_of};
 use bpfassay_study::{Clock, Plan};
 
 use super::Quantity;
-use crate::derive::{
-    levels::{layout, level_at_a_look},
-    pairs::metric_of,
+use crate::{
+    compare::SEEDS,
+    derive::{
+        levels::{layout, level_at_a_look},
+        pairs::metric_of,
+    },
 };
-use bpfassay_results::{Basis, CellMetric, Cost, Figure, RunResult, Unit};
+use bpfassay_results::{Basis, CellMetric, Cost, Figure, NO_COUNTS, RunResult, Unit};
 
 /// What is known of the replicates of a figure.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +68,14 @@ pub(super) fn value(
             });
             (value, point)
         }
+        Quantity::DirectCost => {
+            let direct = figures.direct.clone().unwrap_or_else(|| Figure::missing(NO_COUNTS));
+            let point = direct.value().filter(|direct| direct.per_call.mean > 0.0).map(|direct| {
+                // Rounds agree almost exactly, and do not show by how much other layouts differ.
+                of_summary(plan, &direct.per_call).point(clock, direct.per_call.mean.ln(), SEEDS / 2.0)
+            });
+            (direct.map(|direct| direct.per_call.mean), point)
+        }
         Quantity::Overhead => {
             let point = figures.overhead.value().map(|found| {
                 let n = found.effect.n;
@@ -82,17 +93,20 @@ pub(super) fn value(
                 true => figures.value.clone(),
                 false => Figure::missing("only IOR reports bandwidths"),
             };
-            let point = value.value().map(|summary| {
-                let variation = summary.standard_deviation.map(|deviation| (deviation / summary.mean).powi(2));
-                // Of several boots, as if all of the variation were between them.
-                let boots = plan.replicates() as usize;
-                let (n, unit) = if boots > 1 { (boots, Unit::Boots) } else { (summary.n, Unit::Rounds) };
-                let variance = variation.map(|variation| variation / n as f64);
-                Replicates::new(variance, n, unit).point(clock, summary.center().ln(), layout(&figures.name))
-            });
+            let point = value
+                .value()
+                .map(|summary| of_summary(plan, summary).point(clock, summary.center().ln(), layout(&figures.name)));
             (value.map(|summary| summary.center()), point)
         }
     }
+}
+
+/// Of runs; of several boots, as if all of the variation were between them.
+fn of_summary(plan: &Plan, summary: &Summary) -> Replicates {
+    let variation = summary.standard_deviation.map(|deviation| (deviation / summary.mean).powi(2));
+    let boots = plan.replicates() as usize;
+    let (n, unit) = if boots > 1 { (boots, Unit::Boots) } else { (summary.n, Unit::Rounds) };
+    Replicates::new(variation.map(|variation| variation / n as f64), n, unit)
 }
 
 /// Relative to the cost; nothing where its variance cannot be had.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_report::derive;
-use bpfassay_results::{Contents, Entry, Outcome, Results};
+use bpfassay_results::{Contents, Direct, DirectFunction, Entry, Figure, Outcome, Results, Role};
 use bpfassay_study::{Clock, LeftOut};
 use bpfassay_tool::finding::{FindingResult, FindingStatus, Kind};
 use serde_json::{Value, json};
@@ -71,6 +71,7 @@ pub(crate) fn subjects() -> Vec<(&'static str, Results)> {
     made_up_results.notes.push("a note".to_owned());
     made_up_results.plan.left_out.push(LeftOut { what: "something".to_owned(), reason: "a reason".to_owned() });
     add_tool(&mut made_up_results);
+    add_direct_cost(&mut made_up_results);
     let features = derive(&contents(&matrix::study(""), matrix::outcome));
     vec![
         ("made-up", made_up_results),
@@ -79,6 +80,18 @@ pub(crate) fn subjects() -> Vec<(&'static str, Results)> {
         ("paths", paths::results()),
         ("features", features),
     ]
+}
+
+fn add_direct_cost(results: &mut Results) {
+    let metric = results.cells.iter_mut().rev().flat_map(|cell| &mut cell.metrics).next().unwrap();
+    let one = |per_call| bpfassay_stats::summarise(&[per_call]).unwrap();
+    metric.direct = Some(Figure::Value(Direct {
+        per_call: one(100.0),
+        elsewhere: one(0.0),
+        unresolved: 0.0,
+        calls: 32,
+        functions: vec![DirectFunction { function: "on_call".to_owned(), role: Role::Program, per_call: 100.0 }],
+    }));
 }
 
 fn add_failures(journal: &mut Contents) {

@@ -23,7 +23,7 @@ struct Page<'a> {
     comparison: &'a Comparison,
     title: String,
     counts: Vec<Count>,
-    table: Table,
+    tables: Vec<Table>,
     plots: Vec<Plots>,
     style: &'static str,
 }
@@ -39,7 +39,7 @@ pub fn comparison_html(comparison: &Comparison, whole: bool) -> Result<String, s
         comparison,
         title: format!("{new} against {base}"),
         counts: counts(comparison),
-        table: compare::table(comparison, whole),
+        tables: compare::tables(comparison, whole),
         plots: if ratios.plots.is_empty() { Vec::new() } else { vec![ratios] },
         style: super::STYLE,
     })
@@ -90,6 +90,7 @@ fn ratios(comparison: &Comparison) -> Vec<Plot> {
             series,
             note: "With its interval for this cell alone. Of `none`: time for the same bytes; of a tool: its overhead."
                 .to_owned(),
+            ..Plot::default()
         })
     };
     let both = |of: &_| [panel(of, figures::WHOLE, ""), panel(of, figures::CALLS, ", time per call")];

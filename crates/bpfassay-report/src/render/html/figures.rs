@@ -2,13 +2,14 @@
 //! Which plots a report shows, and of what.
 
 mod along;
+mod icicle;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bpfassay_protocol::{Operation, job::WORK, message::RunFigures};
 use bpfassay_stats::{Summary, relative_error::CounterReading};
 
-use self::along::along_kernels;
+use self::{along::along_kernels, icicle::icicles};
 use super::plot::{self, Curves, Intervals, Mark};
 use crate::derive::readings;
 use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Outcome, Results};
@@ -20,7 +21,7 @@ pub(super) const WHOLE: &[&str] = &[Operation::Write.name(), Operation::Read.nam
 pub(super) const CALLS: &[&str] = &["write-call", "read-call"];
 
 /// A plot with what is written around it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Plot {
     /// What it shows; also what stands for it where it is not seen.
     pub(super) title: String,
@@ -30,6 +31,8 @@ pub(super) struct Plot {
     pub(super) series: Vec<String>,
     /// How to read it.
     pub(super) note: String,
+    /// What it has room for only in part: role, function and its figure; shown on demand.
+    pub(super) parts: Vec<[String; 3]>,
 }
 
 /// Plots that belong together.
@@ -58,6 +61,7 @@ pub(super) fn plots(results: &Results) -> Vec<Plots> {
         Plots { id: "calls", title: "Relative overhead per call", plots: of_cells(results, OVERHEAD_PER_CALL) },
         Plots { id: "error", title: "Relative error", plots: of_cells(results, RELATIVE_ERROR) },
         Plots { id: "cost", title: "Extra instructions per call", plots: of_cells(results, COST) },
+        Plots { id: "direct", title: "Direct cost", plots: icicles(results) },
         Plots { id: "bandwidth", title: "Bandwidth over time", plots: over_time(results) },
     ];
     all.into_iter().filter(|group| !group.plots.is_empty()).collect()
@@ -175,7 +179,13 @@ fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> 
     let rows: Vec<_> = cells.iter().map(|(cell, _)| marks_of(cell)).filter(|(_, marks)| !marks.is_empty()).collect();
     let series = series(of.metrics, &rows);
     let svg = plot::intervals(&Intervals { quantity: of.axis.to_owned(), reference: of.reference, rows })?;
-    Some(Plot { title: format!("{panel}: {} by probe configuration", of.name), svg, series, note: of.note.to_owned() })
+    Some(Plot {
+        title: format!("{panel}: {} by probe configuration", of.name),
+        svg,
+        series,
+        note: of.note.to_owned(),
+        ..Plot::default()
+    })
 }
 
 /// The names of the series of such rows: all metrics up to the last that there is, the bandwidths at least.
@@ -231,6 +241,7 @@ fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: Of) -> Opti
         svg,
         series: names,
         note: of.note.to_owned(),
+        ..Plot::default()
     })
 }
 
@@ -268,6 +279,7 @@ fn over_time(results: &Results) -> Vec<Plot> {
                 svg,
                 series: vec!["traced".to_owned(), "by IOR, mean of the runs".to_owned()],
                 note: format!("The first run of the cell, sampled every {interval_ms} ms."),
+                ..Plot::default()
             })
         });
         Some(plots.collect::<Vec<_>>())

@@ -64,12 +64,17 @@ fn figures(cell: &CellResult, calls: &CellMetric, phase: &CellMetric, remarks: &
         text.unwrap_or_else(|| format!("{NONE} {}", remarks.mark(reason.unwrap_or_default().to_owned())))
     };
     let (of_calls, of_phase) = (compared(cell, calls), compared(cell, phase));
-    let prefix = if cell.is_baseline() { "A/A " } else { "" };
     let detectable = of_calls.value().and_then(|overhead| overhead.detectable);
     vec![
         shown(labels::performance(&calls.value), calls.value.reason()),
-        shown(labels::overhead_finely(of_calls).map(|text| format!("{prefix}{text}")), of_calls.reason()),
-        shown(of_phase.value().map(|overhead| format!("{:.4}", overhead.estimate.value)), of_phase.reason()),
+        shown(labels::overhead_finely(calls, cell.is_baseline()), of_calls.reason()),
+        shown(
+            of_phase.value().map(|overhead| match !cell.is_baseline() && phase.is_within_noise() {
+                true => labels::WITHIN_NOISE.to_owned(),
+                false => format!("{:.4}", overhead.estimate.value),
+            }),
+            of_phase.reason(),
+        ),
         of_calls.value().map_or_else(|| "-".to_owned(), |overhead| overhead.estimate.n.to_string()),
         detectable.map_or_else(|| "-".to_owned(), labels::beyond_one),
     ]

@@ -73,8 +73,7 @@ fn figures(
     };
     let is_baseline = cell.is_baseline();
     let compared = if is_baseline { &metric.control } else { &metric.overhead };
-    let prefix = if is_baseline { "A/A " } else { "" };
-    let overhead = shown(labels::overhead(compared).map(|text| format!("{prefix}{text}")), compared.reason());
+    let overhead = shown(labels::overhead(metric, is_baseline), compared.reason());
     let n = compared.value().map_or_else(|| "-".to_owned(), |overhead| overhead.estimate.n.to_string());
     let detectable = compared.value().and_then(|overhead| overhead.detectable);
     let detectable = detectable.map_or_else(|| "-".to_owned(), labels::beyond_one);
@@ -127,7 +126,7 @@ fn figures(
 fn legend(results: &Results, sampled: bool) -> Vec<String> {
     let mut legend = vec![
         "overhead: bandwidth of the baseline / bandwidth with the probe (above 1: slower), with 95 % interval; A/A: the baseline \
-         against itself, the noise floor."
+         against itself, the noise floor. within noise: the interval holds 1, or the overhead lies in the noise floor."
             .to_owned(),
         "detectable: the smallest overhead that so many observations with such a spread would show with probability 0.8."
             .to_owned(),

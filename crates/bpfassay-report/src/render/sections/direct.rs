@@ -2,10 +2,10 @@
 //! The table of direct costs: what each probe configuration adds to each call on its own path, by role.
 
 use crate::{
-    labels::NONE,
+    labels::{self, NONE},
     render::table::{Places, Remarks, Table},
 };
-use bpfassay_results::{Direct, Figure, Results, Role};
+use bpfassay_results::{Figure, Results, Role};
 
 /// The table, where instructions were counted.
 pub(super) fn table(results: &Results) -> Option<Table> {
@@ -20,13 +20,17 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             match direct {
                 Figure::Value(direct) => {
                     is_unresolved |= direct.unresolved >= 0.05;
-                    row.push(range(direct));
+                    row.push(labels::direct(direct));
                     row.extend(Role::ALL.map(|role| format!("{:.1}", direct.of(role))));
                     row.push(format!("{:+.1}", direct.elsewhere.mean));
+                    row.push(match &metric.cost {
+                        Figure::Value(cost) => labels::instructions(&cost.per_call),
+                        Figure::NotMeasured(reason) => format!("{NONE} {}", remarks.mark(reason.to_string())),
+                    });
                 }
                 Figure::NotMeasured(reason) => {
                     row.push(format!("{NONE} {}", remarks.mark(reason.to_string())));
-                    row.extend(["-"; 5].map(str::to_owned));
+                    row.extend(["-"; 6].map(str::to_owned));
                 }
             }
             rows.push(row);
@@ -40,20 +44,15 @@ pub(super) fn table(results: &Results) -> Option<Table> {
          kprobes), helpers (with maps), entry (locking and bookkeeping around programs): its parts."
             .to_owned(),
         "elsewhere: what the rest of the guest executed beyond the baseline's run of the same round; it varies by itself, as the A/A rows of the cost \
-         show. Instructions, not cycles."
+         show. whole: the difference of the whole guest, which is direct and elsewhere together, with its interval. Instructions, not cycles."
             .to_owned(),
     ];
     if is_unresolved {
         legend
             .push("Some instructions are at addresses that no function has: `unresolved` in results.json.".to_owned());
     }
-    let columns = places.columns(&["metric", "direct", "program", "trampoline", "helpers", "entry", "elsewhere"]);
+    let columns =
+        places.columns(&["metric", "direct", "program", "trampoline", "helpers", "entry", "elsewhere", "whole [95 %]"]);
     let title = format!("direct cost in instructions per call, study {}", results.plan.study.name);
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
-}
-
-/// `341.4`, `506.0..506.6`
-fn range(direct: &Direct) -> String {
-    let (min, max) = (format!("{:.1}", direct.per_call.min), format!("{:.1}", direct.per_call.max));
-    if min == max { min } else { format!("{min}..{max}") }
 }

@@ -40,7 +40,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         let figures = columns.iter().map(|&(case, file_system, metric)| {
             let found = first.get(&((target, probe), case, file_system));
             let found = found.and_then(|cell| cell.metric(&metric));
-            found.and_then(|metric| labels::overhead(&metric.overhead)).unwrap_or_else(|| NONE.to_owned())
+            found.and_then(|metric| labels::overhead(metric, false)).unwrap_or_else(|| NONE.to_owned())
         });
         [target.to_string(), probe.sets.count().to_string(), probe.sets.to_string()]
             .into_iter()

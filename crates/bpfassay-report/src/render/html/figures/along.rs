@@ -109,6 +109,7 @@ fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], 
         svg,
         series: names,
         note: of.note.to_owned(),
+        ..Plot::default()
     })
 }
 
@@ -155,6 +156,7 @@ pub(super) fn along_kernels(results: &Results) -> Vec<Plot> {
                 }
                 Figure::NotMeasured(reason) => format!("Changes of level not looked for: {reason}."),
             },
+            ..Plot::default()
         })
     };
     trend.series.iter().filter_map(plot_of).collect()

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Direct costs as collapsed stacks, for viewers of flame graphs.
+
+use super::{finished, format::Format, plain};
+use bpfassay_results::{Figure, Results};
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format = Format {
+    name: "collapsed",
+    about: "Direct costs as collapsed stacks, for viewers of flame graphs",
+    file: None,
+    render: |results, _| Ok(collapsed(results)),
+};
+
+/// Viewers read whole numbers only.
+const CALLS: f64 = 1000.0;
+
+/// The direct costs of `results`, a line per function: `TARGET;CASE;FILE SYSTEM;PROBE;METRIC;ROLE;FUNCTION COUNT`, where the count is
+/// of instructions in 1000 calls of the workload. Nothing of what was not counted.
+#[must_use]
+pub fn collapsed(results: &Results) -> String {
+    let mut text = String::new();
+    for cell in &results.cells {
+        for metric in &cell.metrics {
+            let Some(Figure::Value(direct)) = &metric.direct else { continue };
+            for function in &direct.functions {
+                let frames = [
+                    cell.target.to_string(),
+                    cell.case.clone(),
+                    cell.file_system.clone(),
+                    cell.under_test(),
+                    metric.name.to_string(),
+                    function.role.to_string(),
+                    function.function.clone(),
+                ];
+                // A semicolon would be another frame.
+                let frames = frames.map(|frame| plain::line(&frame).replace(';', ":"));
+                text.push_str(&format!("{} {:.0}\n", frames.join(";"), function.per_call * CALLS));
+            }
+        }
+    }
+    finished(text)
+}

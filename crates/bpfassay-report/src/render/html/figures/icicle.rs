@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The direct cost of one call as an icicle: all of it, its roles below, their functions below those, each as wide as its instructions.
+
+use std::fmt::Write as _;
+
+use super::{super::standalone::escape, Plot};
+use crate::render::plain;
+use bpfassay_results::{CellResult, Direct, DirectFunction, Figure, Results, Role};
+
+const WIDTH: f64 = 600.0;
+/// Height of a row, and of its letters.
+const ROW: f64 = 28.0;
+const LETTERS: f64 = 12.0;
+/// Width of a letter, rather too large.
+const LETTER: f64 = 7.5;
+/// Narrower boxes are left out of the picture, not out of the list.
+const NARROWEST: f64 = 1.0;
+
+/// One for each direct cost that was counted.
+pub(super) fn icicles(results: &Results) -> Vec<Plot> {
+    let of_cell = |cell: &CellResult| {
+        let counted = cell.metrics.iter().filter_map(|metric| match metric.direct.as_ref()? {
+            Figure::Value(direct) if direct.per_call.mean > 0.0 => Some((metric.name, direct)),
+            _ => None,
+        });
+        let place = format!("{}, {}, {}: {}", cell.target, cell.case, cell.file_system, cell.under_test());
+        counted
+            .map(|(name, direct)| of(format!("{place}, {name}: direct cost by function"), direct))
+            .collect::<Vec<_>>()
+    };
+    results.cells.iter().flat_map(of_cell).collect()
+}
+
+fn of(title: String, direct: &Direct) -> Plot {
+    let sorted = |role: Role| {
+        let mut functions: Vec<&DirectFunction> = direct.functions.iter().filter(|of| of.role == role).collect();
+        functions.sort_by(|a, b| b.per_call.total_cmp(&a.per_call));
+        functions
+    };
+    let total: f64 = direct.functions.iter().map(|function| function.per_call).sum();
+    let mut boxes = String::new();
+    let per_instruction = WIDTH / total;
+    write_box(&mut boxes, (0.0, 0.0, WIDTH), 4, &format!("{total:.1} instructions per call"));
+    let (mut x, mut parts) = (0.0, Vec::new());
+    for (series, role) in (0..).zip(Role::ALL) {
+        let width = direct.of(role) * per_instruction;
+        write_box(&mut boxes, (x, ROW, width), series, &format!("{role} {:.1}", direct.of(role)));
+        let mut start = x;
+        for function in sorted(role) {
+            let width = function.per_call * per_instruction;
+            let label = format!("{} {:.1}", function.function, function.per_call);
+            write_box(&mut boxes, (start, 2.0 * ROW, width), series, &label);
+            start += width;
+            parts.push([role.to_string(), function.function.clone(), format!("{:.1}", function.per_call)]);
+        }
+        x += width;
+    }
+    Plot {
+        title,
+        svg: format!("<svg viewBox=\"0 0 {WIDTH} {}\" xmlns=\"http://www.w3.org/2000/svg\">\n{boxes}</svg>\n", 3.0 * ROW),
+        series: Role::ALL.iter().map(ToString::to_string).collect(),
+        note: "Instructions on the probe's path per call, each box as wide as its share; the list has all functions, those too narrow for a name or a \
+               box, too."
+            .to_owned(),
+        parts,
+    }
+}
+
+/// A box at `x`, `y` with its name, as much of it as there is room for.
+fn write_box(svg: &mut String, (x, y, width): (f64, f64, f64), series: u8, label: &str) {
+    if !(NARROWEST..=WIDTH + 1.0).contains(&width) {
+        return;
+    }
+    let (right, bottom) = (x + width, y + ROW - 2.0);
+    let label = plain::line(label);
+    let colour = format!("fill=\"var(--series-{series})\" fill-opacity=\"0.25\" stroke=\"var(--paper)\"");
+    let _ = write!(
+        svg,
+        "<g><title>{}</title><path d=\"M{x:.1} {y:.1}H{right:.1}V{bottom:.1}H{x:.1}Z\" {colour}/>",
+        escape(&label)
+    );
+    let room = ((width - 6.0) / LETTER).max(0.0) as usize;
+    let letters = label.chars().count();
+    let shown: String = match letters <= room {
+        true => label.into_owned(),
+        false if room >= 4 => label.chars().take(room - 1).chain(['…']).collect(),
+        false => String::new(),
+    };
+    if !shown.is_empty() {
+        let (left, base) = (x + 3.0, y + ROW / 2.0 + 3.0);
+        let _ = write!(
+            svg,
+            "<text x=\"{left:.1}\" y=\"{base:.1}\" font-size=\"{LETTERS}\" fill=\"var(--ink)\">{}</text>",
+            escape(&shown)
+        );
+    }
+    svg.push_str("</g>\n");
+}
