@@ -20,7 +20,7 @@ use bpfassay_report::{
     trend::{Quantity, trend},
 };
 use bpfassay_results::{CellMetric, Outcome, Results};
-use bpfassay_stats::Verdict;
+use bpfassay_stats::{Verdict, gate::Change};
 use bpfassay_study::{Clock, Gate, Study};
 use common::{contents, figures, study};
 
@@ -160,4 +160,17 @@ fn calls_are_compared_and_have_a_trend() {
         series.iter().find(|series| series.under_test == probe && &*series.metric == "write-call").unwrap().quantity
     };
     assert_eq!((quantity("none"), quantity("fexit")), (Quantity::TimePerCall, Quantity::InstructionsPerCall));
+}
+
+/// Of calls that take 0.1 % longer, one boot each shows it: their layout term is a tenth of that of whole writes.
+#[test]
+fn a_tenth_of_a_per_cent_of_a_call_is_called_from_one_boot_each() {
+    let study = by_instructions(2, 1);
+    let [base, new] = [10, 11].map(|slower| results(&study, slower));
+    let comparison = compare(&base, &new, &Question::default()).unwrap();
+    let cell = comparison.cells.iter().find(|cell| cell.under_test == "fexit").unwrap();
+    let change = |name: &str| cell.metrics.iter().find(|metric| &*metric.metric == name).unwrap().change;
+    assert_eq!((change("read-call"), change("write-call")), (Change::Increase, Change::Increase));
+    // The whole phases show a tenth of it, which is within their layout terms.
+    assert_eq!((change("read"), change("write")), (Change::Inconclusive, Change::Inconclusive));
 }

@@ -396,9 +396,7 @@ fn few_rounds_have_the_variance_of_all_rows() {
     assert!(!shown.contains("declared layout term"), "{shown}");
     let counted = wide(6, Clock::Instructions);
     assert!(overheads(&counted).iter().all(|overhead| overhead.pooled.unwrap().layout > 0.0));
-    assert!(
-        text(&counted, Style::default()).contains("(moderated t), and a declared layout term of 0.05 % of the time")
-    );
+    assert!(text(&counted, Style::default()).contains("(moderated t), and the declared layout term: 0.1 % of write"));
     // Nine rows are too few, and then nothing is marked.
     let few = wide(3, Clock::Wall);
     assert!(overheads(&few).iter().all(|overhead| overhead.pooled.is_none()));
