@@ -392,11 +392,14 @@ fn few_rounds_have_the_variance_of_all_rows() {
         assert!(standard_error >= own * 0.999_999 && degrees_of_freedom > 2.0, "{overhead:?}");
     }
     let shown = text(&results, Style::default());
-    assert!(shown.contains("] ~") && shown.contains("~: the interval uses the variance of all rows"), "{shown}");
+    assert!(shown.contains("] ~") && shown.contains("than its own spread: the variance of all rows"), "{shown}");
     assert!(!shown.contains("declared layout term"), "{shown}");
     let counted = wide(6, Clock::Instructions);
     assert!(overheads(&counted).iter().all(|overhead| overhead.pooled.unwrap().layout > 0.0));
-    assert!(text(&counted, Style::default()).contains("(moderated t), and the declared layout term: 0.1 % of write"));
+    assert!(
+        text(&counted, Style::default())
+            .contains("(moderated t), and the declared layout term: 0.035 % of read, 0.1 % of write")
+    );
     // Nine rows are too few, and then nothing is marked.
     let few = wide(3, Clock::Wall);
     assert!(overheads(&few).iter().all(|overhead| overhead.pooled.is_none()));

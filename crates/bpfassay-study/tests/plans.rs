@@ -160,7 +160,7 @@ fn a_boot_is_warmed_up_by_the_baseline_and_only_for_figures_of_time() {
     paths.design.warm_up = WarmUp::Runs(1);
     let plan = expand(&paths, &Narrowing::default(), &Available::default()).unwrap();
     assert!(plan.runs().all(|(_, run)| !run.warm_up));
-    assert_eq!(bpfassay_study::load("quick").unwrap().design.warm_up, WarmUp::Rule(WarmUpRule::Probes));
+    assert_eq!(bpfassay_study::load("quick").unwrap().design.warm_up, WarmUp::Runs(1));
 }
 
 #[test]

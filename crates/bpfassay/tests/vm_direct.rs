@@ -46,6 +46,7 @@ fn direct_costs_are_exact_and_counting_them_changes_no_figure() {
     let costs_of = costs(&counted);
     assert!(costs_of.len() >= 10, "{printed}");
     for (place, direct) in &costs_of {
+        assert!(direct["value"].is_object(), "{place}: {direct:#}: {printed}");
         let direct = &direct["value"];
         let number = |name: &str| direct["per_call"][name].as_f64().unwrap();
         let (mean, min, max) = (number("mean"), number("min"), number("max"));

@@ -66,31 +66,35 @@ pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
     for members in families.into_values() {
         let counted = members.iter().filter(|member| member.counts);
         let variances: Vec<(f64, f64)> = counted.filter_map(|member| of_few(&member.overhead.effect)).collect();
-        let Some(prior) = Prior::of(&variances) else { continue };
+        let prior = Prior::of(&variances).map(|prior| (prior, variances.len()));
         for Member { overhead, layout, .. } in members {
+            // Rounds do not show the layout; boots have one each.
+            let is_hidden = overhead.unit == Unit::Rounds && context.plan.study.clock == Clock::Instructions;
+            let layout = if is_hidden { layout } else { 0.0 };
             // Figures that leave the range stay as they are.
-            if let Ok(moderated) = moderate(context, &prior, variances.len(), layout, overhead) {
+            if let Ok(moderated) = moderate(context, prior.as_ref(), layout, overhead) {
                 *overhead = moderated;
             }
         }
     }
 }
 
+/// With the variance of other rows, where that can be pooled, and the layout term.
 fn moderate(
     context: &Context<'_>,
-    prior: &Prior,
-    cells: usize,
+    prior: Option<&(Prior, usize)>,
     layout: f64,
     overhead: &Overhead,
 ) -> Result<Overhead, StatsError> {
-    // Rounds do not show the layout; boots have one each.
-    let is_hidden = overhead.unit == Unit::Rounds && context.plan.study.clock == Clock::Instructions;
-    let layout = if is_hidden { layout } else { 0.0 };
-    let effect = prior.effect(overhead.effect).with_known_variance(layout.powi(2));
-    Ok(Overhead {
-        estimate: context.levels.estimate(|level| effect.estimate(level))?,
-        effect,
-        pooled: Some(pooled(prior, cells, layout)),
-        ..*overhead
-    })
+    let pooled = match (prior, of_few(&overhead.effect)) {
+        (Some((prior, cells)), _) => pooled(prior, *cells, layout),
+        (None, Some((variance, freedom))) if layout > 0.0 => {
+            Pooled { cells: 1, deviation: variance.sqrt(), degrees_of_freedom: Some(freedom), layout }
+        }
+        (None, _) => return Ok(*overhead),
+    };
+    let moderated = prior.map_or(overhead.effect, |(prior, _)| prior.effect(overhead.effect));
+    let effect = moderated.with_known_variance(layout.powi(2));
+    let estimate = context.levels.estimate(|level| effect.estimate(level))?;
+    Ok(Overhead { estimate, effect, pooled: Some(pooled), ..*overhead })
 }

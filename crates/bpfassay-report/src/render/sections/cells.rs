@@ -184,13 +184,12 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
             pooled.is_some_and(|pooled| pooled.layout > 0.0)
         };
         let metrics = results.cells.iter().flat_map(CellResult::whole).map(|(metric, _)| metric);
-        let layout = match layouts(metrics.filter(|metric| has_layout(metric)).map(|metric| &*metric.name)) {
-            Some(layouts) => format!(", and the declared layout term: {layouts}"),
-            None => String::new(),
-        };
-        legend.push(format!(
-            "~: the interval uses the variance of all rows of the same metric beside its own (moderated t){layout}."
-        ));
+        let layouts = layouts(metrics.filter(|metric| has_layout(metric)).map(|metric| &*metric.name));
+        let shares = overheads().any(|overhead| overhead.pooled.is_some_and(|pooled| pooled.cells > 1));
+        let variance = shares.then(|| "the variance of all rows of the same metric (moderated t)".to_owned());
+        let layout = layouts.map(|layouts| format!("the declared layout term: {layouts}"));
+        let parts: Vec<String> = variance.into_iter().chain(layout).collect();
+        legend.push(format!("~: the interval has more in it than its own spread: {}.", parts.join(", and ")));
     }
     legend.extend(why_no_intervals(overheads()));
     legend
