@@ -2,7 +2,7 @@
 //! Figures and outcomes as they stand in tables and messages.
 
 use bpfassay_protocol::tracer::{Losses, Refusal, Step};
-use bpfassay_stats::{Estimate, Summary, Verdict};
+use bpfassay_stats::{Estimate, Interval, Summary, Verdict};
 
 use bpfassay_results::{ByteErrors, CellMetric, Direct, Figure};
 
@@ -35,25 +35,24 @@ pub(crate) fn performance(figure: &Figure<Summary>) -> Option<String> {
 
 /// The overhead of `metric`, and of the baseline its A/A control: `1.049 [1.048, 1.051] ~`, `within noise [0.998, 1.001]`.
 pub(crate) fn overhead(metric: &CellMetric, is_baseline: bool) -> Option<String> {
-    with_marks(metric, is_baseline, ratio)
+    with_marks(metric, is_baseline, RATIO)
 }
 
 /// `1.0192 [1.0190, 1.0194] ~`.
 pub(crate) fn overhead_finely(metric: &CellMetric, is_baseline: bool) -> Option<String> {
-    with_marks(metric, is_baseline, ratio_finely)
+    with_marks(metric, is_baseline, RATIO_FINELY)
 }
 
 /// What stands in place of an overhead that is not distinguishable from noise.
 pub(crate) const WITHIN_NOISE: &str = "within noise";
 
-fn with_marks(metric: &CellMetric, is_baseline: bool, ratio: fn(&Estimate) -> String) -> Option<String> {
-    let overhead = if is_baseline { &metric.control } else { &metric.overhead }.value()?;
+fn with_marks(metric: &CellMetric, is_baseline: bool, digits: usize) -> Option<String> {
+    let overhead = metric.compared(is_baseline).value()?;
     let negligible = if overhead.negligible == Some(true) { ", negligible" } else { "" };
     let pooled = if overhead.pooled.is_some() { " ~" } else { "" };
-    let shown = ratio(&overhead.estimate);
-    let shown = match shown.split_once(' ') {
-        Some((_, interval)) if !is_baseline && metric.is_within_noise() => format!("{WITHIN_NOISE} {interval}"),
-        _ => shown,
+    let shown = match !is_baseline && metric.is_within_noise() {
+        true => format!("{WITHIN_NOISE}{}", interval(&overhead.estimate, digits)),
+        false => with_interval(&overhead.estimate, digits),
     };
     let prefix = if is_baseline { "A/A " } else { "" };
     Some(format!("{prefix}{shown}{pooled}{negligible}"))
@@ -65,28 +64,34 @@ pub(crate) fn beyond_one(ratio: f64) -> String {
     if percent < 10.0 { format!("{percent:.2}%") } else { format!("{percent:.0}%") }
 }
 
+/// Digits of a ratio after the point.
+const RATIO: usize = 3;
+/// Those of changes and overheads of calls.
+const RATIO_FINELY: usize = 4;
+
+fn with_interval(estimate: &Estimate, digits: usize) -> String {
+    format!("{:.digits$}{}", estimate.value, interval(estimate, digits))
+}
+
+/// ` [1.048, 1.051]`; nothing without interval.
+fn interval(estimate: &Estimate, digits: usize) -> String {
+    let of = |interval: Interval| format!(" [{:.digits$}, {:.digits$}]", interval.lower, interval.upper);
+    estimate.bounds.interval().map(of).unwrap_or_default()
+}
+
 /// `1.049 [1.048, 1.051]`, without interval `1.049`.
 pub(crate) fn ratio(estimate: &Estimate) -> String {
-    match estimate.bounds.interval() {
-        Some(interval) => format!("{:.3} [{:.3}, {:.3}]", estimate.value, interval.lower, interval.upper),
-        None => format!("{:.3}", estimate.value),
-    }
+    with_interval(estimate, RATIO)
 }
 
 /// `1.0051 [1.0050, 1.0052]`, without interval `1.0051`: changes and overheads of calls are that small.
 pub(crate) fn ratio_finely(estimate: &Estimate) -> String {
-    match estimate.bounds.interval() {
-        Some(interval) => format!("{:.4} [{:.4}, {:.4}]", estimate.value, interval.lower, interval.upper),
-        None => format!("{:.4}", estimate.value),
-    }
+    with_interval(estimate, RATIO_FINELY)
 }
 
 /// `548.5 [547.9, 549.1]`, without interval `548.5`; instructions with one digit after the point.
 pub(crate) fn instructions(estimate: &Estimate) -> String {
-    match estimate.bounds.interval() {
-        Some(interval) => format!("{:.1} [{:.1}, {:.1}]", estimate.value, interval.lower, interval.upper),
-        None => format!("{:.1}", estimate.value),
-    }
+    with_interval(estimate, 1)
 }
 
 /// A direct cost, smallest to largest over the runs: `341.4`, `506.0..506.6`.

@@ -250,6 +250,12 @@ pub struct CellMetric {
 }
 
 impl CellMetric {
+    /// What is compared with 1: the overhead, and of the baseline its A/A control.
+    #[must_use]
+    pub fn compared(&self, is_baseline: bool) -> &Figure<Overhead> {
+        if is_baseline { &self.control } else { &self.overhead }
+    }
+
     /// Whether the overhead is within the noise floor: its interval holds 1, or the estimate lies in the interval of the A/A control. Never
     /// without an interval.
     #[must_use]

@@ -114,7 +114,7 @@ pub struct RunMetric {
     /// Instructions on the probe's path per call of the workload; `None` where no instructions were counted, and for the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_cost: Option<Figure<f64>>,
-    /// Time and calls of its phases, summed over repetitions; of calls those without the fastest and the slowest quarter of each phase.
+    /// Time and calls of its phases, summed over repetitions; of calls those without the fastest and the slowest twentieth of each phase.
     pub work: Figure<Work>,
     /// Repetition by repetition; empty where the workload reports none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -23,7 +23,7 @@ pub(crate) fn layout(metric: &str) -> f64 {
     LAYOUTS.iter().find(|(name, _)| *name == metric).map_or(OTHER_LAYOUT, |(_, layout)| *layout)
 }
 
-/// The terms of these metrics in words: `0.015 % of read, 0.1 % of write`; nothing for no metric.
+/// The terms of these metrics in words: `0.035 % of read, 0.1 % of write`; nothing for no metric.
 pub(crate) fn layouts<'a>(metrics: impl Iterator<Item = &'a str>) -> Option<String> {
     let metrics: BTreeSet<&str> = metrics.collect();
     let term = |metric: &&str| format!("{} % of {metric}", (layout(metric) * 1e5).round() / 1e3);

@@ -49,8 +49,8 @@ pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
             functions.extend(by_function(direct).map(|row| [start(cell, &metric.metric), row].concat()));
         }
     }
-    let all = comparison.cells.iter().flat_map(|cell| &cell.metrics);
-    if all.filter(|metric| metric.direct.is_some()).count() == 0 {
+    let mut all = comparison.cells.iter().flat_map(|cell| &cell.metrics);
+    if !all.any(|metric| metric.direct.is_some()) {
         return Vec::new();
     }
     let [higher, lower, alike, inconclusive] = counts;
@@ -77,21 +77,15 @@ pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
 
 fn by_function(direct: &DirectChange) -> impl Iterator<Item = Vec<String>> {
     let (listed, others) = direct.functions.split_at(direct.functions.len().min(LISTED));
-    let row = |function: &str, role: String, per_call: [f64; 2], difference: f64| {
-        let [base, new] = per_call.map(|per_call| format!("{per_call:.1}"));
-        vec![function.to_owned(), role, base, new, format!("{difference:+.1}")]
+    let row = |function: &str, role: String, [base, new]: [f64; 2]| {
+        vec![function.to_owned(), role, format!("{base:.1}"), format!("{new:.1}"), format!("{:+.1}", new - base)]
     };
     let sum = |side: usize| others.iter().map(|function| function.per_call[side]).sum::<f64>();
     let rest = (!others.is_empty()).then(|| {
         let name = format!("{} more functions", others.len());
-        row(&name, String::new(), [sum(0), sum(1)], sum(1) - sum(0))
+        row(&name, String::new(), [sum(0), sum(1)])
     });
-    listed
-        .iter()
-        .map(move |function| {
-            row(&function.function, function.role.to_string(), function.per_call, function.difference())
-        })
-        .chain(rest)
+    listed.iter().map(move |function| row(&function.function, function.role.to_string(), function.per_call)).chain(rest)
 }
 
 const fn place(change: Change) -> usize {

@@ -96,7 +96,7 @@ const OVERHEAD: Of = Of {
     reference: 1.0,
     note: "Above 1: slower than without a probe. `none` is the baseline against itself: the noise floor.",
     mark: |cell, (metric, _)| {
-        let figure = if cell.is_baseline() { &metric.control } else { &metric.overhead };
+        let figure = metric.compared(cell.is_baseline());
         figure.value().map(|overhead| Mark::of(&overhead.estimate))
     },
 };

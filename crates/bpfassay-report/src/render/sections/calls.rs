@@ -26,7 +26,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             row.push(phase.name.to_string());
             match cell.metrics.iter().find(|metric| metric.calls_of == Some(phase.name)) {
                 Some(calls) => {
-                    overheads.extend(compared(cell, calls).value());
+                    overheads.extend(calls.compared(cell.is_baseline()).value());
                     row.extend(figures(cell, calls, phase, &mut remarks));
                 }
                 None => {
@@ -54,22 +54,18 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
 }
 
-/// What the overhead of a cell is, and of the baseline its noise floor.
-fn compared<'a>(cell: &CellResult, metric: &'a CellMetric) -> &'a Figure<Overhead> {
-    if cell.is_baseline() { &metric.control } else { &metric.overhead }
-}
-
 fn figures(cell: &CellResult, calls: &CellMetric, phase: &CellMetric, remarks: &mut Remarks) -> Vec<String> {
     let mut shown = |text: Option<String>, reason: Option<&str>| {
         text.unwrap_or_else(|| format!("{NONE} {}", remarks.mark(reason.unwrap_or_default().to_owned())))
     };
-    let (of_calls, of_phase) = (compared(cell, calls), compared(cell, phase));
+    let is_baseline = cell.is_baseline();
+    let (of_calls, of_phase) = (calls.compared(is_baseline), phase.compared(is_baseline));
     let detectable = of_calls.value().and_then(|overhead| overhead.detectable);
     vec![
         shown(labels::performance(&calls.value), calls.value.reason()),
-        shown(labels::overhead_finely(calls, cell.is_baseline()), of_calls.reason()),
+        shown(labels::overhead_finely(calls, is_baseline), of_calls.reason()),
         shown(
-            of_phase.value().map(|overhead| match !cell.is_baseline() && phase.is_within_noise() {
+            of_phase.value().map(|overhead| match !is_baseline && phase.is_within_noise() {
                 true => labels::WITHIN_NOISE.to_owned(),
                 false => format!("{:.4}", overhead.estimate.value),
             }),

@@ -72,7 +72,7 @@ fn figures(
         (None, _) => NONE.to_owned(),
     };
     let is_baseline = cell.is_baseline();
-    let compared = if is_baseline { &metric.control } else { &metric.overhead };
+    let compared = metric.compared(is_baseline);
     let overhead = shown(labels::overhead(metric, is_baseline), compared.reason());
     let n = compared.value().map_or_else(|| "-".to_owned(), |overhead| overhead.estimate.n.to_string());
     let detectable = compared.value().and_then(|overhead| overhead.detectable);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::{super::standalone::escape, Plot};
 use crate::render::plain;
-use bpfassay_results::{CellResult, Direct, DirectFunction, Figure, Results, Role};
+use bpfassay_results::{CellResult, Direct, Figure, Results, Role};
 
 const WIDTH: f64 = 600.0;
 /// Height of a row, and of its letters.
@@ -32,11 +32,8 @@ pub(super) fn icicles(results: &Results) -> Vec<Plot> {
 }
 
 fn of(title: String, direct: &Direct) -> Plot {
-    let sorted = |role: Role| {
-        let mut functions: Vec<&DirectFunction> = direct.functions.iter().filter(|of| of.role == role).collect();
-        functions.sort_by(|a, b| b.per_call.total_cmp(&a.per_call));
-        functions
-    };
+    // The largest come first in the results.
+    let of_role = |role: Role| direct.functions.iter().filter(move |of| of.role == role);
     let total: f64 = direct.functions.iter().map(|function| function.per_call).sum();
     let mut boxes = String::new();
     let per_instruction = WIDTH / total;
@@ -46,7 +43,7 @@ fn of(title: String, direct: &Direct) -> Plot {
         let width = direct.of(role) * per_instruction;
         write_box(&mut boxes, (x, ROW, width), series, &format!("{role} {:.1}", direct.of(role)));
         let mut start = x;
-        for function in sorted(role) {
+        for function in of_role(role) {
             let width = function.per_call * per_instruction;
             let label = format!("{} {:.1}", function.function, function.per_call);
             write_box(&mut boxes, (start, 2.0 * ROW, width), series, &label);
