@@ -36,6 +36,7 @@ rec {
       (root + "/ior-configs")
       (root + "/results")
       (lib.fileset.fileFilter (file: file.hasExt "toml") (root + "/kernels"))
+      (root + "/testbed.lock")
       (lib.fileset.fileFilter (file: file.hasExt "toml") (root + "/vm-tests"))
     ];
   };

@@ -24,11 +24,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use self::turn::{First, Turn};
+pub(crate) use self::turn::First;
+use self::turn::Turn;
+pub(crate) use self::{
+    download::Origin,
+    package::{is_path, is_plain},
+};
 pub use self::{
     dpkg::{GROWTH, missing_host_packages, unpack},
     failure::AptError,
-    package::{Indexed, Package, ParseError, parse_index, parse_print_uris},
+    package::{Indexed, Located, Package, ParseError, parse_index, parse_print_uris},
     release::ReleaseFile,
     root::{IndexState, Root},
 };
@@ -46,12 +51,22 @@ const MAX_TEXT: u64 = 16 << 20;
 pub struct Options {
     /// Never use the network.
     pub offline: bool,
-    /// Fetch package indexes again even where they are fresh, and look for newer kernels.
+    /// Choose the newest packages that the mirror has, in place of those of [`crate::testbed_lock`].
+    pub newest: bool,
+    /// Fetch package indexes again even where they are fresh, and choose the newest packages.
     pub refresh: bool,
     /// Accept a mirror whose release file has expired.
     pub accept_stale: bool,
     /// URI of a Debian archive to use in place of the one that the host's apt sources name.
     pub mirror: Option<String>,
+}
+
+impl Options {
+    /// Whether packages are those of [`crate::testbed_lock`].
+    #[must_use]
+    pub const fn is_locked(&self) -> bool {
+        !(self.newest || self.refresh)
+    }
 }
 
 /// Access to Debian's packages.
@@ -169,6 +184,7 @@ fn program(name: &'static str, purpose: &str, command: &mut Command) -> Result<S
 pub(crate) fn cannot_start(program: &str, source: io::Error) -> Error {
     let package = match program {
         "dpkg-deb" | "dpkg-query" => "dpkg",
+        "prlimit" => "util-linux",
         "tar" => "tar",
         _ => "apt",
     };

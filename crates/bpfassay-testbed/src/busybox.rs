@@ -44,7 +44,7 @@ pub fn prepare(apt: &Apt<'_>, arch: Arch) -> Result<(Object, Component)> {
             toolchain::SUITE
         ),
     };
-    let package = found.pop().ok_or_else(missing)?.package;
+    let package = found.pop().ok_or_else(missing)?.found.package;
     let scratch = cache.scratch()?;
     for file in apt.fetch(&root, std::slice::from_ref(&package))? {
         apt::unpack(&file.path, scratch.path(), &[], &package.specification())?;

@@ -2,7 +2,7 @@
 //! The catalogue: names of kernels, and where they come from.
 //!
 //! It is `kernels/*.toml`, which Nix reads too. Names are what studies and the command line use: a series (`6.12`)
-//! means its newest build, a third part (`6.12.94`) one build of it.
+//! means the build that the lock has, or the newest; a third part (`6.12.94`) one build of it.
 
 mod pattern;
 
@@ -12,6 +12,7 @@ use bpfassay_protocol::Arch;
 use serde::Deserialize;
 
 pub use self::pattern::Pattern;
+use crate::testbed_lock::TestbedLock;
 
 /// The catalogue that comes with the program: its source's name and text.
 const BUNDLED: (&str, &str) = ("kernels/debian.toml", include_str!("../debian.toml"));
@@ -22,6 +23,7 @@ pub struct Catalogue {
     flavours: BTreeMap<Arch, String>,
     nixpkgs: BTreeMap<String, String>,
     entries: Vec<Entry>,
+    lock: TestbedLock,
 }
 
 /// One table of the catalogue: a series of kernels in a suite.
@@ -134,15 +136,15 @@ struct Text {
 const FORMAT: u32 = 1;
 
 impl Catalogue {
-    /// The one that comes with the program.
+    /// The one that comes with the program, with the lock that does.
     ///
     /// # Errors
     /// None in a released program: its text is checked by a test.
     pub fn bundled() -> Result<Self, CatalogueError> {
-        Self::parse(BUNDLED.0, BUNDLED.1)
+        Ok(Self { lock: TestbedLock::bundled()?, ..Self::parse(BUNDLED.0, BUNDLED.1)? })
     }
 
-    /// From TOML text; `origin` names it in messages.
+    /// From TOML text, without a lock; `origin` names it in messages.
     ///
     /// # Errors
     /// [`CatalogueError::Form`] for a text that is no catalogue of this format.
@@ -158,7 +160,13 @@ impl Catalogue {
         for (name, attribute) in &text.nixpkgs {
             check_nixpkgs(name, attribute).map_err(|problem| refuse(format!("nixpkgs `{name}`: {problem}")))?;
         }
-        Ok(Self { flavours: text.flavours, nixpkgs: text.nixpkgs, entries: text.kernel })
+        Ok(Self { flavours: text.flavours, nixpkgs: text.nixpkgs, entries: text.kernel, lock: TestbedLock::default() })
+    }
+
+    /// Which builds names mean.
+    #[must_use]
+    pub fn lock(&self) -> &TestbedLock {
+        &self.lock
     }
 
     /// The tables, as they stand.

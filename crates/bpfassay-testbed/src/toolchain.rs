@@ -28,16 +28,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    apt::{self, Apt, Package},
+    apt::{self, Apt, AptError, First, Located, Origin, Package},
     cache::{Digest, Object},
     manifest::Component,
     stages::{Kind, Stage, Step},
+    testbed_lock::TestbedLock,
 };
 
 pub use sandbox::{Mount, Sandbox};
 
 /// The suite of Debian that the toolchain comes from: the oldest whose Rust and clang are new enough.
 pub const SUITE: &str = "forky";
+
+/// The architectures of hosts that it runs on. Debian has no cross compilers for the others that run on riscv64.
+pub const HOSTS: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
 
 /// Debian packages that the host needs to prepare guests, besides QEMU.
 pub const HOST_PACKAGES: &[&str] = &["apt", "debian-archive-keyring", "dpkg", "mount", "tar", "util-linux"];
@@ -68,7 +72,7 @@ const NATIVE: &[&str] = &[
 ];
 
 /// Packages taken for every other architecture, alone.
-const FOREIGN: &[&str] = &["libc6-dev", "libelf-dev", "libstd-rust-dev", "libzstd-dev", "zlib1g-dev"];
+pub(crate) const FOREIGN: &[&str] = &["libc6-dev", "libelf-dev", "libstd-rust-dev", "libzstd-dev", "zlib1g-dev"];
 
 /// Names that packages give by `update-alternatives` when they are installed, and builds ask for.
 const ALTERNATIVES: &[(&str, &str)] = &[("awk", "mawk"), ("cc", "gcc"), ("clang", "clang-22")];
@@ -109,13 +113,31 @@ struct Recorded {
 }
 
 impl Toolchain {
-    /// The toolchain: from the cache, or made. The one in the cache stays until a refresh is asked for.
+    /// The toolchain: from the cache, or made, of the packages that [`crate::testbed_lock`] has for this host. Where it has none, the mirror no longer
+    /// has the files, or [`apt::Options::newest`] asks for it, of the newest; that in the cache then stays until a refresh is asked for.
     ///
     /// # Errors
     /// [`Error`] of packages and of the cache; [`Error::Command`] if a package cannot be unpacked.
     pub fn prepare(apt: &Apt<'_>) -> Result<Self> {
         let cache = apt.cache();
         let host = host_arch()?;
+        if apt.options().is_locked()
+            && let Some(locked) = TestbedLock::bundled()?.toolchain(host)
+        {
+            let packages: Vec<_> = locked.packages.iter().map(|located| located.package.clone()).collect();
+            let key = key(&packages);
+            if let Some(tree) = cache.tree(KIND, &key)? {
+                return Ok(Self { root: tree.path, key, packages });
+            }
+            let origin = Origin::Pool { suite: &locked.suite, packages: &locked.packages };
+            match apt.during(Kind::Toolchain, "", |apt| make(apt, apt.first(), origin, packages)) {
+                Err(Error::Apt(AptError::Missing { detail, .. })) => tracing::warn!(
+                    "the mirror no longer has the cross toolchain of testbed.lock ({detail}); the newest takes its place, so programs may \
+                     differ from those of other machines"
+                ),
+                made => return made,
+            }
+        }
         let current = Digest::of_parts([KEY_VERSION, SUITE, host.name(), &native().join(" "), &FOREIGN.join(" ")]);
         if !apt.options().refresh
             && let Some(Recorded { key, packages }) = cache.recorded(KIND, &current)?
@@ -126,24 +148,11 @@ impl Toolchain {
         apt.during(Kind::Toolchain, "", |apt| {
             // Programs take longest, and cannot begin without it: kernels are unpacked while they are compiled.
             let first = apt.first();
-            let packages = choose(apt, host)?;
-            let key = Digest::of_parts(
-                [KEY_VERSION.to_owned()].into_iter().chain(packages.iter().map(|package| package.sha256.to_string())),
-            );
-            let what = format!("the cross toolchain ({} packages of {SUITE})", packages.len());
-            let tree = cache.make_tree(KIND, &key, &what, SIZE, |directory| {
-                let root = apt.root(SUITE, &architectures(host))?;
-                fill(directory, packages.len(), apt.stage(), |arrived| {
-                    let (base, others): (Vec<_>, Vec<_>) = packages.iter().partition(|package| package.name == BASE);
-                    let fetched = apt.fetch_first(&first, &root, &[base, others].concat(), arrived);
-                    drop(first);
-                    fetched
-                })?;
-                apt.stage().step(Step::Store, 0);
-                Ok::<_, Error>(())
-            })?;
-            cache.record(KIND, &current, &Recorded { key, packages: packages.clone() })?;
-            Ok(Self { root: tree.path, key, packages })
+            let packages = choose(apt, host)?.into_iter().map(|located| located.package).collect();
+            let root = apt.root(SUITE, &architectures(host))?;
+            let made = make(apt, first, Origin::Index(&root), packages)?;
+            cache.record(KIND, &current, &Recorded { key: made.key, packages: made.packages.clone() })?;
+            Ok(made)
         })
     }
 
@@ -154,8 +163,30 @@ impl Toolchain {
     }
 }
 
+fn key(packages: &[Package]) -> Digest {
+    let digests = packages.iter().map(|package| package.sha256.to_string());
+    Digest::of_parts([KEY_VERSION.to_owned()].into_iter().chain(digests))
+}
+
+/// Makes the toolchain of `packages`, before all other downloads.
+fn make(apt: &Apt<'_>, first: First<'_>, origin: Origin<'_>, packages: Vec<Package>) -> Result<Toolchain> {
+    let key = key(&packages);
+    let what = format!("the cross toolchain ({} packages of {SUITE})", packages.len());
+    let tree = apt.cache().make_tree(KIND, &key, &what, SIZE, |directory| {
+        fill(directory, packages.len(), apt.stage(), |arrived| {
+            let (base, others): (Vec<_>, Vec<_>) = packages.iter().partition(|package| package.name == BASE);
+            let fetched = apt.fetch_first(&first, origin, &[base, others].concat(), arrived);
+            drop(first);
+            fetched
+        })?;
+        apt.stage().step(Step::Store, 0);
+        Ok::<_, Error>(())
+    })?;
+    Ok(Toolchain { root: tree.path, key, packages })
+}
+
 /// The packages that run here, sorted.
-fn native() -> Vec<&'static str> {
+pub(crate) fn native() -> Vec<&'static str> {
     let mut names: Vec<&str> =
         NATIVE.iter().copied().chain(Arch::ALL.iter().map(|arch| arch.facts().gcc_package)).collect();
     names.sort_unstable();
@@ -163,13 +194,13 @@ fn native() -> Vec<&'static str> {
 }
 
 /// The packages to take, sorted, each once.
-fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Package>> {
+pub(crate) fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Located>> {
     let root = apt.root(SUITE, &architectures(host))?;
     let mut packages = root.closure(&native())?;
     for &arch in Arch::ALL.iter().filter(|&&arch| arch != host) {
-        let found: Vec<Package> =
-            root.packages(arch, |name| FOREIGN.contains(&name))?.into_iter().map(|indexed| indexed.package).collect();
-        if let Some(missing) = FOREIGN.iter().find(|name| !found.iter().any(|package| package.name == **name)) {
+        let found: Vec<Located> =
+            root.packages(arch, |name| FOREIGN.contains(&name))?.into_iter().map(|indexed| indexed.found).collect();
+        if let Some(missing) = FOREIGN.iter().find(|name| !found.iter().any(|located| located.package.name == **name)) {
             let what = format!(
                 "Debian's suite {SUITE} has no package {missing} for {arch} today, and the cross toolchain needs it: \
                  try again later with --refresh"
@@ -195,10 +226,11 @@ pub(crate) fn architectures(host: Arch) -> Vec<Arch> {
 /// # Errors
 /// [`Error::Build`] on an architecture for which Debian's toolchain cannot be used.
 pub fn host_arch() -> Result<Arch> {
-    std::env::consts::ARCH.parse().map_err(|_| Error::Build {
+    let found = std::env::consts::ARCH.parse().ok().filter(|arch| HOSTS.contains(arch));
+    found.ok_or_else(|| Error::Build {
         what: format!(
             "guests can be built on {}, not on {}: pass a testbed made elsewhere with --manifest",
-            Arch::ALL.iter().map(|arch| arch.name()).collect::<Vec<_>>().join(", "),
+            HOSTS.map(Arch::name).join(", "),
             std::env::consts::ARCH
         ),
     })

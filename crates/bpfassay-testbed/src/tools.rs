@@ -201,7 +201,7 @@ fn packages(apt: &Apt<'_>, arch: Arch, needs: &Needs<'_>) -> Result<Option<(apt:
         }
         other => other,
     })?;
-    Ok(Some((root, packages)))
+    Ok(Some((root, packages.into_iter().map(|located| located.package).collect())))
 }
 
 fn key(own: &Archive, packages: &[Package]) -> Result<Digest> {

@@ -78,6 +78,7 @@ fn the_closure_of_a_foreign_package_is_found_and_fetched() {
     let Some(root) = online(apt.root("trixie", &[Arch::X86_64, Arch::Riscv64])) else { return };
     assert_eq!(root.state().release.codename, "trixie");
     let packages = root.closure(&["zlib1g-dev:riscv64"]).unwrap();
+    let packages: Vec<_> = packages.into_iter().map(|located| located.package).collect();
     let names: Vec<_> = packages.iter().map(|package| (package.name.as_str(), package.architecture.as_str())).collect();
     assert!(names.contains(&("zlib1g", "riscv64")) && names.contains(&("libc6", "riscv64")), "{names:?}");
     let zlib: Vec<_> = packages.into_iter().filter(|package| package.name == "zlib1g").collect();
@@ -97,12 +98,18 @@ fn what_is_not_there_offline_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::open(directory.path()).unwrap();
     let catalogue = Catalogue::bundled().unwrap();
-    let apt = Apt::new(&cache, Options { offline: true, ..Options::default() });
+    let apt = Apt::new(&cache, Options { offline: true, newest: true, ..Options::default() });
     let error = Kernels::new(&apt, &catalogue).prepare(Arch::X86_64, "6.12").unwrap_err();
     assert_eq!(
         error.to_string(),
         "the package index of suite trixie is not in the cache, and the network may not be used (--offline): run \
          `bpfassay fetch` first"
+    );
+    let apt = Apt::new(&cache, Options { offline: true, ..Options::default() });
+    let error = Kernels::new(&apt, &catalogue).prepare(Arch::X86_64, "6.12").unwrap_err().to_string();
+    assert!(
+        error.starts_with("linux-image-6.12.") && error.contains("is not in the cache, and the network"),
+        "{error}"
     );
 }
 

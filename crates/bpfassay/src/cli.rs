@@ -5,6 +5,7 @@ mod compare;
 #[cfg(test)]
 mod documented;
 mod here;
+mod lock;
 mod payload;
 mod report;
 
@@ -22,6 +23,7 @@ use clap::{
 pub(crate) use self::{
     compare::{Compare, ComparisonFormat, FailOn, Format, Trend},
     here::Here,
+    lock::Lock,
     payload::{Payload, PayloadCommand},
     report::Report,
 };
@@ -52,7 +54,12 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) offline: bool,
 
-    /// Ask the package mirror for its current lists before choosing packages
+    /// Choose the newest kernels and compilers that the mirror has, in place of those of testbed.lock: figures are then not comparable with
+    /// those of other machines
+    #[arg(long, global = true)]
+    pub(crate) newest: bool,
+
+    /// Ask the package mirror for its current lists, and choose the newest as with --newest
     #[arg(long, global = true, conflicts_with = "offline")]
     pub(crate) refresh: bool,
 
@@ -85,6 +92,8 @@ pub(crate) enum Command {
     Plan(Plan),
     /// List kernels: known, cached, available for each architecture
     Kernels(Kernels),
+    /// List what testbed.lock has, the very package files that kernels and compilers come from; or choose them anew
+    Lock(Lock),
     /// Prepare everything that a study needs, so that it then runs offline
     Fetch(Fetch),
     /// Check this host: QEMU, accelerator, disk, memory, mirrors, toolchain; each with the remedy

@@ -21,6 +21,7 @@ use crate::{
 pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
     let packages = apt::Options {
         offline: global.offline,
+        newest: global.newest,
         refresh: global.refresh,
         accept_stale: global.accept_stale,
         mirror: None,

@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Package files: from the cache, or from the mirror.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use super::{Apt, First, Package, Root, sandbox::Sandbox};
+use super::{Apt, First, Located, Package, Root, package::encoded, root::APT_HELPER, sandbox::Sandbox};
 use crate::{Error, Result, cache::Object, error::human, stages::Step};
+
+/// Where the files of packages come from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin<'a> {
+    /// The suite whose index lists them.
+    Index(&'a Root),
+    /// The archive that the host's apt uses, at known paths: no index is asked for.
+    Pool {
+        /// The suite that they were chosen from.
+        suite: &'a str,
+        /// The packages, with their paths.
+        packages: &'a [Located],
+    },
+}
 
 impl Apt<'_> {
     /// The files of `packages`, checked: from the cache, or downloaded.
@@ -13,6 +27,14 @@ impl Apt<'_> {
     /// [`super::AptError`] where the mirror fails, [`Error::Offline`] where the network may not be used, [`Error::Mismatch`] for a file that is not
     /// the index's, [`Error::DiskFull`], [`Error::Program`] where there is no apt, [`Error::Io`].
     pub fn fetch(&self, root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
+        self.fetch_from(Origin::Index(root), packages)
+    }
+
+    /// The same, from any origin.
+    ///
+    /// # Errors
+    /// As [`Apt::fetch`].
+    pub(crate) fn fetch_from(&self, origin: Origin<'_>, packages: &[Package]) -> Result<Vec<Object>> {
         let mut missing = Vec::new();
         for package in packages {
             if self.cache().object(&package.sha256)?.is_none() {
@@ -21,7 +43,7 @@ impl Apt<'_> {
         }
         if !missing.is_empty() {
             self.turn.wait(|| self.stage().step(Step::AwaitTurn, 0));
-            self.download(root, &missing, &mut |_, _| ())?;
+            self.download(origin, &missing, &mut |_, _| ())?;
         }
         packages
             .iter()
@@ -38,7 +60,7 @@ impl Apt<'_> {
     pub(crate) fn fetch_first(
         &self,
         _: &First<'_>,
-        root: &Root,
+        origin: Origin<'_>,
         packages: &[&Package],
         arrived: &mut dyn FnMut(&Package, Object),
     ) -> Result<()> {
@@ -49,10 +71,15 @@ impl Apt<'_> {
                 None => missing.push(package),
             }
         }
-        self.download(root, &missing, arrived)
+        self.download(origin, &missing, arrived)
     }
 
-    fn download(&self, root: &Root, packages: &[&Package], arrived: &mut dyn FnMut(&Package, Object)) -> Result<()> {
+    fn download(
+        &self,
+        origin: Origin<'_>,
+        packages: &[&Package],
+        arrived: &mut dyn FnMut(&Package, Object),
+    ) -> Result<()> {
         let names: Vec<_> = packages.iter().map(|package| package.specification()).collect();
         let what = match names.as_slice() {
             [one] => one.clone(),
@@ -84,13 +111,12 @@ impl Apt<'_> {
                 added.map(|object| arrived(package, object)).is_err()
             });
         };
-        self.ask_mirror(root.suite(), &what, size, Some(&place), &mut look, |_| {
-            let mut command = root.command("apt-get");
-            command.current_dir(&place).args(["download", "-q"]);
+        let archive = &self.host()?.archive;
+        self.ask_mirror(origin.suite(), &what, size, Some(&place), &mut look, |_| {
+            let mut command = origin.command(archive, packages, &place);
             if let Some(sandbox) = &sandbox {
                 sandbox.confine_download(&mut command);
             }
-            command.args(&names);
             command
         })?;
         for package in left {
@@ -103,5 +129,39 @@ impl Apt<'_> {
             arrived(package, object);
         }
         Ok(())
+    }
+}
+
+impl Origin<'_> {
+    fn suite(&self) -> &str {
+        match self {
+            Self::Index(root) => root.suite(),
+            Self::Pool { suite, .. } => suite,
+        }
+    }
+
+    /// What downloads `packages` from `archive` into the directory `place`. More options may follow.
+    fn command(&self, archive: &str, packages: &[&Package], place: &Path) -> Command {
+        match self {
+            Self::Index(root) => {
+                let mut command = root.command("apt-get");
+                command.current_dir(place).args(["download", "-q"]);
+                command.args(packages.iter().map(|package| package.specification()));
+                command
+            }
+            Self::Pool { packages: located, .. } => {
+                // apt compares hashes but not sizes here.
+                let largest = packages.iter().map(|package| package.size).max().unwrap_or_default();
+                let mut command = Command::new("prlimit");
+                command.arg(format!("--fsize={largest}")).args(["--core=0", "--", APT_HELPER, "-q", "download-file"]);
+                for package in packages {
+                    let Some(found) = located.iter().find(|found| found.package == **package) else { continue };
+                    command.arg(format!("{}/{}", archive.trim_end_matches('/'), encoded(&found.path)));
+                    command.arg(place.join(package.file_name())).arg(format!("SHA256:{}", package.sha256));
+                }
+                command.env("LC_ALL", "C.UTF-8");
+                command
+            }
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::{Error, Result, cache::free_space};
 pub(super) const ATTEMPTS: u32 = 3;
 
 impl Apt<'_> {
-    /// Runs `apt-get` as `command` gives it for each attempt, until it succeeds. `what` takes `needed` bytes in `place`, or in the cache.
+    /// Runs the program of apt that `command` gives for each attempt, until it succeeds. `what` takes `needed` bytes in `place`, or in the cache.
     /// `look` is called whenever apt reports its progress.
     ///
     /// # Errors
@@ -40,7 +40,8 @@ impl Apt<'_> {
                     look();
                 }
             };
-            let output = watched(&mut command, watch).map_err(|source| cannot_start("apt-get", source))?;
+            let output = watched(&mut command, watch)
+                .map_err(|source| cannot_start(&command.get_program().to_string_lossy(), source))?;
             warn_of_root(&output.stderr);
             if output.status.success() {
                 return Ok(());

@@ -22,12 +22,22 @@ pub struct Package {
     pub sha256: Digest,
 }
 
+/// A package, and where its file lies.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Located {
+    /// The package.
+    pub package: Package,
+    /// Relative to the archive (`pool/main/l/linux/….deb`), as the field `Filename` of an index has it.
+    pub path: String,
+}
+
 /// A package in an index, with what a search needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Indexed {
-    /// The package.
-    pub package: Package,
+    /// The package, and where its file lies.
+    pub found: Located,
     /// Names of the packages that it depends on (`Depends` and `Pre-Depends`), alternatives included.
     pub depends: Vec<String>,
 }
@@ -119,6 +129,7 @@ struct Fields<'a> {
     architecture: Option<&'a str>,
     size: Option<&'a str>,
     sha256: Option<&'a str>,
+    path: Option<&'a str>,
     depends: Vec<&'a str>,
 }
 
@@ -131,6 +142,7 @@ impl<'a> Fields<'a> {
             "Architecture" => self.architecture = Some(value),
             "Size" => self.size = Some(value),
             "SHA256" => self.sha256 = Some(value),
+            "Filename" => self.path = Some(value),
             "Depends" | "Pre-Depends" => self.depends.push(value),
             _ => {}
         }
@@ -165,14 +177,20 @@ impl<'a> Fields<'a> {
             if is_plain(value) { Ok(value.to_owned()) } else { Err(bad(field, value)) }
         };
         let (size, sha256) = (need(fields.size, "Size")?, need(fields.sha256, "SHA256")?);
+        let path = need(fields.path, "Filename")?;
+        let path = path.strip_prefix("./").unwrap_or(path);
+        if !is_path(path) {
+            return Err(bad("Filename", path));
+        }
+        let package = Package {
+            name: plain(Some(name), "Package")?,
+            version: plain(fields.version, "Version")?,
+            architecture: plain(fields.architecture, "Architecture")?,
+            size: positive(size).ok_or_else(|| bad("Size", size))?,
+            sha256: sha256.parse().map_err(|_| bad("SHA256", sha256))?,
+        };
         packages.push(Indexed {
-            package: Package {
-                name: plain(Some(name), "Package")?,
-                version: plain(fields.version, "Version")?,
-                architecture: plain(fields.architecture, "Architecture")?,
-                size: positive(size).ok_or_else(|| bad("Size", size))?,
-                sha256: sha256.parse().map_err(|_| bad("SHA256", sha256))?,
-            },
+            found: Located { package, path: path.to_owned() },
             depends: fields.depends.iter().flat_map(|list| relations(list)).collect(),
         });
         Ok(())
@@ -191,7 +209,7 @@ fn relations(list: &str) -> impl Iterator<Item = String> {
 ///
 /// # Errors
 /// [`ParseError`] for a line that is not `'URI' FILE SIZE SHA256:DIGEST`.
-pub fn parse_print_uris(text: &str) -> Result<Vec<Package>, ParseError> {
+pub fn parse_print_uris(text: &str) -> Result<Vec<Located>, ParseError> {
     text.lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
@@ -204,23 +222,59 @@ pub fn parse_print_uris(text: &str) -> Result<Vec<Package>, ParseError> {
         .collect()
 }
 
-fn uri_line(line: &str) -> Option<Package> {
-    let (_, rest) = line.strip_prefix('\'')?.split_once("' ")?;
+fn uri_line(line: &str) -> Option<Located> {
+    let (uri, rest) = line.strip_prefix('\'')?.split_once("' ")?;
     let mut fields = rest.split_ascii_whitespace();
     let (file, size, hash) = (fields.next()?, fields.next()?, fields.next()?);
     let mut parts = file.strip_suffix(".deb")?.split('_');
     let (name, version, architecture) = (parts.next()?, parts.next()?, parts.next()?);
     let version = version.replace("%3a", ":");
-    if parts.next().is_some() || ![name, &version, architecture].into_iter().all(is_plain) {
+    // An archive may be anywhere; in it, packages lie below `pool`, but for archives of one directory.
+    let path = uri.rfind("/pool/").map_or(uri.rsplit('/').next(), |pool| uri.get(pool + 1..)).and_then(decoded)?;
+    if parts.next().is_some() || ![name, &version, architecture].into_iter().all(is_plain) || !is_path(&path) {
         return None;
     }
-    Some(Package {
+    let package = Package {
         name: name.to_owned(),
         version,
         architecture: architecture.to_owned(),
         size: positive(size)?,
         sha256: hash.strip_prefix("SHA256:")?.parse().ok()?,
-    })
+    };
+    Some(Located { package, path })
+}
+
+/// The text of which `part` of a URI stands (RFC 3986, section 2.1).
+fn decoded(part: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// `text`, a path, as a part of a URI.
+pub(super) fn encoded(text: &str) -> String {
+    let is_literal = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-~+:".contains(byte);
+    let encode = |byte: u8| if is_literal(&byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") };
+    text.bytes().map(encode).collect()
+}
+
+/// Whether a path leads to a package in an archive, and nowhere else.
+pub(crate) fn is_path(path: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('.')
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-' | '~' | '_' | '%' | ':'))
+    };
+    path.ends_with(".deb") && path.split('/').all(is_part)
 }
 
 /// A size in bytes. No package has 0, and reading is bounded by it.
@@ -230,7 +284,7 @@ fn positive(text: &str) -> Option<u64> {
 
 /// Whether a name, a version or an architecture has only what Debian's policy lets it have (5.6.1, 5.6.12): it is a part of names of
 /// files and of arguments for apt.
-fn is_plain(text: &str) -> bool {
+pub(crate) fn is_plain(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-' | '~' | ':'))
 }
@@ -251,12 +305,12 @@ mod tests {
     #[test]
     fn an_index_is_read_with_dependencies() {
         let packages = parse_index(INDEX, |name| name.starts_with("linux-")).unwrap();
-        let names: Vec<_> = packages.iter().map(|p| p.package.name.as_str()).collect();
+        let names: Vec<_> = packages.iter().map(|p| p.found.package.name.as_str()).collect();
         assert_eq!(names, ["linux-binary-7.2.12+deb14-amd64", "linux-image-7.2.12+deb14-amd64"]);
-        assert_eq!(packages[0].package.version, "7.2.12-1");
-        assert_eq!(packages[0].package.size, 14_251_100);
+        assert_eq!(packages[0].found.package.version, "7.2.12-1");
+        assert_eq!(packages[0].found.package.size, 14_251_100);
         assert_eq!(
-            packages[0].package.sha256.to_string(),
+            packages[0].found.package.sha256.to_string(),
             "362463390b32bcd1ab8b081de4f3900a88de8bcc81cf54097c5806d4b5ff6554"
         );
         assert_eq!(
@@ -275,19 +329,20 @@ mod tests {
 
     #[test]
     fn a_package_without_hash_is_refused_when_it_is_wanted() {
-        let text = "Package: a\nVersion: 1\nArchitecture: all\nSize: 3\n";
+        let text = "Package: a\nVersion: 1\nArchitecture: all\nSize: 3\nFilename: pool/a.deb\n";
         assert_eq!(parse_index(text, |_| false), Ok(vec![]));
         let error = parse_index(text, |_| true).unwrap_err();
-        assert_eq!(error.to_string(), "line 4: the package before this line (a) has no SHA256");
+        assert_eq!(error.to_string(), "line 5: the package before this line (a) has no SHA256");
     }
 
     #[test]
     fn a_package_that_is_not_wanted_is_not_read() {
         let digest = Digest::of(b"x");
-        let wanted = format!("Package: b\nVersion: 1\nArchitecture: all\nSize: 3\nSHA256: {digest}\n");
+        let wanted =
+            format!("Package: b\nVersion: 1\nArchitecture: all\nFilename: ./b.deb\nSize: 3\nSHA256: {digest}\n");
         let text = format!("Package: a\n<html>\n\n{wanted}\n\n{wanted}Size\n");
         let error = parse_index(&text, |name| name == "b").unwrap_err();
-        assert_eq!(error, ParseError { line: 16, problem: "`Size` is no field".to_owned() });
+        assert_eq!(error, ParseError { line: 18, problem: "`Size` is no field".to_owned() });
         let before = text.rsplit_once("Size").unwrap().0;
         assert_eq!(parse_index(before, |name| name == "b").unwrap().len(), 2);
         let error = parse_index(&text, |name| name == "a").unwrap_err();
@@ -306,10 +361,34 @@ mod tests {
         for (name, version) in
             [("../a", "1"), ("-oDir=x", "1"), ("a", "../1"), ("a", "1 2"), ("a/b", "1"), ("a", "1/2")]
         {
-            let text = format!("Package: {name}\nVersion: {version}\nArchitecture: all\nSize: 3\nSHA256: {digest}\n");
+            let rest = format!("Architecture: all\nSize: 3\nFilename: pool/x.deb\nSHA256: {digest}\n");
+            let text = format!("Package: {name}\nVersion: {version}\n{rest}");
             assert!(parse_index(&text, |_| true).is_err(), "{name} {version}");
             let text = format!("'http://m/x.deb' {name}_{version}_all.deb 3 SHA256:{digest}\n");
             assert!(parse_print_uris(&text).is_err(), "{name} {version}");
+        }
+    }
+
+    #[test]
+    fn paths_that_lead_out_of_the_archive_are_refused() {
+        let digest = Digest::of(b"x");
+        for path in [
+            "../x.deb",
+            "pool/../x.deb",
+            "/pool/x.deb",
+            "pool//x.deb",
+            "pool/x",
+            "pool/a b.deb",
+            "pool/.x.deb",
+            "pool/x.deb\u{301}",
+        ] {
+            let text =
+                format!("Package: a\nVersion: 1\nArchitecture: all\nSize: 3\nFilename: {path}\nSHA256: {digest}\n");
+            assert!(parse_index(&text, |_| true).is_err(), "{path}");
+        }
+        for uri in ["http://m/pool/%2e%2e/a_1_all.deb", "http://m/pool/%zz/a_1_all.deb", "http://m/pool/%"] {
+            let text = format!("'{uri}' a_1_all.deb 3 SHA256:{digest}\n");
+            assert!(parse_print_uris(&text).is_err(), "{uri}");
         }
     }
 
@@ -318,13 +397,15 @@ mod tests {
         let digest = Digest::of(b"x");
         let text = format!("'http://m/pool/l/a_1%253a2-3_amd64.deb' a_1%3a2-3_amd64.deb 12 SHA256:{digest}\n");
         let packages = parse_print_uris(&text).unwrap();
-        assert_eq!(packages[0].version, "1:2-3");
-        assert_eq!(packages[0].file_name(), "a_1%3a2-3_amd64.deb");
-        assert_eq!(packages[0].specification(), "a:amd64=1:2-3");
+        assert_eq!(packages[0].package.version, "1:2-3");
+        assert_eq!(packages[0].package.file_name(), "a_1%3a2-3_amd64.deb");
+        assert_eq!(packages[0].package.specification(), "a:amd64=1:2-3");
+        assert_eq!(packages[0].path, "pool/l/a_1%3a2-3_amd64.deb");
+        assert_eq!(encoded(&packages[0].path), "pool/l/a_1%253a2-3_amd64.deb");
         assert!(parse_print_uris("'http://m/a_1_amd64.deb' a_1_amd64.deb 12 MD5Sum:00").is_err());
     }
 
-    fn package() -> impl Strategy<Value = Package> {
+    fn package() -> impl Strategy<Value = Located> {
         (
             "[a-z0-9][a-z0-9+.-]{1,20}",
             "([0-9]:)?[0-9][A-Za-z0-9.+~-]{0,12}",
@@ -332,12 +413,10 @@ mod tests {
             any::<u64>(),
             any::<u64>(),
         )
-            .prop_map(|(name, version, architecture, size, seed)| Package {
-                name,
-                version,
-                architecture,
-                size,
-                sha256: Digest::of(&seed.to_le_bytes()),
+            .prop_map(|(name, version, architecture, size, seed)| {
+                let sha256 = Digest::of(&seed.to_le_bytes());
+                let package = Package { name, version, architecture, size, sha256 };
+                Located { path: format!("pool/{}", package.file_name()), package }
             })
     }
 
@@ -347,11 +426,11 @@ mod tests {
             let text: String = packages
                 .iter()
                 .map(|p| format!(
-                    "Package: {}\nVersion: {}\nArchitecture: {}\nDescription: x\n more: text\nSize: {}\nSHA256: {}\n{gap}",
-                    p.name, p.version, p.architecture, p.size, p.sha256
+                    "Package: {}\nVersion: {}\nArchitecture: {}\nDescription: x\n more: text\nFilename: {}\nSize: {}\nSHA256: {}\n{gap}",
+                    p.package.name, p.package.version, p.package.architecture, p.path, p.package.size, p.package.sha256
                 ))
                 .collect();
-            let read: Vec<_> = parse_index(&text, |_| true).unwrap().into_iter().map(|p| p.package).collect();
+            let read: Vec<_> = parse_index(&text, |_| true).unwrap().into_iter().map(|p| p.found).collect();
             prop_assert_eq!(read, packages);
         }
 
@@ -359,7 +438,10 @@ mod tests {
         fn downloads_read_back_as_written(packages in prop::collection::vec(package(), 0..6)) {
             let text: String = packages
                 .iter()
-                .map(|p| format!("'http://m/{0}' {0} {1} SHA256:{2}\n", p.file_name(), p.size, p.sha256))
+                .map(|p| {
+                    let (uri, of) = (encoded(&p.path), &p.package);
+                    format!("'http://m/{uri}' {} {} SHA256:{}\n", of.file_name(), of.size, of.sha256)
+                })
                 .collect();
             prop_assert_eq!(parse_print_uris(&text).unwrap(), packages);
         }

@@ -12,7 +12,7 @@ use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Apt, AptError, Indexed, MAX_TEXT, Package, ReleaseFile, cannot_start,
+    Apt, AptError, Indexed, Located, MAX_TEXT, ReleaseFile, cannot_start,
     configuration::{apt_command, follow_move, is_configured, write_configuration},
     mirror::ATTEMPTS,
     parse_index, parse_print_uris, program,
@@ -202,7 +202,7 @@ impl Root {
     /// # Errors
     /// [`AptError::Unsatisfiable`] for packages that do not exist or exclude each other, [`AptError::Parse`] where apt's answer is malformed,
     /// [`Error::Program`] where there is no apt.
-    pub fn closure<T: AsRef<str>>(&self, packages: &[T]) -> Result<Vec<Package>> {
+    pub fn closure<T: AsRef<str>>(&self, packages: &[T]) -> Result<Vec<Located>> {
         let mut command = self.command("apt-get");
         command.args(["install", "--print-uris", "-qq", "-y", "--no-install-recommends"]);
         command.args(["-o", "Acquire::ForceHash=SHA256", "--"]);

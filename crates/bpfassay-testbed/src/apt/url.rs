@@ -35,12 +35,7 @@ impl Apt<'_> {
                 sandbox.confine_download(&mut command);
             }
             command.arg("download-file").arg(url).arg(&file).env("LC_ALL", "C.UTF-8");
-            let output = command.output().map_err(|source| match source.kind() {
-                std::io::ErrorKind::NotFound => {
-                    Error::Program { program: "prlimit".to_owned(), package: "util-linux", source }
-                }
-                _ => cannot_start(APT_HELPER, source),
-            })?;
+            let output = command.output().map_err(|source| cannot_start("prlimit", source))?;
             warn_of_root(&output.stderr);
             if output.status.success() {
                 let content = bpfassay_input::open_unlinked(&file.canonicalize().map_err(Error::io("read", &file))?)

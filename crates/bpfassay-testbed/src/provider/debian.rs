@@ -9,6 +9,7 @@ mod version;
 
 use bpfassay_protocol::Arch;
 
+pub(crate) use self::builds::name_of;
 pub use self::{
     builds::{Build, builds},
     kernels::Kernels,

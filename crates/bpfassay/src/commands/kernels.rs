@@ -45,6 +45,7 @@ fn as_json(listing: &Listing) -> serde_json::Value {
                 .collect::<Vec<_>>()
         }),
         "problem": listing.problem,
+        "locked": listing.locked,
         "cached": listing.cached.iter().map(|cached| json!({
             "name": cached.name, "release": cached.release, "version": cached.version,
         })).collect::<Vec<_>>(),
@@ -52,8 +53,12 @@ fn as_json(listing: &Listing) -> serde_json::Value {
 }
 
 fn as_text(listings: &[Listing]) -> String {
-    let mut text = format!("{:<8} {:<9} {:<28} {:<36} {}\n", "arch", "kernel", "cached", "newest available", "suite");
+    let mut text = format!(
+        "{:<8} {:<9} {:<26} {:<26} {:<26} {}\n",
+        "arch", "kernel", "locked", "cached", "newest available", "suite"
+    );
     for listing in listings {
+        let locked = listing.locked.as_deref().unwrap_or("-");
         let cached = listing.cached.first().map_or("-", |cached| cached.release.as_str());
         let newest = match (&listing.builds, &listing.problem) {
             (_, Some(_)) => "not known (see below)".to_owned(),
@@ -62,7 +67,8 @@ fn as_text(listings: &[Listing]) -> String {
         };
         let suites = listing.suites.join(", ");
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{:<8} {:<9} {cached:<28} {newest:<36} {suites}", listing.arch, listing.name);
+        let _ =
+            writeln!(text, "{:<8} {:<9} {locked:<26} {cached:<26} {newest:<26} {suites}", listing.arch, listing.name);
         if let Some(builds) = &listing.builds
             && builds.len() > 1
         {
@@ -75,6 +81,6 @@ fn as_text(listings: &[Listing]) -> String {
     for problem in problems {
         let _ = writeln!(text, "! {}", plain::line(problem));
     }
-    text.push_str("\nAny name in the column `kernel`, or of a build, goes into a study or after --kernel.\n");
+    text.push_str("\nAny name in the column `kernel`, or of a build, goes into a study or after --kernel. A series\nmeans its locked build; with --newest, the newest that is available.\n");
     text
 }

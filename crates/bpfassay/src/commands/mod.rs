@@ -7,6 +7,7 @@ mod doctor;
 mod fetch;
 mod here;
 mod kernels;
+mod lock;
 mod manual;
 mod payload;
 mod plan;
@@ -40,6 +41,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Command::Here(arguments) => with_runtime(here::here(arguments)),
         Command::Plan(arguments) => with_runtime(plan::plan(arguments, &global)),
         Command::Kernels(arguments) => kernels::kernels(&arguments, &global),
+        Command::Lock(arguments) => lock::lock(&arguments, &global),
         Command::Fetch(arguments) => with_runtime(fetch::fetch(arguments, &global)),
         Command::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),
         Command::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),

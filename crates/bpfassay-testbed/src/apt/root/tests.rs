@@ -11,7 +11,7 @@ use std::{
 
 use super::*;
 use crate::{
-    apt::{Options, host::Host},
+    apt::{Located, Options, Origin, Package, host::Host},
     cache::Cache,
 };
 
@@ -54,7 +54,7 @@ fn answer(stream: TcpStream, seen: &Asked) {
         let body: Option<&[u8]> = match path.as_str() {
             "Release" => Some(release.as_bytes()),
             "Packages" => Some(packages.as_bytes()),
-            "served_1_amd64.deb" => Some(DEB),
+            "served_1_amd64.deb" | "pool/main/s/served+x_1%253a2~3_amd64.deb" => Some(DEB),
             _ => None,
         };
         seen.lock().unwrap().push((path, user));
@@ -155,5 +155,48 @@ fn packages_are_downloaded_as_another_user_and_taken_into_the_cache() {
     let error = apt.fetch(&root, &[package(Digest::of(b"other"))]).unwrap_err();
     assert!(matches!(error, Error::Mismatch { .. }), "{error}");
     assert!(cache.object(&Digest::of(b"other")).unwrap().is_none());
+    assert!(crate::test_support::left_in_tmp(cache.root()).is_empty());
+}
+
+/// A package that is served in the pool, as a lock has it.
+fn located(content: &[u8]) -> Located {
+    let package = Package {
+        name: "served+x".to_owned(),
+        version: "1:2~3".to_owned(),
+        architecture: "amd64".to_owned(),
+        size: content.len() as u64,
+        sha256: Digest::of(content),
+    };
+    Located { path: format!("pool/main/s/{}", package.file_name()), package }
+}
+
+#[test]
+fn files_at_known_paths_are_downloaded_without_an_index_and_checked() {
+    let (address, asked) = serve();
+    let (_directory, cache) = closed();
+    let apt = Apt::new(&cache, Options { mirror: Some(format!("http://{address}")), ..Options::default() });
+    let Some(user) = other_user(&apt) else { return };
+    let fetch = |located: Located| {
+        let packages = [located];
+        let origin = Origin::Pool { suite: "x", packages: &packages };
+        apt.fetch_from(origin, &[packages[0].package.clone()])
+    };
+    let object = fetch(located(DEB)).unwrap().remove(0);
+    assert_eq!(fs::read(&object.path).unwrap(), DEB);
+    assert_eq!(*asked.lock().unwrap(), [("pool/main/s/served+x_1%253a2~3_amd64.deb".to_owned(), user)]);
+    // Again, it is in the cache.
+    assert_eq!(fetch(located(DEB)).unwrap().remove(0).path, object.path);
+    assert_eq!(asked.lock().unwrap().len(), 1);
+
+    // What the mirror has now is not what it had when it was locked: other bytes, or more of them.
+    let other = DEB.to_ascii_uppercase();
+    for locked in [&other[..], &other[..5]] {
+        let error = fetch(located(locked)).unwrap_err();
+        assert!(matches!(error, Error::Apt(_)), "{error}");
+        assert!(cache.object(&Digest::of(locked)).unwrap().is_none());
+    }
+    let gone = Located { path: "pool/main/s/gone_1_amd64.deb".to_owned(), ..located(b"gone") };
+    let error = fetch(gone).unwrap_err();
+    assert!(matches!(error, Error::Apt(AptError::Missing { .. })), "{error}");
     assert!(crate::test_support::left_in_tmp(cache.root()).is_empty());
 }

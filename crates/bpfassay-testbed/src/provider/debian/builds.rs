@@ -3,7 +3,7 @@
 
 use super::compare_versions;
 use crate::{
-    apt::{Indexed, Package},
+    apt::{Indexed, Located},
     catalogue::Entry,
 };
 
@@ -14,8 +14,8 @@ pub struct Build {
     pub release: String,
     /// Version of its packages.
     pub version: String,
-    /// The packages that hold its files.
-    pub packages: Vec<Package>,
+    /// The packages that hold its files, and where these lie.
+    pub packages: Vec<Located>,
     /// A package with its files that the index lacks: it cannot be used then.
     pub missing: Option<String>,
 }
@@ -24,9 +24,14 @@ impl Build {
     /// Its name on the command line: the upstream version (`6.12.107`, `7.3-rc7`).
     #[must_use]
     pub fn name(&self) -> String {
-        let version = self.version.split_once(':').map_or(self.version.as_str(), |(_, rest)| rest);
-        version.rsplit_once('-').map_or(version, |(upstream, _)| upstream).replace('~', "-")
+        name_of(&self.version)
     }
+}
+
+/// The name of the build whose packages have `version`.
+pub(crate) fn name_of(version: &str) -> String {
+    let version = version.split_once(':').map_or(version, |(_, rest)| rest);
+    version.rsplit_once('-').map_or(version, |(upstream, _)| upstream).replace('~', "-")
 }
 
 /// The builds of `entry` among the packages of its suite, oldest first.
@@ -35,9 +40,10 @@ pub fn builds(entry: &Entry, flavour: &str, index: &[Indexed]) -> Vec<Build> {
     let Some((before, after)) = entry.packages.first().and_then(|name| name.split_once('@')) else { return Vec::new() };
     let mut builds: Vec<_> = index
         .iter()
-        .filter_map(|found| {
-            let release = found.package.name.strip_prefix(before)?.strip_suffix(after)?;
-            entry.release.matches(release, flavour).then(|| build(entry, release, &found.package.version, index))
+        .filter_map(|indexed| {
+            let package = &indexed.found.package;
+            let release = package.name.strip_prefix(before)?.strip_suffix(after)?;
+            entry.release.matches(release, flavour).then(|| build(entry, release, &package.version, index))
         })
         .collect();
     builds.sort_by(|a, b| compare_versions(&a.version, &b.version).then_with(|| a.release.cmp(&b.release)));
@@ -54,8 +60,11 @@ fn build(entry: &Entry, release: &str, version: &str, index: &[Indexed]) -> Buil
     let mut next = 0;
     while let Some(name) = names.get(next).cloned() {
         next += 1;
-        let found = index.iter().find(|found| found.package.name == name && found.package.version == version);
-        let Some(found) = found else {
+        let indexed = index.iter().find(|indexed| {
+            let package = &indexed.found.package;
+            package.name == name && package.version == version
+        });
+        let Some(indexed) = indexed else {
             // Backports drop linux-base of old builds. Those up to 6.18 have its files in linux-image; where they are in
             // no other package either, unpacking reports it.
             if !name.starts_with("linux-base-") {
@@ -63,8 +72,8 @@ fn build(entry: &Entry, release: &str, version: &str, index: &[Indexed]) -> Buil
             }
             continue;
         };
-        packages.push(found.package.clone());
-        for name in &found.depends {
+        packages.push(indexed.found.clone());
+        for name in &indexed.depends {
             if name.starts_with("linux-") && name.ends_with(&suffix) && !names.contains(name) {
                 names.push(name.clone());
             }

@@ -10,12 +10,13 @@ use super::{
 };
 use crate::{
     Error, Result,
-    apt::{Apt, AptError, GROWTH, Indexed, Package, Root},
+    apt::{Apt, AptError, GROWTH, Indexed, Origin, Package, Root},
     cache::{Digest, Tree},
     catalogue::{Catalogue, CatalogueError, Entry, Selection},
     kernel::{Kernel, Modules},
     manifest,
     stages::Step,
+    testbed_lock::LockedKernel,
 };
 
 /// Gives kernels by name.
@@ -37,7 +38,7 @@ struct Choice {
 
 const CHOICES: &str = "kernel";
 const TREES: &str = "kernel";
-const INDEXES: &str = "kernel-index";
+const INDEXES: &str = "kernel-index-2";
 
 impl<'a> Kernels<'a> {
     /// From the packages that `apt` reaches, by the names of `catalogue`.
@@ -53,22 +54,38 @@ impl<'a> Kernels<'a> {
     /// or repaired.
     pub fn cached(&self, arch: Arch, name: &str) -> Result<Option<Kernel>> {
         self.catalogue.find(arch, name)?;
-        let Some(choice) = self.remembered(arch, name)? else { return Ok(None) };
+        let choice = match self.locked(arch, name) {
+            Some(locked) => Some(Choice::from(locked)),
+            None => self.remembered(arch, name)?,
+        };
+        let Some(choice) = choice else { return Ok(None) };
         let tree = self.apt.cache().tree(TREES, &choice.tree_key())?;
         tree.map(|tree| choice.kernel(arch, name, &tree)).transpose()
     }
 
-    /// The kernel `name` of `arch`: from the cache, or downloaded and unpacked. A name keeps its build until
-    /// [`crate::apt::Options::refresh`] asks for the newest.
+    /// The kernel `name` of `arch`: from the cache, or downloaded and unpacked. A name means the build that the catalogue's lock has; where it has
+    /// none, the mirror no longer has the files, or [`crate::apt::Options::newest`] asks for it, the newest, and keeps that
+    /// until [`crate::apt::Options::refresh`].
     ///
     /// # Errors
     /// [`CatalogueError`] for an unknown name, and for a build that is not in its suite or incomplete; [`AptError`] where the mirror fails;
     /// [`Error::Offline`] where the network may not be used; [`Error::DiskFull`]; [`Error::KernelLayout`] for packages without an image.
     pub fn prepare(&self, arch: Arch, name: &str) -> Result<Kernel> {
         let selection = self.catalogue.find(arch, name)?;
+        if let Some(locked) = self.locked(arch, name) {
+            let choice = Choice::from(locked);
+            match self.unpacked(arch, &choice, Some(locked)) {
+                Err(Error::Apt(AptError::Missing { detail, .. })) => tracing::warn!(
+                    "kernel {name} for {arch}: the mirror no longer has build {} of testbed.lock ({detail}); another takes its \
+                     place, so figures are not those of other machines",
+                    locked.version
+                ),
+                tree => return choice.kernel(arch, name, &tree?),
+            }
+        }
         let refresh = self.apt.options().refresh && !self.apt.options().offline;
         if !refresh && let Some(choice) = self.remembered(arch, name)? {
-            match self.unpacked(arch, &choice) {
+            match self.unpacked(arch, &choice, None) {
                 // An old build may have left the mirror since: then the newest takes its place.
                 Err(Error::Apt(AptError::Missing { detail, .. })) => {
                     tracing::warn!("kernel {name} for {arch}, build {}, is gone ({detail})", choice.version);
@@ -76,12 +93,12 @@ impl<'a> Kernels<'a> {
                 other => return choice.kernel(arch, name, &other?),
             }
         }
-        let choice = self.choose(&selection, false)?;
-        let (choice, tree) = match self.unpacked(arch, &choice) {
+        let choice = Choice::from(self.choose(&selection, false)?);
+        let (choice, tree) = match self.unpacked(arch, &choice, None) {
             Err(Error::Apt(AptError::Missing { .. } | AptError::MidSync { .. })) if !refresh => {
                 tracing::info!("the package index of suite {} is behind its mirror; fetching it again", choice.suite);
-                let choice = self.choose(&selection, true)?;
-                let tree = self.unpacked(arch, &choice)?;
+                let choice = Choice::from(self.choose(&selection, true)?);
+                let tree = self.unpacked(arch, &choice, None)?;
                 (choice, tree)
             }
             tree => (choice, tree?),
@@ -96,7 +113,12 @@ impl<'a> Kernels<'a> {
         self.apt.cache().recorded(CHOICES, &choice_key(arch, name))
     }
 
-    fn unpacked(&self, arch: Arch, choice: &Choice) -> Result<Tree> {
+    /// The build that the lock has for `name`, unless another is asked for.
+    pub(super) fn locked(&self, arch: Arch, name: &str) -> Option<&'a LockedKernel> {
+        self.apt.options().is_locked().then(|| self.catalogue.lock().kernel(arch, name)).flatten()
+    }
+
+    fn unpacked(&self, arch: Arch, choice: &Choice, locked: Option<&LockedKernel>) -> Result<Tree> {
         let cache = self.apt.cache();
         let what = format!("kernel {} for {arch}", choice.release);
         let size: u64 = choice.packages.iter().map(|package| package.size).sum();
@@ -106,8 +128,12 @@ impl<'a> Kernels<'a> {
                 objects.extend(cache.object(&package.sha256)?);
             }
             if objects.len() < choice.packages.len() {
-                let root = self.apt.root(&choice.suite, &[arch])?;
-                objects = self.apt.fetch(&root, &choice.packages)?;
+                objects = match locked {
+                    Some(LockedKernel { suite, packages, .. }) => {
+                        self.apt.fetch_from(Origin::Pool { suite, packages }, &choice.packages)?
+                    }
+                    None => self.apt.fetch(&self.apt.root(&choice.suite, &[arch])?, &choice.packages)?,
+                };
             }
             let stage = self.apt.stage();
             stage.step(Step::Unpack, objects.len() as u64);
@@ -117,8 +143,8 @@ impl<'a> Kernels<'a> {
         })
     }
 
-    /// The build that a name means today.
-    fn choose(&self, selection: &Selection<'_>, force: bool) -> Result<Choice> {
+    /// The build that a name means today, and its suite.
+    pub(crate) fn choose(&self, selection: &Selection<'_>, force: bool) -> Result<(String, Build)> {
         let mut all = Vec::new();
         for entry in &selection.entries {
             let root = self.apt.root_at(&entry.suite, &[selection.arch], force)?;
@@ -153,16 +179,11 @@ impl<'a> Kernels<'a> {
 }
 
 /// Chooses among builds, sorted oldest first within each suite.
-fn pick(selection: &Selection<'_>, all: &[(&str, Build)]) -> Result<Choice, CatalogueError> {
+fn pick(selection: &Selection<'_>, all: &[(&str, Build)]) -> Result<(String, Build), CatalogueError> {
     let wanted = |build: &Build| selection.version.as_ref().is_none_or(|version| *version == build.name());
     let complete = all.iter().rev().find(|(_, build)| wanted(build) && build.missing.is_none());
     if let Some((suite, build)) = complete {
-        return Ok(Choice {
-            suite: (*suite).to_owned(),
-            release: build.release.clone(),
-            version: build.version.clone(),
-            packages: build.packages.clone(),
-        });
+        return Ok(((*suite).to_owned(), build.clone()));
     }
     let (name, arch) = (selection.name.clone(), selection.arch);
     for (suite, build) in all.iter().rev() {
@@ -176,6 +197,24 @@ fn pick(selection: &Selection<'_>, all: &[(&str, Build)]) -> Result<Choice, Cata
     let mut builds: Vec<_> = all.iter().map(|(_, build)| build.name()).collect();
     builds.dedup();
     Err(CatalogueError::NoBuild { name, arch, suites: suites.join(" or "), builds })
+}
+
+impl From<(String, Build)> for Choice {
+    fn from((suite, build): (String, Build)) -> Self {
+        let packages = build.packages.into_iter().map(|located| located.package).collect();
+        Self { suite, release: build.release, version: build.version, packages }
+    }
+}
+
+impl From<&LockedKernel> for Choice {
+    fn from(locked: &LockedKernel) -> Self {
+        Self {
+            suite: locked.suite.clone(),
+            release: locked.release.clone(),
+            version: locked.version.clone(),
+            packages: locked.packages.iter().map(|located| located.package.clone()).collect(),
+        }
+    }
 }
 
 fn choice_key(arch: Arch, name: &str) -> Digest {

@@ -22,6 +22,8 @@ pub struct Listing {
     pub builds: Option<Vec<(String, Build)>>,
     /// Why a package index cannot be fetched, and what to do.
     pub problem: Option<String>,
+    /// What `uname -r` prints of the build that its name means, where the lock has one.
+    pub locked: Option<String>,
     /// What is in the cache: the build that the name means now, and builds fetched by their own names.
     pub cached: Vec<Cached>,
 }
@@ -76,6 +78,7 @@ impl Kernels<'_> {
                 suites: selection.entries.iter().map(|entry| entry.suite.clone()).collect(),
                 builds: Some(Vec::new()),
                 problem: None,
+                locked: self.locked(arch, name).map(|locked| locked.release.clone()),
                 cached: Vec::new(),
             };
             listing.suites.dedup();

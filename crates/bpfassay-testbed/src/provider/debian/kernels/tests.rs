@@ -7,19 +7,22 @@ use std::{
 
 use super::*;
 use crate::{
-    apt::{IndexState, Options, ReleaseFile},
+    apt::{IndexState, Located, Options, ReleaseFile},
     cache::Cache,
     test_support::{Small, damage, left_in_tmp},
 };
 
 fn indexed(name: &str, version: &str, depends: &[&str]) -> Indexed {
     Indexed {
-        package: Package {
-            name: name.to_owned(),
-            version: version.to_owned(),
-            architecture: "amd64".to_owned(),
-            size: 1,
-            sha256: Digest::of_parts([name, version]),
+        found: Located {
+            package: Package {
+                name: name.to_owned(),
+                version: version.to_owned(),
+                architecture: "amd64".to_owned(),
+                size: 1,
+                sha256: Digest::of_parts([name, version]),
+            },
+            path: format!("pool/{name}.deb"),
         },
         depends: depends.iter().map(|&name| name.to_owned()).collect(),
     }
@@ -58,7 +61,7 @@ fn packages_of_one_release_are_found_through_dependencies() {
     let found = builds(selection.entries[0], "amd64", &index());
     let names: Vec<_> = found.iter().map(Build::name).collect();
     assert_eq!(names, ["7.2.9", "7.2.12", "7.2.13"]);
-    let packages: Vec<_> = found[1].packages.iter().map(|package| package.name.as_str()).collect();
+    let packages: Vec<_> = found[1].packages.iter().map(|located| located.package.name.as_str()).collect();
     assert_eq!(
         packages,
         [
@@ -86,12 +89,12 @@ fn release_candidates_have_a_name() {
     assert_eq!(builds(selection.entries[0], "amd64", &index)[0].name(), "7.3-rc7");
 }
 
-fn picked(name: &str) -> Result<Choice, CatalogueError> {
+fn picked(name: &str) -> Result<Build, CatalogueError> {
     let catalogue = catalogue();
     let selection = catalogue.find(Arch::X86_64, name).unwrap();
     let all: Vec<_> =
         builds(selection.entries[0], "amd64", &index()).into_iter().map(|b| ("trixie-backports", b)).collect();
-    pick(&selection, &all)
+    pick(&selection, &all).map(|(_, build)| build)
 }
 
 #[test]
@@ -161,7 +164,7 @@ fn remember(cache: &Cache, file: &Path) {
 }
 
 fn offline(cache: &Cache) -> Apt<'_> {
-    Apt::new(cache, Options { offline: true, ..Options::default() })
+    Apt::new(cache, Options { offline: true, newest: true, ..Options::default() })
 }
 
 #[test]

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `testbed.lock`: the very files of Debian's packages that testbeds are made of. With it, a kernel's name means the same build on every machine,
+//! for as long as an archive has the files, and nothing has to ask for package indexes.
+//!
+//! [`update`] writes it, from indexes whose signatures apt has checked; it comes with the program.
+
+mod update;
+
+use std::fmt::Write as _;
+
+use bpfassay_protocol::Arch;
+use serde::{Deserialize, Deserializer};
+
+pub use self::update::{Update, Wanted, update};
+use crate::{
+    apt::{Located, Package, is_path, is_plain},
+    cache::Digest,
+    catalogue::CatalogueError,
+    provider::debian::name_of,
+};
+
+/// The one that comes with the program: its name and text.
+const BUNDLED: (&str, &str) = ("testbed.lock", include_str!("../testbed.lock"));
+
+/// Version of its form.
+const FORMAT: u32 = 1;
+
+/// Which files testbeds are made of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TestbedLock {
+    /// One for each name and architecture, sorted by both.
+    kernels: Vec<LockedKernel>,
+    /// One for each architecture of a host.
+    toolchains: Vec<LockedToolchain>,
+}
+
+/// What the name of a kernel means on an architecture.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockedKernel {
+    /// The name in the catalogue.
+    pub name: String,
+    /// The architecture.
+    pub architecture: Arch,
+    /// The suite that it was chosen from.
+    pub suite: String,
+    /// What `uname -r` prints.
+    pub release: String,
+    /// Version of its packages.
+    pub version: String,
+    /// The packages that hold its files.
+    #[serde(deserialize_with = "located")]
+    pub packages: Vec<Located>,
+}
+
+/// What the cross toolchain of a host is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockedToolchain {
+    /// The host's architecture.
+    pub architecture: Arch,
+    /// The suite that it was chosen from.
+    pub suite: String,
+    /// Its packages, sorted.
+    #[serde(deserialize_with = "located")]
+    pub packages: Vec<Located>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    format: u32,
+    #[serde(default)]
+    kernel: Vec<LockedKernel>,
+    #[serde(default)]
+    toolchain: Vec<LockedToolchain>,
+}
+
+/// A package as it stands in a line of the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    name: String,
+    version: String,
+    architecture: String,
+    size: u64,
+    sha256: Digest,
+    path: String,
+}
+
+fn located<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Located>, D::Error> {
+    let lines = Vec::<Line>::deserialize(deserializer)?;
+    let of = |Line { name, version, architecture, size, sha256, path }| Located {
+        package: Package { name, version, architecture, size, sha256 },
+        path,
+    };
+    Ok(lines.into_iter().map(of).collect())
+}
+
+impl TestbedLock {
+    /// The one that comes with the program.
+    ///
+    /// # Errors
+    /// None in a released program: its text is checked by a test.
+    pub fn bundled() -> Result<Self, CatalogueError> {
+        Self::parse(BUNDLED.0, BUNDLED.1)
+    }
+
+    /// From TOML text; `origin` names it in messages.
+    ///
+    /// # Errors
+    /// [`CatalogueError::Form`] for a text that is no lock of this format: names, versions and paths must be those that Debian's policy lets packages
+    /// have, and nothing may be there twice.
+    pub fn parse(origin: &str, text: &str) -> Result<Self, CatalogueError> {
+        let refuse = |problem: String| CatalogueError::Form { origin: origin.to_owned(), problem };
+        let text: Text = toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
+        if text.format != FORMAT {
+            return Err(refuse(format!("has format {}, this program reads {FORMAT}", text.format)));
+        }
+        for (index, kernel) in text.kernel.iter().enumerate() {
+            let LockedKernel { name, architecture, suite, release, version, packages } = kernel;
+            let of = format!("kernel `{name}` for {architecture}");
+            let is_before = |other: &LockedKernel| other.name == *name && other.architecture == *architecture;
+            if text.kernel.iter().take(index).any(is_before) {
+                return Err(refuse(format!("{of} is there twice")));
+            }
+            check(packages, &[name, suite, release, version]).map_err(|problem| refuse(format!("{of}: {problem}")))?;
+        }
+        for (index, toolchain) in text.toolchain.iter().enumerate() {
+            let of = format!("the toolchain for {}", toolchain.architecture);
+            if text.toolchain.iter().take(index).any(|other| other.architecture == toolchain.architecture) {
+                return Err(refuse(format!("{of} is there twice")));
+            }
+            check(&toolchain.packages, &[&toolchain.suite]).map_err(|problem| refuse(format!("{of}: {problem}")))?;
+        }
+        Ok(Self { kernels: text.kernel, toolchains: text.toolchain })
+    }
+
+    /// What `name` means on `architecture`: the name of a series, or of the build that this means.
+    #[must_use]
+    pub fn kernel(&self, architecture: Arch, name: &str) -> Option<&LockedKernel> {
+        let mut kernels = self.kernels.iter().filter(|kernel| kernel.architecture == architecture);
+        kernels.find(|kernel| kernel.name == name || name_of(&kernel.version) == name)
+    }
+
+    /// All kernels.
+    #[must_use]
+    pub fn kernels(&self) -> &[LockedKernel] {
+        &self.kernels
+    }
+
+    /// What the cross toolchain of hosts of `architecture` is made of.
+    #[must_use]
+    pub fn toolchain(&self, architecture: Arch) -> Option<&LockedToolchain> {
+        self.toolchains.iter().find(|toolchain| toolchain.architecture == architecture)
+    }
+
+    /// The text of the file.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "# The package files that testbeds are made of. Written by `bpfassay lock --update`, not by hand.\nformat = {FORMAT}\n"
+        );
+        // Writing to a string cannot fail. What stands between quotes has none, nor backslashes: it was checked.
+        for LockedKernel { name, architecture, suite, release, version, packages } in &self.kernels {
+            let _ = write!(
+                text,
+                "\n[[kernel]]\nname = \"{name}\"\narchitecture = \"{architecture}\"\nsuite = \"{suite}\"\n\
+                 release = \"{release}\"\nversion = \"{version}\"\npackages = {}\n",
+                lines(packages)
+            );
+        }
+        for LockedToolchain { architecture, suite, packages } in &self.toolchains {
+            let _ = write!(
+                text,
+                "\n[[toolchain]]\narchitecture = \"{architecture}\"\nsuite = \"{suite}\"\npackages = {}\n",
+                lines(packages)
+            );
+        }
+        text
+    }
+
+    /// Puts `kernel` in place of what its name means until now.
+    fn set_kernel(&mut self, kernel: LockedKernel) {
+        self.kernels.retain(|other| (&other.name, other.architecture) != (&kernel.name, kernel.architecture));
+        self.kernels.push(kernel);
+    }
+
+    fn set_toolchain(&mut self, toolchain: LockedToolchain) {
+        self.toolchains.retain(|other| other.architecture != toolchain.architecture);
+        self.toolchains.push(toolchain);
+        self.toolchains.sort_by_key(|toolchain| toolchain.architecture);
+    }
+}
+
+/// Whether everything of it is what it should be: it becomes parts of paths, of arguments for apt and of URIs.
+fn check(packages: &[Located], others: &[&String]) -> Result<(), String> {
+    if let Some(other) = others.iter().find(|text| !is_plain(text)) {
+        return Err(format!("`{other}` is no name or version"));
+    }
+    if packages.is_empty() {
+        return Err("packages is empty".to_owned());
+    }
+    for (index, Located { package, path }) in packages.iter().enumerate() {
+        let Package { name, version, architecture, size, .. } = package;
+        let of = |problem: &str| Err(format!("package `{name}`: {problem}"));
+        if ![name, version, architecture].into_iter().all(|text| is_plain(text)) {
+            return of("its name, version or architecture is none");
+        }
+        if !(path.starts_with("pool/") && is_path(path)) {
+            return of(&format!("`{path}` is no path in an archive's pool"));
+        }
+        if *size == 0 {
+            return of("it has no bytes");
+        }
+        if packages.iter().take(index).any(|other| other.package == *package) {
+            return of("it is there twice");
+        }
+    }
+    Ok(())
+}
+
+fn lines(packages: &[Located]) -> String {
+    let mut text = "[\n".to_owned();
+    for Located { package: Package { name, version, architecture, size, sha256 }, path } in packages {
+        let _ = writeln!(
+            text,
+            "  {{ name = \"{name}\", version = \"{version}\", architecture = \"{architecture}\", size = {size}, \
+             sha256 = \"{sha256}\", path = \"{path}\" }},"
+        );
+    }
+    text + "]"
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `bpfassay lock`: which package files testbeds are made of, and choosing them anew.
+
+use std::{fmt::Write as _, io::ErrorKind};
+
+use bpfassay_results::plain;
+use bpfassay_runner::Store;
+use bpfassay_testbed::{
+    apt::Located,
+    error::human,
+    testbed_lock::{self, TestbedLock},
+    toolchain,
+};
+
+use crate::{
+    cli,
+    exit::{Failure, INFRASTRUCTURE, Outcome, SUCCESS, USAGE},
+    output,
+    progress::Display,
+    selection::store_options,
+};
+
+/// Largest lock that is read, in bytes; real ones have about 200,000.
+const MAX_LOCK: u64 = 16 << 20;
+
+pub(crate) fn lock(arguments: &cli::Lock, global: &cli::Global) -> Outcome {
+    if !arguments.update {
+        let lock = TestbedLock::bundled().map_err(Failure::usage)?;
+        super::print(&listed(&lock))?;
+        return Ok(SUCCESS);
+    }
+    let old = match bpfassay_input::read_text(&arguments.file, MAX_LOCK) {
+        Ok(text) => TestbedLock::parse(&output::path(&arguments.file), &text).map_err(Failure::usage)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => TestbedLock::default(),
+        Err(error) => {
+            let report = miette::miette!("cannot read {}: {error}", output::path(&arguments.file));
+            return Err(Failure { code: USAGE, report });
+        }
+    };
+    let display = Display::begin(cli::MessageFormat::Human);
+    let store = Store::open(&store_options(global))?.with_stages(display.stages());
+    let updated = testbed_lock::update(&store.apt(), &store.catalogue, &old, &arguments.what)?;
+    display.finish();
+    let mut text: String = updated.changes.iter().map(|line| plain::line(line).into_owned() + "\n").collect();
+    for (what, error) in &updated.failed {
+        let _ = writeln!(text, "{what} stays as it was: {}", plain::line(&error.to_string()));
+    }
+    let changed = updated.lock != old;
+    if changed {
+        super::write(&arguments.file, &updated.lock.text())?;
+    }
+    let file = output::path(&arguments.file);
+    text += &if changed { format!("written: {file}\n") } else { format!("{file} stays as it was\n") };
+    super::print(&text)?;
+    Ok(if updated.failed.is_empty() { SUCCESS } else { INFRASTRUCTURE })
+}
+
+/// A line for each kernel and toolchain.
+fn listed(lock: &TestbedLock) -> String {
+    let mut text =
+        format!("{:<10} {:<9} {:<28} {:<20} {:>8}  suite\n", "arch", "kernel", "release", "version", "download");
+    let size = |packages: &[Located]| human(packages.iter().map(|located| located.package.size).sum());
+    for kernel in lock.kernels() {
+        let (arch, size) = (kernel.architecture.name(), size(&kernel.packages));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{arch:<10} {:<9} {:<28} {:<20} {size:>8}  {}",
+            kernel.name, kernel.release, kernel.version, kernel.suite
+        );
+    }
+    if let Ok(host) = toolchain::host_arch()
+        && let Some(toolchain) = lock.toolchain(host)
+    {
+        let (count, size) = (toolchain.packages.len(), size(&toolchain.packages));
+        let _ =
+            writeln!(text, "\ncross toolchain for hosts of {host}: {count} packages of {}, {size}", toolchain.suite);
+    }
+    text
+}
