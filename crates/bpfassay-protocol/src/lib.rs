@@ -37,7 +37,7 @@ pub use operation::Operation;
 pub use probe::ProbeConfiguration;
 
 /// Version of everything in this crate that crosses the host/guest border. Both sides must agree exactly.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 
 /// Name of the virtio-serial port that carries [`message::GuestMessage`] frames to the host; in the guest it is found
 /// under `/sys/class/virtio-ports/*/name`.
