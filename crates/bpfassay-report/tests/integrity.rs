@@ -12,6 +12,7 @@ mod common;
 
 use std::{
     fs,
+    io::Write as _,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
@@ -25,6 +26,7 @@ use bpfassay_results::{
     journal::{FILE_NAME, TORN_FILE_NAME},
 };
 use common::{contents, outcome, study};
+use lzma_rust2::{XzOptions, XzWriter};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -385,4 +387,54 @@ fn results_without_a_digest_are_refused_with_the_version_that_wrote_them() {
     assert!(matches!(file::read(&path), Err(ResultsError::NoDigest { .. })));
     fs::write(&path, text.replacen("\"notes\": ", "\"notes\":  ", 1)).unwrap();
     assert!(matches!(file::read(&path), Err(ResultsError::Damaged { .. })));
+}
+
+#[test]
+fn results_that_were_compressed_are_read_and_damage_to_them_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    whole(folder.path());
+    let (plain, packed) = (folder.path().join(file::FILE_NAME), folder.path().join(file::PACKED_NAME));
+    let bytes = fs::read(&plain).unwrap();
+    let pack = |bytes: &[u8]| {
+        let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(0)).unwrap();
+        writer.write_all(bytes).unwrap();
+        writer.finish().unwrap()
+    };
+    let good = pack(&bytes);
+    fs::write(&packed, &good).unwrap();
+    let read = file::sealed(&plain).unwrap();
+    // Beside results that are not compressed, these count.
+    fs::write(&packed, "garbage").unwrap();
+    assert_eq!(file::sealed(folder.path()).unwrap().digest, read.digest);
+    fs::remove_file(&plain).unwrap();
+    assert!(matches!(file::sealed(folder.path()), Err(ResultsError::Damaged { path }) if path == packed));
+    fs::write(&packed, &good).unwrap();
+    for path in [folder.path(), &packed] {
+        let found = file::sealed(path).unwrap();
+        assert_eq!((&found.digest, &found.results), (&read.digest, &read.results));
+    }
+
+    let mut generator = Generator(7);
+    for _ in 0..200 {
+        let mut bad = good.clone();
+        let place = generator.below(bad.len());
+        bad[place] ^= 1 << generator.below(8);
+        fs::write(&packed, &bad).unwrap();
+        match file::sealed(&packed) {
+            Err(ResultsError::Damaged { .. } | ResultsError::Io { .. }) => {}
+            // Some bytes of the format mean nothing.
+            Ok(found) => assert_eq!(found.results, read.results),
+            Err(error) => panic!("byte {place}: {error}"),
+        }
+    }
+    for length in [0, 1, 20, good.len() / 2, good.len() - 1] {
+        fs::write(&packed, &good[..length]).unwrap();
+        assert!(file::sealed(&packed).is_err(), "{length} bytes");
+    }
+    // Intact as a compressed file, and edited before.
+    let text = String::from_utf8(bytes).unwrap();
+    let edited = text.replacen("\"rounds\":1", "\"rounds\":2", 1).replacen("\"rounds\": 1", "\"rounds\": 2", 1);
+    assert_ne!(edited, text);
+    fs::write(&packed, pack(edited.as_bytes())).unwrap();
+    assert!(matches!(file::sealed(&packed), Err(ResultsError::Damaged { .. })));
 }

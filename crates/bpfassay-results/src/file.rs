@@ -5,10 +5,11 @@
 //! beginning is fixed to the byte, so every byte counts. This finds damage and edits by hand, not malice: whoever makes another digest makes a
 //! file that is read.
 
+mod content;
 mod layout;
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
@@ -16,11 +17,14 @@ use std::{
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use self::layout::Layout;
+use self::{content::Content, layout::Layout};
 use crate::{RESULTS_VERSION, Results, disk, journal::hex};
 
 /// File name of results in a results directory.
 pub const FILE_NAME: &str = "results.json";
+
+/// The same of results that were compressed by `xz`.
+pub const PACKED_NAME: &str = "results.json.xz";
 
 /// Largest results file that is read, in bytes.
 pub const MAX_FILE: u64 = 4 << 30;
@@ -163,7 +167,7 @@ pub struct Sealed {
     pub digest: String,
 }
 
-/// Reads a `results.json`, or the one in a results directory.
+/// Reads a `results.json`, or the one in a results directory; where that has none, its `results.json.xz`.
 ///
 /// # Errors
 /// As [`sealed`].
@@ -178,10 +182,11 @@ pub fn read(path: &Path) -> Result<Results, ResultsError> {
 /// does not begin with its digest, [`ResultsError::Damaged`] where its bytes do not match that, [`ResultsError::Version`] for another version,
 /// [`ResultsError::Invalid`] for anything that is not results.
 pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
-    let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_path_buf() };
-    let io = |source| ResultsError::io("read", &path, source);
-    let mut file = disk::regular(&path).map_err(io)?;
-    if file.metadata().map_err(io)?.len() > MAX_FILE {
+    let content = Content::at(path);
+    let path = content.path.clone();
+    let io = |source| content.error(source);
+    let mut file = content.open().map_err(io)?;
+    if content.size().map_err(io)? > MAX_FILE {
         return Err(ResultsError::TooLarge { path });
     }
     let mut beginning = Vec::new();
@@ -192,7 +197,7 @@ pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
     let named =
         beginning.strip_prefix(HEAD).and_then(|rest| rest.strip_suffix(AFTER)).filter(|digits| digits.len() == 64);
     let Some(named) = named.and_then(|digits| std::str::from_utf8(digits).ok()) else {
-        return Err(without_digest(&path, file));
+        return Err(without_digest(&content));
     };
     let mut hash = Sha256::new();
     [HEAD, &ZEROS, AFTER].iter().for_each(|part| hash.update(part));
@@ -210,7 +215,7 @@ pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
         _ if !is_intact => Err(ResultsError::Damaged { path }),
         Ok(results) if results.version == RESULTS_VERSION => Ok(Sealed { results, digest: named.to_owned() }),
         Ok(results) => Err(ResultsError::Version { path, found: results.version.into() }),
-        Err(source) => Err(unknown(&path, rest.inner.into_inner(), source)),
+        Err(source) => Err(unknown(&content, source)),
     }
 }
 
@@ -234,15 +239,14 @@ struct Program {
     version: String,
 }
 
-fn origin(mut file: File) -> Result<Origin, serde_json::Error> {
-    file.seek(SeekFrom::Start(0)).map_err(serde_json::Error::io)?;
-    serde_json::from_reader(BufReader::new(file.take(MAX_FILE)))
+fn origin(content: &Content) -> Result<Origin, serde_json::Error> {
+    serde_json::from_reader(BufReader::new(content.open().map_err(serde_json::Error::io)?.take(MAX_FILE)))
 }
 
 /// Why results that are intact cannot be used.
-fn unknown(path: &Path, file: File, source: serde_json::Error) -> ResultsError {
-    let path = path.to_path_buf();
-    match origin(file) {
+fn unknown(content: &Content, source: serde_json::Error) -> ResultsError {
+    let path = content.path.clone();
+    match origin(content) {
         Ok(Origin { version, .. }) if version != u64::from(RESULTS_VERSION) => {
             ResultsError::Version { path, found: version }
         }
@@ -251,9 +255,13 @@ fn unknown(path: &Path, file: File, source: serde_json::Error) -> ResultsError {
 }
 
 /// Why a file that does not begin with a digest cannot be used.
-fn without_digest(path: &Path, file: File) -> ResultsError {
-    let path = path.to_path_buf();
-    match origin(file) {
+fn without_digest(content: &Content) -> ResultsError {
+    // A file that was packed and is damaged may be anything.
+    if let Err(error) = content.open().and_then(|file| io::copy(&mut file.take(MAX_FILE), &mut io::sink())) {
+        return content.error(error);
+    }
+    let path = content.path.clone();
+    match origin(content) {
         Err(source) => ResultsError::Invalid { path, source },
         Ok(Origin { version, .. }) if version != u64::from(RESULTS_VERSION) => {
             ResultsError::Version { path, found: version }

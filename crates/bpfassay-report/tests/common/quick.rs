@@ -12,10 +12,7 @@ pub(crate) fn folder_of(study: &str) -> PathBuf {
 }
 
 pub(crate) fn results_of(study: &str) -> Results {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("results.json");
-    fs::write(&path, text_of(study)).unwrap();
-    bpfassay_results::file::read(&path).unwrap()
+    bpfassay_results::file::read(&folder_of(study)).unwrap()
 }
 
 /// Its `results.json`.
