@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bpfassay_stats::{
-    Effect, StatsError,
+    Effect,
     moderated::{Prior, variance_of_observation},
 };
 use bpfassay_study::{Clock, MetricName};
@@ -23,14 +23,20 @@ pub(crate) fn of_few(effect: &Effect) -> Option<(f64, f64)> {
     variance_of_observation(effect).filter(|(_, freedom)| *freedom < ENOUGH)
 }
 
-/// What an interval has of `prior`, which is from so many `cells`, and of a `layout` term, a standard deviation.
-pub(crate) fn pooled(prior: &Prior, cells: usize, layout: f64) -> Pooled {
-    Pooled {
-        cells,
-        deviation: prior.variance.sqrt(),
-        degrees_of_freedom: prior.degrees_of_freedom.is_finite().then_some(prior.degrees_of_freedom),
-        layout,
-    }
+/// `effect` with the variance of other rows where that can be pooled (`prior`, from so many rows) and the effect has few observations, and with a `layout`
+/// term, a standard deviation; and what it then has in it. `None` where that is nothing.
+pub(crate) fn with_others(effect: Effect, prior: Option<(Prior, usize)>, layout: f64) -> Option<(Effect, Pooled)> {
+    let (own, freedom) = variance_of_observation(&effect)?;
+    let prior = prior.filter(|_| of_few(&effect).is_some());
+    let (cells, variance, freedom) = match prior {
+        Some((prior, cells)) => (cells, prior.variance, prior.degrees_of_freedom),
+        None if layout > 0.0 => (1, own, freedom),
+        None => return None,
+    };
+    let moderated = prior.map_or(effect, |(prior, _)| prior.effect(effect));
+    let degrees_of_freedom = freedom.is_finite().then_some(freedom);
+    let pooled = Pooled { cells, deviation: variance.sqrt(), degrees_of_freedom, layout };
+    Some((moderated.with_known_variance(layout.powi(2)), pooled))
 }
 
 /// One of a family.
@@ -71,30 +77,11 @@ pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
             // Rounds do not show the layout; boots have one each.
             let is_hidden = overhead.unit == Unit::Rounds && context.plan.study.clock == Clock::Instructions;
             let layout = if is_hidden { layout } else { 0.0 };
+            let Some((effect, pooled)) = with_others(overhead.effect, prior, layout) else { continue };
             // Figures that leave the range stay as they are.
-            if let Ok(moderated) = moderate(context, prior.as_ref(), layout, overhead) {
-                *overhead = moderated;
+            if let Ok(estimate) = context.levels.estimate(|level| effect.estimate(level)) {
+                *overhead = Overhead { estimate, effect, pooled: Some(pooled), ..*overhead };
             }
         }
     }
-}
-
-/// With the variance of other rows, where that can be pooled, and the layout term.
-fn moderate(
-    context: &Context<'_>,
-    prior: Option<&(Prior, usize)>,
-    layout: f64,
-    overhead: &Overhead,
-) -> Result<Overhead, StatsError> {
-    let pooled = match (prior, of_few(&overhead.effect)) {
-        (Some((prior, cells)), _) => pooled(prior, *cells, layout),
-        (None, Some((variance, freedom))) if layout > 0.0 => {
-            Pooled { cells: 1, deviation: variance.sqrt(), degrees_of_freedom: Some(freedom), layout }
-        }
-        (None, _) => return Ok(*overhead),
-    };
-    let moderated = prior.map_or(overhead.effect, |(prior, _)| prior.effect(overhead.effect));
-    let effect = moderated.with_known_variance(layout.powi(2));
-    let estimate = context.levels.estimate(|level| effect.estimate(level))?;
-    Ok(Overhead { estimate, effect, pooled: Some(pooled), ..*overhead })
 }
