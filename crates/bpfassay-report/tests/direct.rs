@@ -293,6 +293,15 @@ fn other_programs_get_the_direct_cost_first() {
     let shown: Vec<&str> =
         metrics.lines().filter(of_fexit).filter(|line| line.contains("direct") || line.contains("elsewhere")).collect();
     insta::assert_snapshot!(shown.join("\n"));
+    // The documentation names what there is.
+    let metrics = openmetrics(&with_program(&instructions(2, 1), |_| 100));
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results.md")).unwrap();
+    let named: Vec<&str> = page.split('`').filter(|name| name.starts_with("bpfassay_")).collect();
+    assert!(named.len() >= 5, "{named:?}");
+    for name in named {
+        assert!(metrics.contains(&format!("# TYPE {name} gauge\n")), "{name} is no gauge:\n{metrics}");
+    }
+    assert!(page.contains("`direct_instructions_per_call`"));
 }
 
 #[test]
