@@ -4,7 +4,7 @@
 use bpfassay_protocol::tracer::{Losses, Refusal, Step};
 use bpfassay_stats::{Estimate, Interval, Summary, Verdict};
 
-use bpfassay_results::{ByteErrors, CellMetric, Direct, Figure};
+use bpfassay_results::{ByteErrors, CellMetric, Cost, Direct, Figure};
 
 /// What stands in a table for a figure that there is not; the remarks say why.
 pub(crate) const NONE: &str = "not measured";
@@ -89,9 +89,11 @@ pub(crate) fn ratio_finely(estimate: &Estimate) -> String {
     with_interval(estimate, RATIO_FINELY)
 }
 
-/// `548.5 [547.9, 549.1]`, without interval `548.5`; instructions with one digit after the point.
-pub(crate) fn instructions(estimate: &Estimate) -> String {
-    with_interval(estimate, 1)
+/// `548.5 [547.9, 549.1]`, without interval `548.5`, instructions with one digit after the point; with ` ~` where the interval has more in it than its
+/// own spread.
+pub(crate) fn cost(cost: &Cost) -> String {
+    let pooled = if cost.pooled.is_some() { " ~" } else { "" };
+    format!("{}{pooled}", with_interval(cost.shown(), 1))
 }
 
 /// A direct cost, smallest to largest over the runs: `341.4`, `506.0..506.6`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results as people and other programs read them: text, Markdown, HTML, JUnit, OpenMetrics, CSV, collapsed stacks. Pure functions of
-//! [`bpfassay_results::Results`].
+//! Results as people and other programs read them: text, Markdown, HTML, JUnit, OpenMetrics, CSV, collapsed stacks, a profile. Pure
+//! functions of [`bpfassay_results::Results`].
 
 mod attach;
 mod collapsed;
@@ -12,6 +12,7 @@ mod junit;
 mod kernel_features;
 mod markdown;
 mod openmetrics;
+mod pprof;
 mod sections;
 mod study;
 mod table;
@@ -24,11 +25,12 @@ use std::borrow::Cow;
 pub use collapsed::collapsed;
 pub use compare::{comparison_markdown, comparison_text};
 pub use csv::csv;
-pub use format::{Format, FormatError, NoFigure, Options};
+pub use format::{Format, FormatError, NoFigure, Options, Rendered};
 pub use html::{comparison_html, figure_svg, html};
 pub use junit::{comparison_junit, junit};
 pub use markdown::markdown;
 pub use openmetrics::openmetrics;
+pub use pprof::pprof;
 pub use text::{Style, provisional, text};
 pub use trend::{trend_markdown, trend_text};
 
@@ -43,6 +45,7 @@ pub const FORMATS: &[Format] = &[
     openmetrics::FORMAT,
     csv::FORMAT,
     collapsed::FORMAT,
+    pprof::FORMAT,
     html::SVG_FORMAT,
 ];
 

@@ -18,7 +18,7 @@ use bpfassay_report::{
     derive,
     render::{Style, comparison_html, comparison_junit, comparison_markdown, comparison_text},
 };
-use bpfassay_results::{Outcome, Results};
+use bpfassay_results::{Outcome, Pooled, Results};
 use bpfassay_stats::gate::Change;
 use bpfassay_study::{Block, Clock, PlannedRun, Study, Target};
 use common::{contents, figures, not_supported, outcome, study, study_of};
@@ -173,10 +173,42 @@ fn few_pairs_take_the_variance_of_all_cells_into_account() {
     assert_eq!(pooled("kprobe"), [Some(24); 24]);
     assert_eq!(pooled("fexit"), [Some(24); 24]);
     assert_eq!(changes(&comparison, "fexit"), [Change::Increase; 24]);
-    let few = compared(&results(&instructions(), steady(0.0)), &results(&instructions(), steady(0.01)));
+    let text = comparison_text(&comparison, Style::default(), false);
     assert!(
-        few.cells.iter().flat_map(|cell| &cell.metrics).all(|metric| metric.ratio.value().unwrap().pooled.is_none())
+        text.contains("variances of all cells with the same metric into account (moderated t, 24 cells)"),
+        "{text}"
     );
+}
+
+/// Where variances cannot be pooled, the interval has the layout terms of both results all the same, and the comparison tells so; those that are the same to
+/// the instruction have none, and neither have boots.
+#[test]
+fn a_comparison_tells_what_its_intervals_have_in_them() {
+    let with = |replicates: u32| {
+        let mut study = instructions();
+        study.design.replicates = replicates;
+        compared(&results(&study, steady(0.0)), &results(&study, steady(0.01)))
+    };
+    let pooled = |comparison: &Comparison, under_test: &str| -> Vec<Option<Pooled>> {
+        let cells = comparison.cells.iter().filter(|cell| cell.under_test == under_test);
+        cells.flat_map(|cell| &cell.metrics).map(|metric| metric.ratio.value().unwrap().pooled).collect()
+    };
+    let rounds = with(1);
+    let of_fexit = pooled(&rounds, "fexit");
+    for (found, layout) in of_fexit.iter().zip([0.001, 0.000_35].into_iter().cycle()) {
+        let Pooled { cells, deviation, degrees_of_freedom, layout: found } = found.unwrap();
+        assert_eq!((cells, degrees_of_freedom), (1, Some(2.0)));
+        // Of the three pairs: fexit takes 0.0001 more in each round than in the one before.
+        assert!((deviation - 0.000_1).abs() < 2e-6, "{deviation}");
+        assert!((found - layout * 2.0_f64.sqrt()).abs() < 1e-12, "{found}");
+    }
+    assert_eq!(of_fexit.len(), 6);
+    assert_eq!(pooled(&rounds, "none"), [None; 6]);
+    let text = comparison_text(&rounds, Style::default(), false);
+    assert!(text.contains("one boot each: ") && !text.contains("moderated t"), "{text}");
+    let boots = with(5);
+    assert_eq!(pooled(&boots, "fexit"), [None; 6]);
+    assert!(!comparison_text(&boots, Style::default(), false).contains("layout term"));
 }
 
 #[test]

@@ -9,14 +9,14 @@
 
 mod common;
 
-use bpfassay_protocol::{ProbeConfiguration, probe::Probe, tool::Tool, tracer::ProgramStatistics};
+use bpfassay_protocol::{Arch, ProbeConfiguration, probe::Probe, tool::Tool, tracer::ProgramStatistics};
 use bpfassay_report::{
     derive,
     render::{Style, markdown, text},
 };
 use bpfassay_results::{Basis, Cost, Figure, Outcome, Results};
-use bpfassay_stats::Bounds;
-use bpfassay_study::{Clock, Study};
+use bpfassay_stats::{Bounds, random::Generator};
+use bpfassay_study::{Clock, Study, Target};
 use common::{contents, figures, study};
 
 /// Calls of each phase.
@@ -64,6 +64,70 @@ fn cost_is_the_difference_to_the_baseline_of_the_same_round_per_call() {
         let nothing = cost(&results, nothing).value().unwrap();
         assert_eq!((nothing.per_call.value, nothing.per_call.bounds), (0.0, Bounds::NoSpread));
     }
+}
+
+/// Two rounds in one boot of each of so many targets, whose phases take 1 s ± 0.05 % for 32 calls, with fexit 10 ms more.
+fn noisy(targets: usize) -> Results {
+    let mut study = Study { clock: Clock::Instructions, ..study(None, 2, 1) };
+    let target = |patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") };
+    study.targets = (0..targets).map(target).collect();
+    derive(&contents(&study, |block, run| {
+        let patch = block.target.kernel.trim_start_matches("6.18.").parse::<u64>().unwrap();
+        let seed = 64 * patch + 16 * u64::from(run.round) + 4 * u64::from(run.control) + run.spec.probe.probe as u64;
+        let extra = if run.spec.probe.probe == Probe::Fexit { 10_000_000.0 } else { 0.0 };
+        let ns = 1e9 + extra + 500_000.0 * Generator::new(seed).normal();
+        // Of 8 MiB.
+        let mut figures = figures(run.spec.probe, 8e9 / ns, 8e9 / ns);
+        for phase in &mut figures.phases {
+            phase.interval.after.monotonic_ns = phase.interval.before.monotonic_ns + ns as u64;
+        }
+        Outcome::Measured(Box::new(figures))
+    }))
+}
+
+/// An interval of two rounds alone has one degree of freedom and tells nothing: that of the cost is as wide as that of the overhead, and has the same in it.
+#[test]
+fn the_interval_of_a_cost_is_made_as_that_of_the_overhead() {
+    // With five targets, variances of 15 rows are pooled; with two, there are too few, and the layout term alone is added.
+    for (targets, cells) in [(5, 15), (2, 1)] {
+        let results = noisy(targets);
+        let (mut compared, mut narrower) = (0, 0);
+        for metric in results.cells.iter().flat_map(|cell| &cell.metrics) {
+            for (cost, overhead) in [(&metric.cost, &metric.overhead), (&metric.control_cost, &metric.control)] {
+                let (Some(cost), Some(overhead)) = (cost.value(), overhead.value()) else { continue };
+                let with = cost.pooled.unwrap().with;
+                assert_eq!((with.cells, with.layout), (cells, overhead.pooled.unwrap().layout));
+                let [ratio, shown] =
+                    [&overhead.estimate, cost.shown()].map(|estimate| estimate.bounds.interval().unwrap());
+                assert_eq!(cost.shown().value, cost.per_call.value);
+                // Instructions per call of the baseline: 31,250,000.
+                let baseline = cost.baseline.unwrap();
+                assert!((baseline / 31_250_000.0 - 1.0).abs() < 0.001, "{baseline}");
+                let [of_ratio, of_cost] = [ratio.upper - ratio.lower, (shown.upper - shown.lower) / baseline];
+                assert!((of_cost / of_ratio - 1.0).abs() < 0.05, "{of_cost} {of_ratio}");
+                let own = cost.per_call.bounds.interval().unwrap();
+                narrower += u32::from(shown.upper - shown.lower < own.upper - own.lower);
+                compared += 1;
+            }
+        }
+        assert!(compared >= 8 * targets, "{compared}");
+        // The mean of |t| with one degree of freedom has no bound, and few rounds agree by chance.
+        assert!(cells == 1 || narrower as usize > compared / 2, "{narrower} of {compared}");
+        let text = text(&results, Style::default());
+        assert!(text.contains("] ~") && text.contains("~: the interval is made as those of overheads are"), "{text}");
+    }
+}
+
+/// The cost per call of results that were made before is shown as it was.
+#[test]
+fn a_cost_without_its_baseline_keeps_its_own_interval() {
+    let cost =
+        *cost(&results(Clock::Instructions, |round| 500 + u64::from(round), None), Probe::Fexit).value().unwrap();
+    assert_ne!(cost.shown().bounds, cost.per_call.bounds);
+    let older = Cost { baseline: None, pooled: None, ..cost };
+    let json = serde_json::to_value(older).unwrap();
+    assert!(json.get("baseline").is_none() && json.get("pooled").is_none());
+    assert_eq!(serde_json::from_value::<Cost>(json).unwrap().shown(), &cost.per_call);
 }
 
 #[test]

@@ -12,16 +12,18 @@ mod common;
 use bpfassay_report::{
     compare::{Comparison, Question, compare},
     derive,
-    render::{Style, collapsed, comparison_html, comparison_junit, comparison_text, csv, html, openmetrics, text},
+    render::{
+        Style, collapsed, comparison_html, comparison_junit, comparison_text, csv, html, openmetrics, pprof, text,
+    },
     trend::{Quantity, trend},
 };
 use bpfassay_results::{
-    Contents, Direct, Entry, Figure, FunctionCount, Instructions, Outcome, PhaseCount, Results, Role, RunCount,
-    RunResult,
+    CellMetric, Contents, Direct, Entry, Figure, FunctionCount, Instructions, Outcome, PhaseCount, Results, Role,
+    RunCount, RunResult,
 };
 use bpfassay_stats::{Verdict, gate::Change};
 use bpfassay_study::{Clock, Gate, PlannedRun, Study};
-use common::{contents, figures, study};
+use common::{contents, figures, pprof::read, quick, study};
 
 /// Calls of each phase of the made-up workload, and what it executes in a phase without a tool.
 const CALLS: u64 = 32;
@@ -291,6 +293,15 @@ fn other_programs_get_the_direct_cost_first() {
     let shown: Vec<&str> =
         metrics.lines().filter(of_fexit).filter(|line| line.contains("direct") || line.contains("elsewhere")).collect();
     insta::assert_snapshot!(shown.join("\n"));
+    // The documentation names what there is.
+    let metrics = openmetrics(&with_program(&instructions(2, 1), |_| 100));
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results.md")).unwrap();
+    let named: Vec<&str> = page.split('`').filter(|name| name.starts_with("bpfassay_")).collect();
+    assert!(named.len() >= 5, "{named:?}");
+    for name in named {
+        assert!(metrics.contains(&format!("# TYPE {name} gauge\n")), "{name} is no gauge:\n{metrics}");
+    }
+    assert!(page.contains("`direct_instructions_per_call`"));
 }
 
 #[test]
@@ -324,6 +335,42 @@ fn one_call_is_shown_by_role_and_function() {
         ]
     );
     assert_eq!(collapsed(&baseline_or_none), "");
+}
+
+#[test]
+fn the_profile_has_the_direct_cost_of_every_cell_by_role_and_function() {
+    for results in [derive(&counted(count, None)), quick::results()] {
+        let profile = read(&pprof(&results).unwrap());
+        assert_eq!(profile.sample_types, [["instructions_per_1000_calls", "count"].map(str::to_owned)]);
+        assert_eq!(profile.time_nanos, results.started_unix_ms * 1_000_000);
+        let mut samples = profile.samples.iter();
+        for cell in &results.cells {
+            let measured =
+                |metric: &CellMetric| Some((metric.name.to_string(), metric.direct.as_ref()?.value()?.clone()));
+            for (metric, direct) in cell.metrics.iter().filter_map(measured) {
+                let labels = [
+                    ("target", cell.target.to_string()),
+                    ("case", cell.case.clone()),
+                    ("file_system", cell.file_system.clone()),
+                    ("probe", cell.under_test()),
+                    ("metric", metric),
+                ];
+                let labels = labels.map(|(key, value)| (key.to_owned(), value)).into();
+                let of_cell: Vec<_> = samples.by_ref().take(direct.functions.len()).collect();
+                for (sample, function) in of_cell.iter().zip(&direct.functions) {
+                    assert_eq!(sample.stack, [cell.under_test(), function.role.to_string(), function.function.clone()]);
+                    assert_eq!(sample.labels, labels);
+                }
+                let sum: i64 = of_cell.iter().map(|sample| sample.values[0]).sum();
+                let rounded = 0.5 * direct.functions.len() as f64;
+                assert!((sum as f64 - direct.per_call.mean * 1000.0).abs() <= rounded, "{labels:?}: {sum}, {direct:?}");
+            }
+        }
+        assert_eq!(samples.next(), None);
+        assert!(profile.samples.len() >= 8);
+    }
+    let none = read(&pprof(&derive(&counted(|_| Figure::missing("nothing was counted"), None))).unwrap());
+    assert_eq!(none.samples, []);
 }
 
 #[test]

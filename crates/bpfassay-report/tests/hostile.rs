@@ -16,7 +16,7 @@ use bpfassay_report::{
     compare::{Question, compare},
     render::{
         Style, collapsed, comparison_html, comparison_junit, comparison_markdown, comparison_text, csv, figure_svg,
-        html, junit, markdown, openmetrics, text, trend_markdown, trend_text,
+        html, junit, markdown, openmetrics, pprof, text, trend_markdown, trend_text,
     },
     trend::trend,
 };
@@ -34,6 +34,7 @@ fn forms(results: &Results) -> Vec<(&'static str, String)> {
         ("junit", junit(results).unwrap()),
         ("openmetrics", openmetrics(results)),
         ("collapsed", collapsed(results)),
+        ("pprof", common::pprof::read(&pprof(results).unwrap()).texts.join("\n")),
         ("csv", csv(results).unwrap()),
     ];
     // An exact title names one figure.

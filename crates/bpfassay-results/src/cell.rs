@@ -330,13 +330,13 @@ pub struct Overhead {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pooled {
-    /// Rows whose variances were pooled, this one among them.
+    /// Rows whose variances were pooled, this one among them; 1: its variance is its own.
     pub cells: usize,
     /// Standard deviation of the log ratio of a single observation that is usual in them.
     pub deviation: f64,
     /// For how many degrees of freedom it counts; `None`: the variances do not differ by more than chance.
     pub degrees_of_freedom: Option<f64>,
-    /// Standard deviation of the declared layout term in the interval; 0 where boots show the layout themselves.
+    /// Standard deviation of the declared layout term in the interval, of a ratio of two results that of both; 0 where boots show the layout themselves.
     pub layout: f64,
 }
 
@@ -345,16 +345,40 @@ pub struct Pooled {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
-    /// Per call of the workload, with its interval; its `n` counts `unit`s.
+    /// Per call of the workload, with the interval of its own observations; its `n` counts `unit`s.
     pub per_call: Estimate,
     /// Per MiB that the workload moved, with its interval.
     pub per_mib: Estimate,
+    /// Instructions per call of the baseline's runs, the mean; `None` in results that were made before this was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<f64>,
+    /// The cost per call with the interval that overheads have, which reports show; `None` where that is the one of its own observations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooled: Option<PooledCost>,
     /// What was compared.
     pub basis: Basis,
     /// Calls per run.
     pub calls: u64,
     /// What counts as one independent observation.
     pub unit: Unit,
+}
+
+/// A cost with an interval as overheads have it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PooledCost {
+    /// Per call of the workload.
+    pub per_call: Estimate,
+    /// What its interval was made with besides its own observations; deviations are shares of the baseline's instructions per call.
+    pub with: Pooled,
+}
+
+impl Cost {
+    /// The cost per call as reports show it.
+    #[must_use]
+    pub fn shown(&self) -> &Estimate {
+        self.pooled.as_ref().map_or(&self.per_call, |pooled| &pooled.per_call)
+    }
 }
 
 /// Which time was compared.

@@ -34,6 +34,14 @@ impl<T> Figure<T> {
         }
     }
 
+    /// The figure, if there is one, to be changed.
+    pub const fn value_mut(&mut self) -> Option<&mut T> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::NotMeasured(_) => None,
+        }
+    }
+
     /// Why there is none.
     pub fn reason(&self) -> Option<&str> {
         match self {

@@ -34,7 +34,7 @@ mod verdict;
 
 pub use cell::{
     Attach, Basis, ByteErrors, CellAccuracy, CellFailure, CellFinding, CellMetric, CellResult, Cost, EventTime,
-    Overhead, Pooled, RunCounts, RunTime, ToolResult, Unit,
+    Overhead, Pooled, PooledCost, RunCounts, RunTime, ToolResult, Unit,
 };
 pub use count::{FunctionCount, Instructions, PhaseCount, Role, RunCount};
 pub use direct::{Direct, DirectFunction, NO_COUNTS};

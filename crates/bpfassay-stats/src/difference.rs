@@ -7,8 +7,7 @@
 //! Assumed: pairs are independent of each other and their differences about normal.
 
 use crate::{
-    Estimate, StatsError,
-    effect::finite_mean_and_deviation,
+    Effect, Estimate, Spread, StatsError,
     interval::{Bounds, Interval, check_level, t_quantile},
 };
 
@@ -17,19 +16,26 @@ use crate::{
 /// # Errors
 /// [`StatsError`], when there is none or one is not finite.
 pub fn mean_difference(differences: &[f64], level: f64) -> Result<Estimate, StatsError> {
+    difference_of(&Effect::paired(differences)?, 1.0, level)
+}
+
+/// A mean difference that is known as a `share` of `whole`, with the error that `share` has: its mean stands in the place of the log ratio.
+///
+/// # Errors
+/// [`StatsError::Level`]; [`StatsError::Range`] for figures that no floating-point number holds.
+pub fn difference_of(share: &Effect, whole: f64, level: f64) -> Result<Estimate, StatsError> {
     check_level(level)?;
-    let n = differences.len();
-    let (mean, deviation) = finite_mean_and_deviation(differences)?;
-    let bounds = match deviation {
-        None => Bounds::OneObservation,
-        Some(0.0) => Bounds::NoSpread,
-        Some(deviation) => {
-            let half = t_quantile(level, n as f64 - 1.0)? * deviation / (n as f64).sqrt();
-            Bounds::Interval(Interval { lower: mean - half, upper: mean + half, level })
+    let value = share.log_ratio * whole;
+    let bounds = match share.spread {
+        Spread::OneObservation => Bounds::OneObservation,
+        Spread::NoSpread => Bounds::NoSpread,
+        Spread::Student { standard_error, degrees_of_freedom } => {
+            let half = t_quantile(level, degrees_of_freedom)? * standard_error * whole;
+            Bounds::Interval(Interval { lower: value - half, upper: value + half, level })
         }
     };
     let fits = bounds.interval().is_none_or(|interval| interval.lower.is_finite() && interval.upper.is_finite());
-    if mean.is_finite() && fits { Ok(Estimate { value: mean, bounds, n }) } else { Err(StatsError::Range) }
+    if value.is_finite() && fits { Ok(Estimate { value, bounds, n: share.n }) } else { Err(StatsError::Range) }
 }
 
 /// The squared standard error that the interval of [`mean_difference`] at `level` was made of; `None` for one observation.
@@ -76,6 +82,22 @@ mod tests {
         }
         assert_eq!(variance_of(&mean_difference(&[1.0; 3], 0.95).unwrap(), 0.95), Ok(Some(0.0)));
         assert_eq!(variance_of(&mean_difference(&[1.0], 0.95).unwrap(), 0.95), Ok(None));
+    }
+
+    #[test]
+    fn a_share_of_a_whole_is_the_same_in_its_unit() {
+        let differences = [500.0, 503.0, 499.0];
+        let own = mean_difference(&differences, 0.95).unwrap();
+        let share = Effect::paired(&differences.map(|difference| difference / 20_000.0)).unwrap();
+        let of_share = difference_of(&share, 20_000.0, 0.95).unwrap();
+        let (own_bounds, bounds) = (own.bounds.interval().unwrap(), of_share.bounds.interval().unwrap());
+        assert!((own.value - of_share.value).abs() < 1e-9 && own.n == of_share.n);
+        assert!((own_bounds.lower - bounds.lower).abs() < 1e-9 && (own_bounds.upper - bounds.upper).abs() < 1e-9);
+        // With an error of 0.1 % of the whole besides, which is 20.
+        let wider = difference_of(&share.with_known_variance(1e-6), 20_000.0, 0.95).unwrap();
+        let half = wider.bounds.interval().unwrap().upper - wider.value;
+        assert!(wider.value == of_share.value && (39.0..41.0).contains(&half), "{wider:?}");
+        assert!(matches!(difference_of(&share, f64::INFINITY, 0.95), Err(StatsError::Range)));
     }
 
     #[test]

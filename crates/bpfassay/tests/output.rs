@@ -189,6 +189,25 @@ fn results_of_others_are_shown_and_not_obeyed() {
     shows(directory.path(), &["report", "."], 2);
 }
 
+#[test]
+fn a_profile_goes_to_a_file_and_never_to_standard_output() {
+    let directory = tempfile::tempdir().unwrap();
+    sealed(directory.path(), &serde_json::to_string_pretty(&hostile_results()).unwrap());
+    let report = |arguments: &[&str]| {
+        let arguments = ["report", ".", "--format", "pprof"].iter().chain(arguments);
+        bpfassay(directory.path()).args(arguments).output().unwrap()
+    };
+    let refused = report(&["--output", "-"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(refused.stdout.is_empty() && harmless(&refused).contains("the format pprof is not text"));
+    for (arguments, file) in [(&[][..], "direct.pb.gz"), (&["--output", "named"], "named")] {
+        let written = report(arguments);
+        assert!(written.status.success() && harmless(&written).contains(file), "{written:?}");
+        // As gzip begins.
+        assert!(fs::read(directory.path().join(file)).unwrap().starts_with(&[0x1f, 0x8b]), "{file}");
+    }
+}
+
 /// Runs `bpfassay here` with an agent that writes `messages`.
 fn here(messages: &[GuestMessage], arguments: &[&str]) -> (tempfile::TempDir, Output) {
     let directory = tempfile::tempdir().unwrap();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The direct cost of probe configurations, in real guests: it is the same in every round, its parts are the whole, and the guests do not see
-//! the plugin that counts it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! the plugin that counts it; and one instruction more is found from one run each.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/wrong_tools.rs"]
+mod wrong_tools;
 
-use std::env;
+use std::{env, fs, path::Path};
 
 use common::{bpfassay, guests_wanted, printed, results, study, without_plugins};
 use serde_json::Value;
@@ -67,4 +69,68 @@ fn direct_costs_are_exact_and_counting_them_changes_no_figure() {
     assert!(printed.contains("does not load the plugin"), "{printed}");
     assert!(costs(&uncounted).is_empty(), "{printed}");
     assert_eq!(with, without, "the guests noticed that they were counted");
+}
+
+/// What `compare` calls of each metric: the change, and the functions that differ, with their roles and by how many instructions per call.
+type Called = Vec<(String, String, f64, Vec<(String, String, f64)>)>;
+
+fn called(directory: &Path, base: &str, new: &str) -> Called {
+    let output = bpfassay(directory).args(["compare", base, new, "--format", "json"]).output().unwrap();
+    let comparison: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", printed(&output)));
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let difference = |value: &Value| value[1].as_f64().unwrap() - value[0].as_f64().unwrap();
+    let cells = comparison["cells"].as_array().unwrap().iter().filter(|cell| cell["under_test"] == "counter");
+    let metrics =
+        cells.flat_map(|cell| cell["metrics"].as_array().unwrap()).filter(|metric| !metric["direct"].is_null());
+    let of_metric = |metric: &Value| {
+        let direct = &metric["direct"]["value"];
+        let functions = direct["functions"].as_array().unwrap_or_else(|| panic!("{metric:#}")).iter();
+        let functions = functions
+            .map(|function| (text(&function["function"]), text(&function["role"]), difference(&function["per_call"])));
+        (text(&metric["metric"]), text(&direct["change"]), difference(&direct["per_call"]), functions.collect())
+    };
+    metrics.map(of_metric).collect()
+}
+
+/// Two builds of a tool whose programs differ by one instruction: one run of each is enough, and the same build twice is the same.
+#[test]
+fn one_instruction_more_in_the_programs_of_a_tool_is_called_from_one_run_each() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/planted");
+    for (build, options) in [("base", &[][..]), ("planted", &["-DPLANTED"])] {
+        let tool = directory.path().join(build);
+        fs::create_dir(&tool).unwrap();
+        fs::copy(sources.join("counter.toml"), tool.join("counter.toml")).unwrap();
+        let object = tool.join("counter.bpf.o");
+        wrong_tools::compile(&wrong_tools::clang(), &sources.join("counter.bpf.c"), options, &object);
+    }
+    for (out, build) in [("one", "base"), ("same", "base"), ("more", "planted")] {
+        let mut command = bpfassay(directory.path());
+        command.arg("run").arg(study("one-instruction.toml")).args(["--yes", "--output", out]);
+        let output = command.arg("--tool").arg(format!("{build}/counter.toml")).output().unwrap();
+        assert!(output.status.success(), "{}", printed(&output));
+    }
+    let more = called(directory.path(), "one", "more");
+    assert_eq!(more.len(), 2, "{more:?}");
+    for (metric, change, difference, functions) in &more {
+        assert_eq!(change, "increase", "{more:?}");
+        let [(function, role, by)] = functions.as_slice() else { panic!("{more:?}") };
+        assert_eq!((function.as_str(), role.as_str()), (format!("on_{metric}").as_str(), "program"), "{more:?}");
+        // The workload's calls, and the few others that the guest makes in the phase.
+        assert!((1.0..1.05).contains(by) && (difference - by).abs() < 0.05, "{more:?}");
+    }
+    let less = called(directory.path(), "more", "one");
+    assert!(less.iter().all(|(_, change, ..)| change == "decrease"), "{less:?}");
+    for (new, code) in [("more", 5), ("same", 0)] {
+        let output =
+            bpfassay(directory.path()).args(["compare", "one", new, "--fail-on", "regression"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", printed(&output));
+    }
+    for (metric, change, difference, functions) in called(directory.path(), "one", "same") {
+        assert_eq!((change.as_str(), difference), ("equivalent", 0.0), "{metric}");
+        assert_eq!(functions, [], "{metric}");
+    }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ratios of few pairs, by what all cells show of their variance.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, f64::consts::SQRT_2};
 
 use bpfassay_stats::{Spread, moderated::Prior};
 use bpfassay_study::MetricName;
@@ -9,7 +9,7 @@ use bpfassay_study::MetricName;
 use super::{CellComparison, Claim, Ratio};
 use crate::derive::{
     levels::layout,
-    pooled::{of_few, pooled},
+    pooled::{of_few, with_others},
 };
 use bpfassay_results::{Figure, Unit};
 
@@ -32,17 +32,14 @@ pub(super) fn settle(cells: &mut [CellComparison], claim: Claim) {
     }
     for ((_, _, metric, _), ratios) in families {
         let variances: Vec<(f64, f64)> = ratios.iter().filter_map(|ratio| of_few(&ratio.effect)).collect();
-        let prior = Prior::of(&variances);
+        let prior = Prior::of(&variances).map(|prior| (prior, variances.len()));
         for ratio in ratios {
-            let prior = prior.filter(|_| of_few(&ratio.effect).is_some());
-            let layout = if ratio.unit == Unit::Rounds { layout(&metric) } else { 0.0 };
-            let moderated = prior.map_or(ratio.effect, |prior| prior.effect(ratio.effect));
             // Both of the two have a layout.
-            let effect = moderated.with_known_variance(2.0 * layout.powi(2));
+            let layout = if ratio.unit == Unit::Rounds { SQRT_2 * layout(&metric) } else { 0.0 };
+            let Some((effect, pooled)) = with_others(ratio.effect, prior, layout) else { continue };
             // Figures that leave the range stay as they are.
             let Ok(settled) = Ratio::new(effect, ratio.paired, ratio.unit, claim) else { continue };
-            let pooled = prior.map(|prior| pooled(&prior, variances.len(), layout));
-            *ratio = Ratio { pooled, ..settled };
+            *ratio = Ratio { pooled: Some(pooled), ..settled };
         }
     }
 }

@@ -96,20 +96,25 @@ pub(super) fn cost(
     let all_busy = pairs.iter().all(|(_, without, with)| busy(without).is_some() && busy(with).is_some());
     let time = |work: &Work| if all_busy { busy(work).unwrap_or(work.elapsed_ns) } else { work.elapsed_ns } as f64;
     let extra = |without: &Work, with: &Work| time(with) - time(without);
-    let mut by_block = BTreeMap::<&str, Vec<(f64, f64)>>::new();
+    let mut by_block = BTreeMap::<&str, Vec<[f64; 3]>>::new();
     for (block, without, with) in &pairs {
-        let extra = extra(without, with);
-        by_block.entry(block).or_default().push((extra / with.calls as f64, extra / (with.bytes as f64 / MIB)));
+        let (extra, calls) = (extra(without, with), with.calls as f64);
+        let pair = [extra / calls, extra / (with.bytes as f64 / MIB), time(without) / calls];
+        by_block.entry(block).or_default().push(pair);
     }
-    let of_each = |pick: fn(&(f64, f64)) -> f64| {
-        observations(by_block.iter().map(|(&block, pairs)| (block, pairs.iter().map(pick).collect())).collect())
+    let of_each = |which: usize| {
+        observations(
+            by_block.iter().map(|(&block, pairs)| (block, pairs.iter().map(|pair| pair[which]).collect())).collect(),
+        )
     };
-    let ((unit, per_call), (_, per_mib)) = (of_each(|pair| pair.0), of_each(|pair| pair.1));
+    let ((unit, per_call), (_, per_mib), (_, baseline)) = (of_each(0), of_each(1), of_each(2));
     let levels = context.levels;
     let estimate = || -> Result<Cost, StatsError> {
         Ok(Cost {
             per_call: levels.estimate(|level| mean_difference(&per_call, level))?,
             per_mib: levels.estimate(|level| mean_difference(&per_mib, level))?,
+            baseline: Some(baseline.iter().sum::<f64>() / baseline.len() as f64),
+            pooled: None,
             basis: if all_busy { Basis::Busy } else { Basis::Elapsed },
             calls: pairs.iter().map(|(_, _, with)| with.calls).max().unwrap_or(0),
             unit,

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Intervals of overheads with few observations, by what all cells of the matrix show of their variance.
+//! Intervals of overheads and costs with few observations, by what all cells of the matrix show of their variance.
 
 use std::collections::BTreeMap;
 
 use bpfassay_stats::{
-    Effect, StatsError,
+    Effect, Spread,
+    difference::{difference_of, variance_of},
     moderated::{Prior, variance_of_observation},
 };
 use bpfassay_study::{Clock, MetricName};
 
 use super::{
     context::Context,
-    levels::{design, layout},
+    levels::{LEVEL, design, layout},
 };
-use bpfassay_results::{CellResult, Figure, Overhead, Pooled, Unit};
+use bpfassay_results::{CellResult, Cost, Overhead, Pooled, PooledCost, Unit};
 
 /// From so many degrees of freedom on, an overhead or a ratio of two results has its own variance alone.
 const ENOUGH: f64 = 10.0;
@@ -23,19 +24,77 @@ pub(crate) fn of_few(effect: &Effect) -> Option<(f64, f64)> {
     variance_of_observation(effect).filter(|(_, freedom)| *freedom < ENOUGH)
 }
 
-/// What an interval has of `prior`, which is from so many `cells`, and of a `layout` term, a standard deviation.
-pub(crate) fn pooled(prior: &Prior, cells: usize, layout: f64) -> Pooled {
-    Pooled {
-        cells,
-        deviation: prior.variance.sqrt(),
-        degrees_of_freedom: prior.degrees_of_freedom.is_finite().then_some(prior.degrees_of_freedom),
-        layout,
+/// `effect` with the variance of other rows where that can be pooled (`prior`, from so many rows) and the effect has few observations, and with a `layout`
+/// term, a standard deviation; and what it then has in it. `None` where that is nothing.
+pub(crate) fn with_others(effect: Effect, prior: Option<(Prior, usize)>, layout: f64) -> Option<(Effect, Pooled)> {
+    let (own, freedom) = variance_of_observation(&effect)?;
+    let prior = prior.filter(|_| of_few(&effect).is_some());
+    let (cells, variance, freedom) = match prior {
+        Some((prior, cells)) => (cells, prior.variance, prior.degrees_of_freedom),
+        None if layout > 0.0 => (1, own, freedom),
+        None => return None,
+    };
+    let moderated = prior.map_or(effect, |(prior, _)| prior.effect(effect));
+    let degrees_of_freedom = freedom.is_finite().then_some(freedom);
+    let pooled = Pooled { cells, deviation: variance.sqrt(), degrees_of_freedom, layout };
+    Some((moderated.with_known_variance(layout.powi(2)), pooled))
+}
+
+/// What is pooled: overheads, and costs as shares of the baseline's instructions per call.
+enum Pooling<'a> {
+    Overhead(&'a mut Overhead),
+    Cost { cost: &'a mut Cost, share: Effect, baseline: f64 },
+}
+
+impl Pooling<'_> {
+    /// Of a cost; `None` without a baseline.
+    fn of_cost(cost: &mut Cost) -> Option<Pooling<'_>> {
+        let baseline = cost.baseline.filter(|baseline| *baseline > 0.0)?;
+        let spread = match variance_of(&cost.per_call, LEVEL).ok()? {
+            None => Spread::OneObservation,
+            Some(0.0) => Spread::NoSpread,
+            Some(variance) => Spread::Student {
+                standard_error: variance.sqrt() / baseline,
+                degrees_of_freedom: cost.per_call.n as f64 - 1.0,
+            },
+        };
+        let share = Effect { log_ratio: cost.per_call.value / baseline, spread, n: cost.per_call.n };
+        Some(Pooling::Cost { cost, share, baseline })
+    }
+
+    fn effect(&self) -> &Effect {
+        match self {
+            Self::Overhead(overhead) => &overhead.effect,
+            Self::Cost { share, .. } => share,
+        }
+    }
+
+    fn unit(&self) -> Unit {
+        match self {
+            Self::Overhead(overhead) => overhead.unit,
+            Self::Cost { cost, .. } => cost.unit,
+        }
+    }
+
+    /// Gives it an interval of `effect`. Figures that leave the range stay as they are.
+    fn set(self, effect: Effect, pooled: Pooled) {
+        match self {
+            Self::Overhead(overhead) => {
+                if let Ok(estimate) = effect.estimate(LEVEL) {
+                    *overhead = Overhead { estimate, effect, pooled: Some(pooled), ..*overhead };
+                }
+            }
+            Self::Cost { cost, baseline, .. } => {
+                let per_call = difference_of(&effect, baseline, LEVEL).ok();
+                cost.pooled = per_call.map(|per_call| PooledCost { per_call, with: pooled });
+            }
+        }
     }
 }
 
 /// One of a family.
 struct Member<'a> {
-    overhead: &'a mut Overhead,
+    figure: Pooling<'a>,
     /// The declared layout term of its metric.
     layout: f64,
     /// Whether its variance is one of those that are pooled: every cell shows the control of its baseline, which counts once.
@@ -43,58 +102,42 @@ struct Member<'a> {
 }
 
 /// Overheads of the same metric, workload case and file system, whose observations are of the same kind, are one family, A/A controls
-/// among them. Sequential sampling stops by intervals of their own, which are shown as they are.
+/// among them, and so are their costs. Sequential sampling stops by intervals of their own, which are shown as they are.
 pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
     if design(context.plan).is_some() {
         return;
     }
-    let mut families = BTreeMap::<(String, String, MetricName, bool), Vec<Member<'_>>>::new();
+    let mut families = BTreeMap::<(String, String, MetricName, bool, bool), Vec<Member<'_>>>::new();
     for cell in cells {
         let is_baseline = cell.is_baseline();
         for metric in &mut cell.metrics {
-            for (figure, counts) in [(&mut metric.overhead, true), (&mut metric.control, is_baseline)] {
-                let Figure::Value(overhead) = figure else { continue };
-                if of_few(&overhead.effect).is_none() {
+            let figures = [
+                (metric.overhead.value_mut().map(Pooling::Overhead), true),
+                (metric.control.value_mut().map(Pooling::Overhead), is_baseline),
+                (metric.cost.value_mut().and_then(Pooling::of_cost), true),
+                (metric.control_cost.value_mut().and_then(Pooling::of_cost), is_baseline),
+            ];
+            for (figure, counts) in figures.into_iter().filter_map(|(figure, counts)| Some((figure?, counts))) {
+                if of_few(figure.effect()).is_none() {
                     continue;
                 }
-                let of_boots = overhead.unit == Unit::Boots;
-                let family = (cell.case.clone(), cell.file_system.clone(), metric.name, of_boots);
-                families.entry(family).or_default().push(Member { overhead, layout: layout(&metric.name), counts });
+                let kind = (figure.unit() == Unit::Boots, matches!(figure, Pooling::Cost { .. }));
+                let family = (cell.case.clone(), cell.file_system.clone(), metric.name, kind.0, kind.1);
+                families.entry(family).or_default().push(Member { figure, layout: layout(&metric.name), counts });
             }
         }
     }
     for members in families.into_values() {
         let counted = members.iter().filter(|member| member.counts);
-        let variances: Vec<(f64, f64)> = counted.filter_map(|member| of_few(&member.overhead.effect)).collect();
+        let variances: Vec<(f64, f64)> = counted.filter_map(|member| of_few(member.figure.effect())).collect();
         let prior = Prior::of(&variances).map(|prior| (prior, variances.len()));
-        for Member { overhead, layout, .. } in members {
+        for Member { figure, layout, .. } in members {
             // Rounds do not show the layout; boots have one each.
-            let is_hidden = overhead.unit == Unit::Rounds && context.plan.study.clock == Clock::Instructions;
+            let is_hidden = figure.unit() == Unit::Rounds && context.plan.study.clock == Clock::Instructions;
             let layout = if is_hidden { layout } else { 0.0 };
-            // Figures that leave the range stay as they are.
-            if let Ok(moderated) = moderate(context, prior.as_ref(), layout, overhead) {
-                *overhead = moderated;
+            if let Some((effect, pooled)) = with_others(*figure.effect(), prior, layout) {
+                figure.set(effect, pooled);
             }
         }
     }
-}
-
-/// With the variance of other rows, where that can be pooled, and the layout term.
-fn moderate(
-    context: &Context<'_>,
-    prior: Option<&(Prior, usize)>,
-    layout: f64,
-    overhead: &Overhead,
-) -> Result<Overhead, StatsError> {
-    let pooled = match (prior, of_few(&overhead.effect)) {
-        (Some((prior, cells)), _) => pooled(prior, *cells, layout),
-        (None, Some((variance, freedom))) if layout > 0.0 => {
-            Pooled { cells: 1, deviation: variance.sqrt(), degrees_of_freedom: Some(freedom), layout }
-        }
-        (None, _) => return Ok(*overhead),
-    };
-    let moderated = prior.map_or(overhead.effect, |(prior, _)| prior.effect(overhead.effect));
-    let effect = moderated.with_known_variance(layout.powi(2));
-    let estimate = context.levels.estimate(|level| effect.estimate(level))?;
-    Ok(Overhead { estimate, effect, pooled: Some(pooled), ..*overhead })
 }

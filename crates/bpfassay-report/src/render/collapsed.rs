@@ -9,11 +9,11 @@ pub(super) const FORMAT: Format = Format {
     name: "collapsed",
     about: "Direct costs as collapsed stacks, for viewers of flame graphs",
     file: None,
-    render: |results, _| Ok(collapsed(results)),
+    render: |results, _| Ok(collapsed(results).into()),
 };
 
 /// Viewers read whole numbers only.
-const CALLS: f64 = 1000.0;
+pub(super) const CALLS: f64 = 1000.0;
 
 /// The direct costs of `results`, a line per function: `TARGET;CASE;FILE SYSTEM;PROBE;METRIC;ROLE;FUNCTION COUNT`, where the count is
 /// of instructions in 1000 calls of the workload. Nothing of what was not counted.

@@ -3,6 +3,8 @@
 
 pub(super) mod direct;
 
+use std::collections::BTreeSet;
+
 use bpfassay_stats::gate::Change;
 use bpfassay_study::Clock;
 
@@ -100,18 +102,19 @@ fn legend(comparison: &Comparison) -> Vec<String> {
     if ratios().any(|ratio| ratio.paired) {
         legend.push("runs of the same seed, replicate and round were compared with each other.".to_owned());
     }
-    if let Some(pooled) = ratios().find_map(|ratio| ratio.pooled) {
+    let pooled: BTreeSet<usize> =
+        ratios().filter_map(|ratio| ratio.pooled).map(|pooled| pooled.cells).filter(|cells| *cells > 1).collect();
+    if let (Some(fewest), Some(most)) = (pooled.first(), pooled.last()) {
+        let cells = if fewest == most { most.to_string() } else { format!("{fewest} to {most}") };
         legend.push(format!(
-            "few pairs each: intervals and claims take the variance of all {} cells with the same metric into account (moderated t).",
-            pooled.cells
+            "few pairs each: intervals and claims take the variances of all cells with the same metric into account (moderated t, {cells} cells)."
         ));
     }
-    let of_one_boot = comparison
-        .cells
-        .iter()
-        .flat_map(|cell| &cell.metrics)
-        .filter(|metric| metric.ratio.value().is_some_and(|ratio| ratio.paired && ratio.unit == Unit::Rounds));
-    if let Some(layouts) = layouts(of_one_boot.map(|metric| &*metric.metric)) {
+    let has_layout = |metric: &&MetricComparison| {
+        metric.ratio.value().and_then(|ratio| ratio.pooled).is_some_and(|pooled| pooled.layout > 0.0)
+    };
+    let with_layout = comparison.cells.iter().flat_map(|cell| &cell.metrics).filter(has_layout);
+    if let Some(layouts) = layouts(with_layout.map(|metric| &*metric.metric)) {
         legend.push(format!(
             "one boot each: unless they are the same to the instruction, intervals and claims have the declared layout terms in them, in either result {layouts}."
         ));

@@ -30,8 +30,12 @@ const HEAD: [&str; 18] = [
 ];
 
 /// See [`super::FORMATS`].
-pub(super) const FORMAT: Format =
-    Format { name: "csv", about: "A line per run and metric", file: None, render: |results, _| Ok(csv(results)?) };
+pub(super) const FORMAT: Format = Format {
+    name: "csv",
+    about: "A line per run and metric",
+    file: None,
+    render: |results, _| Ok(csv(results)?.into()),
+};
 
 /// `results` as CSV (RFC 4180). A figure that was not measured is an empty field; text that a table program would calculate has an
 /// apostrophe before it.

@@ -10,10 +10,31 @@ pub struct Format {
     pub name: &'static str,
     /// What it is for, in half a line.
     pub about: &'static str,
-    /// The file in the results directory that holds the report; `None` where it goes to standard output.
+    /// The file in the results directory that holds the report; `None` where it goes to standard output, which only text does.
     pub file: Option<&'static str>,
     /// `results` in this format.
-    pub render: fn(&Results, Options<'_>) -> Result<String, FormatError>,
+    pub render: fn(&Results, Options<'_>) -> Result<Rendered, FormatError>,
+}
+
+/// A report.
+#[derive(Debug)]
+pub enum Rendered {
+    /// Text for a terminal or a file.
+    Text(String),
+    /// Bytes for a file.
+    Binary(Vec<u8>),
+}
+
+impl From<String> for Rendered {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Vec<u8>> for Rendered {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Binary(bytes)
+    }
 }
 
 /// What a format needs besides the results.
@@ -37,6 +58,9 @@ pub enum FormatError {
     /// CSV could not be written.
     #[error("cannot render CSV")]
     Csv(#[from] csv::Error),
+    /// A profile could not be written.
+    #[error("cannot render the profile")]
+    Pprof(#[from] std::io::Error),
     /// No plot, or several, have the title that was asked for.
     #[error(transparent)]
     Figure(#[from] NoFigure),

@@ -77,7 +77,7 @@ pub(super) const FORMAT: Format = Format {
     name: "html",
     about: "One page with tables and plots that needs nothing else",
     file: Some("report.html"),
-    render: |results, _| Ok(html(results)?),
+    render: |results, _| Ok(html(results)?.into()),
 };
 
 /// `results` as an HTML page.

@@ -12,8 +12,12 @@ use crate::{
 use bpfassay_results::{Attach, CellFailure, CellResult, FailureKind, Figure, GateResult, Results};
 
 /// See [`super::FORMATS`].
-pub(super) const FORMAT: Format =
-    Format { name: "junit", about: "Test cases, for CI systems", file: None, render: |results, _| Ok(junit(results)?) };
+pub(super) const FORMAT: Format = Format {
+    name: "junit",
+    about: "Test cases, for CI systems",
+    file: None,
+    render: |results, _| Ok(junit(results)?.into()),
+};
 
 /// `results` as JUnit.
 ///

@@ -16,7 +16,7 @@ pub(super) const FORMAT: Format = Format {
     name: "markdown",
     about: "The tables, for pull requests and job summaries",
     file: None,
-    render: |results, _| Ok(markdown(results)),
+    render: |results, _| Ok(markdown(results).into()),
 };
 
 /// `results` as Markdown.

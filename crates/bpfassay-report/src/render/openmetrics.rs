@@ -19,7 +19,7 @@ pub(super) const FORMAT: Format = Format {
     name: "openmetrics",
     about: "Gauges, for monitoring systems",
     file: None,
-    render: |results, _| Ok(openmetrics(results)),
+    render: |results, _| Ok(openmetrics(results).into()),
 };
 
 /// `results` as OpenMetrics.

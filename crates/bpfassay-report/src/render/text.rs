@@ -19,7 +19,7 @@ pub(super) const FORMAT: Format = Format {
     name: "text",
     about: "The tables of `run`, for terminals",
     file: None,
-    render: |results, Options { width, .. }| Ok(text(results, Style { width })),
+    render: |results, Options { width, .. }| Ok(text(results, Style { width }).into()),
 };
 
 /// How the table looks.

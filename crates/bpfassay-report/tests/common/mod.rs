@@ -12,6 +12,7 @@ pub(crate) mod hostile;
 pub(crate) mod made_up;
 pub(crate) mod matrix;
 pub(crate) mod paths;
+pub(crate) mod pprof;
 pub(crate) mod quick;
 
 use std::collections::BTreeMap;

@@ -24,7 +24,7 @@ pub(crate) struct Report {
     #[arg(long, value_name = "TITLE", required_if_eq("format", "svg"))]
     pub(crate) figure: Option<String>,
 
-    /// Where to write it, `-` for standard output [default: report.html in the results directory; standard output for other formats]
+    /// Where to write it, `-` for standard output [default: in the results directory report.html, and direct.pb.gz for pprof; standard output for other formats]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

@@ -38,7 +38,7 @@ pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
         }
     };
     match arguments.output.as_deref().filter(|file| file.as_os_str() != "-") {
-        Some(file) => super::write(file, &text)?,
+        Some(file) => super::write(file, text.as_bytes())?,
         None => super::print(&text)?,
     }
     let fails_on = |what: FailOn| arguments.fail_on.contains(&what);

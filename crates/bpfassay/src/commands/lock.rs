@@ -47,7 +47,7 @@ pub(crate) fn lock(arguments: &cli::Lock, global: &cli::Global) -> Outcome {
     }
     let changed = updated.lock != old;
     if changed {
-        super::write(&arguments.file, &updated.lock.text())?;
+        super::write(&arguments.file, updated.lock.text().as_bytes())?;
     }
     let file = output::path(&arguments.file);
     text += &if changed { format!("written: {file}\n") } else { format!("{file} stays as it was\n") };

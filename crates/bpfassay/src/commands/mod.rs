@@ -107,19 +107,19 @@ fn print_json(text: Result<String, serde_json::Error>) -> Result<(), Failure> {
     print(&(plain::json(&text).into_owned() + "\n"))
 }
 
-/// Writes `text` to `file`, which `--output` named or stands for.
+/// Writes a report to `file`, which `--output` named or stands for.
 ///
 /// # Errors
 /// An infrastructure failure where it cannot be written.
-fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    written(file, std::fs::write(file, text))
+fn write(file: &Path, report: &[u8]) -> Result<(), Failure> {
+    written(file, std::fs::write(file, report))
 }
 
-/// Writes `text` to `file` in a results directory. Through a symbolic link or into a pipe nothing is written.
+/// Writes a report to `file` in a results directory. Through a symbolic link or into a pipe nothing is written.
 ///
 /// # Errors
 /// An infrastructure failure where it cannot be written.
-fn write_beside(file: &Path, text: &str) -> Result<(), Failure> {
+fn write_beside(file: &Path, report: &[u8]) -> Result<(), Failure> {
     let flags =
         OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(file, flags, Mode::from_raw_mode(0o666)).map(std::fs::File::from);
@@ -128,7 +128,7 @@ fn write_beside(file: &Path, text: &str) -> Result<(), Failure> {
             return Err(std::io::Error::other("it is no regular file"));
         }
         opened.set_len(0)?;
-        opened.write_all(text.as_bytes())
+        opened.write_all(report)
     });
     written(file, done)
 }

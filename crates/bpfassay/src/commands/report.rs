@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
-use bpfassay_report::render::{FormatError, Options};
+use bpfassay_report::render::{FormatError, Options, Rendered};
 use bpfassay_results::file;
 
 use crate::{
     cli,
-    exit::{Failure, INTERNAL, Outcome, SUCCESS},
+    exit::{Failure, INTERNAL, Outcome, SUCCESS, USAGE},
     output,
 };
 
@@ -31,14 +31,26 @@ pub(crate) fn report(arguments: &cli::Report) -> Outcome {
         Some(file) => Some(file.clone()),
         None => format.file.map(beside),
     };
-    let Some(file) = file else {
-        super::print(&written)?;
-        return Ok(SUCCESS);
+    let (file, bytes) = match (file, written) {
+        (None, Rendered::Text(text)) => {
+            super::print(&text)?;
+            return Ok(SUCCESS);
+        }
+        (None, Rendered::Binary(_)) => {
+            let name = format.name;
+            let report = miette::miette!(
+                help = "name a file with --output, or leave the option out",
+                "the format {name} is not text, which alone is written to standard output"
+            );
+            return Err(Failure { code: USAGE, report });
+        }
+        (Some(file), Rendered::Text(text)) => (file, text.into_bytes()),
+        (Some(file), Rendered::Binary(bytes)) => (file, bytes),
     };
     match arguments.output {
-        Some(_) => super::write(&file, &written)?,
+        Some(_) => super::write(&file, &bytes)?,
         // Anybody may have made the results directory: nothing is written through a link in it.
-        None => super::write_beside(&file, &written)?,
+        None => super::write_beside(&file, &bytes)?,
     }
     super::print(&format!("{}\n", output::path(&file)))?;
     Ok(SUCCESS)

@@ -43,7 +43,8 @@ pub(crate) fn build(directory: &Path) -> Vec<String> {
     tools
 }
 
-fn compile(clang: &Path, source: &Path, more: &[&str], object: &Path) {
+/// Compiles `source` to `object` for the BPF target, with `more` options.
+pub(crate) fn compile(clang: &Path, source: &Path, more: &[&str], object: &Path) {
     const OPTIONS: [&str; 8] = ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror", "-nostdinc"];
     let mut command = Command::new(clang);
     command.args(OPTIONS).args(["-Wno-unused-function", "-c"]).args(more).arg(source).arg("-o").arg(object);
@@ -52,7 +53,7 @@ fn compile(clang: &Path, source: &Path, more: &[&str], object: &Path) {
 }
 
 /// As the tracer's build finds it: `BPFASSAY_CLANG`, `clang`, or one with a version.
-fn clang() -> PathBuf {
+pub(crate) fn clang() -> PathBuf {
     let candidates = (15..40).rev().map(|version| format!("clang-{version}"));
     let named = env::var("BPFASSAY_CLANG").into_iter().chain(["clang".to_owned()]).chain(candidates);
     let mut found = named.filter(|name| Command::new(name).arg("--version").output().is_ok());

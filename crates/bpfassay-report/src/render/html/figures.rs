@@ -126,7 +126,7 @@ const COST: Of = Of {
     note: "By the instruction clock: the same figures on every machine. `none` is the baseline against itself.",
     mark: |cell, (metric, _)| {
         let figure = if cell.is_baseline() { &metric.control_cost } else { &metric.cost };
-        figure.value().map(|cost| Mark::of(&cost.per_call))
+        figure.value().map(|cost| Mark::of(cost.shown()))
     },
 };
 

@@ -22,7 +22,7 @@ pub(in crate::render) const FORMAT: Format = Format {
     name: "svg",
     about: "One figure of the page (--figure), for light and dark",
     file: None,
-    render: |results, Options { figure, .. }| Ok(figure_svg(results, figure.unwrap_or_default())?),
+    render: |results, Options { figure, .. }| Ok(figure_svg(results, figure.unwrap_or_default())?.into()),
 };
 
 /// The figure of the report on `results` whose title is `wanted`, or the only one with it in its title, as an SVG file.

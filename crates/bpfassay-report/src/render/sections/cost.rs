@@ -9,6 +9,9 @@ use crate::{
 };
 use bpfassay_results::{Basis, Results, Unit};
 
+/// What the mark of an interval means.
+pub(super) const POOLED: &str = "~: the interval is made as those of overheads are, from shares of the baseline's instructions: it has the same in it.";
+
 /// The table, where the clock counts instructions and there is something to compare.
 pub(super) fn table(results: &Results) -> Option<Table> {
     if results.plan.study.clock != Clock::Instructions {
@@ -16,7 +19,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     }
     let places = Places::of(results);
     let mut remarks = Remarks::default();
-    let (mut rows, mut elapsed, mut of_rounds) = (Vec::new(), Vec::new(), false);
+    let (mut rows, mut elapsed, mut of_rounds, mut is_pooled) = (Vec::new(), Vec::new(), false, false);
     for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
         // Only the operations of bandwidths are calls.
         for (index, metric) in cell.metrics.iter().filter(|metric| metric.operation.is_some()).enumerate() {
@@ -39,10 +42,11 @@ pub(super) fn table(results: &Results) -> Option<Table> {
                 elapsed.push(&cell.target);
             }
             of_rounds |= cost.unit == Unit::Rounds;
+            is_pooled |= cost.pooled.is_some();
             let prefix = if is_baseline { "A/A " } else { "" };
             row.extend([
                 cost.calls.to_string(),
-                format!("{prefix}{}", labels::instructions(&cost.per_call)),
+                format!("{prefix}{}", labels::cost(cost)),
                 labels::number(cost.per_mib.value),
                 cost.per_call.n.to_string(),
             ]);
@@ -58,6 +62,9 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             .to_owned(),
         "A/A: the same for the second baseline run, the noise floor.".to_owned(),
     ];
+    if is_pooled {
+        legend.push(POOLED.to_owned());
+    }
     if !elapsed.is_empty() {
         legend.push(format!(
             "{}: time in which the guest waits is in the figures, because the kernel does not report it.",

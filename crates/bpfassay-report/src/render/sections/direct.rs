@@ -11,7 +11,7 @@ use bpfassay_results::{Figure, Results, Role};
 pub(super) fn table(results: &Results) -> Option<Table> {
     let places = Places::of(results);
     let mut remarks = Remarks::default();
-    let (mut rows, mut is_unresolved) = (Vec::new(), false);
+    let (mut rows, mut is_unresolved, mut is_pooled) = (Vec::new(), false, false);
     for cell in &results.cells {
         let counted = cell.metrics.iter().filter_map(|metric| Some((metric, metric.direct.as_ref()?)));
         for (index, (metric, direct)) in counted.enumerate() {
@@ -24,7 +24,10 @@ pub(super) fn table(results: &Results) -> Option<Table> {
                     row.extend(Role::ALL.map(|role| format!("{:.1}", direct.of(role))));
                     row.push(format!("{:+.1}", direct.elsewhere.mean));
                     row.push(match &metric.cost {
-                        Figure::Value(cost) => labels::instructions(&cost.per_call),
+                        Figure::Value(cost) => {
+                            is_pooled |= cost.pooled.is_some();
+                            labels::cost(cost)
+                        }
                         Figure::NotMeasured(reason) => format!("{NONE} {}", remarks.mark(reason.to_string())),
                     });
                 }
@@ -47,6 +50,9 @@ pub(super) fn table(results: &Results) -> Option<Table> {
          show. whole: the difference of the whole guest, which is direct and elsewhere together, with its interval. Instructions, not cycles."
             .to_owned(),
     ];
+    if is_pooled {
+        legend.push(super::cost::POOLED.to_owned());
+    }
     if is_unresolved {
         legend
             .push("Some instructions are at addresses that no function has: `unresolved` in results.json.".to_owned());

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The scripts in `ci/` that make tables of results.json, on results as this version writes them: a key that is not there is an error.
+//!
+//! They need jq. Where it is missing a message is printed, and with `BPFASSAY_FORMAT_TOOLS=required`, which `ci/test` sets, it fails.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints what it skips"
+)]
+
+mod common;
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use bpfassay_protocol::tracer::ProgramStatistics;
+use bpfassay_report::derive;
+use bpfassay_results::{Outcome, Results};
+use bpfassay_study::{Clock, Study};
+use common::{contents, outcome, quick, study};
+use serde_json::Value;
+
+const CI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci");
+
+/// Whether jq is there.
+fn is_testable() -> bool {
+    let found = Command::new("jq").arg("--version").stdout(Stdio::null()).status();
+    if found.is_ok_and(|status| status.success()) {
+        return true;
+    }
+    let required = env::var_os("BPFASSAY_FORMAT_TOOLS").is_some_and(|value| value == "required");
+    assert!(!required, "jq does not work: install it");
+    println!("SKIPPED: jq does not work: install it");
+    false
+}
+
+/// What `script` prints of `results`, and whether it succeeds.
+fn run(script: &str, results: &Value) -> (bool, String) {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("results.json"), results.to_string()).unwrap();
+    let output = Command::new(Path::new(CI).join(script)).arg(directory.path()).output().unwrap();
+    let shown = if output.status.success() { output.stdout } else { output.stderr };
+    (output.status.success(), String::from_utf8(shown).unwrap())
+}
+
+/// Two targets of `quick`: direct costs, controls, and a refusal.
+fn measured() -> Value {
+    let mut results = quick::results();
+    results.cells.retain(|cell| ["x86_64 6.12", "aarch64 6.1"].contains(&cell.target.to_string().as_str()));
+    without_runs(results)
+}
+
+/// Run times of programs: of the tracer, and by program.
+fn with_run_times() -> Value {
+    let mut study = Study { clock: Clock::Instructions, ..study(None, 2, 1) };
+    study.design.bpf_stats = true;
+    let mut results = derive(&contents(&study, |block, run| match outcome(block, run) {
+        Outcome::Measured(mut figures) if run.spec.bpf_stats => {
+            let ended = figures.ended.get_or_insert_default();
+            ended.statistics =
+                vec![ProgramStatistics { program: "on_read".to_owned(), runs: 4000, run_time_ns: 400_000 }];
+            ended.events = Some(4000);
+            Outcome::Measured(figures)
+        }
+        other => other,
+    }));
+    for cell in results.cells.iter_mut().filter(|cell| cell.probe.to_string() == "kprobe") {
+        cell.event_time = None;
+    }
+    without_runs(results)
+}
+
+/// As JSON, without runs and blocks, of which the tables have nothing.
+fn without_runs(results: Results) -> Value {
+    let mut json = serde_json::to_value(results).unwrap();
+    for list in ["/runs", "/plan/blocks"] {
+        *json.pointer_mut(list).unwrap() = Value::Array(Vec::new());
+    }
+    json
+}
+
+/// The names of all keys.
+fn keys(json: &Value, found: &mut BTreeSet<String>) {
+    match json {
+        Value::Object(map) => map.iter().for_each(|(key, value)| {
+            found.insert(key.clone());
+            keys(value, found);
+        }),
+        Value::Array(values) => values.iter().for_each(|value| keys(value, found)),
+        _ => {}
+    }
+}
+
+/// `json` without `key`, wherever it stands.
+fn without(json: &mut Value, key: &str) {
+    match json {
+        Value::Object(map) => {
+            map.remove(key);
+            map.values_mut().for_each(|value| without(value, key));
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| without(value, key)),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_key_that_is_not_there_is_an_error() {
+    if !is_testable() {
+        return;
+    }
+    // Results need not have them.
+    let optional = ["direct", "pooled", "tool"];
+    for (script, at_least) in [("cost-table", 25), ("exact-table", 15)] {
+        let mut read = BTreeSet::new();
+        for results in [measured(), with_run_times()] {
+            let (success, whole) = run(script, &results);
+            assert!(success, "{script}: {whole}");
+            assert!(!whole.contains("null"), "{script}: {whole}");
+            let mut all = BTreeSet::new();
+            keys(&results, &mut all);
+            // A script reads what it names.
+            let source =
+                ["results.jq", script].map(|file| fs::read_to_string(Path::new(CI).join(file)).unwrap()).concat();
+            all.retain(|key| source.contains(key.as_str()) && !optional.contains(&key.as_str()));
+            for key in &all {
+                let mut fewer = results.clone();
+                without(&mut fewer, key);
+                match run(script, &fewer) {
+                    (true, shown) => assert_eq!(shown, whole, "{script} prints something else without {key}"),
+                    (false, why) => {
+                        assert!(why.contains("no key `"), "{script} without {key}: {why}");
+                        read.insert(key.clone());
+                    }
+                }
+            }
+        }
+        assert!(read.len() >= at_least, "{script} reads {read:?}");
+    }
+}
+
+#[test]
+fn results_of_another_version_are_refused() {
+    if !is_testable() {
+        return;
+    }
+    let mut results = measured();
+    results["version"] = 2.into();
+    for script in ["cost-table", "exact-table"] {
+        let (success, why) = run(script, &results);
+        assert!(!success && why.contains("results of version 2, not 3"), "{script}: {why}");
+    }
+}
+
+#[test]
+fn costs_are_shown_directly_and_as_a_whole_and_by_role() {
+    if !is_testable() {
+        return;
+    }
+    let (success, tables) = run("cost-table", &measured());
+    assert!(success, "{tables}");
+    for row in [
+        "| x86_64 6.12 | fexit | 365 | 214.8 [-1148.1, 1577.7] ~ | 357.4 | 364.5 [332.9, 396.1] ~ | 0..0 | - |",
+        "| aarch64 6.1 | fexit | refused: prog 'open_exit': failed to attach: -ENOTSUPP | | | | | |",
+        "| x86_64 6.12 | fexit | write | 365 | 159.8 | 20.3 | 22.5 | 162.4 | -143.7 |",
+    ] {
+        assert!(tables.contains(row), "{row}:\n{tables}");
+    }
+    let mut foreign = measured();
+    let functions = foreign.pointer_mut("/cells/1/metrics/0/direct/value/functions").unwrap();
+    functions[0]["role"] = "another".into();
+    let (success, why) = run("cost-table", &foreign);
+    assert!(!success && why.contains("a role without a column"), "{why}");
+    let (success, tables) = run("cost-table", &with_run_times());
+    assert!(success && tables.contains(" | on_read 100 |") && tables.contains(" | 100 |"), "{tables}");
+}
