@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs::File, path::Path};
 use bpfassay_plugin::Plugin;
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
-    job::{FileSystem, Job, RunSpec, Scheduling, Task},
+    job::{Job, RunSpec, Scheduling, Task},
 };
 use bpfassay_study::{Addresses, Block, PlannedRun, Study, Target};
 use bpfassay_testbed::image::GuestImage;
@@ -142,10 +142,6 @@ impl HostSetup {
         machine.memory_mib = self.memory_mib(study, &block.target)?;
         machine.initrd = Some(Initramfs::OpenFile);
         machine.kernel_parameters.clone_from(&study.guest.kernel_parameters);
-        let is_fixed = study.guest.scheduling == Some(Scheduling::Fixed);
-        if is_fixed && matches!(block.file_system, FileSystem::Nfs(_)) {
-            machine.kernel_parameters.extend(movable(machine.memory_mib, &study.guest.kernel_parameters));
-        }
         Ok(machine)
     }
 
@@ -164,17 +160,6 @@ impl HostSetup {
     pub fn is_emulated(&self, arch: Arch) -> bool {
         self.qemu.get(&arch).is_none_or(|(_, choice)| choice.accelerator == Accelerator::Tcg)
     }
-}
-
-/// The parameter that keeps a part of `memory_mib` for pages that the kernel can move (kernel-parameters.txt): file data, which is all gone when a run
-/// begins, so that each finds this part whole. Elsewhere lie pages that stay, at other places after each boot, and how often the allocator splits and merges
-/// blocks around them decides the cost of a write by up to 0.2 %. `None` where `own` parameters divide the memory already.
-fn movable(memory_mib: u32, own: &[String]) -> Option<String> {
-    let divides = |parameter: &String| {
-        ["movablecore=", "kernelcore=", "movable_node"].iter().any(|name| parameter.starts_with(name))
-    };
-    // Two fifths: more would leave too little to the kernel of a small guest, and the file of `quick`, twice (client and server), fits three times.
-    (!own.iter().any(divides)).then(|| format!("movablecore={}M", memory_mib / 5 * 2))
 }
 
 /// How long guests under the instruction clock wait for the kernel to get done with what came before: longer than memory is
@@ -289,13 +274,5 @@ mod tests {
         assert_eq!(arguments(Addresses::Fixed, &[]), given("", ""));
         let own = arguments(Addresses::Processes, &["--attach-order", "3"]);
         assert_eq!(own, given("--attach-order 3", "--attach-order 3"));
-    }
-
-    #[test]
-    fn memory_is_kept_for_file_data_unless_the_study_divides_it() {
-        assert_eq!(movable(1024, &["quiet".to_owned()]).as_deref(), Some("movablecore=408M"));
-        for own in ["movablecore=1M", "kernelcore=mirror", "movable_node"] {
-            assert_eq!(movable(1024, &["quiet".to_owned(), own.to_owned()]), None, "{own}");
-        }
     }
 }
