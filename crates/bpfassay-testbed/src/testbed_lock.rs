@@ -6,7 +6,7 @@
 
 mod update;
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Deserializer};
@@ -117,18 +117,18 @@ impl TestbedLock {
         if text.format != FORMAT {
             return Err(refuse(format!("has format {}, this program reads {FORMAT}", text.format)));
         }
-        for (index, kernel) in text.kernel.iter().enumerate() {
-            let LockedKernel { name, architecture, suite, release, version, packages } = kernel;
+        let mut seen = BTreeSet::new();
+        for LockedKernel { name, architecture, suite, release, version, packages } in &text.kernel {
             let of = format!("kernel `{name}` for {architecture}");
-            let is_before = |other: &LockedKernel| other.name == *name && other.architecture == *architecture;
-            if text.kernel.iter().take(index).any(is_before) {
+            if !seen.insert((name, architecture)) {
                 return Err(refuse(format!("{of} is there twice")));
             }
             check(packages, &[name, suite, release, version]).map_err(|problem| refuse(format!("{of}: {problem}")))?;
         }
-        for (index, toolchain) in text.toolchain.iter().enumerate() {
+        let mut seen = BTreeSet::new();
+        for toolchain in &text.toolchain {
             let of = format!("the toolchain for {}", toolchain.architecture);
-            if text.toolchain.iter().take(index).any(|other| other.architecture == toolchain.architecture) {
+            if !seen.insert(toolchain.architecture) {
                 return Err(refuse(format!("{of} is there twice")));
             }
             check(&toolchain.packages, &[&toolchain.suite]).map_err(|problem| refuse(format!("{of}: {problem}")))?;
@@ -201,7 +201,8 @@ fn check(packages: &[Located], others: &[&String]) -> Result<(), String> {
     if packages.is_empty() {
         return Err("packages is empty".to_owned());
     }
-    for (index, Located { package, path }) in packages.iter().enumerate() {
+    let mut seen = BTreeSet::new();
+    for Located { package, path } in packages {
         let Package { name, version, architecture, size, .. } = package;
         let of = |problem: &str| Err(format!("package `{name}`: {problem}"));
         if ![name, version, architecture].into_iter().all(|text| is_plain(text)) {
@@ -213,7 +214,7 @@ fn check(packages: &[Located], others: &[&String]) -> Result<(), String> {
         if *size == 0 {
             return of("it has no bytes");
         }
-        if packages.iter().take(index).any(|other| other.package == *package) {
+        if !seen.insert(package) {
             return of("it is there twice");
         }
     }

@@ -70,6 +70,7 @@ pub const TARGETS: &[Target] = &[
     Target::text("apt_output", 1000, &[], private::apt_output),
     Target::text("debian_versions", 1000, &[], testbed::versions),
     Target::text("catalogue", 200, &["kernels/debian.toml"], testbed::catalogue),
+    Target::text("testbed_lock", 100, &["testbed.lock"], testbed::lock),
     Target::bytes("manifest", 6000, &["crates/bpfassay-testbed/src/manifest/testdata"], testbed::manifest),
     Target::bytes("payload_index", 6000, &[], testbed::payload_index),
     Target::bytes("testbed_spec", 6000, &[], testbed::testbed_spec),

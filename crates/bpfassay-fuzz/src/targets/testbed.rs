@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bpfassay_protocol::Arch;
 use bpfassay_testbed::{
-    apt::{ReleaseFile, parse_index, parse_print_uris},
+    apt::{Located, ReleaseFile, parse_index, parse_print_uris},
     cache::Digest,
     catalogue::{Catalogue, Pattern},
     compose::TestbedSpec,
@@ -16,6 +16,7 @@ use bpfassay_testbed::{
         debian::{builds, compare_versions},
         local,
     },
+    testbed_lock::TestbedLock,
 };
 
 /// The header of a kernel image.
@@ -53,12 +54,21 @@ pub(super) fn packages(text: &str) {
                 let _ = builds(entry, "amd64", &index);
             }
         }
-        for found in &index {
-            assert!(!found.package.file_name().contains('/'), "{:?}", found.package);
-        }
+        index.iter().for_each(|indexed| check(&indexed.found));
     }
-    for package in parse_print_uris(text).into_iter().flatten() {
-        assert!(!package.file_name().contains('/'), "{package:?}");
+    parse_print_uris(text).into_iter().flatten().for_each(|found| check(&found));
+}
+
+/// Nothing of it leads out of where it is used.
+fn check(found: &Located) {
+    assert!(!found.package.file_name().contains('/'), "{found:?}");
+    assert!(found.path.split('/').all(|part| !part.is_empty() && !part.starts_with('.')), "{found:?}");
+}
+
+/// A lock: what is read is written as the same.
+pub(super) fn lock(text: &str) {
+    if let Ok(lock) = TestbedLock::parse("x", text) {
+        assert_eq!(TestbedLock::parse("x", &lock.text()).ok().as_ref(), Some(&lock));
     }
 }
 
