@@ -165,9 +165,9 @@ fn costs_are_shown_directly_and_as_a_whole_and_by_role() {
     let (success, tables) = run("cost-table", &measured());
     assert!(success, "{tables}");
     for row in [
-        "| x86_64 6.12 | fexit | 365 | 214.8 [-1148.1, 1577.7] ~ | 357.4 | 364.5 [332.9, 396.1] ~ | 0..0 | - |",
+        "| x86_64 6.12 | fexit | 355.9 | 389.7 [-1334.8, 2114.3] ~ | 348.4 | 346.2 [313.9, 378.6] ~ | 0..0 | - |",
         "| aarch64 6.1 | fexit | refused: prog 'open_exit': failed to attach: -ENOTSUPP | | | | | |",
-        "| x86_64 6.12 | fexit | write | 365 | 159.8 | 20.3 | 22.5 | 162.4 | -143.7 |",
+        "| x86_64 6.12 | fexit | write | 355.9 | 150.8 | 20.3 | 22.5 | 162.3 | 40.3 |",
     ] {
         assert!(tables.contains(row), "{row}:\n{tables}");
     }
