@@ -46,8 +46,8 @@ pub struct Functions {
     /// Those of the kernel and of modules.
     kernel: Vec<(u64, String)>,
     is_sorted: bool,
-    /// Functions of programs by address: where each ends, whether it is the first of its program, and the program's name. Those of programs that
-    /// are gone stay until another one is in their place.
+    /// Functions of the programs that were loaded when the guest last listed them, by address: where each ends, whether it is the first of its program, and
+    /// the program's name.
     programs: BTreeMap<u64, (u64, bool, String)>,
 }
 
@@ -58,14 +58,14 @@ impl Functions {
         let named = symbols.functions().filter(|(_, name)| name.len() <= MAX_NAME);
         self.kernel.extend(named.take(room));
         self.is_sorted = false;
-        for program in &symbols.programs {
+        // A list of programs has all that are loaded. In the place of those that are gone there may be trampolines by now, which have no names.
+        if symbols.functions.is_empty() {
+            self.programs.clear();
+        }
+        for program in symbols.programs.iter().filter(|program| program.name.len() <= MAX_NAME) {
             for (index, &(start, length)) in program.functions.iter().enumerate() {
-                let end = start.saturating_add(u64::from(length));
-                // Whatever was there before is gone.
-                let gone: Vec<u64> =
-                    self.programs.range(..end).rev().take_while(|(_, of)| of.0 > start).map(|(at, _)| *at).collect();
-                gone.iter().for_each(|at| drop(self.programs.remove(at)));
-                if self.programs.len() < MAX_FUNCTIONS && program.name.len() <= MAX_NAME {
+                if self.programs.len() < MAX_FUNCTIONS {
+                    let end = start.saturating_add(u64::from(length));
                     self.programs.insert(start, (end, index == 0, program.name.clone()));
                 }
             }
@@ -174,11 +174,15 @@ mod tests {
     }
 
     #[test]
-    fn a_program_takes_the_place_of_one_that_is_gone() {
+    fn programs_that_are_gone_leave_their_place_to_programs_and_trampolines() {
         let mut functions = functions();
+        assert_eq!(functions.of(MODULE + 0x2000).0, Executed::Program("on_read".to_owned()));
         let code = ProgramCode { id: 2, name: "later".to_owned(), functions: vec![(MODULE + 0x2010, 8)] };
         functions.add(&Symbols { functions: String::new(), programs: vec![code] });
         assert_eq!(functions.of(MODULE + 0x2010), (Executed::Program("later".to_owned()), true));
         assert_eq!(functions.of(MODULE + 0x2000).0, Executed::Generated);
+        assert_eq!(functions.of(MODULE + 0x2018).0, Executed::Generated);
+        functions.add(&Symbols::default());
+        assert_eq!(functions.of(MODULE + 0x2010).0, Executed::Generated);
     }
 }

@@ -359,25 +359,39 @@ fn mountstats_are_no_reference_beside_a_neighbour() {
     }
 }
 
-/// Six targets, two probe configurations and the control: eighteen rows of each metric, whose three rounds vary alike.
+/// Targets with two probe configurations and the control, in one boot each, whose rounds vary alike.
+fn wide(targets: usize, rounds: u32, clock: Clock) -> Results {
+    let mut study = Study { clock, ..study(None, rounds, 1) };
+    let target = |patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") };
+    study.targets = (0..targets).map(target).collect();
+    derive(&contents(&study, |block, run| {
+        let patch = block.target.kernel.trim_start_matches("6.18.").parse::<u64>().unwrap();
+        let seed = 64 * patch + 16 * u64::from(run.round) + 4 * u64::from(run.control) + run.spec.probe.probe as u64;
+        let speed = 160.0 * (0.01 * Generator::new(seed).normal()).exp();
+        Outcome::Measured(Box::new(figures(run.spec.probe, speed, 320.0)))
+    }))
+}
+
+/// Those of writes, A/A controls among them.
+fn overheads(results: &Results) -> Vec<Overhead> {
+    let metrics = results.cells.iter().flat_map(|cell| &cell.metrics).filter(|metric| &*metric.name == "write");
+    metrics.flat_map(|metric| [&metric.overhead, &metric.control]).filter_map(Figure::value).copied().collect()
+}
+
+/// Rounds of one boot do not show by how much boots differ, however many they are.
+#[test]
+fn many_rounds_of_one_boot_have_the_layout_term_and_their_own_variance() {
+    for overhead in overheads(&wide(6, 14, Clock::Instructions)) {
+        let Some(pooled) = overhead.pooled else { panic!("{overhead:?}") };
+        assert_eq!((pooled.cells, pooled.layout), (1, 0.001), "{overhead:?}");
+    }
+    assert!(overheads(&wide(6, 14, Clock::Wall)).iter().all(|overhead| overhead.pooled.is_none()));
+}
+
+/// Six targets, two probe configurations and the control: eighteen rows of each metric.
 #[test]
 fn few_rounds_have_the_variance_of_all_rows() {
-    let wide = |targets: usize, clock: Clock| {
-        let mut study = Study { clock, ..study(None, 3, 1) };
-        let target = |patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") };
-        study.targets = (0..targets).map(target).collect();
-        derive(&contents(&study, |block, run| {
-            let patch = block.target.kernel.trim_start_matches("6.18.").parse::<u64>().unwrap();
-            let seed =
-                64 * patch + 16 * u64::from(run.round) + 4 * u64::from(run.control) + run.spec.probe.probe as u64;
-            let speed = 160.0 * (0.01 * Generator::new(seed).normal()).exp();
-            Outcome::Measured(Box::new(figures(run.spec.probe, speed, 320.0)))
-        }))
-    };
-    let overheads = |results: &Results| -> Vec<Overhead> {
-        let metrics = results.cells.iter().flat_map(|cell| &cell.metrics).filter(|metric| &*metric.name == "write");
-        metrics.flat_map(|metric| [&metric.overhead, &metric.control]).filter_map(Figure::value).copied().collect()
-    };
+    let wide = |targets: usize, clock: Clock| wide(targets, 3, clock);
     let results = wide(6, Clock::Wall);
     let found = overheads(&results);
     // The control of a target stands in each of its cells, and counts once.

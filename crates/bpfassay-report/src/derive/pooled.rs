@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Intervals of overheads and costs with few observations, by what all cells of the matrix show of their variance.
+//! Intervals of overheads and costs: with few observations by what all cells of the matrix show of their variance, and of one boot with the layout term.
 
 use std::collections::BTreeMap;
 
@@ -118,7 +118,7 @@ pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
                 (metric.control_cost.value_mut().and_then(Pooling::of_cost), is_baseline),
             ];
             for (figure, counts) in figures.into_iter().filter_map(|(figure, counts)| Some((figure?, counts))) {
-                if of_few(figure.effect()).is_none() {
+                if variance_of_observation(figure.effect()).is_none() {
                     continue;
                 }
                 let kind = (figure.unit() == Unit::Boots, matches!(figure, Pooling::Cost { .. }));
