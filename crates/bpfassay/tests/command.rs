@@ -218,7 +218,7 @@ fn offline_lists_without_package_lists_are_no_good_news() {
     let printed = printed(&output);
     assert!(printed.contains("note kernels for riscv64: no package lists in the cache"), "{printed}");
     let output = bpfassay(directory.path()).args(["kernels", "--offline", "--cache", "cache"]).output().unwrap();
-    assert!(crate::printed(&output).contains("no package list yet"));
+    assert!(crate::printed(&output).contains("not known (no list yet)"));
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn as_text(listings: &[Listing]) -> String {
         let cached = listing.cached.first().map_or("-", |cached| cached.release.as_str());
         let newest = match (&listing.builds, &listing.problem) {
             (_, Some(_)) => "not known (see below)".to_owned(),
-            (None, None) => "not known (no package list yet)".to_owned(),
+            (None, None) => "not known (no list yet)".to_owned(),
             (Some(_), None) => listing.current().map_or("none today".to_owned(), |(_, build)| build.release.clone()),
         };
         let suites = listing.suites.join(", ");
