@@ -37,6 +37,10 @@ fn costs(results: &Value) -> Vec<(String, &Value)> {
     metrics.filter(|(_, direct)| !direct.is_null()).collect()
 }
 
+/// Instructions per call that the tracer takes more where another key has the first slot of its key (`map_percpu.h`), which depends on the identifier of the
+/// run's cgroup: 11.0 on x86_64, 2.0 on aarch64.
+const SECOND_SLOT: f64 = 11.5;
+
 #[test]
 fn direct_costs_are_exact_and_counting_them_changes_no_figure() {
     if !guests_wanted() {
@@ -54,7 +58,7 @@ fn direct_costs_are_exact_and_counting_them_changes_no_figure() {
         let (mean, min, max) = (number("mean"), number("min"), number("max"));
         // Measured: 347 to 520 on x86_64, 348 to 830 on aarch64, and on riscv64, whose kernels interpret programs, 2370 to 3180.
         assert!(mean > 100.0 && mean < 5000.0, "{place}: {direct:#}");
-        assert!((max - min) / mean <= 0.005, "{place}: {direct:#}");
+        assert!(max - min <= 0.005 * mean + SECOND_SLOT, "{place}: {direct:#}");
         let functions = direct["functions"].as_array().unwrap();
         let sum: f64 = functions.iter().map(|function| function["per_call"].as_f64().unwrap()).sum();
         assert!((sum - mean).abs() < 1e-6 * mean, "{place}: {direct:#}");

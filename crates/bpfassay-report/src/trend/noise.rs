@@ -12,7 +12,7 @@ use crate::{
         pairs::metric_of,
     },
 };
-use bpfassay_results::{Basis, CellMetric, Cost, Figure, NO_COUNTS, RunResult, Unit};
+use bpfassay_results::{Basis, CellMetric, Cost, Figure, NO_COUNTS, Pooled, RunResult, Unit};
 
 /// What is known of the replicates of a figure.
 #[derive(Debug, Clone, Copy)]
@@ -78,13 +78,12 @@ pub(super) fn value(
         }
         Quantity::Overhead => {
             let point = figures.overhead.value().map(|found| {
-                let n = found.effect.n;
-                let (variance, n) = match found.effect.spread {
-                    Spread::Student { standard_error, .. } => (Some(standard_error.powi(2)), n),
-                    Spread::NoSpread => (Some(0.0), n),
-                    Spread::OneObservation => (None, n),
-                };
-                Replicates::new(variance, n, found.unit).point(clock, found.effect.log_ratio, layout(&figures.name))
+                let variance = shown(&found.effect.spread, found.pooled.as_ref());
+                Replicates::new(variance, found.effect.n, found.unit).point(
+                    clock,
+                    found.effect.log_ratio,
+                    layout(&figures.name),
+                )
             });
             (figures.overhead.clone().map(|overhead| overhead.estimate.value), point)
         }
@@ -98,6 +97,17 @@ pub(super) fn value(
                 .map(|summary| of_summary(plan, summary).point(clock, summary.center().ln(), layout(&figures.name)));
             (value.map(|summary| summary.center()), point)
         }
+    }
+}
+
+/// The squared standard error that observations show, without the layout term that one of one boot has in it: points have their own.
+fn shown(spread: &Spread, pooled: Option<&Pooled>) -> Option<f64> {
+    match spread {
+        Spread::Student { standard_error, .. } => {
+            Some((standard_error.powi(2) - pooled.map_or(0.0, |pooled| pooled.layout.powi(2))).max(0.0))
+        }
+        Spread::NoSpread => Some(0.0),
+        Spread::OneObservation => None,
     }
 }
 
@@ -126,4 +136,27 @@ fn scale(cost: &Cost, name: &str, runs: &[&RunResult]) -> f64 {
         calls += work.calls as f64;
     }
     if calls > 0.0 { (time / calls / cost.per_call.value).max(1.0) } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_term_of_one_boot_counts_once() {
+        let effect = bpfassay_stats::Effect {
+            log_ratio: 0.01,
+            spread: Spread::Student { standard_error: 3e-4, degrees_of_freedom: 13.0 },
+            n: 14,
+        };
+        let layout = 1e-3_f64;
+        let with_layout = effect.with_known_variance(layout.powi(2));
+        let pooled = Pooled { cells: 1, deviation: 1e-3, degrees_of_freedom: Some(13.0), layout };
+        let of_rounds = shown(&with_layout.spread, Some(&pooled)).unwrap();
+        assert!((of_rounds.sqrt() - 3e-4).abs() < 1e-12, "{of_rounds}");
+        let point = Replicates::new(Some(of_rounds), 14, Unit::Rounds).point(Clock::Instructions, 0.01, layout);
+        assert!((point.variance + point.layout - 1.09e-6).abs() < 1e-15, "{point:?}");
+        assert_eq!(shown(&effect.spread, None), Some(3e-4_f64.powi(2)));
+        assert_eq!(shown(&Spread::OneObservation, None), None);
+    }
 }
