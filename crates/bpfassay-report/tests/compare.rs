@@ -180,10 +180,10 @@ fn few_pairs_take_the_variance_of_all_cells_into_account() {
     );
 }
 
-/// Where variances cannot be pooled, the interval has the layout terms of both results all the same, and the comparison tells so; those that are the same to
+/// Where variances cannot be pooled, the interval has the layout terms of both results all the same, and the comparison reports so; those that are the same to
 /// the instruction have none, and neither have boots.
 #[test]
-fn a_comparison_tells_what_its_intervals_have_in_them() {
+fn a_comparison_reports_what_its_intervals_have_in_them() {
     let with = |replicates: u32| {
         let mut study = instructions();
         study.design.replicates = replicates;

@@ -85,7 +85,7 @@ fn noisy(targets: usize) -> Results {
     }))
 }
 
-/// An interval of two rounds alone has one degree of freedom and tells nothing: that of the cost is as wide as that of the overhead, and has the same in it.
+/// An interval of two rounds alone has one degree of freedom and shows nothing: that of the cost is as wide as that of the overhead, and has the same in it.
 #[test]
 fn the_interval_of_a_cost_is_made_as_that_of_the_overhead() {
     // With five targets, variances of 15 rows are pooled; with two, there are too few, and the layout term alone is added.

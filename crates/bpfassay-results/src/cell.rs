@@ -256,6 +256,12 @@ impl CellMetric {
         if is_baseline { &self.control } else { &self.overhead }
     }
 
+    /// The cost, and of the baseline its A/A control.
+    #[must_use]
+    pub fn cost_compared(&self, is_baseline: bool) -> &Figure<Cost> {
+        if is_baseline { &self.control_cost } else { &self.cost }
+    }
+
     /// Whether the overhead is within the noise floor: its interval holds 1, or the estimate lies in the interval of the A/A control. Never
     /// without an interval.
     #[must_use]

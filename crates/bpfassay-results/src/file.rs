@@ -185,10 +185,7 @@ pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
     let content = Content::at(path);
     let path = content.path.clone();
     let io = |source| content.error(source);
-    let mut file = content.open().map_err(io)?;
-    if content.size().map_err(io)? > MAX_FILE {
-        return Err(ResultsError::TooLarge { path });
-    }
+    let mut file = content.open()?;
     let mut beginning = Vec::new();
     Read::by_ref(&mut file)
         .take((HEAD.len() + ZEROS.len() + AFTER.len()) as u64)
@@ -197,7 +194,7 @@ pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
     let named =
         beginning.strip_prefix(HEAD).and_then(|rest| rest.strip_suffix(AFTER)).filter(|digits| digits.len() == 64);
     let Some(named) = named.and_then(|digits| std::str::from_utf8(digits).ok()) else {
-        return Err(without_digest(&content));
+        return Err(without_digest(&content).unwrap_or_else(|error| error));
     };
     let mut hash = Sha256::new();
     [HEAD, &ZEROS, AFTER].iter().for_each(|part| hash.update(part));
@@ -239,15 +236,15 @@ struct Program {
     version: String,
 }
 
-fn origin(content: &Content) -> Result<Origin, serde_json::Error> {
-    serde_json::from_reader(BufReader::new(content.open().map_err(serde_json::Error::io)?.take(MAX_FILE)))
+fn origin(file: Box<dyn Read>) -> Result<Origin, serde_json::Error> {
+    serde_json::from_reader(BufReader::new(file.take(MAX_FILE)))
 }
 
 /// Why results that are intact cannot be used.
 fn unknown(content: &Content, source: serde_json::Error) -> ResultsError {
     let path = content.path.clone();
-    match origin(content) {
-        Ok(Origin { version, .. }) if version != u64::from(RESULTS_VERSION) => {
+    match content.open().map(origin) {
+        Ok(Ok(Origin { version, .. })) if version != u64::from(RESULTS_VERSION) => {
             ResultsError::Version { path, found: version }
         }
         _ => ResultsError::Invalid { path, source },
@@ -255,13 +252,13 @@ fn unknown(content: &Content, source: serde_json::Error) -> ResultsError {
 }
 
 /// Why a file that does not begin with a digest cannot be used.
-fn without_digest(content: &Content) -> ResultsError {
-    // A file that was packed and is damaged may be anything.
-    if let Err(error) = content.open().and_then(|file| io::copy(&mut file.take(MAX_FILE), &mut io::sink())) {
-        return content.error(error);
-    }
+///
+/// # Errors
+/// That it cannot be read.
+fn without_digest(content: &Content) -> Result<ResultsError, ResultsError> {
+    content.check()?;
     let path = content.path.clone();
-    match origin(content) {
+    Ok(match origin(content.open()?) {
         Err(source) => ResultsError::Invalid { path, source },
         Ok(Origin { version, .. }) if version != u64::from(RESULTS_VERSION) => {
             ResultsError::Version { path, found: version }
@@ -273,7 +270,7 @@ fn without_digest(content: &Content) -> ResultsError {
             );
             ResultsError::NoDigest { path, by }
         }
-    }
+    })
 }
 
 /// Writes `results.json` into `directory`, whole or not at all, and returns its path.

@@ -33,17 +33,30 @@ impl Content {
     }
 
     /// Reads from the beginning.
-    pub(super) fn open(&self) -> io::Result<Box<dyn Read>> {
-        let file = disk::regular(&self.path)?;
+    ///
+    /// # Errors
+    /// [`ResultsError::Io`] or [`ResultsError::NotAFile`] where the file cannot be opened, [`ResultsError::TooLarge`].
+    pub(super) fn open(&self) -> Result<Box<dyn Read>, ResultsError> {
+        let failed = |source| self.error(source);
+        let file = disk::regular(&self.path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.len() > MAX_FILE {
+            return Err(ResultsError::TooLarge { path: self.path.clone() });
+        }
         Ok(match self.is_packed {
             true => Box::new(XzReader::new_mem_limit(BufReader::new(file.take(MAX_FILE)), false, MAX_MEMORY)),
             false => Box::new(file),
         })
     }
 
-    /// How many bytes the file has.
-    pub(super) fn size(&self) -> io::Result<u64> {
-        Ok(disk::regular(&self.path)?.metadata()?.len())
+    /// Reads a compressed file to its end, where its checksums are: what is damaged may begin as anything.
+    ///
+    /// # Errors
+    /// [`ResultsError::Damaged`], and those of [`Self::open`].
+    pub(super) fn check(&self) -> Result<(), ResultsError> {
+        if self.is_packed {
+            io::copy(&mut self.open()?.take(MAX_FILE), &mut io::sink()).map_err(|source| self.error(source))?;
+        }
+        Ok(())
     }
 
     /// What an error of reading means.

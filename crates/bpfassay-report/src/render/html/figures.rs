@@ -124,10 +124,7 @@ const COST: Of = Of {
     axis: "instructions per call beyond the baseline's",
     reference: 0.0,
     note: "By the instruction clock: the same figures on every machine. `none` is the baseline against itself.",
-    mark: |cell, (metric, _)| {
-        let figure = if cell.is_baseline() { &metric.control_cost } else { &metric.cost };
-        figure.value().map(|cost| Mark::of(cost.shown()))
-    },
+    mark: |cell, (metric, _)| metric.cost_compared(cell.is_baseline()).value().map(|cost| Mark::of(cost.shown())),
 };
 
 fn summary(summary: &Summary) -> Mark {

@@ -24,7 +24,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         // Only the operations of bandwidths are calls.
         for (index, metric) in cell.metrics.iter().filter(|metric| metric.operation.is_some()).enumerate() {
             let is_baseline = cell.is_baseline();
-            let figure = if is_baseline { &metric.control_cost } else { &metric.cost };
+            let figure = metric.cost_compared(is_baseline);
             let mut row = places.row(cell, index == 0);
             row.push(metric.name.to_string());
             let Some(cost) = figure.value() else {
