@@ -73,6 +73,17 @@ struct Pending {
     failure: RunFailure,
 }
 
+impl Pending {
+    /// Whether the boot failed because it did not get further in time, and the suspect, which took `alone_ms` alone, needs at least half
+    /// of what it had been given: then it is slow by itself, and another run cannot be blamed for a deadline that depends on the load of the
+    /// host.
+    fn is_slow_itself(&self, alone_ms: u64) -> bool {
+        use FailureKind::{HungTask, Lockup, PhaseTimeout, RcuStall};
+        matches!(self.failure.kind, PhaseTimeout | RcuStall | Lockup | HungTask)
+            && alone_ms >= self.suspect.duration_ms.div_ceil(2)
+    }
+}
+
 /// An attempt at a block.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
@@ -184,8 +195,17 @@ impl Attempt {
         match (&verdict, &failure, end) {
             (BootVerdict::Complete, ..) => match self.pending.take() {
                 Some(pending) if plan.confirming.is_some() => {
-                    let run = pending.otherwise.run.clone();
-                    failed.extend(self.cleared(pending, plan));
+                    let alone_ms = seen.runs.get(plan.runs.len().saturating_sub(1)).map_or(0, |run| run.duration_ms(0));
+                    let run = if pending.is_slow_itself(alone_ms) {
+                        let run = pending.suspect.run.clone();
+                        let line = format!("alone in boot {}, this run took {alone_ms} ms", plan.boot);
+                        failed.extend(self.suspect_failed(&pending, &line));
+                        run
+                    } else {
+                        let run = pending.otherwise.run.clone();
+                        failed.extend(self.cleared(pending, plan));
+                        run
+                    };
                     verdict = BootVerdict::Blamed { run };
                 }
                 _ => self.settled.extend(plan.ids()),
@@ -249,6 +269,18 @@ impl Attempt {
         self.runs.iter().find(|run| run.spec.id == id).cloned()
     }
 
+    /// The suspect is to blame: how the boot ended, and what its run alone showed.
+    fn suspect_failed(&self, pending: &Pending, alone: &str) -> Option<FailedRun> {
+        let first = pending.failure.excerpt.first().cloned().unwrap_or_default();
+        Some(FailedRun {
+            run: self.planned(&pending.suspect.run)?,
+            boot: pending.boot,
+            started_unix_ms: pending.suspect.started_unix_ms,
+            duration_ms: pending.suspect.duration_ms,
+            failure: with_first_line(&pending.failure, format!("{first}; {alone}")),
+        })
+    }
+
     /// The suspect did no harm alone: the tool run before it is to blame.
     fn cleared(&self, pending: Pending, confirmed: &BootPlan) -> Option<FailedRun> {
         let Pending { boot, suspect, otherwise, after_ms, failure } = pending;
@@ -277,15 +309,8 @@ impl Attempt {
         if let (Some(pending), Some(confirmed)) = (&self.pending, &plan.confirming)
             && confirmed == run
         {
-            let before = pending.failure.excerpt.first().cloned().unwrap_or_default();
-            let line = format!("{before}; boot {} of this run alone ended badly, too: {first}", plan.boot);
-            return Some(FailedRun {
-                run: self.planned(run)?,
-                boot: pending.boot,
-                started_unix_ms: pending.suspect.started_unix_ms,
-                duration_ms: pending.suspect.duration_ms,
-                failure: with_first_line(&pending.failure, line),
-            });
+            let line = format!("boot {} of this run alone ended badly, too: {first}", plan.boot);
+            return self.suspect_failed(pending, &line);
         }
         let at = plan.runs.iter().position(|planned| planned.spec.id == run)?;
         let when = seen.runs.get(at)?;

@@ -158,6 +158,43 @@ fn of_two_tools_a_confirming_boot_finds_the_one_to_blame() {
     }
 }
 
+/// A deadline shows that a run is slow: a run that is slow alone as well has not been delayed by the one before it.
+#[test]
+fn a_run_that_is_slow_alone_as_well_is_to_blame_for_its_deadline() {
+    let plan = plan(2, 1);
+    let (_, tools) = first(&plan);
+    let (before, suspect) = (tools[0], tools[1]);
+    // In the boot that failed, 130 ms had gone by since it began; alone, it takes `alone`.
+    for (kind, alone, is_blamed) in [
+        (FailureKind::PhaseTimeout, 100, true),
+        (FailureKind::Lockup, 65, true),
+        (FailureKind::PhaseTimeout, 64, false),
+        (FailureKind::Panic, 100, false),
+    ] {
+        let (mut attempt, _) = first(&plan);
+        let boot = next(&attempt);
+        let hung = BootEnd::Broken { failure: failure(kind, "not over after 48 s"), at_ms: 130 };
+        attempt.ended(&boot, &seen(suspect, true), &hung, NOW);
+        let confirming = next(&attempt);
+        let mut seen = seen(2, false);
+        seen.runs[1].ended_ms = Some(alone);
+        let conclusion = attempt.ended(&confirming, &seen, &BootEnd::Done, NOW);
+        let blamed = id(&boot, if is_blamed { suspect } else { before });
+        assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: blamed.clone() }, "{kind:?}, {alone} ms");
+        let [failed] = conclusion.failed.as_slice() else { panic!("{conclusion:#?}") };
+        assert_eq!((failed.boot, &failed.run.spec.id), (1, &blamed));
+        let failure = failed.failure.to_string();
+        if is_blamed {
+            let expected = format!("not over after 48 s; alone in boot 2, this run took {alone} ms");
+            assert!(failure.ends_with(&expected), "{failure}");
+            assert_eq!((failed.failure.after.as_ref(), failed.duration_ms), (None, 130));
+        } else {
+            assert!(failure.ends_with("alone did no harm in boot 2"), "{failure}");
+        }
+        assert_eq!(next(&attempt).runs.len(), boot.runs.len() - 1);
+    }
+}
+
 #[test]
 fn in_a_confirming_boot_only_the_baseline_warms_up() {
     let mut plan = plan(1, 1);
