@@ -204,6 +204,9 @@ pub struct Report {
     /// Whether it leaves out what its own processes do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub excludes_itself: bool,
+    /// Mount points of what it leaves out, mounts below them included: what happens there, it may count or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaves_out: Vec<String>,
     /// What its figures are.
     pub figures: Vec<ReportedFigure>,
 }

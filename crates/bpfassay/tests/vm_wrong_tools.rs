@@ -13,7 +13,7 @@ use serde_json::Value;
 const FAULTS: [(&str, &str); 20] = [
     ("argument-for-return", "prototype-differs"),
     ("backwards", "counts-go-backwards"),
-    ("dropping", "events-dropped"),
+    ("dropping", "counts-too-low"),
     ("evicting", "counts-vanish"),
     ("first-touch", "first-touch-lost"),
     ("idle-cpu", "idle-cpu"),
@@ -31,6 +31,18 @@ const FAULTS: [(&str, &str); 20] = [
     ("unreadable", "unreadable"),
     ("unseeing", "operations-not-seen"),
     ("wrong-arity", "prototype-differs"),
+];
+
+/// Findings that follow from amounts alone.
+const BY_AMOUNT: [&str; 8] = [
+    "cgroups-merged",
+    "counts-too-high",
+    "counts-too-low",
+    "events-dropped",
+    "first-touch-lost",
+    "mounts-merged",
+    "operations-not-seen",
+    "subject-unknown",
 ];
 
 /// Kinds of fault that are found of `cell`'s tool, with their evidence.
@@ -73,6 +85,10 @@ fn what_is_wrong_with_a_tool_is_named_on_every_architecture() {
             let found = found(cell);
             if !found.iter().any(|(kind, _)| *kind == fault) {
                 wrong.push(format!("{arch} {tool}: no {fault}, but {found:?}"));
+            }
+            // Names by amounts are given once, and to what has them.
+            for (kind, evidence) in found.iter().filter(|(kind, _)| *kind != fault && BY_AMOUNT.contains(kind)) {
+                wrong.push(format!("{arch} {tool}: {kind} beside {fault}: {evidence}"));
             }
         }
     }

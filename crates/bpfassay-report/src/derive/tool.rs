@@ -6,33 +6,24 @@
 
 mod object;
 mod requested;
+mod truth;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
-    Operation,
     message::RunFigures,
-    operation::Totals,
     probe::ByteMeaning,
     tool::{self, OutputPiece, ToolFigures},
-    tracer::{CounterRow, Device, Refusal, Sample, Step},
+    tracer::{Refusal, Step},
 };
 use bpfassay_study::{Cell, Clock, Plan};
 use bpfassay_tool::{
-    Capture, Form, Report, Stream, UnderTest, Unit,
+    Capture, Form, Report, Stream, UnderTest,
     capture::{Dump, Page, Piece},
-    finding::{
-        self, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, Limits, Share, Start, Truth,
-    },
+    finding::{self, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, Limits, Start},
 };
 
 use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, ToolResult};
-
-/// Name of the processes of workloads: that of the embedded engine's program, and of IOR's.
-const WORKLOAD: &str = "ior";
-
-/// Where guests have cgroups.
-const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// What is found of the tool of `cell` over all its runs; `None` where it has none, or none that came from a tool file.
 pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: &[&RunResult]) -> Option<ToolResult> {
@@ -181,7 +172,7 @@ fn of_run(
         Ok(readings) => (readings, None),
         Err(error) => (None, Some(error.to_string())),
     };
-    let truth = report.and_then(|report| truth(report, seen, figures));
+    let truth = report.and_then(|report| truth::of(report, seen, figures));
     let prototypes = object::prototypes(seen);
     let evidence = Evidence {
         start: Some(&Start::Ready),
@@ -267,89 +258,6 @@ fn capture(report: &Report, seen: &ToolFigures) -> Capture {
         }
     }
     capture
-}
-
-/// What really happened between the last report before the workload and the last one after it; where one of them is missing,
-/// between the readings next to the workload, which others may have worked beside.
-fn truth(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Option<Truth> {
-    let (before, after) = (&figures.whole.before, &figures.whole.after);
-    let reported = || {
-        let with_reference = seen.output.iter().filter(|piece| is_of(report, piece));
-        with_reference.filter_map(|piece| Some((piece.monotonic_ns, piece.reference.as_deref()?)))
-    };
-    let first = reported().filter(|(at_ns, _)| *at_ns <= before.monotonic_ns).last();
-    let last = reported().filter(|(at_ns, _)| *at_ns >= after.monotonic_ns).last();
-    let is_whole_system = first.is_some() && last.is_some();
-    let (from_ns, start) = first.or_else(|| Some((before.monotonic_ns, before.tracer.as_ref()?)))?;
-    let (to_ns, end) = last.or_else(|| Some((u64::MAX, after.tracer.as_ref()?)))?;
-    // Entry probes see what calls ask for, and not what comes of them.
-    let units = match figures.probe.probe.counts()? {
-        ByteMeaning::Requested => vec![Unit::BytesRequested],
-        ByteMeaning::Returned => Unit::ALL.into_iter().filter(|&unit| unit != Unit::BytesRequested).collect(),
-    };
-    let itself = report.excludes_itself.then_some(seen.cgroup);
-    Some(Truth { from_ns, to_ns, shares: shares(start, end, figures, itself), is_whole_system, units })
-}
-
-type Key = (u64, Device, u64, Operation);
-
-/// What happened between two samples, without what happened in the cgroup `but`.
-fn shares(start: &Sample, end: &Sample, figures: &RunFigures, but: Option<u64>) -> Vec<Share> {
-    fn key(row: &CounterRow) -> Key {
-        (row.cgroup, row.device, row.mount, row.operation)
-    }
-    let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
-    let before: BTreeMap<Key, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
-    let share = |row: &CounterRow| {
-        let totals = row.totals - before.get(&key(row)).copied().unwrap_or_default();
-        // What puts itself into the workload's cgroup is still called as the agent, whose copy it is until it is executed.
-        let joins = row.path.as_deref().is_some_and(|path| path.starts_with(CGROUPS));
-        let is_workload = row.cgroup == figures.cgroup && !joins;
-        (totals != Totals::default()).then(|| Share {
-            cgroup: vec![row.cgroup.to_string()],
-            mount: mount_names(row.path.as_deref(), row.device, row.mount),
-            process: is_workload.then(|| WORKLOAD.to_owned()).into_iter().collect(),
-            is_file: row.path.is_some(),
-            operation: row.operation,
-            calls: totals.calls,
-            errors: returned.then_some(totals.errors),
-            bytes_returned: returned.then_some(totals.bytes),
-            bytes_requested: (!returned).then_some(totals.bytes),
-        })
-    };
-    let rows = end.rows.iter().filter(|row| Some(row.cgroup) != but);
-    let mut shares: Vec<Share> = rows.filter_map(share).collect();
-    // Of one number that is a device and the id of another mount, the device is meant.
-    let devices: BTreeSet<String> = shares.iter().flat_map(device_numbers).cloned().collect();
-    for share in &mut shares {
-        let is_device = |id: &String| devices.contains(id) && !device_numbers(share).any(|own| own == id);
-        if share.mount.last().is_some_and(is_device) {
-            share.mount.pop();
-        }
-    }
-    shares
-}
-
-/// Those names of its mount that are numbers of a device.
-fn device_numbers(share: &Share) -> impl Iterator<Item = &String> {
-    let first = share.mount.iter().position(|name| name.contains(':') && !name.starts_with('/'));
-    share.mount.iter().skip(first.map_or(usize::MAX, |first| first + 1)).take(2)
-}
-
-/// What a tool may call a mount, the id of the mount last; nothing where it is none.
-fn mount_names(path: Option<&str>, device: Device, id: u64) -> Vec<String> {
-    let Device { major, minor } = device;
-    if device == Device::UNKNOWN {
-        return Vec::new();
-    }
-    let mut names: Vec<String> = path.map(str::to_owned).into_iter().collect();
-    names.push(format!("{major}:{minor}"));
-    // The kernel's own number (`dev_t`), and the one that `stat` gives (`new_encode_dev`, include/linux/kdev_t.h, 6.12).
-    names.push((u64::from(major) << 20 | u64::from(minor)).to_string());
-    let encoded = (u64::from(minor) & 0xff) | (u64::from(major) << 8) | ((u64::from(minor) & !0xff) << 12);
-    names.push(encoded.to_string());
-    names.push(id.to_string());
-    names
 }
 
 #[cfg(test)]

@@ -34,9 +34,9 @@ pub(super) struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// What the tool reports by its tool file, and what it reported.
+    /// What the tool reports by its tool file, and what it reported; or why there is nothing of it.
     pub(super) fn reported(&self) -> Result<(&Report, &Readings), &'static str> {
-        self.evidence.report.zip(self.evidence.readings).ok_or("it reports no figures")
+        self.evidence.reported()
     }
 
     /// The status by the figures that this kind explains; `otherwise` is why it is not evaluated where none of them could have it.
@@ -48,6 +48,12 @@ impl Known<'_> {
     pub(super) fn of_all_figures(&self, otherwise: &str, more: Vec<String>) -> FindingStatus {
         let obstacle = self.figures.as_ref().ok().and_then(|figures| figures.obstacle.as_deref());
         self.with(obstacle, otherwise, more)
+    }
+
+    /// The status by the figures that this kind explains, and by `more`, which is evidence enough.
+    pub(super) fn with_more(&self, more: Vec<String>) -> FindingStatus {
+        let tally = self.figures.as_ref().ok().and_then(|figures| figures.tallies.get(self.place));
+        FindingStatus::from_evidence([more, tally.map(|tally| tally.evidence.clone()).unwrap_or_default()].concat())
     }
 
     fn with(&self, obstacle: Option<&str>, otherwise: &str, more: Vec<String>) -> FindingStatus {

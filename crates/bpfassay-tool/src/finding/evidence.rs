@@ -23,6 +23,21 @@ pub struct Evidence<'a> {
     pub kernel: Option<&'a KernelFacts>,
 }
 
+impl<'a> Evidence<'a> {
+    /// What the tool reports by its tool file, and what it reported.
+    ///
+    /// # Errors
+    /// Why there is nothing of it.
+    pub(super) fn reported(&self) -> Result<(&'a Report, &'a Readings), &'static str> {
+        match (self.report, self.readings, self.start) {
+            (None, ..) => Err("it reports no figures"),
+            (Some(report), Some(readings), _) => Ok((report, readings)),
+            (Some(_), None, Some(Start::Refused(_) | Start::NotReady { .. })) => Err("it did not start"),
+            (Some(_), None, _) => Err("what it reported could not be read"),
+        }
+    }
+}
+
 /// How a tool came up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     evidence::Evidence,
-    truth::{Subject, Truth},
+    truth::{Share, Subject, Truth, total},
 };
 use crate::{Readings, Report, ReportedFigure, Unit, Whose};
 
@@ -91,7 +91,12 @@ pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(&'t str, Option<&
 /// One number of a figure beside what it should be.
 pub(super) struct Comparison<'t> {
     pub(super) subject: Subject<'t>,
+    /// What happened.
     pub(super) expected: u64,
+    /// What a correct tool reports at least: see [`Truth::optional`].
+    pub(super) at_least: u64,
+    /// What a correct tool reports at most: see [`Truth::earlier`].
+    pub(super) at_most: u64,
     pub(super) reported: u64,
     /// By how much the tool may have rounded down.
     pub(super) slack: u64,
@@ -106,24 +111,36 @@ impl Comparison<'_> {
     }
 
     pub(super) const fn is_open(&self) -> bool {
-        !self.explained && !self.is(self.expected)
+        let is_within = self.at_least <= self.reported.saturating_add(self.slack) && self.reported <= self.at_most;
+        !self.explained && !is_within
     }
 
-    /// What is missing; `None` where nothing is, or it is explained.
-    pub(super) const fn deficit(&self) -> Option<u64> {
-        if self.is_open() { self.expected.checked_sub(self.reported) } else { None }
+    /// Whether something is missing that is not explained.
+    pub(super) const fn is_too_low(&self) -> bool {
+        self.is_open() && self.reported < self.at_least
+    }
+
+    /// Whether exactly `amount` is missing, as far as can be known: an amount no greater than what the truth is uncertain by would fit by chance.
+    pub(super) const fn lacks(&self, amount: u64) -> bool {
+        let with = self.reported.saturating_add(amount);
+        let fits = self.at_least <= with.saturating_add(self.slack) && with <= self.at_most;
+        self.is_too_low() && fits && amount > self.at_most - self.at_least
     }
 }
 
 /// `value` of `whose subject`, for evidence.
 pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> String {
-    let Comparison { subject, expected, reported, .. } = comparison;
+    let Comparison { subject, expected, at_least, at_most, reported, .. } = comparison;
+    let really = match at_least == at_most {
+        true => expected.to_string(),
+        false => format!("{at_least} to {at_most}"),
+    };
     let of = match figure.whose {
         Whose::System => String::new(),
         whose => format!(" of {} {}", whose.name(), subject.shown()),
     };
     let operations = figure.operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join("+");
-    format!("`{}` ({operations}, {}){of}: {reported}, really {expected}", figure.value, figure.unit.name())
+    format!("`{}` ({operations}, {}){of}: {reported}, really {really}", figure.value, figure.unit.name())
 }
 
 /// What a figure grew by, by subject.
@@ -138,9 +155,14 @@ fn compare<'t>(
     let grown = readings.grown(index, figure, truth.from_ns, truth.to_ns)?;
     let mut comparisons = Vec::new();
     for subject in truth.subjects(figure) {
-        let expected = subject.total(figure.unit).ok_or_else(|| {
-            format!("the ground truth does not know the {} of `{}`", figure.unit.name(), figure.value)
-        })?;
+        let known = |shares: &[&Share]| {
+            total(shares, figure.unit).ok_or_else(|| {
+                format!("the ground truth does not know the {} of `{}`", figure.unit.name(), figure.value)
+            })
+        };
+        let expected = known(&subject.shares)?;
+        let at_least = expected.saturating_sub(known(&subject.optional)?);
+        let at_most = expected.saturating_add(known(&subject.earlier)?);
         let is_of = |name: &Option<String>| match name {
             None => figure.whose == Whose::System,
             Some(name) => subject.names.contains(name),
@@ -150,7 +172,7 @@ fn compare<'t>(
         let samples = readings.samples.iter().filter(|sample| sample.figure == index && is_of(&sample.subject)).count();
         // Each number that it reported may have been rounded down.
         let slack = (figure.scale - 1).saturating_mul(u64::try_from(samples).unwrap_or(u64::MAX));
-        comparisons.push(Comparison { subject, expected, reported, slack, explained: false });
+        comparisons.push(Comparison { subject, expected, at_least, at_most, reported, slack, explained: false });
     }
     Ok((comparisons, grown))
 }
@@ -169,10 +191,12 @@ pub(super) struct Tally {
 pub(super) struct Differences<'a> {
     pub(super) report: &'a Report,
     pub(super) readings: &'a Readings,
+    pub(super) truth: &'a Truth,
     /// The place of the figure in the report.
     pub(super) index: usize,
     pub(super) figure: &'a ReportedFigure,
     pub(super) comparisons: Vec<Comparison<'a>>,
+    /// What it reported, by subject: without what is explained as that of several subjects.
     pub(super) grown: Grown,
 }
 
@@ -190,7 +214,7 @@ pub(super) type Explain = fn(&mut Tally, &mut Differences<'_>);
 
 /// Explains every figure by `kinds`, in their order.
 pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Result<Explained, &'static str> {
-    let (report, readings) = evidence.report.zip(evidence.readings).ok_or("it reports no figures")?;
+    let (report, readings) = evidence.reported()?;
     let truth = evidence.truth.ok_or("there is no ground truth")?;
     let mut explained = Explained { tallies: vec![Tally::default(); kinds.len()], obstacle: None };
     for (index, figure) in comparable(report, truth) {
@@ -202,14 +226,14 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
             }
         };
         if figure.whose == Whose::System && !truth.is_whole_system {
-            if comparisons.iter().any(|one| one.expected <= one.reported.saturating_add(one.slack)) {
+            if comparisons.iter().any(|one| one.at_least <= one.reported.saturating_add(one.slack)) {
                 let reason = "the ground truth does not cover the whole system: what others did may hide a difference";
                 explained.obstacle.get_or_insert_with(|| reason.to_owned());
             }
             // More than is known of is no finding then.
-            comparisons.retain(|one| one.reported < one.expected);
+            comparisons.retain(|one| one.reported < one.at_least);
         }
-        let mut differences = Differences { report, readings, index, figure, comparisons, grown };
+        let mut differences = Differences { report, readings, truth, index, figure, comparisons, grown };
         for (kind, tally) in kinds.iter().zip(&mut explained.tallies) {
             if let Some(explain) = kind {
                 explain(tally, &mut differences);

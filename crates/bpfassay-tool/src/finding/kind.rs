@@ -4,6 +4,7 @@
 mod cgroups_merged;
 mod counts_go_backwards;
 mod counts_too_high;
+mod counts_too_low;
 mod counts_vanish;
 mod does_not_attach;
 mod does_not_load;
@@ -19,6 +20,7 @@ mod prototype_differs;
 mod requested_as_moved;
 mod slow_attach;
 mod slow_detach;
+mod subject_unknown;
 mod unreadable;
 
 use std::{borrow::Cow, fmt, str::FromStr};
@@ -56,11 +58,13 @@ kinds! {
     RequestedAsMoved = requested_as_moved,
     MountsMerged = mounts_merged,
     CgroupsMerged = cgroups_merged,
+    SubjectUnknown = subject_unknown,
     CountsGoBackwards = counts_go_backwards,
     CountsVanish = counts_vanish,
     OperationsNotSeen = operations_not_seen,
     FirstTouchLost = first_touch_lost,
     EventsDropped = events_dropped,
+    CountsTooLow = counts_too_low,
     CountsTooHigh = counts_too_high,
     MissedProbes = missed_probes,
     LeftBehind = left_behind,

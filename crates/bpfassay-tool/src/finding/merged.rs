@@ -10,25 +10,29 @@ pub(super) fn explain(tally: &mut Tally, differences: &mut Differences<'_>, whos
     if figure.whose != whose {
         return;
     }
-    if comparisons.iter().filter(|one| one.expected > 0).count() < 2 {
+    if comparisons.iter().filter(|one| one.at_least > 0).count() < 2 {
         return;
     }
     tally.evaluated = true;
     // What rounding down can make nothing of is not missing.
-    let is_missing = |one: &Comparison<'_>| one.expected > one.slack && one.reported == 0;
-    let missing =
-        comparisons.iter().filter(|one| is_missing(one)).fold(0_u64, |sum, one| sum.saturating_add(one.expected));
+    let is_missing = |one: &Comparison<'_>| one.at_least > one.slack && one.reported == 0;
+    let sum = |of: fn(&Comparison<'_>) -> u64| {
+        comparisons.iter().filter(|one| is_missing(one)).fold(0_u64, |sum, one| sum.saturating_add(of(one)))
+    };
+    let (missing, at_least, at_most) = (sum(|one| one.expected), sum(|one| one.at_least), sum(|one| one.at_most));
     if missing == 0 {
         return;
     }
     let slack = comparisons.iter().map(|one| one.slack).max().unwrap_or(0);
-    for (name, &value) in &*grown {
+    for (name, value) in grown.clone() {
         let Some(name) = name.as_ref().filter(|_| value > 0) else { continue };
-        let own = comparisons.iter().find(|one| one.subject.names.contains(name)).map_or(0, |one| one.expected);
-        let together = own.saturating_add(missing);
+        let of_name = comparisons.iter().find(|one| one.subject.names.contains(name));
+        let (own, own_least, own_most) = of_name.map_or((0, 0, 0), |one| (one.expected, one.at_least, one.at_most));
         let parts = comparisons.iter().filter(|one| is_missing(one)).count() + usize::from(own > 0);
+        let is_sum = own_least.saturating_add(at_least) <= value.saturating_add(slack)
+            && value <= own_most.saturating_add(at_most);
         // Of a single one it would be another name, not a sum.
-        if parts < 2 || value > together || together - value > slack {
+        if parts < 2 || !is_sum {
             continue;
         }
         let others: Vec<&str> =
@@ -42,6 +46,7 @@ pub(super) fn explain(tally: &mut Tally, differences: &mut Differences<'_>, whos
         for one in comparisons.iter_mut() {
             one.explained |= is_missing(one) || one.subject.names.contains(name);
         }
+        grown.remove(&Some(name.clone()));
         return;
     }
 }

@@ -14,6 +14,11 @@ pub struct Truth {
     pub to_ns: u64,
     /// What happened, each thing once.
     pub shares: Vec<Share>,
+    /// What of `shares` a correct tool may lack: what happened after its last report was made and before the truth was read, and what
+    /// the guest's agent, kernel threads and the tool itself did.
+    pub optional: Vec<Share>,
+    /// What a correct tool may have besides: what happened after its first report was made and before the truth was read.
+    pub earlier: Vec<Share>,
     /// Whether that is all that happened in the whole system. Otherwise figures of the whole system may be higher.
     pub is_whole_system: bool,
     /// The units that it speaks of. What counts something else is left to the truth of another run, or part of one: what calls were
@@ -76,11 +81,20 @@ pub(super) struct Subject<'t> {
     /// Its names; none for the whole system.
     pub(super) names: &'t [String],
     pub(super) shares: Vec<&'t Share>,
+    /// Those of [`Truth::optional`].
+    pub(super) optional: Vec<&'t Share>,
+    /// Those of [`Truth::earlier`].
+    pub(super) earlier: Vec<&'t Share>,
+}
+
+/// What `unit` counts of `shares`; `None` where that is not known.
+pub(super) fn total(shares: &[&Share], unit: Unit) -> Option<u64> {
+    shares.iter().try_fold(0_u64, |sum, share| Some(sum.saturating_add(share.amount(unit)?)))
 }
 
 impl Subject<'_> {
     pub(super) fn total(&self, unit: Unit) -> Option<u64> {
-        self.shares.iter().try_fold(0_u64, |sum, share| Some(sum.saturating_add(share.amount(unit)?)))
+        total(&self.shares, unit)
     }
 
     /// What one operation has of it.
@@ -96,6 +110,12 @@ impl Subject<'_> {
 }
 
 impl Truth {
+    /// Whether a `whose` of this name did anything that is known of.
+    pub(super) fn knows(&self, whose: Whose, name: &str) -> bool {
+        let all = self.shares.iter().chain(&self.earlier);
+        all.flat_map(|share| share.names(whose)).any(|known| known == name)
+    }
+
     /// What `figure` should count, by subject.
     pub(super) fn subjects(&self, figure: &ReportedFigure) -> Vec<Subject<'_>> {
         let mut subjects: Vec<Subject<'_>> = Vec::new();
@@ -110,8 +130,16 @@ impl Truth {
             let known = subjects.iter_mut().find(|subject| subject.names == names);
             match known {
                 Some(subject) => subject.shares.push(share),
-                None => subjects.push(Subject { names, shares: vec![share] }),
+                None => {
+                    let (optional, earlier) = (Vec::new(), Vec::new());
+                    subjects.push(Subject { names, shares: vec![share], optional, earlier });
+                }
             }
+        }
+        for subject in &mut subjects {
+            let is_of = |share: &&Share| counts(share) && share.names(figure.whose) == subject.names;
+            subject.optional = self.optional.iter().filter(is_of).collect();
+            subject.earlier = self.earlier.iter().filter(is_of).collect();
         }
         subjects
     }

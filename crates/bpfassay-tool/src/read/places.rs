@@ -17,15 +17,24 @@ pub(super) fn relative(field: &Field<'_, '_>) -> Result<String, Reported> {
     Err(field.error("give a path below the directory that this begins at: no `/` at the front, no `.` and no `..`"))
 }
 
-/// An absolute path in the guest.
+/// A program in the guest.
 pub(super) fn in_the_guest(field: &Field<'_, '_>) -> Result<String, Reported> {
+    absolute(field, "give a program by its absolute path in the guest, without `..`")
+}
+
+/// A mount point in the guest.
+pub(super) fn mount_point(field: &Field<'_, '_>) -> Result<String, Reported> {
+    absolute(field, "give a mount point by its absolute path in the guest, without `..`; not `/` itself")
+}
+
+fn absolute(field: &Field<'_, '_>, otherwise: &str) -> Result<String, Reported> {
     let text = plain(field)?;
     let mut parts = Path::new(text).components();
     let is_absolute = parts.next() == Some(Component::RootDir);
     if is_absolute && text.len() > 1 && parts.all(|part| matches!(part, Component::Normal(_))) {
-        return Ok(text.to_owned());
+        return Ok(text.trim_end_matches('/').to_owned());
     }
-    Err(field.error("give a program by its absolute path in the guest, without `..`"))
+    Err(field.error(otherwise))
 }
 
 fn plain<'d>(field: &Field<'d, '_>) -> Result<&'d str, Reported> {

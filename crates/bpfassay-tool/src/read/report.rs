@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bpfassay_input::document::{Field, Reported, Section};
 use bpfassay_protocol::{Operation, UnknownName};
 
-use super::{HOUR_MS, MAX_ENTRIES, one_of, pattern};
+use super::{HOUR_MS, MAX_ENTRIES, one_of, pattern, places::mount_point};
 use crate::{Counting, Form, Report, ReportedFigure, Stream, Unit, Whose};
 
 /// How long a tool that reports by itself is waited for, where its file does not say.
@@ -17,8 +17,10 @@ const FORMS: &[&str] = &["json-lines", "openmetrics", "table", "bpftrace-json", 
 /// Reads it; `is_object`: whether the tool is a bare object.
 pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Reported> {
     let section = field.table()?;
-    section
-        .only(&[FORMS, &["counting", "unit", "whose", "only_files", "excludes_itself", "within", "figures"]].concat());
+    section.only(
+        &[FORMS, &["counting", "unit", "whose", "only_files", "excludes_itself", "leaves_out", "within", "figures"]]
+            .concat(),
+    );
     let (kind, form_field) = one_of(&section, FORMS)?;
     let asked = matches!(kind, "map" | "openmetrics");
     let form = match (kind == "map", is_object) {
@@ -36,6 +38,7 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Rep
     let whose = section.or("whose", Whose::System, |field| field.choice(Whose::NAMES));
     let only_files = section.or("only_files", false, Field::boolean);
     let excludes_itself = section.or("excludes_itself", false, Field::boolean);
+    let leaves_out = section.or("leaves_out", Vec::new(), |field| field.distinct("mount point", mount_point));
     // What a figure can be depends on the form.
     let form = form?;
     let usual = Usual { counting: counting?, unit: unit?, whose: whose?, only_files: only_files? };
@@ -46,7 +49,13 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Rep
         }
         Ok(figures)
     });
-    Ok(Report { within_ms: within_ms?, excludes_itself: excludes_itself?, figures: figures?, form })
+    Ok(Report {
+        within_ms: within_ms?,
+        excludes_itself: excludes_itself?,
+        leaves_out: leaves_out?,
+        figures: figures?,
+        form,
+    })
 }
 
 fn form(kind: &str, field: &Field<'_, '_>) -> Result<Form, Reported> {

@@ -2,13 +2,18 @@
 //! Phases in which it is known how much was asked for, and that it was more than there was: only they distinguish a tool that counts
 //! requested bytes from one that counts moved ones. The reference tracer counts what was moved; the workload reports both.
 
+use std::collections::BTreeSet;
+
 use bpfassay_protocol::{IoPath, message::RunFigures, tool::ToolFigures};
 use bpfassay_tool::{
     Readings, Report, Unit,
     finding::{self, Evidence, FindingResult, Kind, Limits, Share, Truth},
 };
 
-use super::{WORKLOAD, is_of, mount_names};
+use super::{
+    is_of,
+    truth::{WORKLOAD, mount_names},
+};
 
 /// Whether the tool passes requested bytes off as moved ones, phase by phase.
 pub(super) fn evaluate(
@@ -39,7 +44,7 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Vec<Trut
             let requested = path.requested(totals.bytes)?;
             Some(Share {
                 cgroup: vec![figures.cgroup.to_string()],
-                mount: mount_names(Some(&figures.mount.path), figures.mount.device, figures.mount.id),
+                mount: mount_names(Some(&figures.mount.path), figures.mount.device, figures.mount.id, &BTreeSet::new()),
                 process: vec![WORKLOAD.to_owned()],
                 is_file: true,
                 operation,
@@ -51,7 +56,7 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Vec<Trut
         };
         let shares: Vec<Share> = phase.moved.iter().filter_map(share).collect();
         if !shares.is_empty() {
-            truths.push(Truth { from_ns, to_ns, shares, is_whole_system: false, units: Unit::ALL.to_vec() });
+            truths.push(Truth { from_ns, to_ns, shares, units: Unit::ALL.to_vec(), ..Truth::default() });
         }
     }
     truths

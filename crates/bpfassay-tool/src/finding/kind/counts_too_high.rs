@@ -8,13 +8,13 @@ use crate::finding::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "counts-too-high",
-    explanation: "It counted more than happened. Not evaluated for the whole system where the ground truth does not cover it.",
+    explanation: "It counted more than happened, also more than what others did while it reported would add. Not evaluated for the whole system where the ground truth does not cover it.",
     explain: Some(explain),
     evaluate: |known| known.of_all_figures(NONE, Vec::new()),
 };
 
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     tally.evaluated |= !differences.comparisons.is_empty();
-    let excessive = differences.comparisons.iter().filter(|one| one.is_open() && one.reported > one.expected);
+    let excessive = differences.comparisons.iter().filter(|one| one.is_open() && one.reported > one.at_most);
     tally.evidence.extend(excessive.map(|one| shown(differences.figure, one)));
 }

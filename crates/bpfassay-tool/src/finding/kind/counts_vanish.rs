@@ -48,7 +48,7 @@ fn gone<'r>(report: &Report, readings: &'r Readings) -> Vec<Gone<'r>> {
 /// What is missing of a subject that vanished is explained.
 fn explain(_: &mut Tally, differences: &mut Differences<'_>) {
     for gone in gone(differences.report, differences.readings) {
-        for one in differences.comparisons.iter_mut().filter(|one| one.expected > one.reported) {
+        for one in differences.comparisons.iter_mut().filter(|one| one.is_too_low()) {
             let is_subject = gone.subject.as_ref().is_none_or(|name| one.subject.names.contains(name));
             one.explained |= gone.figure == differences.index && is_subject;
         }

@@ -1,27 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool loses events.
+//! The tool reports that it lost events.
 
-use crate::finding::{
-    definition::{Definition, Known},
-    figures::{Differences, NONE, Tally, shown},
-    status::FindingStatus,
+use crate::{
+    Unit,
+    finding::{
+        definition::{Definition, Known},
+        figures::{Differences, Tally, shown},
+        status::FindingStatus,
+    },
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "events-dropped",
-    explanation: "The tool itself reports that it lost events, or it counted less than happened and none of the findings before explains it.",
+    explanation: "The tool itself reports that it lost events; figures that are too low by no more than these are shown with it. Not evaluated where its output has no place for lost events: what is missing then is counts-too-low.",
     explain: Some(explain),
     evaluate,
 };
 
+/// What lost events may be the reason for.
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
-    tally.evaluated |= !differences.comparisons.is_empty();
-    let lacking = differences.comparisons.iter().filter(|one| one.deficit().is_some());
-    tally.evidence.extend(lacking.map(|one| shown(differences.figure, one)));
+    let Some(lost) = differences.readings.lost.filter(|&lost| lost > 0) else { return };
+    for one in differences.comparisons.iter_mut().filter(|one| one.is_too_low()) {
+        let is_bytes = matches!(differences.figure.unit, Unit::BytesReturned | Unit::BytesRequested);
+        if is_bytes || one.at_least <= one.reported.saturating_add(lost) {
+            tally.evidence.push(shown(differences.figure, one));
+            one.explained = true;
+        }
+    }
 }
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
-    let lost = known.evidence.readings.and_then(|readings| readings.lost).filter(|&lost| lost > 0);
-    let lost = lost.map(|lost| format!("it reports that it lost {lost} events"));
-    known.of_all_figures(NONE, lost.into_iter().collect())
+    match known.reported().map(|(_, readings)| readings.lost) {
+        Err(reason) => FindingStatus::not_evaluated(reason),
+        Ok(None) => FindingStatus::not_evaluated("its output has no place for lost events"),
+        Ok(Some(0)) => FindingStatus::Clear,
+        Ok(Some(lost)) => known.with_more(vec![format!("it reports that it lost {lost} events")]),
+    }
 }

@@ -21,7 +21,9 @@ pub(super) const FINDING: Definition = Definition {
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     for one in &mut differences.comparisons {
         tally.evaluated |= one.subject.shares.iter().any(|share| share.calls > 1);
-        if let Some(lost) = first_touch(differences.figure, one) {
+        if one.is_too_low()
+            && let Some(lost) = first_touch(differences.figure, one)
+        {
             tally.evidence.push(lost);
             one.explained = true;
         }
@@ -30,7 +32,6 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
 
 /// Whether exactly the first call of each key is missing. Keys are the truth's shares, or coarser: the operations.
 fn first_touch(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<String> {
-    let deficit = one.deficit()?;
     let shares: Vec<_> = one.subject.shares.iter().filter(|share| share.calls > 0).collect();
     // Where nothing was done twice, what is missing is all that happened.
     let twice = |operation: &&Operation| matches!(one.subject.of(**operation, Unit::Calls), 0 | 2..);
@@ -51,8 +52,7 @@ fn first_touch(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<String> 
             calls => Some(of_one_call(one.subject.of(operation, figure.unit), calls)),
         })
         .sum();
-    let fits = |lost: Option<u64>| lost.is_some_and(|lost| lost > 0 && lost.abs_diff(deficit) <= one.slack);
-    let is_error = figure.unit == Unit::Errors;
-    (!is_error && (fits(by_share) || fits(by_operation)))
-        .then(|| format!("{}: {deficit} less, as much as the first calls", shown(figure, one)))
+    let fits = |lost: &u64| figure.unit != Unit::Errors && *lost > 0 && one.lacks(*lost);
+    let lost = by_share.filter(fits).or_else(|| by_operation.filter(fits))?;
+    Some(format!("{}: {lost} less, as much as the first calls", shown(figure, one)))
 }

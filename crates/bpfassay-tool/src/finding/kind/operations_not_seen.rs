@@ -17,7 +17,7 @@ use crate::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "operations-not-seen",
-    explanation: "An operation happened that the tool reports no figure of, or of which its figure stayed at 0, or whose share is exactly what a figure over several operations lacks. Not evaluated without a figure that can be compared.",
+    explanation: "An operation happened that the tool reports no figure of, or of which its figure stayed at 0, or the fewest operations whose shares are exactly what a figure over several lacks, where these are certain. Not evaluated without a figure that can be compared.",
     explain: Some(explain),
     evaluate,
 };
@@ -37,23 +37,42 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
     known.of_all_figures(NONE, reported.map(|((report, _), truth)| unreported(report, truth)).unwrap_or_default())
 }
 
-/// An operation that a figure does not see.
+/// Of more operations in one figure, what is missing is not attributed to several of them: sets of so many fit by chance.
+const MOST_OPERATIONS: usize = 12;
+
+/// Operations that a figure does not see.
 fn unseen(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<String> {
-    let deficit = one.deficit()?;
+    if !one.is_too_low() {
+        return None;
+    }
     let happened = |operation: &&Operation| one.subject.of(**operation, figure.unit) > 0;
     let operations: Vec<_> = figure.operations.iter().filter(happened).collect();
     if one.reported == 0 {
         let names = operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");
         return Some(format!("{}: nothing of {names}", shown(figure, one)));
     }
-    if operations.len() < 2 {
-        return None;
+    let lacking = lacking(&operations, |operation| one.subject.of(operation, figure.unit), |amount| one.lacks(amount))?;
+    let names = lacking.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(" and ");
+    Some(format!("{}: what is missing is exactly {names}", shown(figure, one)))
+}
+
+/// The fewest of `operations`, but not all, whose amounts together are missing; `None` where there are none, or several such sets: then it is not
+/// known which.
+fn lacking(
+    operations: &[&Operation],
+    amount: impl Fn(Operation) -> u64,
+    is_missing: impl Fn(u64) -> bool,
+) -> Option<Vec<Operation>> {
+    let amounts: Vec<(Operation, u64)> = operations.iter().map(|&&of| (of, amount(of))).take(MOST_OPERATIONS).collect();
+    let set = |bits: u32| amounts.iter().enumerate().filter(move |(at, _)| bits >> at & 1 == 1).map(|(_, one)| *one);
+    let is_set_missing = |bits: &u32| is_missing(set(*bits).fold(0, |sum, (_, amount)| sum.saturating_add(amount)));
+    let mut missing: Vec<u32> = (1..(1_u32 << amounts.len()) - 1).filter(is_set_missing).collect();
+    let fewest = missing.iter().map(|bits| bits.count_ones()).min()?;
+    missing.retain(|bits| bits.count_ones() == fewest);
+    match missing.as_slice() {
+        [one] => Some(set(*one).map(|(operation, _)| operation).collect()),
+        _ => None,
     }
-    let lacking = operations.into_iter().find(|operation| {
-        let amount = one.subject.of(**operation, figure.unit);
-        amount <= deficit && deficit - amount <= one.slack
-    })?;
-    Some(format!("{}: what is missing is exactly {lacking}", shown(figure, one)))
 }
 
 /// Ways that data went that no figure counts, though others of the same direction are reported.

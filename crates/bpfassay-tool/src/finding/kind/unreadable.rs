@@ -15,7 +15,7 @@ pub(super) const FINDING: Definition = Definition {
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     match known.evidence.readings {
-        None => FindingStatus::not_evaluated("it reports no figures"),
+        None => FindingStatus::not_evaluated(known.reported().err().unwrap_or("it reports no figures")),
         Some(readings) if readings.unread == 0 => FindingStatus::Clear,
         Some(readings) => {
             let first = readings.first_unread.as_deref().unwrap_or_default();

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ground truth of a tool's run, from what its reference tracer counted beside it.
+//!
+//! It has bounds. The reference tracer is read after the tool has made its report, and neither is made in an instant; what the guest's agent does for both,
+//! a correct tool may count or not. Only what is outside these bounds accuses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_protocol::{
+    Operation,
+    message::RunFigures,
+    operation::Totals,
+    probe::ByteMeaning,
+    tool::ToolFigures,
+    tracer::{CounterRow, Device, Sample},
+};
+use bpfassay_tool::{
+    Report, Unit,
+    finding::{Share, Truth},
+};
+
+use super::is_of;
+
+/// Name of the processes of workloads: that of the embedded engine's program, and of IOR's.
+pub(super) const WORKLOAD: &str = "ior";
+
+/// Where guests have cgroups.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// The id of the root cgroup (`kernfs_create_root`, fs/kernfs/dir.c, 6.12): of a guest's agent and of kernel threads, such as those of nfsd.
+const ROOT: u64 = 1;
+
+/// What really happened between the last report before the workload and the last one after it; where one of them is missing,
+/// between the readings next to the workload, which others may have worked beside.
+pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Option<Truth> {
+    let (before, after) = (&figures.whole.before, &figures.whole.after);
+    let reported = || {
+        let with_reference = seen.output.iter().filter(|piece| is_of(report, piece));
+        with_reference.filter_map(|piece| Some((piece.monotonic_ns, piece.reference.as_deref()?)))
+    };
+    let mut until = reported().filter(|(at_ns, _)| *at_ns <= before.monotonic_ns).collect::<Vec<_>>();
+    let first = until.pop();
+    let last = reported().filter(|(at_ns, _)| *at_ns >= after.monotonic_ns).last();
+    let is_whole_system = first.is_some() && last.is_some();
+    let (from_ns, start) = first.or_else(|| Some((before.monotonic_ns, before.tracer.as_ref()?)))?;
+    let (to_ns, end) = last.or_else(|| Some((u64::MAX, after.tracer.as_ref()?)))?;
+    // Entry probes see what calls ask for, and not what comes of them.
+    let units = match figures.probe.probe.counts()? {
+        ByteMeaning::Requested => vec![Unit::BytesRequested],
+        ByteMeaning::Returned => Unit::ALL.into_iter().filter(|&unit| unit != Unit::BytesRequested).collect(),
+    };
+    let counts = |row: &CounterRow| !report.excludes_itself || row.cgroup != seen.cgroup;
+    // Whether the tool sees what the agent, kernel threads and it itself do, and what it says that it leaves out, is its own affair.
+    let is_others = |row: &CounterRow| {
+        let path = row.path.as_deref();
+        let is_left_out = path.is_some_and(|path| report.leaves_out.iter().any(|place| is_below(path, place)));
+        row.cgroup == ROOT || row.cgroup == seen.cgroup || is_left_out || is_of_agent(row)
+    };
+    let between = |start, end, counts: &dyn Fn(&CounterRow) -> bool| shares(start, end, figures, counts);
+    let mut optional = between(start, end, &|row| counts(row) && is_others(row));
+    // A report is made before the reference tracer is read: the workload had ended by then, and what it counted was read then.
+    if let Some(after) = last.and(after.tracer.as_ref()) {
+        optional.extend(between(after, end, &|row| counts(row) && !is_others(row)));
+    }
+    let earlier = until.pop().map(|(_, earlier)| between(earlier, start, &counts)).unwrap_or_default();
+    let shares = between(start, end, &counts);
+    Some(Truth { from_ns, to_ns, shares, optional, earlier, is_whole_system, units })
+}
+
+/// Whether the mount at `path` is that at `place`, or below it.
+fn is_below(path: &str, place: &str) -> bool {
+    path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether it is the agent's own entry into a cgroup. What puts itself into the workload's is still called as the agent, whose copy it is until it
+/// is executed.
+fn is_of_agent(row: &CounterRow) -> bool {
+    row.path.as_deref().is_some_and(|path| path.starts_with(CGROUPS))
+}
+
+type Key = (u64, Device, u64, Operation);
+
+/// What of the rows that count happened between two samples.
+fn shares(start: &Sample, end: &Sample, figures: &RunFigures, counts: &dyn Fn(&CounterRow) -> bool) -> Vec<Share> {
+    fn key(row: &CounterRow) -> Key {
+        (row.cgroup, row.device, row.mount, row.operation)
+    }
+    let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
+    let devices: BTreeSet<u64> = end.rows.iter().flat_map(|row| numbers(row.device)).collect();
+    let before: BTreeMap<Key, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
+    let share = |row: &CounterRow| {
+        let totals = row.totals - before.get(&key(row)).copied().unwrap_or_default();
+        let is_workload = row.cgroup == figures.cgroup && !is_of_agent(row);
+        (totals != Totals::default()).then(|| Share {
+            cgroup: vec![row.cgroup.to_string()],
+            mount: mount_names(row.path.as_deref(), row.device, row.mount, &devices),
+            process: is_workload.then(|| WORKLOAD.to_owned()).into_iter().collect(),
+            is_file: row.path.is_some(),
+            operation: row.operation,
+            calls: totals.calls,
+            errors: returned.then_some(totals.errors),
+            bytes_returned: returned.then_some(totals.bytes),
+            bytes_requested: (!returned).then_some(totals.bytes),
+        })
+    };
+    end.rows.iter().filter(|row| counts(row)).filter_map(share).collect()
+}
+
+/// What a tool may call a mount, the id of the mount last; nothing where it is none. An id that is the number of one of `devices` is no name: the device
+/// is meant then.
+pub(super) fn mount_names(path: Option<&str>, device: Device, id: u64, devices: &BTreeSet<u64>) -> Vec<String> {
+    if device == Device::UNKNOWN {
+        return Vec::new();
+    }
+    let mut names: Vec<String> = path.map(str::to_owned).into_iter().collect();
+    names.push(format!("{}:{}", device.major, device.minor));
+    names.extend(numbers(device).map(|number| number.to_string()));
+    if !devices.contains(&id) {
+        names.push(id.to_string());
+    }
+    names
+}
+
+/// The kernel's own number of a device (`dev_t`), and the one that `stat` gives (`new_encode_dev`, include/linux/kdev_t.h, 6.12).
+fn numbers(Device { major, minor }: Device) -> [u64; 2] {
+    let (major, minor) = (u64::from(major), u64::from(minor));
+    [major << 20 | minor, (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)]
+}
