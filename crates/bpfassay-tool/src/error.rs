@@ -5,6 +5,8 @@ use std::{io, path::PathBuf};
 
 use bpfassay_input::document::Invalid;
 
+use crate::ReadError;
+
 /// Why a tool file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
@@ -36,6 +38,17 @@ pub enum ToolError {
         name: String,
         /// The file.
         path: String,
+    },
+    /// The figures of the tool file are not in its object.
+    #[error("{name} reports what the object {} does not have", path.display())]
+    Figures {
+        /// The tool.
+        name: String,
+        /// The object.
+        path: PathBuf,
+        /// What is missing.
+        #[source]
+        source: ReadError,
     },
     /// Something in the file is wrong.
     #[error(transparent)]

@@ -13,6 +13,7 @@ mod table;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+pub(crate) use self::map::check as check_map;
 use self::{lines::lines, number::whole};
 use crate::{Capture, Counting, Form, Report, ReportedFigure};
 
@@ -67,6 +68,18 @@ pub enum ReadError {
         "the object's BTF describes no map `{0}`: declare it with `__type(key, …)` and `__type(value, …)` in section `.maps`"
     )]
     NoMap(String),
+    /// A figure is to be read of a field that the map has not.
+    #[error("the map `{map}` has no field `{field}`{nearest}; its fields are {known}")]
+    NoField {
+        /// The map.
+        map: String,
+        /// The field as the tool file has it.
+        field: String,
+        /// Empty, or a suggestion that begins with `; `.
+        nearest: String,
+        /// What it has, comma-separated.
+        known: String,
+    },
 }
 
 /// Reads what `capture` holds, as `report` describes. `object`: the bare object's bytes, where a map is read.

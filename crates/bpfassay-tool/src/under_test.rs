@@ -8,7 +8,7 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Form, Loaded, ToolError, ToolFile};
+use crate::{Form, Loaded, ToolError, ToolFile, readings::check_map};
 
 /// Largest bare object, in bytes.
 pub const MAX_OBJECT: u64 = 1 << 20;
@@ -36,10 +36,16 @@ impl Loaded {
     /// The tool with the objects whose maps are read.
     ///
     /// # Errors
-    /// [`ToolError`] where an object cannot be read, or is not an ELF file.
+    /// [`ToolError::Read`] where an object cannot be read or is not an ELF file, [`ToolError::Figures`] where it has no map or no field that the tool file
+    /// speaks of.
     pub fn under_test(&self) -> Result<UnderTest, ToolError> {
         let mut objects = BTreeMap::new();
-        if self.file.report.as_ref().is_some_and(|report| matches!(report.form, Form::Map { .. })) {
+        let report = self.file.report.as_ref();
+        let map = report.and_then(|report| match &report.form {
+            Form::Map { map } => Some((map, &report.figures)),
+            _ => None,
+        });
+        if let Some((map, figures)) = map {
             for &arch in Arch::ALL {
                 // A bundled one reports its types in the guest.
                 let Some(object) = self.file.source.object(arch).filter(|object| !object.bundled) else { continue };
@@ -49,6 +55,12 @@ impl Loaded {
                     let source = io::Error::new(io::ErrorKind::InvalidData, "is no ELF file");
                     return Err(ToolError::Read { path: supply.place(&object.path)?, source });
                 }
+                let place = supply.place(&object.path)?;
+                check_map(figures, map, &bytes).map_err(|source| ToolError::Figures {
+                    name: self.file.name.clone(),
+                    path: place,
+                    source,
+                })?;
                 objects.insert(arch, BASE64_STANDARD.encode(bytes));
             }
         }

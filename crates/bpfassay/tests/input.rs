@@ -88,6 +88,18 @@ fn a_wrong_tool_file_is_wrong_input_and_leads_nowhere_else() {
     with_tool(work, &script("pipe"), 2, "it is a named pipe");
     with_tool(work, &script("none"), 2, "cannot read tool/none of a tool");
     with_tool(work, "object = { path = 'script' }", 2, "is no eBPF object");
+    // What its figures are read from is not in the object.
+    let object = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpfassay-tool/tests/data/counts.bpf.o");
+    fs::copy(object, work.join("tool/counts.bpf.o")).unwrap();
+    let map = |map: &str, field: &str| {
+        format!(
+            "object = {{ path = 'counts.bpf.o' }}\n[report]\nmap = {{ map = '{map}' }}\n\
+             figures = [{{ value = '{field}', operations = 'read', unit = 'bytes-returned' }}]"
+        )
+    };
+    with_tool(work, &map("counts", "bytes"), 0, "");
+    with_tool(work, &map("counts", "byts"), 2, "the map `counts` has no field `byts`");
+    with_tool(work, &map("count", "bytes"), 2, "describes no map `count`");
     with_tool(work, "binary = { arch = 'aarch64', path = 'good' }\n[start]\nready = { port = 'x' }", 2, "tool.toml:");
     let made = |work: &Path| fs::read_dir(work.join("cache/objects")).unwrap().count();
     let before = made(work);

@@ -23,11 +23,14 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
         };
         let data = object.get("data");
         match object.get("type").and_then(Value::as_str) {
-            Some("map" | "stats") => {
+            Some(kind @ ("map" | "stats" | "hist" | "lhist")) => {
                 let first = sink.readings.samples.len();
                 sink.report(line.at_ns);
                 for (map, value) in data.and_then(Value::as_object).into_iter().flatten() {
-                    entries(sink, line.at_ns, map, value, &line.text);
+                    match kind {
+                        "map" | "stats" => entries(sink, line.at_ns, map, value, &line.text),
+                        _ => buckets(sink, line.at_ns, map, value, &line.text),
+                    }
                 }
                 sink.add_up(first);
             }
@@ -57,6 +60,28 @@ fn entries(sink: &mut Sink<'_>, at_ns: u64, map: &str, value: &Value, text: &str
     }
     for (key, value) in by_key {
         entry(sink, at_ns, map, Some(key), value, text);
+    }
+}
+
+/// A histogram: a list of buckets, or one by key. A figure of it can be how many values it has in all, `@map.count`.
+fn buckets(sink: &mut Sink<'_>, at_ns: u64, map: &str, value: &Value, text: &str) {
+    let values: Vec<(Option<&String>, &Value)> = match value {
+        Value::Object(by_key) => by_key.iter().map(|(key, value)| (Some(key), value)).collect(),
+        value => vec![(None, value)],
+    };
+    for (key, value) in values {
+        let Some(buckets) = value.as_array() else {
+            sink.unread(text, &format!("`{map}` is no list of buckets"));
+            continue;
+        };
+        let counts = buckets.iter().map(|bucket| bucket.get("count").and_then(Value::as_u64));
+        match counts.sum::<Option<u64>>() {
+            Some(count) => entry(sink, at_ns, map, key, &serde_json::json!({ "count": count }), text),
+            None => sink.unread(text, &format!("a bucket of `{map}` has no count")),
+        }
+    }
+    if sink.figures.iter().any(|figure| figure.value == map) {
+        sink.unread(text, &format!("`{map}` has buckets and is no number: how many values it has is `{map}.count`"));
     }
 }
 

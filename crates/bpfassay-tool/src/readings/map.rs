@@ -2,14 +2,15 @@
 //! A map of a bare object, by the object's BTF.
 
 use bpfassay_btf::{Btf, Field, MapTypes, Scalar, TypeLayout};
+use bpfassay_input::document::suggestion;
 use object::{Object as _, ObjectSection as _};
 
 use super::{ReadError, Row, Sink};
-use crate::capture::Dump;
+use crate::{ReportedFigure, capture::Dump};
 
 pub(super) fn read(sink: &mut Sink<'_>, map: &str, dumps: &[Dump], object: Option<&[u8]>) -> Result<(), ReadError> {
     let object = object.ok_or_else(|| ReadError::NoObject(map.to_owned()))?;
-    let layout = layout(map, object)?;
+    let layout = check(sink.figures, map, object)?;
     for dump in dumps.iter().filter(|dump| dump.map == map) {
         let first = sink.readings.samples.len();
         sink.report(dump.at_ns);
@@ -22,6 +23,33 @@ pub(super) fn read(sink: &mut Sink<'_>, map: &str, dumps: &[Dump], object: Optio
         sink.add_up(first);
     }
     Ok(())
+}
+
+/// The layout of `map`, of which every figure can be read.
+///
+/// # Errors
+/// [`ReadError`] for an object that does not describe the map, or no field that a figure needs.
+pub(crate) fn check(figures: &[ReportedFigure], map: &str, object: &[u8]) -> Result<MapTypes, ReadError> {
+    let layout = layout(map, object)?;
+    let fields = |layout: &Option<TypeLayout>, whole: &str| -> Vec<String> {
+        let fields = layout.iter().flat_map(|layout| &layout.fields);
+        fields.map(|field| name(field, whole)).collect()
+    };
+    let known = [fields(&layout.key, "key"), fields(&layout.value, "value")].concat();
+    let needed = figures.iter().flat_map(|figure| {
+        let labels = figure.labelled.keys().chain(&figure.label);
+        // What may be missing from an entry may be missing from all.
+        labels.chain(Some(&figure.value).filter(|_| !figure.blank_is_zero))
+    });
+    match needed.into_iter().find(|field| !known.contains(field)) {
+        None => Ok(layout),
+        Some(field) => Err(ReadError::NoField {
+            map: map.to_owned(),
+            field: field.clone(),
+            nearest: suggestion(field, known.iter().map(String::as_str)),
+            known: known.join(", "),
+        }),
+    }
 }
 
 /// `object` is an ELF file, or the BTF of one alone.

@@ -283,6 +283,55 @@ fn maps_of_bare_objects() {
     assert!(error(&other, Some(OBJECT)).contains("describes no map `count`"));
 }
 
+/// A misspelt field is the tool file's mistake, and no tool is accused of it.
+#[test]
+fn a_map_has_the_fields_of_every_figure() {
+    let with = |figure: &str| report(&format!("map = {{ map = \"counts\" }}\nfigures = [{{ {figure} }}]"), true);
+    let error = |figure| match read(&with(figure), &Capture::default(), Some(OBJECT)) {
+        Err(error) => error.to_string(),
+        Ok(readings) => format!("{readings:?}"),
+    };
+    let expected = "the map `counts` has no field `byts`; did you mean `bytes`?; its fields are cgroup, ";
+    let misspelt = error("value = 'byts', operations = 'read', unit = 'bytes-returned'");
+    assert!(misspelt.starts_with(expected), "{misspelt}");
+    for figure in [
+        "value = 'bytes', operations = 'read', unit = 'bytes-returned', whose = 'mount', label = 'mnt'",
+        "value = 'bytes', operations = 'read', unit = 'bytes-returned', where = { op = '0' }",
+    ] {
+        assert!(error(figure).contains("has no field"), "{figure}");
+    }
+    let absent = with("value = 'byts', operations = 'read', unit = 'bytes-returned', blank_is_zero = true");
+    assert!(read(&absent, &Capture::default(), Some(OBJECT)).is_ok());
+}
+
+#[test]
+fn histograms_of_bpftrace_have_a_number_of_values() {
+    let report = report(
+        "bpftrace-json = {}\nunit = \"calls\"\ncounting = \"cumulative\"\nfigures = [\n\
+         { value = \"@h.count\", operations = \"read\" }, { value = \"@k.count\", operations = \"write\", whose = \"process\", label = \"key\" },\n\
+         { value = \"@l\", operations = \"fsync\" }]",
+        false,
+    );
+    let text = r#"{"type": "hist", "data": {"@h": [{"max": -1, "count": 37}, {"min": 0, "max": 0, "count": 1}, {"min": 2, "max": 3, "count": 4}]}}
+{"type": "hist", "data": {"@k": {"ior": [{"min": 1, "max": 1, "count": 6}], "sh": []}}}
+"#;
+    let readings = read(&report, &printed(Stream::Stdout, &[(8, text)]), None).unwrap();
+    assert_eq!(shown(&readings), [(8, 0, "-", 42), (8, 1, "ior", 6), (8, 1, "sh", 0)]);
+    assert_eq!((readings.unread, readings.reports.len()), (0, 2));
+    for (text, why) in [
+        (
+            r#"{"type": "lhist", "data": {"@l": [{"min": 0, "max": 9, "count": 2}]}}"#,
+            "`@l` has buckets and is no number",
+        ),
+        (r#"{"type": "hist", "data": {"@h": 3}}"#, "`@h` is no list of buckets"),
+        (r#"{"type": "hist", "data": {"@h": [{"min": 0}]}}"#, "a bucket of `@h` has no count"),
+    ] {
+        let readings = read(&report, &printed(Stream::Stdout, &[(8, text)]), None).unwrap();
+        assert_eq!((readings.unread, shown(&readings).len()), (1, 0), "{text}");
+        assert!(readings.first_unread.unwrap().starts_with(why), "{text}");
+    }
+}
+
 #[test]
 fn growth_is_between_two_instants() {
     let sample = |at_ns, subject: &str, value| Sample { at_ns, figure: 0, subject: Some(subject.to_owned()), value };

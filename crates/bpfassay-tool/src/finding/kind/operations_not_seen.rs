@@ -26,7 +26,11 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     for one in &mut differences.comparisons {
         tally.evaluated |= one.expected > 0;
         if let Some(unseen) = unseen(differences.figure, one) {
-            tally.evidence.push(unseen);
+            // A misspelt name looks like that as well.
+            let is_there = differences.readings.samples.iter().any(|sample| sample.figure == differences.index);
+            let hint =
+                if is_there { "" } else { "; no report has this figure: compare its name with the tool's output" };
+            tally.evidence.push(unseen + hint);
             one.explained = true;
         }
     }
