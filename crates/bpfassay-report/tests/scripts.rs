@@ -24,7 +24,7 @@ use bpfassay_report::derive;
 use bpfassay_results::{Outcome, Results};
 use bpfassay_study::{Clock, Study};
 use common::{contents, outcome, quick, study};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const CI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci");
 
@@ -76,6 +76,39 @@ fn with_run_times() -> Value {
     without_runs(results)
 }
 
+/// A tool under test on two targets: one with findings and figures, and one that was refused.
+fn with_tools() -> Value {
+    let mut results = measured();
+    let figure = |value: &str, reported: u64, really: u64, rounding: u64| {
+        json!({ "figure": value, "operations": ["read"], "unit": "calls", "whose": "system", "reported": reported, "really": really,
+                "rounding": rounding })
+    };
+    let mut other = figure("create", 1, 3, 0);
+    other["differs"] = "calls of vfs_create".into();
+    let long = format!("`r` | {}\nsecond line", "x".repeat(200));
+    let tool = json!({
+        "findings": [
+            { "kind": "counts-too-low", "status": "found", "evidence": [long] },
+            { "kind": "idle-cpu", "status": "clear" },
+            { "kind": "missed-probes", "status": "not-evaluated", "reason": "not measured" },
+        ],
+        "figures": [figure("r", 9, 10, 0), figure("k", 1023, 1024, 1), other],
+    });
+    let refused = json!({ "findings": [{ "kind": "does-not-load", "status": "clear" }], "figures": [] });
+    for cell in results["cells"].as_array_mut().unwrap() {
+        let result = match cell["attach"]["outcome"].as_str().unwrap() {
+            "refused" => refused.clone(),
+            _ if cell["probe"] == "kprobe" => tool.clone(),
+            _ => continue,
+        };
+        cell["tool"] = "mine".into();
+        cell["tool_result"] = result;
+    }
+    // What the scripts are given is what readers of results accept.
+    serde_json::from_value::<Results>(results.clone()).unwrap();
+    results
+}
+
 /// As JSON, without runs and blocks, of which the tables have nothing.
 fn without_runs(results: Results) -> Value {
     let mut json = serde_json::to_value(results).unwrap();
@@ -115,10 +148,13 @@ fn a_key_that_is_not_there_is_an_error() {
         return;
     }
     // Results need not have them.
-    let optional = ["direct", "pooled", "tool"];
-    for (script, at_least) in [("cost-table", 25), ("exact-table", 15)] {
+    let optional = ["differs", "direct", "pooled", "tool", "tool_result"];
+    let plain = || vec![measured(), with_run_times()];
+    for (script, at_least, all) in
+        [("cost-table", 25, plain()), ("exact-table", 15, plain()), ("tool-table", 15, vec![with_tools()])]
+    {
         let mut read = BTreeSet::new();
-        for results in [measured(), with_run_times()] {
+        for results in all {
             let (success, whole) = run(script, &results);
             assert!(success, "{script}: {whole}");
             assert!(!whole.contains("null"), "{script}: {whole}");
@@ -151,9 +187,25 @@ fn results_of_another_version_are_refused() {
     }
     let mut results = measured();
     results["version"] = 2.into();
-    for script in ["cost-table", "exact-table"] {
+    for script in ["cost-table", "exact-table", "tool-table"] {
         let (success, why) = run(script, &results);
         assert!(!success && why.contains("results of version 2, not 3"), "{script}: {why}");
+    }
+}
+
+#[test]
+fn tools_are_shown_with_their_findings() {
+    if !is_testable() {
+        return;
+    }
+    let (success, table) = run("tool-table", &with_tools());
+    assert!(success, "{table}");
+    let cut = format!("**counts-too-low**: `r` \\| {}…", "x".repeat(153));
+    for row in [
+        format!("| mine | x86_64 6.12 | yes | 1 of 2 exact; 1 of another definition | {cut} |"),
+        "| mine | aarch64 6.1 | no | none | nothing |".to_owned(),
+    ] {
+        assert!(table.contains(&row), "{row}:\n{table}");
     }
 }
 

@@ -288,6 +288,10 @@ pub struct ReportedFigure {
     /// Whether a value that is missing from a line that is otherwise read stands for 0 (`strace -c` leaves out errors that way).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub blank_is_zero: bool,
+    /// In what it counts something else than these operations, in a line: then it is shown beside what happened, and no finding follows from its
+    /// amounts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differs: Option<String>,
 }
 
 const fn one() -> u64 {

@@ -38,6 +38,9 @@ pub struct Compared {
     pub moved: Option<u64>,
     /// By how much it may be less because the tool rounds down.
     pub rounding: u64,
+    /// [`ReportedFigure::differs`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differs: Option<String>,
 }
 
 impl Compared {
@@ -69,6 +72,7 @@ pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Comp
             really: one.expected,
             moved: None,
             rounding: one.slack,
+            differs: figure.differs.clone(),
         }));
     }
     all
@@ -217,7 +221,7 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
     let (report, readings) = evidence.reported()?;
     let truth = evidence.truth.ok_or("there is no ground truth")?;
     let mut explained = Explained { tallies: vec![Tally::default(); kinds.len()], obstacle: None };
-    for (index, figure) in comparable(report, truth) {
+    for (index, figure) in comparable(report, truth).filter(|(_, figure)| figure.differs.is_none()) {
         let (mut comparisons, grown) = match compare(index, figure, readings, truth) {
             Ok(compared) => compared,
             Err(reason) => {

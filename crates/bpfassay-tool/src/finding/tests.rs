@@ -38,6 +38,7 @@ fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> ReportedFigure 
         label: (whose != Whose::System).then(|| whose.name().to_owned()),
         counting: Counting::Cumulative,
         blank_is_zero: false,
+        differs: None,
     }
 }
 
@@ -389,6 +390,27 @@ fn subjects_that_are_not_known_are_shown() {
         found(&others).is_empty() && reason(&others, Kind::SubjectUnknown).starts_with("no figure by"),
         "{others:?}"
     );
+}
+
+#[test]
+fn a_figure_of_another_definition_is_shown_and_accuses_nobody() {
+    let truth = truth(vec![share("a", "m", Operation::Create, 3, 0, 0)]);
+    let mut one = figure(&[Operation::Create], Unit::Calls, Whose::System);
+    let mut results = |calls, differs: Option<&str>| {
+        one.differs = differs.map(str::to_owned);
+        let (tool, readings) = (report(vec![one.clone()]), readings(&[(100, 0, None, calls)]));
+        (counts(&tool, &readings, &truth), compared(&tool, &readings, &truth))
+    };
+    let differs = Some("calls of vfs_create, which open() with O_CREAT does not reach");
+    for calls in [1, 5] {
+        assert_eq!(found(&results(calls, None).0).len(), 1, "{calls}");
+        let (results, shown) = results(calls, differs);
+        assert!(
+            found(&results).is_empty() && reason(&results, Kind::CountsTooLow).starts_with("no figure"),
+            "{results:?}"
+        );
+        assert_eq!((shown[0].reported, shown[0].really, shown[0].differs.as_deref()), (calls, 3, differs));
+    }
 }
 
 /// A tool that has figures and did not start is not one that has none.

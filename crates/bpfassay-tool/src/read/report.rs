@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bpfassay_input::document::{Field, Reported, Section};
 use bpfassay_protocol::{Operation, UnknownName};
 
-use super::{HOUR_MS, MAX_ENTRIES, one_of, pattern, places::mount_point};
+use super::{HOUR_MS, MAX_ENTRIES, line, one_of, pattern, places::mount_point};
 use crate::{Counting, Form, Report, ReportedFigure, Stream, Unit, Whose};
 
 /// How long a tool that reports by itself is waited for, where its file does not say.
@@ -132,6 +132,7 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         "only_files",
         "counting",
         "blank_is_zero",
+        "differs",
     ]);
     let value = section.need("value", |field| group(field, form));
     let operations = match (section.get("operations"), &value) {
@@ -163,6 +164,7 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
     let counting = section.or("counting", usual.counting, |field| field.choice(Counting::NAMES).map(Some));
     let counting = counting.and_then(|counting| counting.ok_or_else(|| missing("counting")));
     let blank_is_zero = section.or("blank_is_zero", false, Field::boolean);
+    let differs = section.optional("differs", line);
     Ok(ReportedFigure {
         value: value?,
         labelled: labelled?,
@@ -174,6 +176,7 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         only_files: only_files?,
         counting: counting?,
         blank_is_zero: blank_is_zero?,
+        differs: differs?,
     })
 }
 

@@ -76,10 +76,9 @@ fn difference(one: &Compared) -> String {
         (_, true) => "exact but for rounding".to_owned(),
         (difference, false) => format!("{difference:+}"),
     };
-    match one.moved {
-        Some(moved) => format!("{difference}; moved: {moved}"),
-        None => difference,
-    }
+    let moved = one.moved.map(|moved| format!("; moved: {moved}")).unwrap_or_default();
+    let differs = one.differs.as_ref().map(|differs| format!("; another definition: {differs}")).unwrap_or_default();
+    difference + &moved + &differs
 }
 
 /// What was found of each.
