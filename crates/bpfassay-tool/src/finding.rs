@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use self::definition::Known;
 pub use self::{
     evidence::{Detach, Evidence, KernelFacts, Limits, Start},
-    figures::{Compared, compared, moved},
+    figures::{Compared, compared, moved, requested},
     kind::Kind,
     status::FindingStatus,
     truth::{Share, Truth},

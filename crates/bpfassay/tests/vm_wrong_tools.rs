@@ -88,6 +88,13 @@ fn what_is_wrong_with_a_tool_is_named_on_every_architecture() {
             }
             // Names by amounts are given once, and to what has them.
             for (kind, evidence) in found.iter().filter(|(kind, _)| *kind != fault && BY_AMOUNT.contains(kind)) {
+                // These have no figure of some operations, and that is true.
+                let is_unreported = |line: &Value| line.as_str().unwrap().starts_with("no figure counts ");
+                if ["argument-for-return", "requested"].contains(&tool)
+                    && evidence.as_array().unwrap().iter().all(is_unreported)
+                {
+                    continue;
+                }
                 wrong.push(format!("{arch} {tool}: {kind} beside {fault}: {evidence}"));
             }
         }

@@ -174,17 +174,20 @@ fn of_run(
     };
     let truth = report.and_then(|report| truth::of(report, seen, figures));
     let prototypes = object::prototypes(seen);
+    let of_phases = report.zip(readings.as_ref());
+    let (of_phases, requested) =
+        of_phases.map(|(report, readings)| requested::evaluate(report, readings, seen, figures)).unwrap_or_default();
     let evidence = Evidence {
         start: Some(&Start::Ready),
         prototypes: prototypes.as_deref(),
         report,
         readings: readings.as_ref(),
         truth: truth.as_ref(),
+        requested: Some(&requested),
         kernel: Some(&kernel),
     };
     let mut findings = finding::evaluate(&evidence, &Limits::default());
-    let of_phases = report.zip(readings.as_ref()).into_iter();
-    for found in of_phases.flat_map(|(report, readings)| requested::evaluate(report, readings, seen, figures)) {
+    for found in of_phases {
         outweigh(&mut findings, found);
     }
     if let Some(reason) = unreadable {

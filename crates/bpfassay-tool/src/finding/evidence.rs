@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The observations of one run of a tool, from which its findings are evaluated.
 
+use std::collections::BTreeSet;
+
 use bpfassay_protocol::tracer::Refusal;
 
 use super::truth::Truth;
@@ -19,6 +21,8 @@ pub struct Evidence<'a> {
     pub readings: Option<&'a Readings>,
     /// What really happened, and between which instants.
     pub truth: Option<&'a Truth>,
+    /// The places of those of its figures that [`super::requested`] names, in phases of the run.
+    pub requested: Option<&'a BTreeSet<usize>>,
     /// What the kernel and the guest saw of it.
     pub kernel: Option<&'a KernelFacts>,
 }

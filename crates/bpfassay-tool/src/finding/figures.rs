@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures beside the ground truth. Each difference is explained once, by the first kind of finding that fits to the unit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::Operation;
 use schemars::JsonSchema;
@@ -90,6 +90,20 @@ pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(&'t str, Option<&
         })
     });
     of_figure.collect()
+}
+
+/// The places of the figures of bytes returned that are exactly the bytes requested, which were others.
+#[must_use]
+pub fn requested(report: &Report, readings: &Readings, truth: &Truth) -> BTreeSet<usize> {
+    let is_requested = |&(index, figure): &(usize, &ReportedFigure)| {
+        let of_one = |one: &Comparison<'_>| {
+            let asked = one.subject.total(Unit::BytesRequested).filter(|asked| *asked != one.expected);
+            one.is_open() && asked.is_some_and(|asked| one.is(asked))
+        };
+        figure.unit == Unit::BytesReturned
+            && compare(index, figure, readings, truth).is_ok_and(|(comparisons, _)| comparisons.iter().any(of_one))
+    };
+    comparable(report, truth).filter(is_requested).map(|(index, _)| index).collect()
 }
 
 /// One number of a figure beside what it should be.
@@ -199,6 +213,8 @@ pub(super) struct Differences<'a> {
     /// The place of the figure in the report.
     pub(super) index: usize,
     pub(super) figure: &'a ReportedFigure,
+    /// Whether it is of requested bytes, by phases of the run.
+    pub(super) is_requested: bool,
     pub(super) comparisons: Vec<Comparison<'a>>,
     /// What it reported, by subject: without what is explained as that of several subjects.
     pub(super) grown: Grown,
@@ -237,7 +253,8 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
             // More than is known of is no finding then.
             comparisons.retain(|one| one.reported < one.at_least);
         }
-        let mut differences = Differences { report, readings, truth, index, figure, comparisons, grown };
+        let is_requested = evidence.requested.is_some_and(|requested| requested.contains(&index));
+        let mut differences = Differences { report, readings, truth, index, figure, is_requested, comparisons, grown };
         for (kind, tally) in kinds.iter().zip(&mut explained.tallies) {
             if let Some(explain) = kind {
                 explain(tally, &mut differences);

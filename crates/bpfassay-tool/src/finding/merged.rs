@@ -10,26 +10,29 @@ pub(super) fn explain(tally: &mut Tally, differences: &mut Differences<'_>, whos
     if figure.whose != whose {
         return;
     }
-    if comparisons.iter().filter(|one| one.at_least > 0).count() < 2 {
+    if comparisons.iter().filter(|one| one.expected > 0).count() < 2 {
         return;
     }
     tally.evaluated = true;
     // What rounding down can make nothing of is not missing.
-    let is_missing = |one: &Comparison<'_>| one.at_least > one.slack && one.reported == 0;
+    let is_missing = |one: &Comparison<'_>| one.expected > one.slack && one.reported == 0;
     let sum = |of: fn(&Comparison<'_>) -> u64| {
         comparisons.iter().filter(|one| is_missing(one)).fold(0_u64, |sum, one| sum.saturating_add(of(one)))
     };
     let (missing, at_least, at_most) = (sum(|one| one.expected), sum(|one| one.at_least), sum(|one| one.at_most));
-    if missing == 0 {
+    let slack = comparisons.iter().map(|one| one.slack).max().unwrap_or(0);
+    // What may all be missing is merged with nothing.
+    if at_least <= slack {
         return;
     }
-    let slack = comparisons.iter().map(|one| one.slack).max().unwrap_or(0);
     for (name, value) in grown.clone() {
-        let Some(name) = name.as_ref().filter(|_| value > 0) else { continue };
+        let Some(name) = name.as_ref() else { continue };
         let of_name = comparisons.iter().find(|one| one.subject.names.contains(name));
         let (own, own_least, own_most) = of_name.map_or((0, 0, 0), |one| (one.expected, one.at_least, one.at_most));
         let parts = comparisons.iter().filter(|one| is_missing(one)).count() + usize::from(own > 0);
-        let is_sum = own_least.saturating_add(at_least) <= value.saturating_add(slack)
+        // More than its own, and as much as all together.
+        let is_sum = value > own_most
+            && own_least.saturating_add(at_least) <= value.saturating_add(slack)
             && value <= own_most.saturating_add(at_most);
         // Of a single one it would be another name, not a sum.
         if parts < 2 || !is_sum {

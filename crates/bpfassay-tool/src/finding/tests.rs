@@ -219,6 +219,38 @@ fn mounts_and_cgroups_merged() {
     }
 }
 
+/// The agent's own cgroup may have nothing, or all that it did: it is merged with another's all the same.
+#[test]
+fn what_is_merged_into_a_subject_of_uncertain_figures_is_merged() {
+    let shares =
+        vec![share("1", "m", Operation::Read, 9, 75_691, 75_691), share("7", "n", Operation::Read, 3, 66_341, 66_341)];
+    let truth = Truth { optional: vec![shares[0].clone()], ..truth(shares) };
+    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Cgroup)]);
+    let results = |value| counts(&tool, &readings(&[(100, 0, Some("1"), value)]), &truth);
+    assert_eq!(found(&results(142_032)), [Kind::CgroupsMerged]);
+    // No more than its own: the other is not seen.
+    for value in [0, 75_690, 75_691] {
+        assert_eq!(found(&results(value)), [Kind::OperationsNotSeen], "{value}");
+    }
+    assert_eq!(found(&results(142_033)), [Kind::OperationsNotSeen, Kind::CountsTooHigh]);
+}
+
+#[test]
+fn requested_bytes_by_phases_explain_the_whole() {
+    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
+    let reported = readings(&[(50, 0, None, 512), (100, 0, None, 900)]);
+    let phase = Truth { to_ns: 50, ..truth(vec![share("a", "m", Operation::Read, 4, 400, 512)]) };
+    let requested = requested(&tool, &reported, &phase);
+    assert_eq!(requested, [0].into());
+    let mut whole = share("a", "m", Operation::Read, 9, 788, 0);
+    whole.bytes_requested = None;
+    let whole = truth(vec![whole]);
+    let known = Evidence { report: Some(&tool), readings: Some(&reported), truth: Some(&whole), ..Evidence::default() };
+    let evaluated = |known: Evidence<'_>| found(&evaluate(&known, &Limits::default()));
+    assert_eq!(evaluated(known), [Kind::CountsTooHigh]);
+    assert_eq!(evaluated(Evidence { requested: Some(&requested), ..known }), []);
+}
+
 #[test]
 fn counts_that_go_back_or_vanish() {
     let truth = truth(vec![share("a", "m", Operation::Read, 4, 400, 400), share("b", "m", Operation::Read, 4, 44, 44)]);
@@ -227,6 +259,11 @@ fn counts_that_go_back_or_vanish() {
     let results = counts(&tool, &back, &truth);
     assert_eq!(found(&results), [Kind::CountsGoBackwards]);
     assert_eq!(evidence_of(&results, Kind::CountsGoBackwards), "`v` of a: 500 at 50 ns, 400 at 100 ns");
+    // What it lost thereby is no finding of its own; what another lacks is.
+    let less = readings(&[(50, 0, Some("a"), 300), (100, 0, Some("a"), 200), (100, 0, Some("b"), 44)]);
+    assert_eq!(found(&counts(&tool, &less, &truth)), [Kind::CountsGoBackwards]);
+    let both = readings(&[(50, 0, Some("a"), 300), (100, 0, Some("a"), 200), (100, 0, Some("b"), 20)]);
+    assert_eq!(found(&counts(&tool, &both, &truth)), [Kind::CountsGoBackwards, Kind::CountsTooLow]);
     // The map threw `a` out and began anew.
     let evicted = readings(&[(10, 0, Some("a"), 100), (100, 0, Some("a"), 140), (100, 0, Some("b"), 44)]);
     let results = counts(&tool, &evicted, &truth);

@@ -15,19 +15,23 @@ use super::{
     truth::{WORKLOAD, mount_names},
 };
 
-/// Whether the tool passes requested bytes off as moved ones, phase by phase.
+/// Whether the tool passes requested bytes off as moved ones, phase by phase, and which of its figures are such.
 pub(super) fn evaluate(
     report: &Report,
     readings: &Readings,
     seen: &ToolFigures,
     figures: &RunFigures,
-) -> impl Iterator<Item = FindingResult> {
-    truths(report, seen, figures).into_iter().filter_map(move |truth| {
+) -> (Vec<FindingResult>, BTreeSet<usize>) {
+    let mut requested = BTreeSet::new();
+    let of_phase = |truth: Truth| {
+        requested.append(&mut finding::requested(report, readings, &truth));
         let evidence =
             Evidence { report: Some(report), readings: Some(readings), truth: Some(&truth), ..Evidence::default() };
         let findings = finding::evaluate(&evidence, &Limits::default());
         findings.into_iter().find(|finding| finding.kind == Kind::RequestedAsMoved)
-    })
+    };
+    let findings = truths(report, seen, figures).into_iter().filter_map(of_phase).collect();
+    (findings, requested)
 }
 
 /// From the report at each such phase's beginning to the one at its end; the workload stands still at both.

@@ -23,6 +23,12 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     if differences.figure.unit != Unit::BytesReturned {
         return;
     }
+    // What is found in phases in which the requested bytes are known explains the whole.
+    if differences.is_requested {
+        tally.evaluated = true;
+        let too_high = differences.comparisons.iter_mut().filter(|one| one.reported > one.at_most);
+        too_high.for_each(|one| one.explained = true);
+    }
     for one in &mut differences.comparisons {
         let Some(requested) = one.subject.total(Unit::BytesRequested).filter(|asked| *asked != one.expected) else {
             continue;
