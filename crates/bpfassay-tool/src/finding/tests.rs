@@ -418,8 +418,13 @@ fn subjects_that_are_not_known_are_shown() {
     let more = results(&[(100, 0, Some("/mnt/nfs"), 491_528), (100, 0, Some("/tmp"), 30), (100, 0, Some("/x"), 5)]);
     assert_eq!(found(&more), [Kind::SubjectUnknown]);
     assert!(evidence_of(&more, Kind::SubjectUnknown).ends_with("/x: 5; no mount did anything under this name"));
-    // Known, of another operation; and of nothing.
-    let known = results(&[(100, 0, Some("/mnt/nfs"), 491_528), (100, 0, Some("/tmp"), 30), (100, 0, Some("/x"), 0)]);
+    // Known, of another operation; of nothing; and without a name, as of pipes.
+    let known = results(&[
+        (100, 0, Some("/mnt/nfs"), 491_528),
+        (100, 0, Some("/tmp"), 30),
+        (100, 0, Some("/x"), 0),
+        (100, 0, Some(""), 57_956),
+    ]);
     assert!(found(&known).is_empty() && is_clear(&known, Kind::SubjectUnknown), "{known:?}");
     let by_process = report(vec![figure(&[Operation::Read], MOVED, Whose::Process)]);
     let others = counts(&by_process, &readings(&[(100, 0, Some("7"), 491_558), (100, 0, Some("8"), 5)]), &truth);

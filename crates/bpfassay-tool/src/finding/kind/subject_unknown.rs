@@ -23,8 +23,9 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
         return;
     }
     tally.evaluated = true;
-    let unknown = grown.iter().filter_map(|(name, &value)| Some((name.as_ref()?, value)));
-    for (name, value) in unknown.filter(|(name, value)| *value > 0 && !truth.knows(figure.whose, name)) {
+    // Without a name are pipes, sockets and other things that are on no mount.
+    let named = grown.iter().filter_map(|(name, &value)| Some((name.as_ref().filter(|name| !name.is_empty())?, value)));
+    for (name, value) in named.filter(|(name, value)| *value > 0 && !truth.knows(figure.whose, name)) {
         let whose = figure.whose.name();
         let is_same = |one: &&mut Comparison<'_>| one.reported == 0 && one.lacks(value);
         let same = match comparisons.iter_mut().find(is_same) {
