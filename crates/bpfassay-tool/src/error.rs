@@ -48,7 +48,7 @@ pub enum ToolError {
         path: PathBuf,
         /// What is missing.
         #[source]
-        source: ReadError,
+        source: Box<ReadError>,
     },
     /// Something in the file is wrong.
     #[error(transparent)]

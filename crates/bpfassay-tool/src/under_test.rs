@@ -59,7 +59,7 @@ impl Loaded {
                 check_map(figures, map, &bytes).map_err(|source| ToolError::Figures {
                     name: self.file.name.clone(),
                     path: place,
-                    source,
+                    source: Box::new(source),
                 })?;
                 objects.insert(arch, BASE64_STANDARD.encode(bytes));
             }

@@ -114,3 +114,19 @@ fn every_key_of_the_format_is_a_key() {
         assert_eq!((tool.name.as_str(), tool.figures().len()), ("vfsstat", 1));
     }
 }
+
+/// Every kind has its section, in the order of the kinds, and no section is of none.
+#[test]
+fn every_finding_has_its_section() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/findings.md");
+    let Ok(page) = fs::read_to_string(&path) else {
+        println!("SKIPPED: these sources are built without docs/");
+        return;
+    };
+    let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
+    let names: Vec<&str> = sections.iter().filter_map(|section| section.lines().next()).collect();
+    assert_eq!(names, Kind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>());
+    for (name, section) in names.iter().zip(sections) {
+        assert!(section.contains("*Check*:") && section.contains("*Repair*:"), "{name}");
+    }
+}

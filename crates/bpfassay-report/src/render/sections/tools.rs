@@ -115,7 +115,7 @@ pub(super) fn findings(results: &Results) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         rows,
         remarks: remarks.0,
-        legend: vec!["clear: looked for and not there. docs/tools.md explains each finding.".to_owned()],
+        legend: vec!["clear: looked for and not there. docs/findings.md explains each finding.".to_owned()],
         ..Table::new("what was found of tools", ["target", "tool", "finding", "what was seen"])
     })
 }
