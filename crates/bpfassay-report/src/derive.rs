@@ -20,6 +20,7 @@ pub(crate) mod pairs;
 pub(crate) mod pooled;
 mod runs;
 pub(crate) mod sampling;
+pub(crate) mod spinning;
 mod tool;
 
 pub(crate) use runs::readings;

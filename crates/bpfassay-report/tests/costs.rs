@@ -9,15 +9,20 @@
 
 mod common;
 
-use bpfassay_protocol::{Arch, ProbeConfiguration, probe::Probe, tool::Tool, tracer::ProgramStatistics};
-use bpfassay_report::{
-    derive,
-    render::{Style, markdown, text},
+use bpfassay_protocol::{
+    Arch, ProbeConfiguration, job::IorEngine, probe::Probe, tool::Tool, tracer::ProgramStatistics,
 };
-use bpfassay_results::{Basis, Cost, Figure, Outcome, Results};
-use bpfassay_stats::{Bounds, random::Generator};
-use bpfassay_study::{Clock, Study, Target};
-use common::{contents, figures, study};
+use bpfassay_report::{
+    compare::{Question, compare},
+    derive,
+    render::{Style, html, markdown, text},
+};
+use bpfassay_results::{Basis, CellMetric, Cost, Demand, Figure, Outcome, Results, SamplingEnd};
+use bpfassay_stats::{Bounds, Verdict, gate::Change, random::Generator};
+use bpfassay_study::{
+    Available, Clock, EngineChoice, Gate, Interface, Narrowing, Plan, Study, Target, WorkloadKind, expand,
+};
+use common::{contents, contents_of, figures, outcome, study};
 
 /// Calls of each phase.
 const CALLS: u64 = 32;
@@ -200,4 +205,119 @@ fn run_times_of_other_tools_are_reported_by_the_kernels_names() {
     assert_eq!(cell.event_time, None);
     let shown = text(&results, Style::default());
     assert!(shown.contains("fentry_vfs_read") && shown.contains("time of the emulator"), "{shown}");
+}
+
+fn of_engine(engine: EngineChoice, ranks: u32, mut study: Study) -> Study {
+    for workload in &mut study.workloads {
+        let WorkloadKind::Ior(ior) = &mut workload.kind else { panic!("the made-up study has IOR only") };
+        (ior.engine, ior.ranks) = (engine, ranks);
+    }
+    study
+}
+
+/// The plan where the user gave a real IOR for every architecture.
+fn plan_of(study: &Study) -> Plan {
+    let external_ior = Arch::ALL.iter().map(|&arch| (arch, [Interface::Posix].into())).collect();
+    expand(study, &Narrowing::default(), &Available { external_ior, ..Available::default() }).unwrap()
+}
+
+/// Results of the made-up study with so many MPI ranks of `engine`; fexit may cost 1000 % and no byte.
+fn of_ranks(engine: EngineChoice, ranks: u32, clock: Clock) -> Results {
+    let gate = Gate {
+        probes: vec!["fexit".to_owned()],
+        overhead: Some("1000%".parse().unwrap()),
+        byte_error: Some(0),
+        ..Gate::default()
+    };
+    let study = of_engine(engine, ranks, Study { clock, gates: vec![gate], ..study(None, 1, 3) });
+    derive(&contents_of(plan_of(&study), |block, run| match outcome(block, run) {
+        Outcome::Measured(mut figures) if engine == EngineChoice::External => {
+            // Such an engine is not held between phases.
+            figures.engine = Some(IorEngine::External);
+            figures.phases.clear();
+            Outcome::Measured(figures)
+        }
+        other => other,
+    }))
+}
+
+fn write_of(results: &Results, arch: Arch, probe: Probe) -> &CellMetric {
+    let probe = ProbeConfiguration::with_defaults(probe);
+    let cell = results.cells.iter().find(|cell| cell.target.arch == arch && cell.probe == probe).unwrap();
+    cell.metric("write").unwrap()
+}
+
+fn verdicts_on(results: &Results, wanted: fn(&Demand) -> bool) -> Vec<(Verdict, String)> {
+    let of_x86_64 = results.gates.iter().filter(|gate| gate.cell.starts_with("x86_64") && wanted(&gate.demand));
+    of_x86_64.map(|gate| (gate.verdict, gate.found.clone())).collect()
+}
+
+#[test]
+fn several_ranks_of_a_real_ior_have_no_overhead_by_the_instruction_clock() {
+    const REASON: &str = "its 4 MPI ranks spin while they wait for each other";
+    let results = of_ranks(EngineChoice::External, 4, Clock::Instructions);
+    let (fexit, baseline) =
+        (write_of(&results, Arch::X86_64, Probe::Fexit), write_of(&results, Arch::X86_64, Probe::None));
+    let reasons =
+        [fexit.overhead.reason(), fexit.cost.reason(), baseline.control.reason(), baseline.control_cost.reason()];
+    for reason in reasons {
+        assert!(reason.is_some_and(|reason| reason.starts_with(REASON)), "{reason:?}");
+    }
+    // The bandwidth is what IOR reported.
+    assert!(fexit.value.value().is_some());
+    // What was refused was refused, and nothing was measured of it.
+    assert!(!write_of(&results, Arch::Aarch64, Probe::Fexit).overhead.reason().unwrap().contains("spin"));
+
+    for (verdict, found) in verdicts_on(&results, |demand| matches!(demand, Demand::Overhead { .. })) {
+        assert_eq!((verdict, found.starts_with(&format!("not measured: {REASON}"))), (Verdict::Inconclusive, true));
+    }
+    let bytes = verdicts_on(&results, |demand| matches!(demand, Demand::ByteError { .. }));
+    assert!(!bytes.is_empty() && bytes.iter().all(|(verdict, _)| *verdict == Verdict::Pass), "{bytes:?}");
+
+    let json = serde_json::to_string(&results).unwrap();
+    for shown in [text(&results, Style::default()), html(&results).unwrap(), json] {
+        assert!(shown.contains(REASON), "{shown}");
+    }
+}
+
+#[test]
+fn several_ranks_of_a_real_ior_are_compared_with_no_others_by_the_instruction_clock() {
+    let ratios = |ranks| {
+        let results = of_ranks(EngineChoice::External, ranks, Clock::Instructions);
+        let comparison = compare(&results, &results, &Question::default()).unwrap();
+        let metrics = comparison.cells.into_iter().flat_map(|cell| cell.metrics);
+        metrics.map(|metric| (metric.ratio.reason().map(str::to_owned), metric.change)).collect::<Vec<_>>()
+    };
+    assert!(ratios(1).iter().any(|(reason, change)| reason.is_none() && *change == Change::Equivalent));
+    for (reason, change) in ratios(2) {
+        assert!(reason.is_some_and(|reason| reason.starts_with("its 2 MPI ranks spin")), "{change:?}");
+        assert_eq!(change, Change::Inconclusive);
+    }
+}
+
+#[test]
+fn ranks_that_do_not_spin_or_are_timed_by_a_clock_have_overheads() {
+    let others = [
+        (EngineChoice::External, 1, Clock::Instructions),
+        (EngineChoice::External, 4, Clock::Wall),
+        (EngineChoice::Embedded, 4, Clock::Instructions),
+    ];
+    for (engine, ranks, clock) in others {
+        let results = of_ranks(engine, ranks, clock);
+        let overhead = &write_of(&results, Arch::X86_64, Probe::Fexit).overhead;
+        assert!(overhead.value().is_some(), "{engine:?} {ranks} {clock}: {overhead:?}");
+    }
+}
+
+#[test]
+fn sampling_does_not_wait_for_overheads_that_mean_nothing() {
+    let ends = |ranks| {
+        let mut study =
+            of_engine(EngineChoice::External, ranks, Study { clock: Clock::Instructions, ..study(None, 1, 20) });
+        study.design.until = Some("5%".parse().unwrap());
+        let results = derive(&contents_of(plan_of(&study), outcome));
+        results.sampling.iter().map(|sampled| (sampled.boots, sampled.end)).collect::<Vec<_>>()
+    };
+    assert!(ends(1).iter().all(|(_, end)| *end != Some(SamplingEnd::NothingMeasured)));
+    assert_eq!(ends(2), [(3, Some(SamplingEnd::NothingMeasured)); 3]);
 }

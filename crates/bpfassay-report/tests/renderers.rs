@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report and its other forms, on results made up of known figures.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
 
 mod common;
 
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::{Arch, tool::ToolFigures};
 use bpfassay_report::{
     derive,
     render::{Style, csv, figure_svg, html, junit, openmetrics, trend_text},
     trend::trend,
 };
-use bpfassay_results::Results;
-use bpfassay_study::Clock;
+use bpfassay_results::{Outcome, Results};
+use bpfassay_study::{Clock, Gate, Study};
+use bpfassay_tool::{ToolFile, UnderTest, finding::Kind};
 use common::{
-    contents,
+    contents, figures,
     made_up::{sampled, series},
     outcome, paths, quick, study,
 };
@@ -161,4 +169,66 @@ fn a_series_of_kernels_shows_where_its_level_changes() {
     assert!(page.contains("x86_64, fexit, w, write: instructions/call along the kernels"));
     assert!(page.contains("fexit write: instructions/call from 6.18.12 to 6.18.13: 1.10"), "the change is not shown");
     assert!(page.contains("No change of level is shown."));
+}
+
+/// The made-up study with a tool that leaves a program and memory behind on riscv64 6.12 only, under a gate that denies `deny`.
+fn with_tool(deny: &[Kind]) -> Results {
+    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nscript = { path = 'a', interpreter = '/bin/sh' }\n";
+    let file = ToolFile::parse("mine.toml", text).unwrap();
+    let mut study: Study = study(None, 3, 1);
+    study.test_tool(UnderTest { file, objects: BTreeMap::new() }).unwrap();
+    study.gates = vec![Gate { deny: deny.to_vec(), ..Gate::default() }];
+    study.gates.retain(|gate| !gate.deny.is_empty());
+    derive(&contents(&study, |block, run| {
+        if run.spec.tool.is_none() {
+            return outcome(block, run);
+        }
+        let mut seen = ToolFigures { ended: "ended".to_owned(), stop_ns: Some(1), ..ToolFigures::default() };
+        if block.target.arch == Arch::Riscv64 {
+            seen.left_behind.programs = vec!["on_read".to_owned()];
+            seen.resident_bytes = [1 << 30; 2];
+        }
+        let mut figures = figures(run.spec.probe, 100.0, 100.0);
+        figures.tool = Some(Box::new(seen));
+        Outcome::Measured(Box::new(figures))
+    }))
+}
+
+/// Class and text of the cells of a row of the page's matrix.
+fn matrix_row(results: &Results, name: &str) -> Vec<(String, String)> {
+    let page = html(results).unwrap();
+    let (_, matrix) = page.split_once("<table class=\"matrix\">").unwrap();
+    let (_, row) = matrix.split_once(&format!("<tr><th scope=\"row\">{name}</th>")).unwrap();
+    let (row, _) = row.split_once("</tr>").unwrap();
+    let cell = |cell: &str| {
+        let (class, text) = cell.split_once("\">").unwrap();
+        (class.to_owned(), text.trim_end_matches("</td>").to_owned())
+    };
+    row.split("<td class=\"").skip(1).map(cell).collect()
+}
+
+fn cell(class: &str, text: &str) -> (String, String) {
+    (class.to_owned(), text.to_owned())
+}
+
+#[test]
+fn a_refusal_that_was_expected_is_neither_good_nor_bad() {
+    let row = matrix_row(&results(), "fexit");
+    assert_eq!(row, [cell("good", "exact"), cell("neutral", "refused, as expected"), cell("bad", "failed")]);
+}
+
+#[test]
+fn what_is_found_of_a_tool_is_a_warning_and_what_is_denied_a_failure() {
+    let on_riscv64 = |deny: &[Kind]| {
+        let row = matrix_row(&with_tool(deny), "mine");
+        let [x86_64, aarch64, riscv64] = row.as_slice() else { panic!("{row:?}") };
+        assert_eq!([x86_64, aarch64], [&cell("good", "runs"); 2]);
+        riscv64.clone()
+    };
+    let both = cell("open", "found: left-behind, memory-held");
+    assert_eq!(on_riscv64(&[]), both);
+    // A gate that denies something else changes nothing.
+    assert_eq!(on_riscv64(&[Kind::SlowDetach]), both);
+    assert_eq!(on_riscv64(&[Kind::LeftBehind]), cell("bad", "denied: left-behind\nfound: memory-held"));
+    assert_eq!(on_riscv64(Kind::ALL), cell("bad", "denied: left-behind, memory-held"));
 }

@@ -13,6 +13,7 @@ use crate::{
         levels,
         lookup::{ByCell, by_cell},
         pairs::{metric_of, observations},
+        spinning::why_no_overhead,
     },
     labels,
 };
@@ -55,6 +56,8 @@ pub(super) struct Side<'a> {
     runs: ByCell<'a>,
     baselines: HashMap<Place<'a>, &'a CellResult>,
     replicates: HashMap<&'a str, u32>,
+    /// Why times of these cells mean nothing.
+    meaningless: HashMap<&'a str, String>,
     /// See [`levels::looks`].
     pub(super) looks: usize,
 }
@@ -72,8 +75,11 @@ impl<'a> Side<'a> {
         for cell in results.cells.iter().filter(|cell| cell.is_baseline()) {
             baselines.entry(place(cell)).or_insert(cell);
         }
+        let cells = results.plan.cells.iter();
+        let meaningless = cells.filter_map(|cell| Some((cell.id.as_str(), why_no_overhead(&results.plan, cell)?)));
         Self {
             results,
+            meaningless: meaningless.collect(),
             runs: by_cell(&results.runs),
             baselines,
             replicates: results.plan.blocks.iter().map(|block| (block.id.as_str(), block.replicate)).collect(),
@@ -171,6 +177,7 @@ type Row<'a> = (&'a CellResult, (&'a CellMetric, Option<&'a CellAccuracy>));
 fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, claim: Claim) -> MetricComparison {
     let measure = if is.0.is_baseline() { Measure::Time } else { Measure::Overhead };
     let logs = [logs(base, was.0, &is.1.0.name), logs(new, is.0, &is.1.0.name)];
+    let meaningless = base.meaningless.get(was.0.cell.as_str()).or_else(|| new.meaningless.get(is.0.cell.as_str()));
     let paired = is_paired(base.results, new.results);
     let effect = || -> Result<Ratio, StatsError> {
         let [before, after] = &logs;
@@ -202,8 +209,11 @@ fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, claim: Cla
     MetricComparison {
         metric: is.1.0.name,
         measure,
-        ratio: match (&was.1.0.value, &is.1.0.value) {
-            (Figure::NotMeasured(reason), _) | (_, Figure::NotMeasured(reason)) => Figure::missing(reason.as_str()),
+        ratio: match (&was.1.0.value, &is.1.0.value, meaningless) {
+            (Figure::NotMeasured(reason), _, _) | (_, Figure::NotMeasured(reason), _) => {
+                Figure::missing(reason.as_str())
+            }
+            (_, _, Some(reason)) => Figure::missing(reason.as_str()),
             _ => effect().into(),
         },
         change: Change::Inconclusive,

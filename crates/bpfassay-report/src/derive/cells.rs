@@ -10,6 +10,7 @@ use super::{
     context::Context,
     cost,
     pairs::{Pairs, accuracy_of, by_replicate, metric_of, metrics_of, observations, summary},
+    spinning::why_no_overhead,
 };
 use bpfassay_results::{
     Attach, ByteErrors, ByteFigure, CellAccuracy, CellFailure, CellMetric, CellResult, EventTime, Figure, Outcome,
@@ -225,9 +226,11 @@ fn derive_metric(
     let name = &*metric.name;
     let base: Option<Vec<&RunResult>> =
         baseline.map(|runs| runs.iter().filter(|run| run.record.is_counted()).copied().collect());
-    let compare = |others: &[&RunResult]| match &base {
-        None => (Figure::missing("the plan has no baseline"), Figure::missing("the plan has no baseline")),
-        Some(base) => (overhead(context, base, others, name), cost::cost(context, base, others, name)),
+    let why_not = why_no_overhead(context.plan, cell);
+    let compare = |others: &[&RunResult]| match (&base, &why_not) {
+        (None, _) => (Figure::missing("the plan has no baseline"), Figure::missing("the plan has no baseline")),
+        (_, Some(reason)) => (Figure::missing(reason.as_str()), Figure::missing(reason.as_str())),
+        (Some(base), None) => (overhead(context, base, others, name), cost::cost(context, base, others, name)),
     };
     let (overhead, cost) = if cell.is_baseline() {
         (Figure::missing("this is the baseline"), Figure::missing("this is the baseline"))

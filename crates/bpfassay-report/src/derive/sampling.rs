@@ -18,6 +18,7 @@ use super::{
     levels::design,
     lookup::{ByCell, Place, by_cell, place, place_of},
     pairs::{by_replicate, metrics_of},
+    spinning::why_no_overhead,
 };
 use bpfassay_results::{Again, Contents, RunResult, Sampled, SamplingEnd, ToDo, Widest};
 
@@ -103,7 +104,7 @@ fn up_to(logs: &BTreeMap<u32, f64>, look: usize) -> Vec<f64> {
 type Series<'a> = (&'a Cell, MetricName, BTreeMap<u32, f64>);
 
 /// The overheads that are asked for, by replicate: those that a gate covers, else all. What has no figures at all, because
-/// the kernel refuses it, is not waited for.
+/// the kernel refuses it or they would mean nothing, is not waited for.
 fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &ByCell<'_>) -> Vec<Series<'a>> {
     let gates: Vec<_> = plan.study.gates.iter().filter(|gate| gate.limits_overheads()).collect();
     let of = |cell: &Cell| -> Vec<&RunResult> {
@@ -114,7 +115,9 @@ fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &ByCell<'_>) -> Vec<Series<'
         return Vec::new();
     };
     let wanted = |cell: &&&'a Cell| {
-        !cell.is_baseline() && (gates.is_empty() || gates.iter().any(|gate| gate.covers(&plan.study, cell)))
+        !cell.is_baseline()
+            && why_no_overhead(plan, cell).is_none()
+            && (gates.is_empty() || gates.iter().any(|gate| gate.covers(&plan.study, cell)))
     };
     let mut all = Vec::new();
     for &cell in group.cells.iter().filter(wanted) {

@@ -6,6 +6,7 @@
 
 mod object;
 mod requested;
+mod step;
 mod truth;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,6 @@ use bpfassay_protocol::{
     message::RunFigures,
     probe::ByteMeaning,
     tool::{self, OutputPiece, ToolFigures},
-    tracer::{Refusal, Step},
 };
 use bpfassay_study::{Cell, Clock, Plan};
 use bpfassay_tool::{
@@ -40,7 +40,7 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
             Outcome::Failed(failure) if failure.kind == FailureKind::Unsound => left_changed(failure),
             Outcome::Failed(_) => continue,
             Outcome::Refused(refusal) => {
-                let start = started(refusal);
+                let start = step::started(refusal);
                 let evidence = Evidence { start: Some(&start), ..Evidence::default() };
                 finding::evaluate(&evidence, &Limits::default())
             }
@@ -119,40 +119,6 @@ fn merge(known: &mut Vec<FindingResult>, new: Vec<FindingResult>) {
         if now > before || now == 0 && before == 0 {
             *known = new;
         }
-    }
-}
-
-/// Where the loader, or the tool itself, reports a step, an error number or the verifier's log, what failed is known.
-fn started(refusal: &Refusal) -> Start {
-    let is_reported = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
-    if is_reported || refusal.step == Step::Open {
-        return Start::Refused(refusal.clone());
-    }
-    // libbpf's messages (`bpf_object_load`, `bpf_program__attach`, tools/lib/bpf/libbpf.c, 6.12) and those that its users print.
-    let message = refusal.message.to_lowercase();
-    let contains = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
-    let step = if contains(&[
-        "failed to attach",
-        "couldn't attach",
-        "cannot attach",
-        "error attaching",
-        "failed to create kprobe",
-    ]) {
-        Some(Step::Attach)
-    } else if contains(&[
-        "failed to load",
-        "bpf_prog_load",
-        "error loading",
-        "unknown func",
-        "permission denied by verifier",
-    ]) {
-        Some(Step::Load)
-    } else {
-        None
-    };
-    match step {
-        Some(step) => Start::Refused(Refusal { step, ..refusal.clone() }),
-        None => Start::NotReady { message: refusal.message.clone() },
     }
 }
 

@@ -317,7 +317,11 @@ pub(crate) fn guest_facts(target: &Target) -> GuestFacts {
 
 /// The journal of `study`, every run done with what `outcome` returns.
 pub(crate) fn contents(study: &Study, outcome: impl Fn(&Block, &PlannedRun) -> Outcome) -> Contents {
-    let plan = plan(study);
+    contents_of(plan(study), outcome)
+}
+
+/// The journal of `plan`, likewise.
+pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> Outcome) -> Contents {
     let mut entries = Vec::new();
     for block in &plan.blocks {
         let name = block.id.clone();

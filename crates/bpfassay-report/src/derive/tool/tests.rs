@@ -234,27 +234,6 @@ fn what_is_found_once_is_found() {
 }
 
 #[test]
-fn messages_of_libbpf_distinguish_loading_from_attaching() {
-    let refused = |message: &str| {
-        started(&Refusal {
-            step: Step::Load,
-            program: None,
-            errno: None,
-            message: message.to_owned(),
-            verifier: None,
-            findings: Vec::new(),
-        })
-    };
-    let step = |message| match refused(message) {
-        Start::Refused(refusal) => Some(refusal.step),
-        _ => None,
-    };
-    assert_eq!(step("libbpf: failed to load object 'x': -22"), Some(Step::Load));
-    assert_eq!(step("failed to attach BPF programs: No such file"), Some(Step::Attach));
-    assert_eq!(step("has loaded 0 programs, not 3, 60 s after its start"), None);
-}
-
-#[test]
 fn a_tool_without_reports_is_evaluated_by_what_the_kernel_saw() {
     let mut run = figures(Vec::new());
     if let Some(seen) = &mut run.tool {

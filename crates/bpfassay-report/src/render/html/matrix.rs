@@ -4,9 +4,10 @@
 use std::collections::{HashMap, HashSet};
 
 use bpfassay_protocol::Arch;
+use bpfassay_tool::finding::{FindingStatus, Kind};
 
 use crate::trend::by_version;
-use bpfassay_results::{Attach, CellResult, Results};
+use bpfassay_results::{Attach, CellResult, Demand, Results};
 
 /// More targets than that are no longer columns that fit a window side by side.
 const MAX_COLUMNS: usize = 12;
@@ -89,9 +90,10 @@ type Worst<'a> = HashMap<(Arch, &'a str), HashMap<String, MatrixCell>>;
 
 fn worst(results: &Results) -> Worst<'_> {
     let mut worst = Worst::new();
+    let denied = denied(results);
     for cell in &results.cells {
         let of_kernel = worst.entry((cell.target.arch, cell.target.kernel.as_str())).or_default();
-        let shown = shown(cell);
+        let shown = shown(cell, denied.get(cell.cell.as_str()).map_or(&[], Vec::as_slice));
         // Of several that are as bad, the last.
         match of_kernel.get(&cell.under_test()) {
             Some(known) if rank(known.class) > rank(shown.class) => {}
@@ -103,6 +105,16 @@ fn worst(results: &Results) -> Worst<'_> {
     worst
 }
 
+/// What gates deny of the tool of each cell that they cover.
+fn denied(results: &Results) -> HashMap<&str, Vec<Kind>> {
+    let mut denied: HashMap<&str, Vec<Kind>> = HashMap::new();
+    for result in results.gates.iter().filter(|result| result.demand == Demand::Findings) {
+        let gate = usize::try_from(result.gate).ok().and_then(|index| results.plan.study.gates.get(index));
+        denied.entry(&result.cell).or_default().extend(gate.iter().flat_map(|gate| &gate.deny));
+    }
+    denied
+}
+
 fn at(worst: &Worst<'_>, arch: Arch, kernel: &str, name: &str) -> MatrixCell {
     let found = worst.get(&(arch, kernel)).and_then(|of_kernel| of_kernel.get(name));
     found.cloned().unwrap_or(MatrixCell { class: "none", text: "not in the plan".to_owned() })
@@ -110,31 +122,49 @@ fn at(worst: &Worst<'_>, arch: Arch, kernel: &str, name: &str) -> MatrixCell {
 
 fn rank(class: &str) -> u8 {
     match class {
-        "bad" => 3,
-        "open" => 2,
+        "bad" => 4,
+        "open" => 3,
+        "neutral" => 2,
         "none" => 0,
         _ => 1,
     }
 }
 
-fn shown(cell: &CellResult) -> MatrixCell {
-    let (class, text) = match &cell.attach {
-        _ if cell.runs.failed > 0 => ("bad", "failed"),
-        Attach::Refused { expected: true, .. } => ("good", "refused, as expected"),
-        Attach::Refused { .. } => ("bad", "refused"),
-        Attach::Unsteady { .. } => ("bad", "unsteady"),
-        Attach::Attached { in_spite_of: Some(_), .. } => ("bad", "attached, unexpectedly"),
-        Attach::Unknown { .. } => ("open", "not run"),
-        Attach::Baseline => ("none", "baseline"),
+fn shown(cell: &CellResult, denied: &[Kind]) -> MatrixCell {
+    let plain = |class, text: &str| MatrixCell { class, text: text.to_owned() };
+    match &cell.attach {
+        _ if cell.runs.failed > 0 => plain("bad", "failed"),
+        // Neither good nor bad: nothing was measured, and nothing else was to be.
+        Attach::Refused { expected: true, .. } => plain("neutral", "refused, as expected"),
+        Attach::Refused { .. } => plain("bad", "refused"),
+        Attach::Unsteady { .. } => plain("bad", "unsteady"),
+        Attach::Attached { in_spite_of: Some(_), .. } => plain("bad", "attached, unexpectedly"),
+        Attach::Unknown { .. } => plain("open", "not run"),
+        Attach::Baseline => plain("none", "baseline"),
+        Attach::Attached { .. } if cell.tool.is_some() => of_tool(cell, denied),
         Attach::Attached { .. } => {
             let errors = || cell.accuracy.iter().filter_map(|accuracy| accuracy.byte_error.value());
             match () {
-                () if cell.tool.is_some() => ("good", "runs"),
-                () if errors().any(|errors| errors.min != 0 || errors.max != 0) => ("open", "not exact"),
-                () if errors().next().is_none() => ("open", "no figures"),
-                () => ("good", "exact"),
+                () if errors().any(|errors| errors.min != 0 || errors.max != 0) => plain("open", "not exact"),
+                () if errors().next().is_none() => plain("open", "no figures"),
+                () => plain("good", "exact"),
             }
         }
-    };
-    MatrixCell { class, text: text.to_owned() }
+    }
+}
+
+/// A tool that runs: one finding that is denied is as bad as a failure, one that is not is a warning.
+fn of_tool(cell: &CellResult, denied: &[Kind]) -> MatrixCell {
+    let findings = cell.tool_result.iter().flat_map(|result| &result.findings);
+    let found = findings.filter(|finding| matches!(finding.status, FindingStatus::Found { .. }));
+    let (denied, allowed): (Vec<Kind>, Vec<Kind>) =
+        found.map(|finding| finding.kind).partition(|kind| denied.contains(kind));
+    let names = |kinds: &[Kind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
+    let lines = [("denied", &denied), ("found", &allowed)].into_iter().filter(|(_, kinds)| !kinds.is_empty());
+    let text = lines.map(|(what, kinds)| format!("{what}: {}", names(kinds))).collect::<Vec<_>>().join("\n");
+    match (denied.is_empty(), allowed.is_empty()) {
+        (false, _) => MatrixCell { class: "bad", text },
+        (true, false) => MatrixCell { class: "open", text },
+        (true, true) => MatrixCell { class: "good", text: "runs".to_owned() },
+    }
 }

@@ -3,6 +3,7 @@
 
 use bpfassay_protocol::tracer::Step;
 
+use super::does_not_load::step_unknown;
 use crate::finding::{
     definition::{Definition, Known},
     evidence::{Start, lines_of},
@@ -11,7 +12,7 @@ use crate::finding::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "does-not-attach",
-    explanation: "It loaded and could not be attached, or never became ready. Not evaluated where it did not load.",
+    explanation: "It loaded and could not be attached. Not evaluated where it did not load, or where it never became ready and nothing shows which step failed.",
     explain: None,
     evaluate,
 };
@@ -24,8 +25,6 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
             FindingStatus::from_evidence(lines_of(refusal))
         }
         Some(Start::Refused(_)) => FindingStatus::not_evaluated("it did not load"),
-        Some(Start::NotReady { message }) => {
-            FindingStatus::from_evidence(vec![format!("it never became ready: {message}")])
-        }
+        Some(Start::NotReady { message }) => FindingStatus::not_evaluated(step_unknown(message)),
     }
 }

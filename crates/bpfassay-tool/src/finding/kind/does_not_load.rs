@@ -11,7 +11,7 @@ use crate::finding::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "does-not-load",
-    explanation: "The kernel, or the tool's loader, refused one of its objects, maps or programs. Not evaluated where its start was not observed.",
+    explanation: "The kernel, or the tool's loader, refused one of its objects, maps or programs. Not evaluated where its start was not observed, or where it never became ready and nothing shows which step failed.",
     explain: None,
     evaluate,
 };
@@ -23,8 +23,11 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
             FindingStatus::from_evidence(lines_of(refusal))
         }
         Some(Start::Ready | Start::Refused(_)) => FindingStatus::Clear,
-        Some(Start::NotReady { .. }) => {
-            FindingStatus::not_evaluated("it did not become ready, and whether it had loaded is not known")
-        }
+        Some(Start::NotReady { message }) => FindingStatus::not_evaluated(step_unknown(message)),
     }
+}
+
+/// Why neither loading nor attaching is evaluated of a tool that never became ready, of which `message` was seen.
+pub(super) fn step_unknown(message: &str) -> String {
+    format!("it never became ready, and nothing shows which step failed: {message}")
 }

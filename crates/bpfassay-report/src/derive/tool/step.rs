@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which step failed of a tool that did not become ready, by the words of the loaders that tools are made with.
+
+use bpfassay_protocol::tracer::{Refusal, Step};
+use bpfassay_tool::finding::Start;
+
+/// The words of one loader for one step.
+struct Words {
+    step: Step,
+    /// In small letters; `*` stands for anything on the same line.
+    phrases: &'static [&'static str],
+}
+
+/// Only what a loader prints when the step failed: `failed to load` alone would accuse a tool that lacks a file.
+const WORDS: &[Words] = &[
+    // The kernel's verifier (`check_helper_call`, kernel/bpf/verifier.c, 6.1 and 6.12), quoted by most loaders.
+    Words { step: Step::Load, phrases: &["unknown func *#", "program of this type cannot use helper *#"] },
+    // libbpf (src/libbpf.c and src/btf.c, 1.5.0 and 1.7.0).
+    Words { step: Step::Open, phrases: &["failed to find valid kernel btf", "error loading vmlinux btf: "] },
+    Words {
+        step: Step::Load,
+        phrases: &[
+            "btf loading error: ",
+            "error loading .btf into kernel: *can't proceed",
+            "failed to perform co-re relocations: ",
+            "extern (* ksym) '*': not found in kernel",
+            "map '*': failed to create: ",
+            "map '*': failed to create inner map: ",
+            "prog '*': failed to find kernel btf type id of ",
+            "prog '*': bpf program load failed: ",
+            "prog '*': -- begin prog load log --",
+            "-- end prog load log --",
+            "prog '*': failed to load: ",
+            "failed to load bpf skeleton '",
+            "failed to load object '",
+        ],
+    },
+    // The same, and src/usdt.c.
+    Words {
+        step: Step::Attach,
+        phrases: &[
+            "prog '*': failed to create * perf event: ",
+            "prog '*': failed to create bpf link for perf_event fd ",
+            "prog '*': failed to find a unique match for ",
+            "prog '*': failed to attach",
+            "prog '*': failed to auto-attach: ",
+            "map '*': failed to auto-attach: ",
+            "usdt: failed to attach uprobe ",
+        ],
+    },
+    // bpftool (src/prog.c, src/cgroup.c, src/iter.c, src/net.c and src/struct_ops.c, 7.5.0 and 7.7.0).
+    Words { step: Step::Open, phrases: &["failed to open object file"] },
+    Words { step: Step::Load, phrases: &["failed to load object file", "can't load objfile "] },
+    Words {
+        step: Step::Attach,
+        phrases: &[
+            "failed to attach program",
+            "failed prog attach to map",
+            "attach_iter failed for program ",
+            "interface * attach failed: ",
+            "can't register struct_ops ",
+        ],
+    },
+    // libbpf-tools (libbpf-tools/ of bcc, 0.37.0), and those that are written after their example.
+    Words { step: Step::Open, phrases: &["failed to open bpf object", "failed to open bpf skel"] },
+    Words {
+        step: Step::Load,
+        phrases: &[
+            "failed to load bpf object",
+            "failed to load bpf program",
+            "failed to load bpf skel",
+            "failed to open and/or load bpf object",
+            "failed to load and open bpf object",
+            "failed to load and verify bpf skeleton",
+        ],
+    },
+    Words {
+        step: Step::Attach,
+        phrases: &[
+            "failed to attach bpf ",
+            "failed to attach kprobe: ",
+            "failed to attach kretprobe: ",
+            "failed to attach uprobe: ",
+            "failed to attach uretprobe: ",
+            "failed to attach perf event on cpu",
+            "could not attach kprobe to ",
+            "could not attach kretprobe to ",
+        ],
+    },
+    // bcc (src/python/bcc/__init__.py, src/cc/libbpf.c, src/cc/bpf_module.cc and src/cc/api/BPF.cc, 0.37.0). It compiles first.
+    Words { step: Step::Open, phrases: &["failed to compile bpf module "] },
+    Words { step: Step::Load, phrases: &["bpf: failed to load program: ", "could not open bpf map: "] },
+    Words {
+        step: Step::Attach,
+        phrases: &[
+            "cannot attach kprobe, ",
+            "cannot attach uprobe, ",
+            "perf_event_open(*/id): ",
+            "bpf_attach_raw_tracepoint (",
+            "failed to attach perf event type ",
+            "failed to attach lsm",
+        ],
+    },
+    // bpftrace (src/bpfbytecode.cpp, 0.26.1; src/attached_probe.cpp, 0.20.4).
+    Words {
+        step: Step::Load,
+        phrases: &[
+            "error loading bpf program for ",
+            "error loading program: ",
+            "unknown bpf object load failure",
+            "error: stack size is too large",
+            "error: failed to load program, verification log buffer",
+        ],
+    },
+    // bpftrace (src/bpftrace.cpp and src/attached_probe.cpp, 0.26.1; src/attached_probe.cpp, 0.20.4 and 0.23.5).
+    Words {
+        step: Step::Attach,
+        phrases: &[
+            "error: unable to attach probe: ",
+            "error attaching probe: ",
+            "failed to attach usdt probe: ",
+            "failed to create iter probe",
+            "failed to attach iter probe",
+        ],
+    },
+    // aya (aya/src/bpf.rs, aya-obj/src/obj.rs, 0.14.0).
+    Words { step: Step::Open, phrases: &["error parsing bpf object", "no btf parsed for object"] },
+    // aya (aya/src/programs/mod.rs, aya/src/maps/mod.rs, aya-obj/src/btf/btf.rs, aya-obj/src/relocation.rs, 0.14.0), as it is displayed
+    // and as `main` prints it.
+    Words {
+        step: Step::Load,
+        phrases: &[
+            "the bpf_prog_load syscall returned ",
+            "the bpf_btf_load syscall returned ",
+            "loaderror { io_error",
+            "failed to create map `",
+            "error relocating function",
+            "error relocating section",
+            "error relocating `",
+        ],
+    },
+    // aya (calls of aya/src/programs/{probe,perf_attach,perf_event,trace_point,utils,xdp}.rs and aya/src/sys/bpf.rs, 0.14.0), likewise.
+    Words {
+        step: Step::Attach,
+        phrases: &[
+            "`perf_event_open` failed",
+            "`perf_event_open_trace_point` failed",
+            "`perf_event_ioc_set_bpf` failed",
+            "`bpf_link_create` failed",
+            "`bpf_prog_attach` failed",
+            "`bpf_raw_tracepoint_open` failed",
+            "call: \"perf_event_open\"",
+            "call: \"perf_event_open_trace_point\"",
+            "call: \"perf_event_ioc_set_bpf\"",
+            "call: \"bpf_link_create\"",
+            "call: \"bpf_prog_attach\"",
+            "call: \"bpf_raw_tracepoint_open\"",
+        ],
+    },
+    // cilium/ebpf (elf_reader.go and btf/kernel.go, 0.22.0).
+    Words { step: Step::Open, phrases: &["load relocations: ", "load btf maps: ", "no btf found for kernel version "] },
+    // cilium/ebpf (prog.go, map.go and collection.go, 0.22.0). What it calls `attach Tracing/TraceFEntry` is done to load the program.
+    Words {
+        step: Step::Load,
+        phrases: &[
+            "field *: program *: ",
+            "field *: map *: ",
+            "apply co-re relocations: ",
+            "load program: ",
+            "map create: ",
+            "load btf: ",
+            "fixing up kfuncs: ",
+            "resolve .ksyms: ",
+            "resolve .kconfig: ",
+            "attach tracing/*: ",
+            "attach lsm/*: ",
+            "attach extension/*: ",
+            "attach structops/*: ",
+        ],
+    },
+    // cilium/ebpf (link/*.go, internal/tracefs/kprobe.go and examples, 0.22.0).
+    Words {
+        step: Step::Attach,
+        phrases: &[
+            "opening kprobe: ",
+            "opening tracepoint: ",
+            "creating perf_kprobe pmu ",
+            "creating perf_uprobe pmu: ",
+            "creating tracefs event ",
+            "creating trace event '*' in tracefs: ",
+            "reading trace event id of ",
+            "opening tracepoint perf event: ",
+            "setting perf event bpf program: ",
+            "cannot create bpf perf link: ",
+            "couldn't find one or more symbols: ",
+            "missing kernel symbol or prog's attachtype not ",
+            "create tracing link: ",
+            "create raw tracepoint: ",
+            "attach program: ",
+            "failed to attach link: ",
+            "can't link iterator: ",
+            "can't create iterator: ",
+        ],
+    },
+];
+
+/// How a tool came up that `refusal` was reported of. Where the loader, or the tool itself, reports a step, an error number or the
+/// verifier's log, what failed is known; else what it printed decides, or does not.
+pub(super) fn started(refusal: &Refusal) -> Start {
+    let is_reported = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
+    if is_reported || refusal.step != Step::Load {
+        return Start::Refused(refusal.clone());
+    }
+    match step_of(&refusal.message) {
+        Some(step) => Start::Refused(Refusal { step, ..refusal.clone() }),
+        None => Start::NotReady { message: refusal.message.clone() },
+    }
+}
+
+/// The step that `message` says failed. The last phrase counts: a tool that went on after one failure ended by a later one, and of a
+/// chain of errors the cause comes last.
+fn step_of(message: &str) -> Option<Step> {
+    message.lines().rev().find_map(|line| {
+        let line = line.to_lowercase();
+        let of_words = |words: &Words| {
+            let place = words.phrases.iter().filter_map(|phrase| place(&line, phrase)).max()?;
+            Some((place, words.step))
+        };
+        WORDS.iter().filter_map(of_words).max_by_key(|(place, _)| *place).map(|(_, step)| step)
+    })
+}
+
+/// Where the last part of `phrase` begins in `line`, the last time that it is there.
+fn place(line: &str, phrase: &str) -> Option<usize> {
+    let mut parts = phrase.rsplit('*');
+    let place = line.rfind(parts.next()?)?;
+    parts.try_fold(place, |end, part| line.get(..end)?.rfind(part)).map(|_| place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the agent reports a tool that did not become ready.
+    fn reported(message: &str) -> Refusal {
+        let message = format!("ended with exit status 1 before it was ready; its last output: {message}");
+        Refusal { step: Step::Load, program: None, errno: None, message, verifier: None, findings: Vec::new() }
+    }
+
+    fn step(message: &str) -> Option<Step> {
+        match started(&reported(message)) {
+            Start::Refused(refusal) => Some(refusal.step),
+            Start::NotReady { message: kept } => {
+                assert!(kept.ends_with(message), "{kept}");
+                None
+            }
+            Start::Ready => panic!("it did not become ready"),
+        }
+    }
+
+    #[test]
+    fn each_loader_has_its_words_for_each_step() {
+        let said = [
+            // libbpf
+            ("libbpf: failed to find valid kernel BTF", Step::Open),
+            (
+                "libbpf: prog 'p': BPF program load failed: Invalid argument\nlibbpf: prog 'p': -- BEGIN PROG LOAD LOG --\n0: (85) call bpf_x#5\n-- END PROG LOAD LOG --",
+                Step::Load,
+            ),
+            ("libbpf: prog 'p': failed to load: -22\nlibbpf: failed to load object 'x'", Step::Load),
+            ("libbpf: prog 'e': failed to find kernel BTF type ID of 'vfs_x': -3", Step::Load),
+            ("libbpf: map 'm': failed to create: -E2BIG", Step::Load),
+            ("libbpf: prog 'p': failed to create kprobe 'vfs_x+0x0' perf event: -ENOENT", Step::Attach),
+            ("libbpf: prog 'p': failed to attach to raw tracepoint 'x': -2", Step::Attach),
+            ("libbpf: prog 'p': failed to auto-attach: -2", Step::Attach),
+            // bpftool
+            ("Error: failed to open object file", Step::Open),
+            ("Error: failed to load object file", Step::Load),
+            ("Error: interface xdp attach failed: Device or resource busy", Step::Attach),
+            // libbpf-tools
+            ("failed to open BPF object", Step::Open),
+            ("failed to load BPF object: -13", Step::Load),
+            ("failed to attach BPF programs: No such file or directory", Step::Attach),
+            // bcc
+            (
+                "Unable to find kernel headers. Try rebuilding kernel\nException: Failed to compile BPF module <text>",
+                Step::Open,
+            ),
+            ("bpf: Failed to load program: Permission denied\n; int x\n0: (79) r6 = *(u64 *)(r1 +0)\n", Step::Load),
+            ("Exception: Failed to load BPF program b'on_read': Invalid argument", Step::Load),
+            ("cannot attach kprobe, probe entry may not exist", Step::Attach),
+            ("Exception: Failed to attach BPF program b'p' to kprobe b'vfs_x'", Step::Attach),
+            // bpftrace
+            (
+                "ERROR: Error loading BPF program for kprobe_vfs_x_1. Error code: -22. Use -v for full kernel error log.",
+                Step::Load,
+            ),
+            ("ERROR: Error attaching probe: kprobe:vfs_x", Step::Attach),
+            ("ERROR: Unable to attach probe: kprobe:vfs_x. If this is expected, set", Step::Attach),
+            // aya
+            ("Error: error parsing BPF object: error parsing ELF data", Step::Open),
+            ("Error: the BPF_PROG_LOAD syscall returned Invalid argument (os error 22). Verifier output: ", Step::Load),
+            ("Error: ProgramError(LoadError { io_error: Os { code: 22 }, verifier_log: x })", Step::Load),
+            ("Error: `perf_event_open` failed\n\nCaused by:\n    No such file or directory (os error 2)", Step::Attach),
+            (
+                "Error: SyscallError(SyscallError { call: \"bpf_link_create\", io_error: Os { code: 524 } })",
+                Step::Attach,
+            ),
+            // cilium/ebpf
+            ("loading objects: load BTF maps: missing BTF", Step::Open),
+            ("load program: on_read: apply CO-RE relocations: no BTF found", Step::Load),
+            ("load: program on_read: apply CO-RE relocations: relocate struct x: bad", Step::Load),
+            (
+                "loading objects: field P: program p: load program: invalid argument: R1 !read_ok (9 line(s) omitted)",
+                Step::Load,
+            ),
+            (
+                "loading objects: field P: program p: attach Tracing/TraceFEntry: find target for fentry vfs_x: not found",
+                Step::Load,
+            ),
+            ("creating the map: map create: operation not permitted (MEMLOCK may be too low)", Step::Load),
+            (
+                "opening kprobe: creating perf_kprobe PMU (arch-specific fallback for \"x\"): token x: not found: no such file",
+                Step::Attach,
+            ),
+            ("linking: create tracing link: operation not supported", Step::Attach),
+        ];
+        for (message, expected) in said {
+            assert_eq!(step(message), Some(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_no_loader_says_names_no_step() {
+        let said = [
+            "",
+            "failed to load kallsyms",
+            "failed to load configuration /etc/tool.toml: no such file or directory",
+            "cannot attach to the terminal",
+            "Permission denied",
+            "WARNING: Unable to attach probe: kprobe:vfs_x. Skipping.",
+            "prog 'p'\nfailed to load: it is over two lines",
+        ];
+        for message in said {
+            assert_eq!(step(message), None, "{message}");
+        }
+        let waiting = reported("");
+        let waiting = Refusal { message: "has loaded 0 programs, not 3, 60 s after its start".to_owned(), ..waiting };
+        assert_eq!(started(&waiting), Start::NotReady { message: waiting.message });
+    }
+
+    #[test]
+    fn the_last_of_several_failures_counts() {
+        let optional =
+            "libbpf: prog 'fast': failed to load: -22\nfalling back\nlibbpf: prog 'slow': failed to attach: -2";
+        assert_eq!(step(optional), Some(Step::Attach));
+        let nested = "failed to attach BPF program: field P: program p: load program: invalid argument";
+        assert_eq!(step(nested), Some(Step::Load));
+        let followed = "libbpf: failed to load object 'x'\nthe tool ends";
+        assert_eq!(step(followed), Some(Step::Load));
+    }
+
+    #[test]
+    fn a_step_that_is_reported_stands() {
+        let said = Refusal { errno: Some(22), ..reported("failed to attach BPF programs") };
+        assert_eq!(started(&said), Start::Refused(said));
+        let said = Refusal { step: Step::Attach, ..reported("failed to load BPF object") };
+        assert_eq!(started(&said), Start::Refused(said));
+    }
+
+    #[test]
+    fn phrases_are_in_small_letters_and_none_is_empty() {
+        for phrase in WORDS.iter().flat_map(|words| words.phrases) {
+            assert_eq!(phrase.to_lowercase(), *phrase);
+            assert!(phrase.split('*').all(|part| part.is_empty() || !part.trim().is_empty()), "{phrase}");
+            assert!(!phrase.starts_with('*') && !phrase.ends_with('*') && !phrase.is_empty(), "{phrase}");
+        }
+    }
+}
