@@ -9,6 +9,8 @@
 //! `header` ("HdrS") at 0x202, `payload_offset` at 0x248 and `payload_length` at 0x24c, relative to the protected-mode
 //! code at `(setup_sects + 1) * 512`.
 
+use std::fmt;
+
 use bpfassay_protocol::arch::ImageFormat;
 use object::{
     Endianness,
@@ -20,7 +22,7 @@ use crate::{
     cache::{Cache, Digest},
     kernel::Kernel,
     manifest::File,
-    modules::decompress::decompress,
+    modules::decompress::{DecompressError, decompress},
 };
 
 /// Largest kernel image that is read, in bytes.
@@ -69,14 +71,32 @@ pub fn boot_image(cache: &Cache, kernel: &Kernel) -> Result<File> {
     Ok(File::from(&object))
 }
 
+/// Why no `vmlinux` comes out of an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// It is not understood: QEMU may boot it all the same.
+    NotUnderstood(String),
+    /// The kernel in it is damaged: nothing can boot it, and its console would stay empty.
+    Damaged(String),
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotUnderstood(problem) | Self::Damaged(problem) => f.write_str(problem),
+        }
+    }
+}
+
 /// The `vmlinux` in `image`, or why it cannot be extracted or used.
-pub(crate) fn extract(image: &[u8]) -> Result<Vec<u8>, String> {
+pub(crate) fn extract(image: &[u8]) -> Result<Vec<u8>, Unusable> {
+    let no = |problem: &str| Unusable::NotUnderstood(problem.to_owned());
     let number = |at: usize| -> Option<usize> {
         let bytes = image.get(at..at.checked_add(4)?)?;
         usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
     };
     if image.get(0x202..0x206) != Some(b"HdrS") {
-        return Err("it is no bzImage".to_owned());
+        return Err(no("it is no bzImage"));
     }
     let sectors = match image.get(0x1f1) {
         // Zero stands for four: "for backwards compatibility", as the documentation has it.
@@ -87,9 +107,13 @@ pub(crate) fn extract(image: &[u8]) -> Result<Vec<u8>, String> {
         let start = ((sectors + 1) * 512).checked_add(offset)?;
         image.get(start..start.checked_add(length)?)
     });
-    let payload = payload.ok_or("its header names a payload outside of it")?;
-    let vmlinux = decompress(payload.to_vec(), MAX_KERNEL).map_err(|error| format!("its payload: {error}"))?;
-    if has_pvh_entry(&vmlinux) { Ok(vmlinux) } else { Err("the kernel in it has no PVH entry".to_owned()) }
+    let payload = payload.ok_or_else(|| no("its header names a payload outside of it"))?;
+    let vmlinux = decompress(payload.to_vec(), MAX_KERNEL).map_err(|error| match error {
+        // All that kernels use of these two is supported; of xz there are filters that are not.
+        DecompressError::Damaged { format: "zstd" | "gzip", .. } => Unusable::Damaged(format!("its payload: {error}")),
+        error => Unusable::NotUnderstood(format!("its payload: {error}")),
+    })?;
+    if has_pvh_entry(&vmlinux) { Ok(vmlinux) } else { Err(no("the kernel in it has no PVH entry")) }
 }
 
 fn has_pvh_entry(vmlinux: &[u8]) -> bool {
@@ -117,11 +141,11 @@ mod tests {
 
     #[test]
     fn other_files_are_no_kernels() {
-        assert_eq!(extract(b"MZ").unwrap_err(), "it is no bzImage");
+        assert_eq!(extract(b"MZ").unwrap_err().to_string(), "it is no bzImage");
         let mut image = vec![0; 0x400];
         image[0x202..0x206].copy_from_slice(b"HdrS");
         image[0x24c..0x250].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(extract(&image).unwrap_err(), "its header names a payload outside of it");
+        assert_eq!(extract(&image).unwrap_err().to_string(), "its header names a payload outside of it");
     }
 
     #[test]
@@ -129,7 +153,24 @@ mod tests {
         let mut image = vec![0; 0x1000];
         image[0x202..0x206].copy_from_slice(b"HdrS");
         image[0x24c] = 16;
-        assert_eq!(extract(&image).unwrap_err(), "the kernel in it has no PVH entry");
+        let none = Unusable::NotUnderstood("the kernel in it has no PVH entry".to_owned());
+        assert_eq!(extract(&image).unwrap_err(), none);
+    }
+
+    /// A stream of zstd or gzip that cannot be read is a kernel that nothing boots; of xz, this program may lack a filter.
+    #[test]
+    fn a_damaged_payload_is_distinguished_from_one_that_is_not_understood() {
+        let with = |payload: &[u8]| {
+            let mut image = vec![0; 0xa00];
+            image[0x202..0x206].copy_from_slice(b"HdrS");
+            image[0x24c..0x250].copy_from_slice(&u32::try_from(payload.len()).unwrap().to_le_bytes());
+            image.extend_from_slice(payload);
+            extract(&image).unwrap_err()
+        };
+        for damaged in [&b"\x28\xb5\x2f\xfd\xff\xff\xff\xff"[..], b"\x1f\x8b\x08\xff\xff"] {
+            assert!(matches!(with(damaged), Unusable::Damaged(problem) if problem.contains("damaged")), "{damaged:?}");
+        }
+        assert!(matches!(with(b"\xfd7zXZ\0\xff\xff\xff\xff"), Unusable::NotUnderstood(_)));
     }
 
     proptest! {

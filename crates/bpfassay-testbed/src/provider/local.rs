@@ -22,6 +22,7 @@ use crate::{
     cache::{Cache, Digest, Hasher},
     kernel::{Kernel, Modules},
     manifest,
+    pvh::{Unusable, extract},
 };
 
 /// The name under which a local kernel stands in results.
@@ -97,12 +98,16 @@ pub fn read_image(path: &Path) -> Result<Vec<u8>> {
 /// the release are read from the image; `arch` is what the user asked for, if they did.
 ///
 /// # Errors
-/// [`Error::LocalKernel`] for anything that is no bootable image, another architecture, or modules of another release;
+/// [`Error::LocalKernel`] for anything that is no bootable image, a kernel that is damaged, another architecture, or modules of another release;
 /// [`Error::DiskFull`], [`Error::Io`].
 pub fn prepare(cache: &Cache, image: &Path, modules: Option<&Path>, arch: Option<Arch>) -> Result<Kernel> {
     let refuse = |path: &Path, problem: String| Error::LocalKernel { path: path.to_owned(), problem };
     let bytes = read_image(image)?;
     let kind = identify(&bytes).map_err(|problem| refuse(image, problem))?;
+    // Said here and once: its guest would stay silent until its deadline.
+    if let Err(Unusable::Damaged(problem)) = extract(&bytes) {
+        return Err(refuse(image, format!("cannot be booted: {problem}; copy or build it again")));
+    }
     if let Some(arch) = arch
         && arch != kind.arch
     {
@@ -231,6 +236,22 @@ mod tests {
         let path = directory.join("lib/modules").join(release).join("kernel/fs");
         fs::create_dir_all(&path).unwrap();
         fs::write(path.join("nfs.ko"), "x").unwrap();
+    }
+
+    /// Its guest would stay silent until its deadline, in every boot.
+    #[test]
+    fn a_damaged_kernel_is_refused_before_anything_boots() {
+        let work = tempfile::tempdir().unwrap();
+        let cache = Cache::open(work.path().join("cache")).unwrap();
+        let mut image = vec![0; 0xa00];
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x24c] = 8;
+        image.extend_from_slice(b"\x28\xb5\x2f\xfd\xff\xff\xff\xff");
+        let path = work.path().join("bzImage");
+        fs::write(&path, image).unwrap();
+        let error = prepare(&cache, &path, None, None).unwrap_err().to_string();
+        let expected = "cannot be booted: its payload: the zstd stream is damaged or cut short; copy or build it again";
+        assert!(error.ends_with(expected), "{error}");
     }
 
     #[test]

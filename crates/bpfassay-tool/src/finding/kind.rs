@@ -8,6 +8,7 @@ mod counts_too_low;
 mod counts_vanish;
 mod does_not_attach;
 mod does_not_load;
+mod does_not_start;
 mod events_dropped;
 mod first_touch_lost;
 mod idle_cpu;
@@ -54,6 +55,7 @@ macro_rules! kinds {
 kinds! {
     DoesNotLoad = does_not_load,
     DoesNotAttach = does_not_attach,
+    DoesNotStart = does_not_start,
     PrototypeDiffers = prototype_differs,
     RequestedAsMoved = requested_as_moved,
     MountsMerged = mounts_merged,

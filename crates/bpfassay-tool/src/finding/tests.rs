@@ -132,7 +132,9 @@ fn refusals_are_classified_by_their_step() {
     let ready = results(Start::Ready);
     assert!(is_clear(&ready, Kind::DoesNotLoad) && is_clear(&ready, Kind::DoesNotAttach));
     let silent = results(Start::NotReady { message: "60 s passed".to_owned() });
-    assert_eq!(found(&silent), []);
+    assert_eq!(found(&silent), [Kind::DoesNotStart]);
+    assert_eq!(evidence_of(&silent, Kind::DoesNotStart), "it never became ready: 60 s passed");
+    assert!(is_clear(&ready, Kind::DoesNotStart) && is_clear(&load, Kind::DoesNotStart));
     for kind in [Kind::DoesNotLoad, Kind::DoesNotAttach] {
         assert!(reason(&silent, kind).ends_with("nothing shows which step failed: 60 s passed"));
     }
