@@ -97,6 +97,43 @@ fn other_seeds_are_independent_samples() {
     assert!(comparison.is_inconclusive() && !comparison.is_regression());
 }
 
+/// One boot each by the instruction clock, with another seed and so another layout: an overhead, which is a ratio within a boot, is claimed beyond the
+/// declared layout term of both. What a baseline takes differs between boots by more than that, and nothing is claimed of it.
+#[test]
+fn one_boot_with_another_seed_claims_of_overheads_beyond_the_layout_term() {
+    let mut other = instructions();
+    other.design.seed = 2;
+    // The rounds of a boot differ by 0.001 % in what a probe costs, in another order in each result.
+    let of = |slower: f64, sign: f64| {
+        move |_: &Block, run: &PlannedRun| {
+            let noise = 1.0 + sign * 0.000_01 * (f64::from(run.round) - 2.0);
+            let cost = match run.spec.probe.probe {
+                Probe::None => 1.0,
+                Probe::Kprobe => 1.10 * noise,
+                _ => 1.05 * (1.0 + slower) * noise,
+            };
+            Outcome::Measured(Box::new(figures(run.spec.probe, 160.0 / cost, 320.0 / cost)))
+        }
+    };
+    let base = results(&instructions(), of(0.0, 1.0));
+    let found = |slower: f64, under_test: &str| {
+        let comparison = compared(&base, &results(&other, of(slower, -1.0)));
+        let ratio = cell(&comparison, "x86_64 6.1", "fexit").metrics[1].ratio.value().unwrap();
+        let layout = 0.000_35 * 2.0_f64.sqrt();
+        assert!(!ratio.paired && (ratio.pooled.unwrap().layout - layout).abs() < 1e-12, "{ratio:?}");
+        changes(&comparison, under_test)
+    };
+    for under_test in ["kprobe", "fexit"] {
+        assert!(
+            !found(0.0, under_test).contains(&Change::Increase) && !found(0.0, under_test).contains(&Change::Decrease)
+        );
+    }
+    assert_eq!(found(0.02, "fexit"), [Change::Increase; 6]);
+    // Within the layout terms of writes, 0.1 %, and of reads, 0.035 %.
+    assert_eq!(found(0.001, "fexit"), [Change::Inconclusive; 6]);
+    assert_eq!(found(0.02, "none"), [Change::Inconclusive; 6]);
+}
+
 /// One boot each, all bandwidths of the new one lower by 1 %: by the wall clock boots may differ by that.
 #[test]
 fn one_boot_by_the_wall_clock_makes_no_claim() {

@@ -24,7 +24,7 @@ pub(super) fn settle(cells: &mut [CellComparison], claim: Claim) {
         for metric in &mut cell.metrics {
             let Figure::Value(ratio) = &mut metric.ratio else { continue };
             let is_same = ratio.effect.spread == Spread::NoSpread && ratio.effect.log_ratio == 0.0;
-            if ratio.paired && !is_same {
+            if (ratio.paired || ratio.unit == Unit::Rounds) && !is_same {
                 let family = (cell.case.clone(), cell.file_system.clone(), metric.metric, ratio.unit == Unit::Boots);
                 families.entry(family).or_default().push(ratio);
             }
