@@ -33,6 +33,10 @@ pub struct Selection {
     pub clock: Option<Clock>,
     /// Findings that the tools may not have: a gate, in addition to the study's own.
     pub deny: Vec<Denied>,
+    /// Gates in addition to the study's own, each as in [`Study::demand`].
+    pub gates: Vec<String>,
+    /// Rounds of each boot in place of the study's own number.
+    pub rounds: Option<u32>,
     /// Tools under test, in addition to the study's probe configurations.
     pub tools: Vec<Loaded>,
     /// What the guests are made of: a testbed that was made before, a kernel of the user's in place of the study's targets, a real IOR.
@@ -73,7 +77,13 @@ impl Selection {
             study.clock = clock;
             study.clock_of_host = false;
         }
+        if let Some(rounds) = self.rounds {
+            study.design.rounds = rounds;
+        }
         self.test_tools(&mut study)?;
+        for gate in &self.gates {
+            study.demand(gate)?;
+        }
         if study.targets.iter().any(Target::is_pattern) {
             let store = Store::open(store)?;
             let apt = store.apt();

@@ -157,7 +157,9 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     let has_baseline = some_probes.iter().any(|probe| probe.is_baseline()) || probes.is_err();
     let design = root.need("design", |field| design(field, has_baseline));
     let gates = root.or("gates", Vec::new(), |field| match (&tools, &workloads) {
-        (Ok(tools), Ok(workloads)) if probes.is_ok() => gates(field, some_probes, tools, workloads),
+        (Ok(tools), Ok(workloads)) if probes.is_ok() => {
+            gates(field, some_probes, &tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), workloads)
+        }
         // They name what could not be read.
         _ => Ok(Vec::new()),
     });
@@ -187,14 +189,32 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     })
 }
 
+impl Study {
+    /// Adds a gate: `limits` is what stands in a table of `[[gates]]`, in a line, as in `overhead = "5%", probes = ["fexit"]`.
+    ///
+    /// # Errors
+    /// [`StudyError::Invalid`] with everything that is wrong in it: another key, no limit, a name that the study does not have.
+    pub fn demand(&mut self, limits: &str) -> Result<(), StudyError> {
+        let names = self.tools.iter().map(|tool| &tool.name).chain(self.tool_files.iter().map(|tool| &tool.file.name));
+        let tools: Vec<&str> = names.map(String::as_str).collect();
+        let text = format!("gate = {{ {limits} }}");
+        let read = document::read("a gate of the command line", &text, |root| {
+            root.only(&["gate"]);
+            root.need("gate", |field| gates(field, &self.probes, &tools, &self.workloads))
+        });
+        self.gates.append(&mut read?);
+        Ok(())
+    }
+}
+
 fn gates(
     field: &Field<'_, '_>,
     probes: &[ProbeConfiguration],
-    tools: &[Tool],
+    tools: &[&str],
     workloads: &[WorkloadSpec],
 ) -> Result<Vec<Gate>, Reported> {
     let under_test = probes.iter().filter(|probe| !probe.is_baseline()).map(ToString::to_string);
-    let known: Vec<String> = under_test.chain(tools.iter().map(|tool| tool.name.clone())).collect();
+    let known: Vec<String> = under_test.chain(tools.iter().map(|&tool| tool.to_owned())).collect();
     let workloads: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
     let has_baseline = probes.iter().any(|probe| probe.is_baseline());
     field.each(|element| {

@@ -489,3 +489,29 @@ fn fio_is_a_command() {
             .contains("the figure write-iops: there is nothing at")
     );
 }
+
+/// A gate of the command line is a table of the study file, and is refused as that would be.
+#[test]
+fn gates_are_added_in_the_words_of_the_file() {
+    let mut study = load("quick").unwrap();
+    study.demand("overhead = \"5%\", probes = [\"fexit\"]").unwrap();
+    study.demand("direct_cost = 400").unwrap();
+    let [.., overhead, direct] = study.gates.as_slice() else { panic!("{:?}", study.gates) };
+    assert_eq!(
+        (overhead.overhead.map(|share| share.ppm()), overhead.probes.as_slice()),
+        (Some(50_000), &["fexit".to_owned()][..])
+    );
+    assert_eq!((direct.direct_cost, direct.probes.len()), (Some(400), 0));
+    let before = study.gates.clone();
+    for (limits, part) in [
+        ("overhed = \"5%\"", "did you mean `overhead`?"),
+        ("probes = [\"fexit\"]", "this gate has no limit"),
+        ("overhead = \"5%\", probes = [\"fexti\"]", "fexti"),
+        ("overhead", "gate of the command line"),
+        ("attach = true } other = { ", "gate of the command line"),
+    ] {
+        let error = study.demand(limits).unwrap_err().to_string();
+        assert!(error.contains(part), "{limits}: {error}");
+        assert_eq!(study.gates, before, "{limits}");
+    }
+}

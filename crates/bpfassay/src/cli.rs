@@ -166,9 +166,18 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "tool")]
     pub(crate) deny: Vec<Denied>,
 
+    /// A gate in addition to the study's own, as a study file has it: 'overhead = "5%"', 'direct_cost = 400, probes = ["fexit"]'; may be given several
+    /// times
+    #[arg(long, value_name = "LIMITS")]
+    pub(crate) gate: Vec<String>,
+
     /// The clock to measure time with, in place of the study's own: wall or instructions
     #[arg(long, value_name = "CLOCK")]
     pub(crate) clock: Option<Clock>,
+
+    /// Rounds of each boot, in place of the study's own number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: Option<u32>,
 
     /// Replicates in place of the study's own number; with --until, the most there may be
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -216,7 +225,7 @@ pub(crate) struct Run {
     pub(crate) output: Option<PathBuf>,
 
     /// Go on with an interrupted run from its results directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "clock", "replicates", "until"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "clock", "rounds", "replicates", "until"])]
     pub(crate) resume: Option<PathBuf>,
 
     /// With --resume: what is done again besides what was not completed

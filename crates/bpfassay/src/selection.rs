@@ -62,6 +62,8 @@ pub(crate) fn selection(arguments: &cli::Selection, overlays: &cli::Overlays) ->
         },
         clock: arguments.clock,
         deny: arguments.deny.clone(),
+        gates: arguments.gate.clone(),
+        rounds: arguments.rounds,
         tools: tools.collect::<Result<_, _>>()?,
         ..own
     })
