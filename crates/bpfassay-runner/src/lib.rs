@@ -40,6 +40,7 @@ mod plugin;
 mod pool;
 pub mod provenance;
 mod repeated;
+mod results_directory;
 mod selection;
 mod session;
 mod slots;

@@ -9,7 +9,10 @@ use bpfassay_results::{
 };
 use bpfassay_study::{Block, Clock, Plan};
 
-use crate::{Error, Summary, Testbed, unix_ms};
+use crate::{Error, Summary, Testbed, results_directory, unix_ms};
+
+/// Where results are without another directory given.
+const OWN: &str = "bpfassay-results";
 
 /// The blocks to do, and the journal that everything is recorded in.
 #[derive(Debug)]
@@ -26,16 +29,20 @@ pub struct Work {
 
 impl Work {
     /// Begins `plan` in the results directory `directory`, which must not hold a journal yet; `None`: in
-    /// `bpfassay-results/STUDY-TIME`.
+    /// `bpfassay-results/STUDY-TIME`, to which the link `bpfassay-results/latest` then leads.
     ///
     /// # Errors
     /// [`Error::Journal`] where the directory holds a journal already, or cannot be written.
     pub fn begin(plan: &Plan, directory: Option<&Path>, provenance: Provenance) -> Result<Self, Error> {
         let started_unix_ms = unix_ms();
-        let own = || Path::new("bpfassay-results").join(format!("{}-{}", plan.study.name, started_unix_ms / 1000));
+        let own = || Path::new(OWN).join(results_directory::name(&plan.study.name, started_unix_ms));
+        let is_own = directory.is_none();
         let directory = directory.map_or_else(own, Path::to_owned);
         let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
         let journal = Journal::create(&directory, &header)?;
+        if is_own {
+            results_directory::link_latest(&directory);
+        }
         let blocks = to_do(&Contents::read(&directory)?, Again::Nothing);
         Ok(Self { directory, journal, blocks, never_ready: Vec::new() })
     }

@@ -92,7 +92,10 @@ fn unknown_studies_kernels_and_options_are_usage_errors_that_help() {
     assert!(printed.contains("did you mean `overhead`?"), "{printed}");
     let asked = exits(&["plan", "quick", "--json", "--rounds", "3", "--gate", "direct_cost = 400"], 0);
     let asked: serde_json::Value = serde_json::from_str(&asked).unwrap();
-    assert_eq!((&asked["study"]["design"]["rounds"], &asked["study"]["gates"][0]["direct_cost"]), (&3.into(), &400.into()));
+    assert_eq!(
+        (&asked["study"]["design"]["rounds"], &asked["study"]["gates"][0]["direct_cost"]),
+        (&3.into(), &400.into())
+    );
     let printed = exits(&["plan", "quik"], 2);
     assert!(printed.contains("did you mean `quick`?"), "{printed}");
     let printed = exits(&["plan", "quick", "--kernel", "6.13"], 2);

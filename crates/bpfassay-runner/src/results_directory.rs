@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Names of results directories, and the link to the latest one.
+
+use std::{fs, io, os::unix::fs::symlink, path::Path, process};
+
+/// The link to the directory of the run that was begun last, beside these directories.
+const LATEST: &str = "latest";
+
+/// The name of the directory of a run of `study` that began at this instant, in milliseconds since 1970-01-01 UTC: with its date and time in UTC,
+/// so that names sort by age.
+pub(crate) fn name(study: &str, started_unix_ms: u64) -> String {
+    let started = i64::try_from(started_unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    match started {
+        Some(started) => format!("{study}-{}", started.strftime("%Y-%m-%d-%H%M%S")),
+        // A clock beyond the year 9999.
+        None => format!("{study}-{}", started_unix_ms / 1000),
+    }
+}
+
+/// Has the link `latest` beside `directory` lead to it. What stands there and is no link is left alone; that a link cannot be made is a warning, for
+/// nothing depends on it.
+pub(crate) fn link_latest(directory: &Path) {
+    if let Err(error) = replace_link(directory) {
+        tracing::warn!("no link to the latest results: {error}");
+    }
+}
+
+fn replace_link(directory: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else { return Ok(()) };
+    let link = parent.join(LATEST);
+    match fs::symlink_metadata(&link) {
+        Ok(found) if !found.is_symlink() => {
+            return Err(io::Error::other(format!("{} is no link, and is left alone", link.display())));
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(_) | Err(_) => {}
+    }
+    // By a rename, so that it is never missing.
+    let new = parent.join(format!(".{LATEST}.{}", process::id()));
+    symlink(name, &new)?;
+    fs::rename(&new, &link).inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_date_and_time_and_sort_by_age() {
+        assert_eq!(name("quick", 1_795_460_852_999), "quick-2026-11-23-190732");
+        assert_eq!(name("quick", 0), "quick-1970-01-01-000000");
+        assert!(name("quick", 1_795_460_852_000) < name("quick", 1_795_460_853_000));
+        assert_eq!(name("quick", u64::MAX), "quick-18446744073709551");
+    }
+
+    #[test]
+    fn the_link_leads_to_the_latest_and_replaces_nothing_else() {
+        let work = tempfile::tempdir().unwrap();
+        let link = work.path().join(LATEST);
+        for name in ["one", "two"] {
+            replace_link(&work.path().join(name)).unwrap();
+            assert_eq!(fs::read_link(&link).unwrap(), Path::new(name));
+        }
+        fs::remove_file(&link).unwrap();
+        fs::write(&link, "mine").unwrap();
+        assert!(replace_link(&work.path().join("three")).unwrap_err().to_string().contains("left alone"));
+        assert_eq!(fs::read_to_string(&link).unwrap(), "mine");
+        assert_eq!(fs::read_dir(work.path()).unwrap().count(), 1);
+    }
+}
