@@ -13,7 +13,7 @@ struct Words {
 
 /// Only what a loader prints when the step failed: `failed to load` alone would accuse a tool that lacks a file.
 const WORDS: &[Words] = &[
-    // The kernel's verifier (`check_helper_call`, kernel/bpf/verifier.c, 6.1 and 6.12), quoted by most loaders.
+    // The kernel's verifier (kernel/bpf/verifier.c; newer kernels have the second in place of the first), quoted by most loaders.
     Words { step: Step::Load, phrases: &["unknown func *#", "program of this type cannot use helper *#"] },
     // libbpf (src/libbpf.c and src/btf.c, 1.5.0 and 1.7.0).
     Words { step: Step::Open, phrases: &["failed to find valid kernel btf", "error loading vmlinux btf: "] },
