@@ -166,7 +166,7 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "tool")]
     pub(crate) deny: Vec<Denied>,
 
-    /// A gate in addition to the study's own, as a study file has it: 'overhead = "5%"', 'direct_cost = 400, probes = ["fexit"]'; may be given several
+    /// A gate in addition to the study's own, as a study file has it: direct_cost=400, 'overhead = "5%", probes = ["fexit"]'; may be given several
     /// times
     #[arg(long, value_name = "LIMITS")]
     pub(crate) gate: Vec<String>,
