@@ -11,7 +11,7 @@ mod flow;
 
 use std::collections::BTreeSet;
 
-pub use bpfassay_protocol::object::Checked;
+pub use bpfassay_protocol::prototype::Checked;
 
 use bpfassay_protocol::Arch;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
@@ -70,11 +70,15 @@ pub fn check(object: &[u8], kernel: &[u8], arch: Arch) -> Result<Vec<Checked>, P
     let prototypes = btf.prototypes(&wanted).map_err(|error| PrototypeError::Btf(error.to_string()))?;
     let checked = programs.into_iter().map(|(section, hook, function, program, code)| {
         let mut of_name = prototypes.iter().filter(|(name, _)| name == function).map(|(_, prototype)| prototype);
-        let (differs, unchecked) = match (code.and_then(accesses), of_name.next(), of_name.next()) {
+        let of_name = (of_name.next(), of_name.next());
+        let (differs, unchecked) = match (code.and_then(|code| accesses(code, None)), of_name.0, of_name.1) {
             (None, ..) => (Vec::new(), Some("its instructions cannot be followed".to_owned())),
             (_, None, _) => (Vec::new(), Some(format!("the kernel's BTF has no function {function}"))),
             (_, _, Some(_)) => (Vec::new(), Some(format!("the kernel's BTF has several functions {function}"))),
-            (Some(found), Some(prototype), None) => compare(hook, &found, prototype, arch),
+            (Some(found), Some(prototype), None) => {
+                let value = |slot| code.and_then(|code| accesses(code, Some(8 * slot))).unwrap_or_default();
+                compare(hook, &found, &value, prototype, arch)
+            }
         };
         Checked { program: program.to_owned(), section: section.to_owned(), differs, unchecked }
     });
@@ -94,7 +98,14 @@ fn hooked(section: &str) -> Option<(Hook, &str)> {
     is_name.then_some((hook, function))
 }
 
-fn compare(hook: Hook, found: &Accesses, prototype: &Prototype, arch: Arch) -> (Vec<String>, Option<String>) {
+/// Compares what a program reads with what there is. `value`: what it does with the value in a slot.
+fn compare(
+    hook: Hook,
+    found: &Accesses,
+    value: &dyn Fn(usize) -> Accesses,
+    prototype: &Prototype,
+    arch: Arch,
+) -> (Vec<String>, Option<String>) {
     let escapes = found.escapes.map(str::to_owned);
     // Structures by value take two slots or registers, or none.
     if prototype.arguments.iter().any(|argument| matches!(argument, Shape::Other | Shape::Void)) {
@@ -115,18 +126,24 @@ fn compare(hook: Hook, found: &Accesses, prototype: &Prototype, arch: Arch) -> (
     for &slot in slots.iter().filter(|&&slot| slot > count || (slot == count && !returns_value)) {
         differs.push(format!("reads argument {} of {count}: {prototype}", slot + 1));
     }
-    // The return value lies behind the last argument. A program that reads a number there that is still an argument, and never what is
+    // The return value lies behind the last argument. A program that takes a narrower number there for one of 64 bits, and never reads what is
     // behind it, counts on one argument less.
     if returns_value
         && differs.is_empty()
         && !found.asks_for_return
         && let Some(&last) = slots.last()
         && last + 1 == count
-        && matches!(prototype.arguments.get(last), Some(Shape::Integer(_)))
+        && let Some(Shape::Integer(size)) = prototype.arguments.get(last)
+        && *size < 8
+        && value(last).keeps_whole
     {
         differs.push(format!(
-            "reads argument {count} where the return value would be with one argument less: {prototype}"
+            "takes argument {count} for a number of 64 bits, where the return value would be with one argument less: {prototype}"
         ));
+    }
+    let returns_pointer = matches!(prototype.returns, Shape::Pointer(_) | Shape::Address);
+    if returns && returns_pointer && slots.contains(&count) && value(count).narrows {
+        differs.push(format!("takes the pointer that is returned for a number of 32 bits: {prototype}"));
     }
     (differs, escapes)
 }

@@ -9,7 +9,10 @@ use std::{
 
 pub(crate) use bpfassay_bpf::Kind;
 use bpfassay_bpf::{by_id, link_info, map_info, program_info};
-use bpfassay_protocol::{tool::BpfObject, tracer::ProgramStatistics};
+use bpfassay_protocol::{
+    tool::{BpfObject, ProgramCode},
+    tracer::ProgramStatistics,
+};
 
 use crate::error::{Error, Result};
 
@@ -48,12 +51,19 @@ pub(crate) fn objects(kind: Kind, ids: impl IntoIterator<Item = u32>) -> Result<
     for id in ids {
         let Some(fd) = open(kind, id)? else { continue };
         let found = match kind {
-            Kind::Map => map_info(fd.as_fd()).map(|info| (info.id, info.name, info.kind)),
-            _ => program_info(fd.as_fd()).map(|info| (info.id, info.name, info.kind)),
+            Kind::Map => map_info(fd.as_fd()).map(|info| (info.id, info.name, info.kind, None)),
+            _ => program_info(fd.as_fd()).map(|info| {
+                let code = ProgramCode {
+                    instructions: info.instructions,
+                    verified: info.verified_instructions,
+                    jited_bytes: info.jited_bytes,
+                };
+                (info.id, info.name, info.kind, Some(code))
+            }),
         };
-        let (id, name, kind) = found.map_err(Error::system("ask about a BPF object"))?;
+        let (id, name, kind, code) = found.map_err(Error::system("ask about a BPF object"))?;
         let fdinfo = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok();
-        objects.push(BpfObject { id, name, kind, memory_bytes: fdinfo.as_deref().and_then(memlock) });
+        objects.push(BpfObject { id, name, kind, memory_bytes: fdinfo.as_deref().and_then(memlock), code });
     }
     Ok(objects)
 }

@@ -101,6 +101,7 @@ fn live() -> Result<()> {
         link.log(format!("this kernel does not have {}", missing.join(", ")))?;
     }
     system::name()?;
+    system::make_usual_files()?;
     system::loopback_up()?;
     steps.ended("system")?;
     let (mount, localio) = match &job.file_system {

@@ -88,15 +88,33 @@ pub(crate) fn name() -> Result<()> {
     if Path::new(MODPROBE).exists() {
         write(MODPROBE, "\n")?;
     }
-    // A real IOR's MPI looks up its own host; a user's tree may bring files of its own.
+    Ok(())
+}
+
+/// Makes the files and directories that tools and libraries look for; a user's tree may bring its own.
+pub(crate) fn make_usual_files() -> Result<()> {
+    // A real IOR's MPI looks up its own host.
+    for directory in ["/etc", "/var/log"] {
+        fs::create_dir_all(directory).map_err(Error::file("make directory", directory))?;
+    }
     for (path, text) in [
         ("/etc/hosts", "127.0.0.1 localhost bpfassay\n"),
         ("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"),
         ("/etc/group", "root:x:0:\n"),
+        ("/etc/hostname", "bpfassay\n"),
+        ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
+        // No server: names that /etc/hosts lacks are unknown at once, without a wait for an answer.
+        ("/etc/resolv.conf", ""),
     ] {
         if !Path::new(path).exists() {
-            fs::create_dir_all("/etc").map_err(Error::file("make directory", "/etc"))?;
             fs::write(path, text).map_err(Error::file("write", path))?;
+        }
+    }
+    for (link, place) in [("/var/run", "/run"), ("/var/tmp", "/tmp")] {
+        match std::os::unix::fs::symlink(place, link) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::file("make link", link)(error)),
         }
     }
     Ok(())

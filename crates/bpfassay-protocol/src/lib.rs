@@ -25,6 +25,7 @@ pub mod object;
 pub mod operation;
 pub mod probe;
 pub mod program_set;
+pub mod prototype;
 pub mod symbols;
 pub mod tool;
 pub mod tracer;

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::tracer::Refusal;
+use crate::{prototype::Checked, tracer::Refusal};
 
 /// Largest object that is loaded, in bytes.
 pub const MAX_OBJECT: u64 = 16 << 20;
@@ -35,21 +35,6 @@ pub enum ObjectLine {
     },
     /// It could not be opened, loaded or attached; the tracer exits with status 3 after this line.
     Refused(Refusal),
-}
-
-/// What was found of one program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Checked {
-    /// Name of its function.
-    pub program: String,
-    /// Its section.
-    pub section: String,
-    /// Where it does not fit to the kernel's prototype, one line each.
-    pub differs: Vec<String>,
-    /// Why it could not be checked wholly; `None`: it was.
-    pub unchecked: Option<String>,
 }
 
 /// One reading of a map.
@@ -168,6 +153,7 @@ mod tests {
             message: "m".into(),
             verifier: Some("v".into()),
             findings: Vec::new(),
+            prototypes: None,
         };
         let line = serde_json::to_string(&ObjectLine::Refused(refusal.clone())).unwrap();
         assert_eq!(line, serde_json::to_string(&TracerLine::Refused(refusal.clone())).unwrap());

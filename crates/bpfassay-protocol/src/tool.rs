@@ -205,6 +205,22 @@ pub struct BpfObject {
     pub kind: u32,
     /// Memory that the kernel accounts to it, in bytes (`memlock` of its `fdinfo`); `None` where the kernel does not report it.
     pub memory_bytes: Option<u64>,
+    /// Of a program: what the kernel made of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<ProgramCode>,
+}
+
+/// What the verifier and the compiler made of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ProgramCode {
+    /// Instructions after the verifier's rewriting.
+    pub instructions: u32,
+    /// Instructions that the verifier processed, each as often as it did; `None` where the kernel does not report it (before Linux 5.16).
+    pub verified: Option<u32>,
+    /// Bytes of machine code; 0 where the kernel interprets it.
+    pub jited_bytes: u32,
 }
 
 /// What a tool left in the kernel when it had ended.
@@ -253,9 +269,19 @@ pub struct OutputPiece {
     pub source: Source,
     /// Its text; what is not UTF-8 is replaced.
     pub text: String,
-    /// What the bundled tracer had counted right after they arrived, where it counts in the same run.
+    /// What the bundled tracer had counted before and after, where it counts in the same run and was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reference: Option<Box<Sample>>,
+    pub reference: Option<Box<Reference>>,
+}
+
+/// What the bundled tracer had counted around a report of a tool, which a correct report lies between.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Reference {
+    /// Before the tool made its report: before it was asked for it, or before it was waited for.
+    pub before: Sample,
+    /// Right after the report had arrived.
+    pub after: Sample,
 }
 
 names! {

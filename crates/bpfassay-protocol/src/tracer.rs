@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Operation, ProbeConfiguration, feature::Feature, finding::Finding, operation::Totals, program_set::EventRow,
+    prototype::Prototypes,
 };
 
 /// Longest line that a reader of the tracer accepts, in bytes.
@@ -126,6 +127,9 @@ pub struct Refusal {
     /// Pitfalls found on this kernel that may explain it.
     #[serde(default)]
     pub findings: Vec<Finding>,
+    /// What its programs read beside the prototypes of this kernel's functions; `None` where that was not compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prototypes: Option<Box<Prototypes>>,
 }
 
 /// A step of bringing a tracer up.

@@ -195,17 +195,14 @@ impl Attempt {
         match (&verdict, &failure, end) {
             (BootVerdict::Complete, ..) => match self.pending.take() {
                 Some(pending) if plan.confirming.is_some() => {
-                    let alone_ms = seen.runs.get(plan.runs.len().saturating_sub(1)).map_or(0, |run| run.duration_ms(0));
-                    let run = if pending.is_slow_itself(alone_ms) {
-                        let run = pending.suspect.run.clone();
+                    let alone_ms = seen.runs.last().map_or(0, |run| run.duration_ms(0));
+                    let (run, of_run) = if pending.is_slow_itself(alone_ms) {
                         let line = format!("alone in boot {}, this run took {alone_ms} ms", plan.boot);
-                        failed.extend(self.suspect_failed(&pending, &line));
-                        run
+                        (pending.suspect.run.clone(), self.suspect_failed(&pending, &line))
                     } else {
-                        let run = pending.otherwise.run.clone();
-                        failed.extend(self.cleared(pending, plan));
-                        run
+                        (pending.otherwise.run.clone(), self.cleared(pending, plan))
                     };
+                    failed.extend(of_run);
                     verdict = BootVerdict::Blamed { run };
                 }
                 _ => self.settled.extend(plan.ids()),

@@ -95,6 +95,7 @@ mod tests {
             message: String::new(),
             verifier: None,
             findings: Vec::new(),
+            prototypes: None,
         };
         assert!(expectation.is_met_by(&met));
         assert!(!expectation.is_met_by(&Refusal { errno: Some(22), ..met.clone() }));

@@ -158,7 +158,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     let design = root.need("design", |field| design(field, has_baseline));
     let gates = root.or("gates", Vec::new(), |field| match (&tools, &workloads) {
         (Ok(tools), Ok(workloads)) if probes.is_ok() => {
-            gates(field, some_probes, &tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), workloads)
+            gates(field, some_probes, tools.iter().map(|tool| tool.name.as_str()), workloads)
         }
         // They name what could not be read.
         _ => Ok(Vec::new()),
@@ -195,26 +195,24 @@ impl Study {
     /// # Errors
     /// [`StudyError::Invalid`] with everything that is wrong in it: another key, no limit, a name that the study does not have.
     pub fn demand(&mut self, limits: &str) -> Result<(), StudyError> {
-        let names = self.tools.iter().map(|tool| &tool.name).chain(self.tool_files.iter().map(|tool| &tool.file.name));
-        let tools: Vec<&str> = names.map(String::as_str).collect();
         let text = format!("gate = {{ {limits} }}");
         let read = document::read("a gate of the command line", &text, |root| {
             root.only(&["gate"]);
-            root.need("gate", |field| gates(field, &self.probes, &tools, &self.workloads))
+            root.need("gate", |field| gates(field, &self.probes, self.tool_names(), &self.workloads))
         });
         self.gates.append(&mut read?);
         Ok(())
     }
 }
 
-fn gates(
+fn gates<'n>(
     field: &Field<'_, '_>,
     probes: &[ProbeConfiguration],
-    tools: &[&str],
+    tools: impl Iterator<Item = &'n str>,
     workloads: &[WorkloadSpec],
 ) -> Result<Vec<Gate>, Reported> {
     let under_test = probes.iter().filter(|probe| !probe.is_baseline()).map(ToString::to_string);
-    let known: Vec<String> = under_test.chain(tools.iter().map(|&tool| tool.to_owned())).collect();
+    let known: Vec<String> = under_test.chain(tools.map(str::to_owned)).collect();
     let workloads: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
     let has_baseline = probes.iter().any(|probe| probe.is_baseline());
     field.each(|element| {
@@ -334,7 +332,7 @@ fn design(field: &Field<'_, '_>, has_baseline: bool) -> Result<Design, Reported>
             value => Ok(value),
         });
     let replicates = section.need("replicates", |field| field.number(1..=MAX_REPLICATES));
-    let rounds = section.or("rounds", 1, |rounds| rounds.number(1..=1000));
+    let rounds = section.or("rounds", 1, |rounds| rounds.number(1..=Design::MOST_ROUNDS));
     let until = section.optional("until", |until| share_of_until(until, replicates.unwrap_or(MAX_REPLICATES)));
     let margin = section.optional("margin", |margin| match margin.name::<Share>()? {
         share if share.ppm() == 0 => Err(margin.error("nothing can be shown to lie within 0%: allow more")),

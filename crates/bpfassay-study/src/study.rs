@@ -81,8 +81,7 @@ impl Study {
         if self.probes.iter().any(|probe| probe.to_string() == *name) {
             return Err(format!("the study has a probe configuration named `{name}`: give the tool another name"));
         }
-        let others = self.tools.iter().map(|tool| &tool.name).chain(self.tool_files.iter().map(|tool| &tool.file.name));
-        if others.into_iter().any(|other| other == name) {
+        if self.tool_names().any(|other| other == name) {
             return Err(format!("two tools are named `{name}`: give one of them another name"));
         }
         let patience = tool.file.deadline_ms.saturating_add(SPARE_MS);
@@ -91,6 +90,12 @@ impl Study {
         self.deadlines.tear_down_ms = self.deadlines.tear_down_ms.max(stopping);
         self.tool_files.push(tool);
         Ok(())
+    }
+
+    /// The names of the study's tools, and of those under test.
+    pub(crate) fn tool_names(&self) -> impl Iterator<Item = &str> {
+        let own = self.tools.iter().map(|tool| &tool.name);
+        own.chain(self.tool_files.iter().map(|tool| &tool.file.name)).map(String::as_str)
     }
 
     /// The workload that a cell's case is of: one of several tests gives its cases names that go on after its own.
@@ -184,6 +189,11 @@ pub struct Design {
     /// Overheads shown to lie within this, either way, are reported as negligible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin: Option<Share>,
+}
+
+impl Design {
+    /// The most rounds of a boot.
+    pub const MOST_ROUNDS: u32 = 1000;
 }
 
 /// How a boot warms up before its first round.

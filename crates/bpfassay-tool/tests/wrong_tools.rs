@@ -53,7 +53,7 @@ fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
             differing,
             [
                 format!(
-                    "argument-for-return: reads argument 5 where the return value would be with one argument less: {readv}"
+                    "argument-for-return: takes argument 5 for a number of 64 bits, where the return value would be with one argument less: {readv}"
                 ),
                 format!("wrong-arity: reads argument 6 of 4: {vfs_read}"),
             ],

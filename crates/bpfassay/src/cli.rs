@@ -12,7 +12,7 @@ mod report;
 use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
-use bpfassay_study::{Clock, Denied, Share};
+use bpfassay_study::{Clock, Denied, Design, Share};
 use bpfassay_testbed::payload::Place;
 use bpfassay_vm::AcceleratorWish;
 use clap::{
@@ -176,7 +176,7 @@ pub(crate) struct Selection {
     pub(crate) clock: Option<Clock>,
 
     /// Rounds of each boot, in place of the study's own number
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Design::MOST_ROUNDS)))]
     pub(crate) rounds: Option<u32>,
 
     /// Replicates in place of the study's own number; with --until, the most there may be

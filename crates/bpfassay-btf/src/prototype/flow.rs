@@ -11,25 +11,57 @@ pub(super) struct Accesses {
     pub(super) offsets: BTreeSet<usize>,
     /// Whether it asks a helper for the return value or for arguments by number.
     pub(super) asks_for_return: bool,
+    /// Whether it takes what it loads from the watched offset for a number of 32 bits: it compares them, extends their sign, or stores them.
+    pub(super) narrows: bool,
+    /// Whether it takes it for a number of 64 bits: it calculates with all of them, compares them, or stores them elsewhere than in its stack.
+    pub(super) keeps_whole: bool,
     /// Why that may not be all.
     pub(super) escapes: Option<&'static str>,
 }
 
-/// Registers and slots of the stack that may hold the context.
+/// Registers and slots of the stack that may hold a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct State {
+struct Holders {
     registers: u16,
     /// Slots of 8 bytes below the frame pointer, from its side.
     stack: u64,
 }
 
-impl State {
+impl Holders {
     const fn has(self, register: u8) -> bool {
         self.registers >> register & 1 == 1
     }
 
     const fn set(&mut self, register: u8, holds: bool) {
         self.registers = self.registers & !(1 << register) | (holds as u16) << register;
+    }
+
+    fn is_in(self, slot: Option<u32>) -> bool {
+        slot.is_some_and(|slot| self.stack >> slot & 1 == 1)
+    }
+
+    const fn joined(self, other: Self) -> Self {
+        Self { registers: self.registers | other.registers, stack: self.stack | other.stack }
+    }
+}
+
+/// Who may hold what before an instruction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct State {
+    context: Holders,
+    /// What was loaded from the watched offset.
+    watched: Holders,
+    /// Registers that hold a mask of the lower 32 bits, or of their sign, on every way there.
+    masks: u16,
+}
+
+impl State {
+    const fn joined(self, other: Self) -> Self {
+        Self {
+            context: self.context.joined(other.context),
+            watched: self.watched.joined(other.watched),
+            masks: self.masks & other.masks,
+        }
     }
 }
 
@@ -48,28 +80,32 @@ const OWN_FUNCTION: u8 = 1;
 /// `bpf_get_func_arg`, `bpf_get_func_ret` and `bpf_get_func_arg_cnt` (include/uapi/linux/bpf.h).
 const ASKING: [i32; 3] = [183, 184, 185];
 
-/// Follows `code` from its first instruction, where register 1 is the context. `None` where it is no sequence of instructions.
-pub(super) fn accesses(code: &[u8]) -> Option<Accesses> {
+/// Follows `code` from its first instruction, where register 1 is the context, and what it does with the 8 bytes at the offset `watched` of it. `None`
+/// where it is no sequence of instructions.
+pub(super) fn accesses(code: &[u8], watched: Option<usize>) -> Option<Accesses> {
     if code.is_empty() || !code.len().is_multiple_of(8) {
         return None;
     }
     let instructions: Vec<Instruction> = code.chunks_exact(8).map(decode).collect();
     let mut states: Vec<Option<State>> = vec![None; instructions.len()];
     let mut found = Accesses::default();
-    let mut work = vec![(0, State { registers: 1 << 1, stack: 0 })];
+    let context = Holders { registers: 1 << 1, stack: 0 };
+    let mut work = vec![(0, State { context, ..State::default() })];
     while let Some((at, coming)) = work.pop() {
         let known = states.get_mut(at)?;
-        // States only ever grow, so this comes to an end.
-        let mut state = known.unwrap_or_default();
-        state.registers |= coming.registers;
-        state.stack |= coming.stack;
+        // Holders only ever grow and masks only shrink, so this comes to an end.
+        let mut state = known.map_or(coming, |known| known.joined(coming));
         if *known == Some(state) {
             continue;
         }
         *known = Some(state);
         let instruction = *instructions.get(at)?;
         let next = at + if instruction.code == LOAD_WIDE { 2 } else { 1 };
-        step(&instruction, &mut state, &mut found);
+        let high = instructions.get(at + 1).map_or(0, |second| second.immediate);
+        let size = follow_watched(&instruction, high, &mut state, watched);
+        found.narrows |= size == Some(Size::Half);
+        found.keeps_whole |= size == Some(Size::Whole);
+        step(&instruction, &mut state.context, &mut found);
         match following(&instruction) {
             Following::End => {}
             Following::Next => work.push((next, state)),
@@ -127,7 +163,7 @@ fn slot(offset: i16) -> Option<u32> {
     (-512..0).contains(&offset).then(|| (u32::from(offset.unsigned_abs()) - 1) / 8)
 }
 
-fn step(instruction: &Instruction, state: &mut State, found: &mut Accesses) {
+fn step(instruction: &Instruction, state: &mut Holders, found: &mut Accesses) {
     let Instruction { code, target, source, offset, immediate } = *instruction;
     let class = code & 7;
     match class {
@@ -139,7 +175,7 @@ fn step(instruction: &Instruction, state: &mut State, found: &mut Accesses) {
                     Err(_) => found.escapes = Some("it reads before its context"),
                 }
             }
-            let spilled = source == FRAME && slot(offset).is_some_and(|slot| state.stack >> slot & 1 == 1);
+            let spilled = source == FRAME && state.is_in(slot(offset));
             state.set(target, spilled);
         }
         // Stores of a register.
@@ -176,5 +212,94 @@ fn step(instruction: &Instruction, state: &mut State, found: &mut Accesses) {
             }
         }
         _ => {}
+    }
+}
+
+/// What an instruction takes a value for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Size {
+    /// A number of 32 bits or fewer.
+    Half,
+    /// One of 64.
+    Whole,
+}
+
+/// `BPF_ALU | BPF_MOV | BPF_X`.
+const MOVE_HALF: u8 = 0xbc;
+/// `BPF_ALU64 | BPF_LSH | BPF_K`.
+const SHIFT_LEFT: u8 = 0x67;
+/// `BPF_ALU64 | BPF_AND | BPF_X`.
+const AND: u8 = 0x5f;
+/// `BPF_ALU64 | BPF_AND | BPF_K`.
+const AND_CONSTANT: u8 = 0x57;
+
+/// Brings up to date who holds what was loaded from the context's offset `watched`, and returns what the instruction takes it for, where it does. `high`:
+/// of a load of a constant, its upper half. Before version 3 of the instruction set, compilers shift by 32 and more what they extend then, or mask it.
+fn follow_watched(instruction: &Instruction, high: i32, state: &mut State, watched: Option<usize>) -> Option<Size> {
+    const MASKS: [i32; 2] = [i32::MIN, -1];
+    let Instruction { code, target, source, offset, immediate } = *instruction;
+    let State { context, watched: holders, masks } = state;
+    let with_source = code & 8 != 0 && holders.has(source);
+    let is_masked = code == AND && *masks >> source & 1 == 1;
+    // What else writes to a register leaves no mask there.
+    if !matches!(code & 7, 2 | 3 | 5 | 6) {
+        let is_mask = code == LOAD_WIDE && source == 0 && high == 0 && MASKS.contains(&immediate);
+        *masks = *masks & !(1 << target) | u16::from(is_mask) << target;
+    }
+    // Of a load or a store.
+    let size = match code & 0x18 {
+        0x18 => Size::Whole,
+        _ => Size::Half,
+    };
+    match code & 7 {
+        1 if source == FRAME => {
+            let is_held = holders.is_in(slot(offset));
+            holders.set(target, is_held && size == Size::Whole);
+            (is_held && size == Size::Half).then_some(size)
+        }
+        1 => {
+            let is_watched = usize::try_from(offset).is_ok_and(|offset| Some(offset) == watched);
+            holders.set(target, context.has(source) && is_watched && size == Size::Whole);
+            None
+        }
+        // Stores, of a constant or of a register.
+        2 | 3 => {
+            let is_held = code & 7 == 3 && holders.has(source);
+            let slot = if target == FRAME { slot(offset) } else { None };
+            if let Some(slot) = slot {
+                holders.stack = holders.stack & !(1 << slot) | u64::from(is_held) << slot;
+            }
+            // In its stack it may only be kept.
+            (is_held && (slot.is_none() || size == Size::Half)).then_some(size)
+        }
+        4 | 7 if code == MOVE || code == MOVE_HALF => {
+            let is_held = holders.has(source);
+            holders.set(target, is_held);
+            // Another offset than 0: so many bits, with their sign.
+            (is_held && (offset != 0 || code == MOVE_HALF)).then_some(Size::Half)
+        }
+        4 | 7 => {
+            let is_move = code & 0xf0 == 0xb0;
+            // Some lower bits are of interest in any kind of value.
+            let is_used = with_source || (!is_move && code != AND_CONSTANT && holders.has(target));
+            let is_shifted = code == SHIFT_LEFT && immediate >= 32;
+            holders.set(target, false);
+            let size = if code & 7 == 4 || is_shifted || is_masked { Size::Half } else { Size::Whole };
+            is_used.then_some(size)
+        }
+        5 if code == CALL => {
+            *masks &= !0x3f;
+            holders.registers &= !0x3f;
+            None
+        }
+        5 | 6 if !matches!(code, JUMP | JUMP_FAR | EXIT) => {
+            let size = if code & 7 == 6 { Size::Half } else { Size::Whole };
+            (holders.has(target) || with_source).then_some(size)
+        }
+        0 => {
+            holders.set(target, false);
+            None
+        }
+        _ => None,
     }
 }

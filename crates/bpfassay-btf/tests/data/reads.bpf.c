@@ -3,6 +3,7 @@
 typedef unsigned long long u64;
 #define SEC(n) __attribute__((section(n), used))
 u64 sink;
+unsigned code;
 static long (*get_func_ret)(void *, u64 *) = (void *)184;
 SEC("fexit/vfs_read") int right(u64 *ctx) { sink += ctx[4]; return 0; }
 SEC("fexit/vfs_readv") int flags_for_return(u64 *ctx) { sink += ctx[4]; return 0; }
@@ -19,4 +20,10 @@ SEC("fentry/vfs_read") int hands_on(u64 *ctx) { sink += sub(ctx); return 0; }
 SEC("kprobe/vfs_read") int fifth_on_x86_64(u64 *ctx) { sink += ctx[9]; return 0; }
 SEC("kprobe/vfs_read") int fifth_on_aarch64(u64 *ctx) { sink += ctx[4]; return 0; }
 SEC("tracepoint/x/y") int other(u64 *ctx) { sink += ctx[9]; return 0; }
+SEC("fexit/vfs_mkdir") int pointer_for_error(u64 *ctx) { if ((int)ctx[4] < 0) sink++; return 0; }
+SEC("fexit/vfs_mkdir") int pointer_for_truth(u64 *ctx) { if ((int)ctx[4]) sink++; return 0; }
+SEC("fexit/vfs_mkdir") int pointer_stored(u64 *ctx) { code = ctx[4]; return 0; }
+SEC("fexit/vfs_mkdir") int right_of_pointer(u64 *ctx) { if (ctx[4] > -4096ULL) sink++; return 0; }
+SEC("fexit/vfs_mkdir") int mode(u64 *ctx) { if ((int)ctx[3] < 0) code = ctx[3]; return 0; }
+SEC("fentry/vfs_mkdir") int mode_before(u64 *ctx) { code = ctx[3]; return 0; }
 char LICENSE[] SEC("license") = "GPL";

@@ -105,6 +105,7 @@ pub(super) const FAULTS: &[Fault] = &[
             message: format!("no\nsuch\tthing {ESCAPES}"),
             verifier: Some(ESCAPES.repeat(1000)),
             findings: Vec::new(),
+            prototypes: None,
         };
         lies(draw, |_| RunOutcome::Refused(refusal.clone()))
     }),

@@ -19,7 +19,7 @@ use std::{
 
 use bpfassay_protocol::{
     nanoseconds,
-    tool::{self, BpfObject, Ready, Source, Tool, ToolFigures},
+    tool::{self, BpfObject, Ready, Reference, Source, Tool, ToolFigures},
     tracer::{ProgramStatistics, Refusal, Sample, Step},
 };
 use rustix::{
@@ -160,6 +160,7 @@ impl Running {
                     message,
                     verifier: None,
                     findings: Vec::new(),
+                    prototypes: None,
                 }))
             }
             Err(error) => {
@@ -290,9 +291,8 @@ impl Running {
         Ok(any)
     }
 
-    /// Waits until it has reported `times` times more, where it does so by itself, and keeps what `reference` gives then. A report is
-    /// at its end when it pauses: then nothing is at work that the tool has counted and the reference has not, or the other way
-    /// round, but what it takes to receive the report and to ask the reference, and that is the same each time.
+    /// Waits until it has reported `times` times more, where it does so by itself, and keeps what `reference` gives before and after the last of them.
+    /// A report is at its end when it pauses.
     pub(crate) fn await_report(
         &mut self,
         times: u32,
@@ -300,14 +300,21 @@ impl Running {
     ) -> Result<()> {
         let Some(longest) = self.tool.report_within_ms else { return Ok(()) };
         for time in 1..=times {
+            let before = if time == times { reference()? } else { None };
             if !self.await_one(Duration::from_millis(longest))? {
                 return Ok(());
             }
-            if time == times
-                && let Some(sample) = reference()?
-            {
-                self.output.add_reference(sample);
+            if let Some(before) = before {
+                self.add_reference(before, &mut reference)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Puts beside the report that has arrived what the reference had counted `before`, and has counted now.
+    fn add_reference(&mut self, before: Sample, reference: &mut impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
+        if let Some(after) = reference()? {
+            self.output.add_reference(Reference { before, after });
         }
         Ok(())
     }
@@ -340,11 +347,14 @@ impl Running {
     pub(crate) fn ask(&mut self, mut reference: impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
         let Some(endpoint) = &self.tool.endpoint else { return Ok(()) };
         self.asked = Instant::now();
+        let before = reference()?;
         let (source, text) = match endpoint::ask(endpoint) {
             Ok(body) => (Source::Endpoint, body),
             Err(reason) => (Source::NoAnswer, reason.into_bytes()),
         };
-        self.output.take(monotonic_ns()?, source, &text, reference()?);
+        let at_ns = monotonic_ns()?;
+        let reference = before.zip(reference()?).map(|(before, after)| Reference { before, after });
+        self.output.take(at_ns, source, &text, reference);
         Ok(())
     }
 
@@ -375,6 +385,7 @@ impl Running {
             Some(_) => bpf::statistics(programs)?,
             None => Vec::new(),
         };
+        let before = reference()?;
         let signalled = Instant::now();
         match kill_process(self.pid, signal(self.tool.stop.signal)) {
             Ok(()) | Err(Errno::SRCH) => {}
@@ -385,9 +396,9 @@ impl Running {
         let ended = self.wait_for_end(deadline, children)?;
         // What it prints when it is asked to end has not been reported before.
         if self.output.count() > count
-            && let Some(sample) = reference()?
+            && let Some(before) = before
         {
-            self.output.add_reference(sample);
+            self.add_reference(before, &mut reference)?;
         }
         if let Some(status) = ended {
             self.figures.stop_ns = Some(nanoseconds(signalled.elapsed()));

@@ -9,8 +9,8 @@ use std::{
 };
 
 use bpfassay_protocol::{
-    tool::{MAX_CAPTURED, MAX_PIECES, OutputPiece, Source, Stream},
-    tracer::{Refusal, Sample, TracerLine},
+    tool::{MAX_CAPTURED, MAX_PIECES, OutputPiece, Reference, Source, Stream},
+    tracer::{Refusal, TracerLine},
 };
 use regex_lite::Regex;
 use rustix::{
@@ -92,7 +92,7 @@ impl Output {
     }
 
     /// Takes in `text`, which came from `source` at `monotonic_ns`.
-    pub(crate) fn take(&mut self, monotonic_ns: u64, source: Source, text: &[u8], reference: Option<Sample>) {
+    pub(crate) fn take(&mut self, monotonic_ns: u64, source: Source, text: &[u8], reference: Option<Reference>) {
         // What is reported of its endpoint the tool did not write itself.
         if matches!(source, Source::Output | Source::Error) {
             self.tail.push(text);
@@ -132,10 +132,10 @@ impl Output {
         self.pieces.len()
     }
 
-    /// Puts beside the last of them what the reference had counted then.
-    pub(super) fn add_reference(&mut self, sample: Sample) {
+    /// Puts beside the last of them what the reference had counted before and after.
+    pub(super) fn add_reference(&mut self, reference: Reference) {
         if let Some(last) = self.pieces.last_mut() {
-            last.reference = Some(Box::new(sample));
+            last.reference = Some(Box::new(reference));
         }
     }
 

@@ -15,6 +15,7 @@ use bpfassay_protocol::{
     message::RunFigures,
     probe::ByteMeaning,
     tool::{self, OutputPiece, ToolFigures},
+    tracer::Refusal,
 };
 use bpfassay_study::{Cell, Clock, Plan};
 use bpfassay_tool::{
@@ -39,11 +40,7 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
         let findings = match &run.record.outcome {
             Outcome::Failed(failure) if failure.kind == FailureKind::Unsound => left_changed(failure),
             Outcome::Failed(_) => continue,
-            Outcome::Refused(refusal) => {
-                let start = step::started(refusal);
-                let evidence = Evidence { start: Some(&start), ..Evidence::default() };
-                finding::evaluate(&evidence, &Limits::default())
-            }
+            Outcome::Refused(refusal) => of_refusal(refusal),
             Outcome::Measured(figures) => {
                 let (findings, beside) = of_run(tool, object.as_deref(), is_timed, figures);
                 if let Some(meaning) = figures.probe.probe.counts()
@@ -64,6 +61,14 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     result.run = returned.run.or(requested.run);
     result.figures.extend(returned.figures);
     Some(result)
+}
+
+/// What is found of a tool that did not start: why, and of an object whether it fits to the kernel's prototypes.
+fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
+    let start = step::started(refusal);
+    let prototypes = object::prototypes_of_refused(refusal);
+    let evidence = Evidence { start: Some(&start), prototypes: prototypes.as_deref(), ..Evidence::default() };
+    finding::evaluate(&evidence, &Limits::default())
 }
 
 /// What is found of a tool after whose run the guest was not as before: that much is sure of it, whatever it reported.
@@ -140,9 +145,10 @@ fn of_run(
     };
     let truth = report.and_then(|report| truth::of(report, seen, figures));
     let prototypes = object::prototypes(seen);
-    let of_phases = report.zip(readings.as_ref());
-    let (of_phases, requested) =
-        of_phases.map(|(report, readings)| requested::evaluate(report, readings, seen, figures)).unwrap_or_default();
+    let (of_phases, requested) = report
+        .zip(readings.as_ref())
+        .map(|(report, readings)| requested::evaluate(report, readings, seen, figures))
+        .unwrap_or_default();
     let evidence = Evidence {
         start: Some(&Start::Ready),
         prototypes: prototypes.as_deref(),

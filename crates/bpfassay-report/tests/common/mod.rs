@@ -267,6 +267,7 @@ pub(crate) fn not_supported() -> Refusal {
         message: "cannot attach on_read to vfs_read: Unknown error 524".to_owned(),
         verifier: None,
         findings: Vec::new(),
+        prototypes: None,
     }
 }
 

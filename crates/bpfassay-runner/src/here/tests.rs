@@ -77,6 +77,7 @@ fn ended(run: &str) -> Vec<u8> {
         message: "no".to_owned(),
         verifier: None,
         findings: Vec::new(),
+        prototypes: None,
     };
     let outcome = Box::new(RunOutcome::Refused(refusal));
     frame::encode(&GuestMessage::RunEnded { run: run.to_owned(), outcome }).unwrap()

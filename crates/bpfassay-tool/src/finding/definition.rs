@@ -3,7 +3,7 @@
 
 use super::{
     evidence::{Evidence, KernelFacts, Limits},
-    figures::{Explain, Explained},
+    figures::{Explain, Explained, Tally},
     status::FindingStatus,
 };
 use crate::{Readings, Report};
@@ -52,16 +52,20 @@ impl Known<'_> {
 
     /// The status by the figures that this kind explains, and by `more`, which is evidence enough.
     pub(super) fn with_more(&self, more: Vec<String>) -> FindingStatus {
-        let tally = self.figures.as_ref().ok().and_then(|figures| figures.tallies.get(self.place));
-        FindingStatus::from_evidence([more, tally.map(|tally| tally.evidence.clone()).unwrap_or_default()].concat())
+        FindingStatus::from_evidence([more, self.tally().map(|tally| tally.evidence).unwrap_or_default()].concat())
+    }
+
+    /// What the figures have of this kind; or why nothing of them is known.
+    fn tally(&self) -> Result<Tally, &'static str> {
+        let figures = self.figures.as_ref().map_err(|reason| *reason)?;
+        Ok(figures.tallies.get(self.place).cloned().unwrap_or_default())
     }
 
     fn with(&self, obstacle: Option<&str>, otherwise: &str, more: Vec<String>) -> FindingStatus {
-        let tallies = match self.figures {
-            Ok(figures) => &figures.tallies,
-            Err(reason) => return FindingStatus::not_evaluated(*reason),
+        let tally = match self.tally() {
+            Ok(tally) => tally,
+            Err(reason) => return FindingStatus::not_evaluated(reason),
         };
-        let tally = tallies.get(self.place).cloned().unwrap_or_default();
         let evidence = [tally.evidence, more].concat();
         match (evidence.is_empty(), obstacle) {
             (true, Some(obstacle)) => FindingStatus::not_evaluated(obstacle),

@@ -51,7 +51,7 @@ impl Compared {
     }
 }
 
-/// The figures that `truth` speaks of, with their places in the report.
+/// The figures whose units `truth` has, with their places in the report.
 fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator<Item = (usize, &'r ReportedFigure)> {
     report.figures.iter().enumerate().filter(|(_, figure)| truth.units.contains(&figure.unit))
 }
@@ -96,12 +96,9 @@ pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(&'t str, Option<&
 #[must_use]
 pub fn requested(report: &Report, readings: &Readings, truth: &Truth) -> BTreeSet<usize> {
     let is_requested = |&(index, figure): &(usize, &ReportedFigure)| {
-        let of_one = |one: &Comparison<'_>| {
-            let asked = one.subject.total(Unit::BytesRequested).filter(|asked| *asked != one.expected);
-            one.is_open() && asked.is_some_and(|asked| one.is(asked))
-        };
         figure.unit == Unit::BytesReturned
-            && compare(index, figure, readings, truth).is_ok_and(|(comparisons, _)| comparisons.iter().any(of_one))
+            && compare(index, figure, readings, truth)
+                .is_ok_and(|(comparisons, _)| comparisons.iter().any(Comparison::is_asked))
     };
     comparable(report, truth).filter(is_requested).map(|(index, _)| index).collect()
 }
@@ -126,6 +123,16 @@ impl Comparison<'_> {
     /// Whether the tool's number may stand for `amount`.
     pub(super) const fn is(&self, amount: u64) -> bool {
         self.reported <= amount && amount - self.reported <= self.slack
+    }
+
+    /// The bytes that calls asked for, of a figure of bytes returned; `None` where that is not known, or they returned as many.
+    pub(super) fn asked(&self) -> Option<u64> {
+        self.subject.total(Unit::BytesRequested).filter(|asked| *asked != self.expected)
+    }
+
+    /// Whether the tool's number is what calls asked for.
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_open() && self.asked().is_some_and(|asked| self.is(asked))
     }
 
     pub(super) const fn is_open(&self) -> bool {

@@ -117,6 +117,7 @@ fn refusals_are_classified_by_their_step() {
             message: "invalid argument".to_owned(),
             verifier: Some("R1 invalid mem access 'scalar'".to_owned()),
             findings: Vec::new(),
+            prototypes: None,
         })
     };
     let results = |start: Start| evaluate(&Evidence { start: Some(&start), ..Evidence::default() }, &Limits::default());

@@ -21,7 +21,7 @@ pub struct Truth {
     pub earlier: Vec<Share>,
     /// Whether that is all that happened in the whole system. Otherwise figures of the whole system may be higher.
     pub is_whole_system: bool,
-    /// The units that it speaks of. What counts something else is left to the truth of another run, or part of one: what calls were
+    /// The units that it has amounts of. What counts something else is left to the truth of another run, or part of one: what calls were
     /// asked to move is not counted where what they moved is.
     pub units: Vec<Unit>,
 }
@@ -131,15 +131,12 @@ impl Truth {
             match known {
                 Some(subject) => subject.shares.push(share),
                 None => {
-                    let (optional, earlier) = (Vec::new(), Vec::new());
+                    let is_of = |share: &&Share| counts(share) && share.names(figure.whose) == names;
+                    let optional = self.optional.iter().filter(is_of).collect();
+                    let earlier = self.earlier.iter().filter(is_of).collect();
                     subjects.push(Subject { names, shares: vec![share], optional, earlier });
                 }
             }
-        }
-        for subject in &mut subjects {
-            let is_of = |share: &&Share| counts(share) && share.names(figure.whose) == subject.names;
-            subject.optional = self.optional.iter().filter(is_of).collect();
-            subject.earlier = self.earlier.iter().filter(is_of).collect();
         }
         subjects
     }

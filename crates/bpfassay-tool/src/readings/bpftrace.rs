@@ -26,11 +26,9 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
             Some(kind @ ("map" | "stats" | "hist" | "lhist")) => {
                 let first = sink.readings.samples.len();
                 sink.report(line.at_ns);
+                let read_map = if kind.ends_with("hist") { buckets } else { entries };
                 for (map, value) in data.and_then(Value::as_object).into_iter().flatten() {
-                    match kind {
-                        "map" | "stats" => entries(sink, line.at_ns, map, value, &line.text),
-                        _ => buckets(sink, line.at_ns, map, value, &line.text),
-                    }
+                    read_map(sink, line.at_ns, map, value, &line.text);
                 }
                 sink.add_up(first);
             }

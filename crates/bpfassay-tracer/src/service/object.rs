@@ -19,6 +19,7 @@ use bpfassay_btf::prototype;
 use bpfassay_protocol::{
     Arch,
     object::{Hex, MAX_OBJECT, MAX_PAGE, MapPage, ObjectLine},
+    prototype::Prototypes,
     tracer::Refusal,
 };
 
@@ -88,13 +89,15 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
         ObjectSource::File(path) => Cow::Owned(read(path)?),
         ObjectSource::Bundled(name) => Cow::Borrowed(bundled(name)?),
     };
-    report(&prototypes(&elf, &args.programs))?;
+    let prototypes = prototypes(&elf, &args.programs);
+    report(&prototypes)?;
     if matches!(args.object, ObjectSource::Bundled(_)) {
         report(&types(&elf)?)?;
     }
     let mut loaded = match bare::bring_up(&elf, &args.programs) {
         Ok(loaded) => loaded,
-        Err(refusal) => return Ok(Some(refusal)),
+        // They may be the reason.
+        Err(refusal) => return Ok(Some(Refusal { prototypes: compared(prototypes), ..refusal })),
     };
     drop(elf);
     let map = args.map.as_deref().map(|name| opened(&loaded, name)).transpose()?;
@@ -164,6 +167,14 @@ fn prototypes(elf: &[u8], programs: &[String]) -> ObjectLine {
             ObjectLine::Prototypes { checked }
         }
         Err(reason) => ObjectLine::PrototypesUnknown { reason },
+    }
+}
+
+/// What was compared.
+fn compared(prototypes: ObjectLine) -> Option<Box<Prototypes>> {
+    match prototypes {
+        ObjectLine::Prototypes { checked } => Some(Box::new(Prototypes(checked))),
+        _ => None,
     }
 }
 

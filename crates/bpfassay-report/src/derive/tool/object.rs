@@ -3,7 +3,9 @@
 
 use bpfassay_protocol::{
     object::ObjectLine,
+    prototype::Checked,
     tool::{Source, ToolFigures},
+    tracer::Refusal,
 };
 
 /// What it printed on standard output, line by line; what is no line of its own is left out.
@@ -27,10 +29,18 @@ pub(super) fn prototypes(seen: &ToolFigures) -> Option<Vec<String>> {
         ObjectLine::Prototypes { checked } => Some(checked),
         _ => None,
     })?;
+    differing(checked)
+}
+
+/// The same of an object that was refused.
+pub(super) fn prototypes_of_refused(refusal: &Refusal) -> Option<Vec<String>> {
+    differing(refusal.prototypes.as_ref()?.0.clone())
+}
+
+fn differing(checked: Vec<Checked>) -> Option<Vec<String>> {
     let is_whole = checked.iter().all(|one| one.unchecked.is_none());
-    let of_one = |one: bpfassay_protocol::object::Checked| {
-        one.differs.into_iter().map(move |line| format!("{} ({}): {line}", one.program, one.section))
-    };
+    let of_one =
+        |one: Checked| one.differs.into_iter().map(move |line| format!("{} ({}): {line}", one.program, one.section));
     let lines: Vec<String> = checked.into_iter().flat_map(of_one).collect();
     // What is found is found; that there is nothing, only a look at everything can show.
     (is_whole || !lines.is_empty()).then_some(lines)

@@ -7,7 +7,7 @@ use bpfassay_tool::finding::Start;
 /// The words of one loader for one step.
 struct Words {
     step: Step,
-    /// In small letters; `*` stands for anything on the same line.
+    /// In lower case; `*` stands for anything on the same line.
     phrases: &'static [&'static str],
 }
 
@@ -139,7 +139,7 @@ const WORDS: &[Words] = &[
             "error relocating `",
         ],
     },
-    // aya (calls of aya/src/programs/{probe,perf_attach,perf_event,trace_point,utils,xdp}.rs and aya/src/sys/bpf.rs, 0.14.0), likewise.
+    // aya (calls of aya/src/programs/{probe,perf_attach,perf_event,trace_point,utils,xdp}.rs and aya/src/sys/bpf.rs, 0.14.0), as above.
     Words {
         step: Step::Attach,
         phrases: &[
@@ -217,7 +217,7 @@ pub(super) fn started(refusal: &Refusal) -> Start {
     }
 }
 
-/// The step that `message` says failed. The last phrase counts: a tool that went on after one failure ended by a later one, and of a
+/// The step that failed by `message`. The last phrase counts: a tool that went on after one failure ended by a later one, and of a
 /// chain of errors the cause comes last.
 fn step_of(message: &str) -> Option<Step> {
     message.lines().rev().find_map(|line| {
@@ -244,7 +244,15 @@ mod tests {
     /// As the agent reports a tool that did not become ready.
     fn reported(message: &str) -> Refusal {
         let message = format!("ended with exit status 1 before it was ready; its last output: {message}");
-        Refusal { step: Step::Load, program: None, errno: None, message, verifier: None, findings: Vec::new() }
+        Refusal {
+            step: Step::Load,
+            program: None,
+            errno: None,
+            message,
+            verifier: None,
+            findings: Vec::new(),
+            prototypes: None,
+        }
     }
 
     fn step(message: &str) -> Option<Step> {
@@ -260,7 +268,7 @@ mod tests {
 
     #[test]
     fn each_loader_has_its_words_for_each_step() {
-        let said = [
+        let printed = [
             // libbpf
             ("libbpf: failed to find valid kernel BTF", Step::Open),
             (
@@ -325,14 +333,14 @@ mod tests {
             ),
             ("linking: create tracing link: operation not supported", Step::Attach),
         ];
-        for (message, expected) in said {
+        for (message, expected) in printed {
             assert_eq!(step(message), Some(expected), "{message}");
         }
     }
 
     #[test]
-    fn what_no_loader_says_names_no_step() {
-        let said = [
+    fn what_no_loader_prints_names_no_step() {
+        let printed = [
             "",
             "failed to load kallsyms",
             "failed to load configuration /etc/tool.toml: no such file or directory",
@@ -341,7 +349,7 @@ mod tests {
             "WARNING: Unable to attach probe: kprobe:vfs_x. Skipping.",
             "prog 'p'\nfailed to load: it is over two lines",
         ];
-        for message in said {
+        for message in printed {
             assert_eq!(step(message), None, "{message}");
         }
         let waiting = reported("");
@@ -362,10 +370,10 @@ mod tests {
 
     #[test]
     fn a_step_that_is_reported_stands() {
-        let said = Refusal { errno: Some(22), ..reported("failed to attach BPF programs") };
-        assert_eq!(started(&said), Start::Refused(said));
-        let said = Refusal { step: Step::Attach, ..reported("failed to load BPF object") };
-        assert_eq!(started(&said), Start::Refused(said));
+        let refusal = Refusal { errno: Some(22), ..reported("failed to attach BPF programs") };
+        assert_eq!(started(&refusal), Start::Refused(refusal));
+        let refusal = Refusal { step: Step::Attach, ..reported("failed to load BPF object") };
+        assert_eq!(started(&refusal), Start::Refused(refusal));
     }
 
     #[test]

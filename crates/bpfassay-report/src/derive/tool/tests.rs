@@ -6,8 +6,9 @@ use bpfassay_protocol::{
     message::{Interval, MountFacts, Reading},
     operation::Totals,
     probe::Probe,
-    tool::Source,
-    tracer::{CounterRow, Device, Losses, Sample},
+    prototype::{Checked, Prototypes},
+    tool::{Reference, Source},
+    tracer::{CounterRow, Device, Losses, Refusal, Sample, Step},
 };
 use bpfassay_tool::{ToolFile, finding::Kind};
 
@@ -40,9 +41,15 @@ fn reading(at_ns: u64, calls: u64) -> Reading {
     Reading { monotonic_ns: at_ns, idle_ns: None, tracer: Some(sample(at_ns, calls)), mountstats: None }
 }
 
+/// What a tool printed when the workload had made `calls` calls.
 fn piece(at_ns: u64, text: &str, calls: Option<u64>) -> OutputPiece {
-    let reference = calls.map(|calls| Box::new(sample(at_ns, calls)));
+    let reference = calls.map(|calls| around(at_ns, calls, calls));
     OutputPiece { monotonic_ns: at_ns, source: Source::Output, text: text.to_owned(), reference }
+}
+
+/// Readings around a report, meanwhile the workload made its calls from `before` to `after`.
+fn around(at_ns: u64, before: u64, after: u64) -> Box<Reference> {
+    Box::new(Reference { before: sample(at_ns - 1, before), after: sample(at_ns, after) })
 }
 
 /// The workload runs from 1000 to 2000, and makes 50 calls.
@@ -91,11 +98,12 @@ fn the_whole_system_is_compared_from_report_to_report() {
         (162, 162, true)
     );
 
-    // The workload alone made 52 of them before its end was read. Whether a tool counts the agent's calls, those of kernel threads, and what happened
+    // The workload alone made 52 of them before the last report. Whether a tool counts the agent's calls, those of kernel threads, and what happened
     // while it reported, is no reason to accuse it.
     let reported = |calls: u64| {
-        let pieces = vec![piece(900, "{\"n\":5}\n", Some(8)), piece(2100, &format!("{{\"n\":{calls}}}\n"), Some(62))];
-        of_run(&tool, None, true, &figures(pieces))
+        let mut last = piece(2100, &format!("{{\"n\":{calls}}}\n"), None);
+        last.reference = Some(around(2100, 60, 62));
+        of_run(&tool, None, true, &figures(vec![piece(900, "{\"n\":5}\n", Some(8)), last]))
     };
     for calls in [52, 54, 161] {
         let (evaluated, compared) = reported(calls);
@@ -116,17 +124,17 @@ fn the_whole_system_is_compared_from_report_to_report() {
 fn what_happened_while_the_first_report_was_made_may_be_counted() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
     let reported = |calls: u64| {
-        let last = format!("{{\"n\":{calls}}}\n");
-        let pieces =
-            vec![piece(800, "{}\n", Some(6)), piece(900, "{\"n\":5}\n", Some(8)), piece(2100, &last, Some(62))];
-        found(&of_run(&tool, None, true, &figures(pieces)).0)
+        let mut first = piece(900, "{\"n\":5}\n", None);
+        first.reference = Some(around(900, 6, 8));
+        let last = piece(2100, &format!("{{\"n\":{calls}}}\n"), Some(62));
+        found(&of_run(&tool, None, true, &figures(vec![first, last])).0)
     };
     // 6 calls between the two readings.
     assert_eq!((reported(168), reported(169)), (vec![], vec![Kind::CountsTooHigh]));
 }
 
 #[test]
-fn what_a_tool_says_that_it_leaves_out_is_not_missing() {
+fn what_a_tool_file_leaves_out_is_not_missing() {
     let run = |leaves_out: &str, path: &str| {
         let mut tool = tool("{ value = 'n', operations = 'read', unit = 'calls', whose = 'cgroup' }");
         tool.file.report.as_mut().unwrap().leaves_out = vec![leaves_out.to_owned()];
@@ -135,7 +143,9 @@ fn what_a_tool_says_that_it_leaves_out_is_not_missing() {
         // In the workload's cgroup, 7 calls on another mount, before the workload ended.
         let elsewhere = row(CGROUP, 46, Some(path), Operation::Read, 7, 7);
         figures.whole.after.tracer.as_mut().unwrap().rows.push(elsewhere.clone());
-        figures.tool.as_mut().unwrap().output[1].reference.as_mut().unwrap().rows.push(elsewhere);
+        let reference = figures.tool.as_mut().unwrap().output[1].reference.as_mut().unwrap();
+        reference.before.rows.push(elsewhere.clone());
+        reference.after.rows.push(elsewhere);
         found(&of_run(&tool, None, true, &figures).0)
     };
     assert_eq!(run("/sys", "/sys/kernel/debug"), []);
@@ -211,7 +221,7 @@ fn requested_bytes_are_held_against_a_reference_of_calls_entries() {
         ..figures(vec![piece(900, &line(0, 0), Some(10)), piece(2100, &line(asked, 50), Some(60))])
     };
     let names = |beside: &AgainstReference| beside.figures.iter().map(|one| one.figure.clone()).collect::<Vec<_>>();
-    // Each reference speaks of what it sees: one of what calls moved, the other of what they asked for.
+    // Each reference counts what it sees: one of what calls moved, the other of what they asked for.
     let (evaluated, returned) = of_run(&tool, None, true, &run(Probe::Fexit, 9000));
     assert_eq!((found(&evaluated), names(&returned)), (Vec::new(), vec!["calls".to_owned()]));
     let (evaluated, requested) = of_run(&tool, None, true, &run(Probe::Kprobe, 5000));
@@ -253,4 +263,39 @@ fn a_tool_that_leaves_its_guest_changed_has_left_something_behind() {
     assert_eq!(found(&findings), [Kind::LeftBehind]);
     let status = findings.into_iter().find(|finding| finding.kind == Kind::LeftBehind).unwrap().status;
     assert_eq!(status, FindingStatus::Found { evidence: excerpt });
+}
+
+/// The loader compares prototypes before it loads: where the object is refused, they may be the reason.
+#[test]
+fn a_refused_object_has_the_findings_of_its_prototypes() {
+    let checked = |differs: &[&str], unchecked: Option<&str>| Checked {
+        program: "on_mkdir".to_owned(),
+        section: "fexit/vfs_mkdir".to_owned(),
+        differs: differs.iter().map(|&line| line.to_owned()).collect(),
+        unchecked: unchecked.map(str::to_owned),
+    };
+    let of = |prototypes: Option<Vec<Checked>>| {
+        let refusal = Refusal {
+            step: Step::Load,
+            program: Some("on_mkdir".to_owned()),
+            errno: Some(13),
+            message: "cannot load on_mkdir: Permission denied".to_owned(),
+            verifier: None,
+            findings: Vec::new(),
+            prototypes: prototypes.map(|checked| Box::new(Prototypes(checked))),
+        };
+        let findings = of_refusal(&refusal);
+        let differs = findings.iter().find(|finding| finding.kind == Kind::PrototypeDiffers).unwrap();
+        (found(&findings), differs.status.clone())
+    };
+    let (kinds, status) = of(Some(vec![checked(&["reads argument 6 of 5: p"], None)]));
+    assert_eq!(kinds, [Kind::DoesNotLoad, Kind::PrototypeDiffers]);
+    let evidence = vec!["on_mkdir (fexit/vfs_mkdir): reads argument 6 of 5: p".to_owned()];
+    assert_eq!(status, FindingStatus::Found { evidence });
+    assert_eq!(of(Some(vec![checked(&[], None)])).1, FindingStatus::Clear);
+    for unknown in [None, Some(vec![checked(&[], Some("it was not followed"))])] {
+        let (kinds, status) = of(unknown);
+        assert_eq!(kinds, [Kind::DoesNotLoad]);
+        assert!(matches!(status, FindingStatus::NotEvaluated { .. }), "{status:?}");
+    }
 }

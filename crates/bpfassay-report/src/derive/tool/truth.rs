@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ground truth of a tool's run, from what its reference tracer counted beside it.
 //!
-//! It has bounds. The reference tracer is read after the tool has made its report, and neither is made in an instant; what the guest's agent does for both,
-//! a correct tool may count or not. Only what is outside these bounds accuses.
+//! It has bounds. The reference tracer is read before and after the tool makes its report, which lies between; what the guest's agent does for both, a
+//! correct tool may count or not. Only what is outside these bounds accuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,19 +38,24 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> O
         let with_reference = seen.output.iter().filter(|piece| is_of(report, piece));
         with_reference.filter_map(|piece| Some((piece.monotonic_ns, piece.reference.as_deref()?)))
     };
-    let mut until = reported().filter(|(at_ns, _)| *at_ns <= before.monotonic_ns).collect::<Vec<_>>();
-    let first = until.pop();
+    let first = reported().take_while(|(at_ns, _)| *at_ns <= before.monotonic_ns).last();
     let last = reported().filter(|(at_ns, _)| *at_ns >= after.monotonic_ns).last();
     let is_whole_system = first.is_some() && last.is_some();
-    let (from_ns, start) = first.or_else(|| Some((before.monotonic_ns, before.tracer.as_ref()?)))?;
-    let (to_ns, end) = last.or_else(|| Some((u64::MAX, after.tracer.as_ref()?)))?;
+    let (from_ns, start) = match first {
+        Some((at_ns, reference)) => (at_ns, &reference.after),
+        None => (before.monotonic_ns, before.tracer.as_ref()?),
+    };
+    let (to_ns, end) = match last {
+        Some((at_ns, reference)) => (at_ns, &reference.after),
+        None => (u64::MAX, after.tracer.as_ref()?),
+    };
     // Entry probes see what calls ask for, and not what comes of them.
     let units = match figures.probe.probe.counts()? {
         ByteMeaning::Requested => vec![Unit::BytesRequested],
         ByteMeaning::Returned => Unit::ALL.into_iter().filter(|&unit| unit != Unit::BytesRequested).collect(),
     };
     let counts = |row: &CounterRow| !report.excludes_itself || row.cgroup != seen.cgroup;
-    // Whether the tool sees what the agent, kernel threads and it itself do, and what it says that it leaves out, is its own affair.
+    // Whether the tool sees what the agent, kernel threads and it itself do, and what its file declares that it leaves out, is its own affair.
     let is_others = |row: &CounterRow| {
         let path = row.path.as_deref();
         let is_left_out = path.is_some_and(|path| report.leaves_out.iter().any(|place| is_below(path, place)));
@@ -58,11 +63,11 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> O
     };
     let between = |start, end, counts: &dyn Fn(&CounterRow) -> bool| shares(start, end, figures, counts);
     let mut optional = between(start, end, &|row| counts(row) && is_others(row));
-    // A report is made before the reference tracer is read: the workload had ended by then, and what it counted was read then.
-    if let Some(after) = last.and(after.tracer.as_ref()) {
-        optional.extend(between(after, end, &|row| counts(row) && !is_others(row)));
+    // What happened while a report was made may be in it or not.
+    if let Some((_, reference)) = last {
+        optional.extend(between(&reference.before, end, &|row| counts(row) && !is_others(row)));
     }
-    let earlier = until.pop().map(|(_, earlier)| between(earlier, start, &counts)).unwrap_or_default();
+    let earlier = first.map(|(_, reference)| between(&reference.before, start, &counts)).unwrap_or_default();
     let shares = between(start, end, &counts);
     Some(Truth { from_ns, to_ns, shares, optional, earlier, is_whole_system, units })
 }

@@ -155,6 +155,7 @@ fn refusal() -> Refusal {
         message: String::new(),
         verifier: None,
         findings: Vec::new(),
+        prototypes: None,
     }
 }
 

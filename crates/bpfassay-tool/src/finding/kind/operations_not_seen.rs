@@ -55,21 +55,18 @@ fn unseen(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<String> {
         let names = operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");
         return Some(format!("{}: nothing of {names}", shown(figure, one)));
     }
-    let lacking = lacking(&operations, |operation| one.subject.of(operation, figure.unit), |amount| one.lacks(amount))?;
+    let lacking = lacking(&operations, figure, one)?;
     let names = lacking.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(" and ");
     Some(format!("{}: what is missing is exactly {names}", shown(figure, one)))
 }
 
 /// The fewest of `operations`, but not all, whose amounts together are missing; `None` where there are none, or several such sets: then it is not
 /// known which.
-fn lacking(
-    operations: &[&Operation],
-    amount: impl Fn(Operation) -> u64,
-    is_missing: impl Fn(u64) -> bool,
-) -> Option<Vec<Operation>> {
-    let amounts: Vec<(Operation, u64)> = operations.iter().map(|&&of| (of, amount(of))).take(MOST_OPERATIONS).collect();
+fn lacking(operations: &[&Operation], figure: &ReportedFigure, one: &Comparison<'_>) -> Option<Vec<Operation>> {
+    let with_amount = |operation: Operation| (operation, one.subject.of(operation, figure.unit));
+    let amounts: Vec<(Operation, u64)> = operations.iter().map(|&&of| with_amount(of)).take(MOST_OPERATIONS).collect();
     let set = |bits: u32| amounts.iter().enumerate().filter(move |(at, _)| bits >> at & 1 == 1).map(|(_, one)| *one);
-    let is_set_missing = |bits: &u32| is_missing(set(*bits).fold(0, |sum, (_, amount)| sum.saturating_add(amount)));
+    let is_set_missing = |bits: &u32| one.lacks(set(*bits).fold(0, |sum, (_, amount)| sum.saturating_add(amount)));
     let mut missing: Vec<u32> = (1..(1_u32 << amounts.len()) - 1).filter(is_set_missing).collect();
     let fewest = missing.iter().map(|bits| bits.count_ones()).min()?;
     missing.retain(|bits| bits.count_ones() == fewest);

@@ -30,11 +30,9 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
         too_high.for_each(|one| one.explained = true);
     }
     for one in &mut differences.comparisons {
-        let Some(requested) = one.subject.total(Unit::BytesRequested).filter(|asked| *asked != one.expected) else {
-            continue;
-        };
+        let Some(requested) = one.asked() else { continue };
         tally.evaluated = true;
-        if one.is_open() && one.is(requested) {
+        if one.is_asked() {
             tally.evidence.push(format!("{}; {requested} were requested", shown(differences.figure, one)));
             one.explained = true;
         }

@@ -25,6 +25,7 @@ pub(super) fn refuse(step: Step, program: Option<&str>, error: &(dyn Error + 'st
             reason(&lines).map(shorten)
         }),
         findings: Vec::new(),
+        prototypes: None,
     }
 }
 

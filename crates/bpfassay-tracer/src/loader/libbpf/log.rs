@@ -52,6 +52,7 @@ pub(crate) fn refusal(failure: Failure, printed: &str) -> Refusal {
         message: about_a_program.map_or_else(|| failure.error.to_string(), |line| shorten(line)),
         verifier: reason(&verifier).map(shorten),
         findings: Vec::new(),
+        prototypes: None,
     }
 }
 
@@ -116,6 +117,7 @@ libbpf: failed to load object 'bpfassay'
                 message: "prog 'read_exit': BPF program load failed: -EACCES".into(),
                 verifier: Some("invalid bpf_context access off=40 size=8".into()),
                 findings: Vec::new(),
+                prototypes: None,
             }
         );
     }

@@ -16,5 +16,5 @@ pub(crate) struct Failure {
 
 /// A refusal by this program: no program of the object is to blame, and the kernel gave no error number.
 pub(crate) fn refusal(step: Step, message: String) -> Refusal {
-    Refusal { step, program: None, errno: None, message, verifier: None, findings: Vec::new() }
+    Refusal { step, program: None, errno: None, message, verifier: None, findings: Vec::new(), prototypes: None }
 }
