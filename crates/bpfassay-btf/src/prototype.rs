@@ -141,9 +141,15 @@ fn compare(
             "takes argument {count} for a number of 64 bits, where the return value would be with one argument less: {prototype}"
         ));
     }
-    let returns_pointer = matches!(prototype.returns, Shape::Pointer(_) | Shape::Address);
-    if returns && returns_pointer && slots.contains(&count) && value(count).narrows {
-        differs.push(format!("takes the pointer that is returned for a number of 32 bits: {prototype}"));
+    let is_pointer = |shape: &Shape| matches!(shape, Shape::Pointer(_) | Shape::Address);
+    for &slot in slots.iter().filter(|&&slot| slot < count || (slot == count && returns_value)) {
+        let (shape, what) = match prototype.arguments.get(slot) {
+            Some(shape) => (shape, format!("argument {} of {count}", slot + 1)),
+            None => (&prototype.returns, "what is returned".to_owned()),
+        };
+        if is_pointer(shape) && value(slot).narrows {
+            differs.push(format!("takes {what}, a pointer, for a number of 32 bits: {prototype}"));
+        }
     }
     (differs, escapes)
 }

@@ -5,6 +5,7 @@ mod cells;
 mod comparable;
 mod direct;
 mod pooled;
+mod programs;
 
 use std::fmt;
 
@@ -20,12 +21,13 @@ pub(crate) use self::direct::SEEDS;
 pub use self::{
     comparable::NotComparable,
     direct::{DirectChange, FunctionChange},
+    programs::ProgramChange,
 };
 use crate::derive::gates::adjustment;
 use bpfassay_results::{ByteErrors, Figure, Pooled, Results, Unit};
 
 /// Version of the JSON form of a comparison.
-pub const COMPARISON_VERSION: u32 = 5;
+pub const COMPARISON_VERSION: u32 = 6;
 
 /// How two results are to be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,6 +131,8 @@ pub struct CellComparison {
     pub findings_new: Vec<String>,
     /// Pitfalls that only the base has.
     pub findings_gone: Vec<String>,
+    /// Of a tool that was ready in both: its programs of which the kernel made something else.
+    pub programs: Vec<ProgramChange>,
 }
 
 impl CellComparison {

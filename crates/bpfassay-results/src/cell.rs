@@ -4,7 +4,7 @@
 use std::fmt;
 
 use bpfassay_protocol::{
-    Operation, ProbeConfiguration, finding::Finding, job::Better, probe::ByteMeaning, tracer::Refusal,
+    Operation, ProbeConfiguration, finding::Finding, job::Better, probe::ByteMeaning, tool::BpfObject, tracer::Refusal,
 };
 use bpfassay_stats::{Effect, Estimate, Summary, drift::Drift};
 use bpfassay_study::{Expectation, MetricName, Target};
@@ -70,6 +70,29 @@ pub struct ToolResult {
     /// The first of these runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+    /// What the kernel made of it, in the first run that it was ready in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<Loaded>,
+}
+
+/// A tool that was ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Loaded {
+    /// How long it took from its start until it was ready, in nanoseconds of the guest's clock.
+    pub ready_ns: u64,
+    /// Its programs as the kernel held them then.
+    pub programs: Vec<BpfObject>,
+}
+
+impl Loaded {
+    /// Its programs in the order in which they were loaded.
+    #[must_use]
+    pub fn programs_by_id(&self) -> Vec<&BpfObject> {
+        let mut programs: Vec<&BpfObject> = self.programs.iter().collect();
+        programs.sort_by_key(|program| program.id);
+        programs
+    }
 }
 
 /// A pitfall that the tracer found in runs of a cell.

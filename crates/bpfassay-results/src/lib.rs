@@ -33,7 +33,7 @@ mod tagged;
 mod verdict;
 
 pub use cell::{
-    Attach, Basis, ByteErrors, CellAccuracy, CellFailure, CellFinding, CellMetric, CellResult, Cost, EventTime,
+    Attach, Basis, ByteErrors, CellAccuracy, CellFailure, CellFinding, CellMetric, CellResult, Cost, EventTime, Loaded,
     Overhead, Pooled, PooledCost, RunCounts, RunTime, ToolResult, Unit,
 };
 pub use count::{FunctionCount, Instructions, PhaseCount, Role, RunCount};

@@ -61,9 +61,7 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     let configurations: usize =
         cases.iter().map(|(_, cases)| cases.len()).sum::<usize>().saturating_mul(study.file_systems.len());
     if configurations == 0 {
-        let reasons =
-            left_out.iter().map(|left| format!("{}: {}", left.what, left.reason)).collect::<Vec<_>>().join("; ");
-        return Err(ExpandError::NothingLeft { study: study.name.clone(), reasons });
+        return Err(nothing_left(study, &left_out));
     }
     let tools = study.tools.len().saturating_add(study.tool_files.len());
     let per_round = narrowed.probes.len().saturating_add(tools).saturating_add(usize::from(study.design.control));
@@ -102,8 +100,13 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     }
     for replicate in 1..=narrowed.replicates {
         for (target, case, file_system) in points() {
-            plan.blocks.push(case.block(study, &narrowed.probes, target, file_system, replicate));
+            let block = case.block(study, &narrowed.probes, target, file_system, replicate);
+            // None where the study has no probes of its own, and no tool is for the architecture.
+            plan.blocks.extend((!block.runs.is_empty()).then_some(block));
         }
+    }
+    if plan.blocks.is_empty() {
+        return Err(nothing_left(study, &plan.left_out));
     }
     keep_cells(&mut plan)?;
     let (digest, bytes) = digest_and_length(&(&plan.study, &plan.cells, &plan.blocks));
@@ -131,7 +134,7 @@ fn cases<'a>(
                 match case {
                     Ok(case) => {
                         let is_timed = spec.is_timed(&id, study.clock);
-                        possible.push(NamedCase { id, case, is_timed });
+                        possible.push(NamedCase { id, case, is_timed, compares_tools: spec.compares_tools() });
                     }
                     Err(reason) => refuse(&mut refused, &id, reason, target.arch),
                 }
@@ -143,6 +146,14 @@ fn cases<'a>(
         refused.into_iter().map(|(left, archs)| LeftOut { what: format!("{} on {}", left.what, list(&archs)), ..left }),
     );
     per_target
+}
+
+fn nothing_left(study: &Study, left_out: &[LeftOut]) -> ExpandError {
+    let mut reasons: Vec<String> = left_out.iter().map(|left| format!("{}: {}", left.what, left.reason)).collect();
+    if reasons.is_empty() {
+        reasons.push("it has no probe configurations, and no tool was named: name one with --tool".to_owned());
+    }
+    ExpandError::NothingLeft { study: study.name.clone(), reasons: reasons.join("; ") }
 }
 
 /// Records why there is no workload `id` on `arch`.
@@ -161,6 +172,8 @@ struct NamedCase {
     case: Case,
     /// Whether time is measured.
     is_timed: bool,
+    /// Whether what tools report is compared with what really happened.
+    compares_tools: bool,
 }
 
 /// The name of what is under test.
@@ -285,8 +298,10 @@ impl NamedCase {
                 }
             }));
         }
-        let spec = |probe| self.spec(study, probe);
-        runs.extend(reference_runs(spec, study, target, &tools, &place, &id));
+        if self.compares_tools {
+            let spec = |probe| self.spec(study, probe);
+            runs.extend(reference_runs(spec, study, target, &tools, &place, &id));
+        }
         Block { id, target: target.clone(), case: self.id.clone(), file_system: file_system.clone(), replicate, runs }
     }
 }

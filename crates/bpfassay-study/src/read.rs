@@ -134,7 +134,6 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     })?;
     let name = root.need("name", Field::short_name);
     let description = root.need("description", |field| Ok(field.text()?.trim().to_owned()));
-    let probes = root.need("probes", |field| field.distinct("probe configuration", Field::name::<ProbeConfiguration>));
     let targets = root.need("targets", targets);
     let guest = root.or("guest", default_guest(), guest);
     // What other values are checked against, as far as it is known.
@@ -142,6 +141,12 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     let file_systems = root.need("file_systems", |field| file_systems(field, memory_mib));
     let some_file_systems = file_systems.as_deref().unwrap_or_default();
     let workloads = root.need("workloads", |field| workload::read(field, scripts, some_file_systems));
+    // A study that only loads the tools of the command line may have no probes of its own.
+    let loads_only = workloads.as_ref().is_ok_and(|workloads| !workloads.iter().any(WorkloadSpec::compares_tools));
+    let probes = match root.has("probes") || !loads_only {
+        true => root.need("probes", |field| field.distinct("probe configuration", Field::name::<ProbeConfiguration>)),
+        false => Ok(Vec::new()),
+    };
     let features = root.optional("expected_features", |own| match &workloads {
         Ok(workloads) if !asks_for_features(workloads) => {
             Err(own.error("no workload of type `kernel-features` asks for features that could be expected"))

@@ -105,7 +105,7 @@ fn workloads_are_ior_unless_they_name_another_type() {
 fn what_a_workload_cannot_be_is_refused() {
     let line = "options = \"-a POSIX -w -r -t 256k -b 4m\"";
     for (lines, said) in [
-        ("type = \"fioo\"", "known are ior, fio, command, io-paths, kernel-features, futex, tcp, shared-memory"),
+        ("type = \"fioo\"", "known are ior, fio, command, io-paths, kernel-features, load, futex, tcp, shared-memory"),
         ("type = \"futex\"\nsize = 1", "unknown key `size`"),
         ("type = \"tcp\"\nsize = 0", "is not from 1"),
         ("type = \"shared-memory\"\noperation = 1", "operations"),
@@ -115,6 +115,7 @@ fn what_a_workload_cannot_be_is_refused() {
         ("type = \"io-paths\"\nsize = 1073741824", "do not fit into a file system"),
         ("type = \"io-paths\"\nranks = 2", "unknown key `ranks`"),
         ("type = \"kernel-features\"\nsize = 4096", "unknown key `size`"),
+        ("type = \"load\"\nsize = 4096", "unknown key `size`"),
         ("type = \"fio\"\nsize = 5000", "`size`, 5000, is not a multiple of `block`, 4096"),
         ("type = \"fio\"\nsize = 1073741824", "do not fit into a file system of"),
         ("type = \"fio\"\naccess = \"rnd\"", "known are sequential, random"),

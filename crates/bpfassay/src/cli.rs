@@ -100,10 +100,11 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Boot a guest and give a shell in it, with the NFS mount, the tracer and the workload at hand
     Shell(Shell),
-    /// Re-execute part of a run; fails unless every raw figure matches (instruction clock)
-    Verify(Verify),
-    /// Check that a results directory is whole: the journal and results as they were written, every figure as the journal has it
+    /// Load and attach tools on every kernel, and nothing else: the refusals, what the verifier made of each program
     Check(Check),
+    /// Re-execute part of a run; fails unless every raw figure matches (instruction clock). With --files only check that the results directory is
+    /// whole
+    Verify(Verify),
     /// Show what changed between two results: new, gone, broken, slower, counting wrongly
     Compare(Compare),
     /// Show figures along a series of kernels or results, and where they change level
@@ -212,6 +213,22 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) selection: Selection,
 
+    /// How it is run.
+    #[command(flatten)]
+    pub(crate) execution: Execution,
+
+    /// Go on with an interrupted run from its results directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "clock", "rounds", "replicates", "until"])]
+    pub(crate) resume: Option<PathBuf>,
+
+    /// With --resume: what is done again besides what was not completed
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t, requires = "resume")]
+    pub(crate) again: AgainChoice,
+}
+
+/// How a study is run.
+#[derive(Debug, Args)]
+pub(crate) struct Execution {
     /// What is overlaid.
     #[command(flatten)]
     pub(crate) overlays: Overlays,
@@ -223,14 +240,6 @@ pub(crate) struct Run {
     /// Directory for the results [default: bpfassay-results/STUDY-TIME]
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-
-    /// Go on with an interrupted run from its results directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "clock", "rounds", "replicates", "until"])]
-    pub(crate) resume: Option<PathBuf>,
-
-    /// With --resume: what is done again besides what was not completed
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t, requires = "resume")]
-    pub(crate) again: AgainChoice,
 
     /// How guests are executed
     #[arg(long, value_parser = accelerator(), default_value = "auto")]
@@ -369,14 +378,38 @@ pub(crate) struct Verify {
     /// Guests side by side [default: as many as CPUs and memory allow]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) jobs: Option<u32>,
+
+    /// Start nothing; check that the directory is whole: the journal and results as they were written, every figure as the journal has it
+    #[arg(long, conflicts_with_all = ["sample", "jobs"])]
+    pub(crate) files: bool,
 }
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// The results directory
-    #[arg(value_name = "DIR")]
-    pub(crate) directory: PathBuf,
+    /// The tools: bundled ones (vfsstat, filetop, …) or paths of tool files
+    #[arg(value_name = "TOOL", required = true)]
+    pub(crate) tools: Vec<String>,
+
+    /// Only these architectures
+    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+    pub(crate) arch: Vec<Arch>,
+
+    /// Only these kernels, by their names in the catalogue; or the path of one image
+    #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
+    pub(crate) kernel: Vec<String>,
+
+    /// Directory of modules, where --kernel is the path of an image
+    #[arg(long, value_name = "DIR", requires = "kernel")]
+    pub(crate) modules: Option<PathBuf>,
+
+    /// Findings that the tools may not have (prototype-differs, …), or `all`
+    #[arg(long, value_name = "FINDING", value_delimiter = ',')]
+    pub(crate) deny: Vec<Denied>,
+
+    /// How it is run.
+    #[command(flatten)]
+    pub(crate) execution: Execution,
 }
 
 /// Arguments of `testbed`.

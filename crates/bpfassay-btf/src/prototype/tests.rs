@@ -33,9 +33,14 @@ fn programs_that_read_the_wrong_argument_are_named() {
     assert_eq!(differs("too_many"), format!("reads argument 6 of 4: {read}"));
     assert_eq!(differs("no_return_yet"), format!("reads argument 5 of 4: {read}"));
     assert_eq!(differs("of_nothing"), "reads argument 2 of 1: void put(struct file *)");
-    for wrong in ["pointer_for_error", "pointer_stored", "pointer_for_truth"] {
+    for (wrong, what) in [
+        ("pointer_for_error", "what is returned"),
+        ("pointer_stored", "what is returned"),
+        ("pointer_for_truth", "what is returned"),
+        ("argument_for_error", "argument 3 of 4"),
+    ] {
         let mkdir = "struct dentry *vfs_mkdir(struct mnt_idmap *, struct inode *, struct dentry *, unsigned short)";
-        let expected = format!("takes the pointer that is returned for a number of 32 bits: {mkdir}");
+        let expected = format!("takes {what}, a pointer, for a number of 32 bits: {mkdir}");
         assert_eq!(differs(wrong), expected, "{wrong}");
     }
     assert!(!found.contains_key("other"));

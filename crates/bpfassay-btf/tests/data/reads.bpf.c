@@ -22,6 +22,7 @@ SEC("kprobe/vfs_read") int fifth_on_aarch64(u64 *ctx) { sink += ctx[4]; return 0
 SEC("tracepoint/x/y") int other(u64 *ctx) { sink += ctx[9]; return 0; }
 SEC("fexit/vfs_mkdir") int pointer_for_error(u64 *ctx) { if ((int)ctx[4] < 0) sink++; return 0; }
 SEC("fexit/vfs_mkdir") int pointer_for_truth(u64 *ctx) { if ((int)ctx[4]) sink++; return 0; }
+SEC("fexit/vfs_mkdir") int argument_for_error(u64 *ctx) { if ((int)ctx[2]) sink++; return 0; }
 SEC("fexit/vfs_mkdir") int pointer_stored(u64 *ctx) { code = ctx[4]; return 0; }
 SEC("fexit/vfs_mkdir") int right_of_pointer(u64 *ctx) { if (ctx[4] > -4096ULL) sink++; return 0; }
 SEC("fexit/vfs_mkdir") int mode(u64 *ctx) { if ((int)ctx[3] < 0) code = ctx[3]; return 0; }

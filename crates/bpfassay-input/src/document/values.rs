@@ -81,6 +81,12 @@ impl<'d, 'i> Section<'d, 'i> {
         }
     }
 
+    /// Whether there is a value of `key`.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
     /// What `read` makes of the value of `key`; `None` without one.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use bpfassay_protocol::Arch;
 use bpfassay_stats::{Effect, StatsError, gate::Change};
 use bpfassay_study::{Clock, Target};
 
-use super::{CellComparison, Claim, Fate, Measure, MetricComparison, Question, Ratio, direct};
+use super::{CellComparison, Claim, Fate, Measure, MetricComparison, Question, Ratio, direct, programs};
 use crate::{
     derive::{
         levels,
@@ -153,6 +153,7 @@ pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, claim: C
         metrics,
         findings_new,
         findings_gone,
+        programs: programs::changes(pair.base, pair.new),
     }
 }
 

@@ -320,7 +320,7 @@ mod tests {
         let finding =
             |(&kind, verdict): (&Kind, &finding::FindingStatus)| FindingResult { kind, status: verdict.clone() };
         let findings = Kind::ALL.iter().zip(verdicts).map(finding).collect();
-        ToolResult { findings, figures: Vec::new(), run: None }
+        ToolResult { findings, figures: Vec::new(), run: None, loaded: None }
     }
 
     #[test]

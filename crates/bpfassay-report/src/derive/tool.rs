@@ -24,7 +24,7 @@ use bpfassay_tool::{
     finding::{self, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, Limits, Start},
 };
 
-use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, ToolResult};
+use bpfassay_results::{FailureKind, Loaded, Outcome, Provenance, RunFailure, RunResult, ToolResult};
 
 /// What is found of the tool of `cell` over all its runs; `None` where it has none, or none that came from a tool file.
 pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: &[&RunResult]) -> Option<ToolResult> {
@@ -34,7 +34,7 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     // The host's time is no measure of a tool that is emulated.
     let is_timed = plan.study.clock == Clock::Instructions
         || !provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
-    let mut result = ToolResult { findings: Vec::new(), figures: Vec::new(), run: None };
+    let mut result = ToolResult { findings: Vec::new(), figures: Vec::new(), run: None, loaded: None };
     let mut against: BTreeMap<ByteMeaning, AgainstReference> = BTreeMap::new();
     for run in runs {
         let findings = match &run.record.outcome {
@@ -42,6 +42,9 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
             Outcome::Failed(_) => continue,
             Outcome::Refused(refusal) => of_refusal(refusal),
             Outcome::Measured(figures) => {
+                if let (None, Some(seen)) = (&result.loaded, &figures.tool) {
+                    result.loaded = Some(Loaded { ready_ns: seen.ready_ns, programs: seen.programs.clone() });
+                }
                 let (findings, beside) = of_run(tool, object.as_deref(), is_timed, figures);
                 if let Some(meaning) = figures.probe.probe.counts()
                     && run.record.has_reference

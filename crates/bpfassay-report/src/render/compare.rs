@@ -2,6 +2,7 @@
 //! A comparison of two results as a table: what changed one by one, what did not counted.
 
 pub(super) mod direct;
+mod programs;
 
 use std::collections::BTreeSet;
 
@@ -32,10 +33,11 @@ pub fn comparison_markdown(comparison: &Comparison, whole: bool) -> String {
     finished(tables(comparison, whole).iter().map(markdown::one).collect::<Vec<_>>().join("\n"))
 }
 
-/// The tables of `comparison`: ratios, then direct costs where there are some.
+/// The tables of `comparison`: ratios, then direct costs and programs that differ, where there are some.
 pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
     let mut tables = vec![table(comparison, whole)];
     tables.extend(direct::tables(comparison, whole));
+    tables.extend(programs::table(comparison));
     tables
 }
 

@@ -20,6 +20,11 @@ pub(super) fn has_figures(results: &Results) -> bool {
     results.plan.cells.iter().any(has_metrics)
 }
 
+/// Whether tools are loaded and attached in this case, and nothing else is done with them.
+pub(super) fn loads_only(results: &Results, case: &str) -> bool {
+    results.plan.study.workload(case).is_some_and(|workload| !workload.compares_tools())
+}
+
 /// `study quick, clock wall, IOR engine embedded`
 pub(super) fn title(results: &Results) -> String {
     let mut engines: Vec<&str> = Vec::new();

@@ -9,6 +9,7 @@ mod features;
 mod fio;
 mod io_paths;
 mod ior;
+mod load;
 mod microbench;
 
 use std::{collections::BTreeSet, fmt, ops::Deref, str::FromStr};
@@ -28,6 +29,7 @@ pub use self::{
     features::FeaturesSpec,
     io_paths::IoPathsSpec,
     ior::{EngineChoice, Interface, IorSpec, IorTest},
+    load::LoadSpec,
     microbench::MicrobenchSpec,
 };
 use crate::Clock;
@@ -74,6 +76,8 @@ kinds! {
     IoPaths(IoPathsSpec) = [io_paths::TYPES];
     /// What the kernel offers to eBPF tools.
     KernelFeatures(FeaturesSpec) = [features::TYPES];
+    /// Nothing but loading and attaching.
+    Load(LoadSpec) = [load::TYPES];
     /// A fixed number of operations without files.
     Microbenchmark(MicrobenchSpec) = [microbench::TYPES];
 }
@@ -125,6 +129,11 @@ trait Kind {
     /// Whether its baseline lists the features of the kernel.
     fn lists_features(&self) -> bool {
         false
+    }
+
+    /// Whether what tools under test report is compared with what really happened.
+    fn compares_tools(&self) -> bool {
+        true
     }
 
     /// Why a run with this output counts as failed: something that it should print cannot be read.
@@ -375,6 +384,12 @@ impl WorkloadSpec {
     /// Whether its baseline lists the features of the kernel.
     pub(crate) fn lists_features(&self) -> bool {
         self.kind.kind().lists_features()
+    }
+
+    /// Whether what tools under test report is compared with what really happened; otherwise they are loaded and attached, and that is all.
+    #[must_use]
+    pub fn compares_tools(&self) -> bool {
+        self.kind.kind().compares_tools()
     }
 
     pub(crate) fn cases(&self, on: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {

@@ -1,30 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay check`: whether a results directory is whole.
+//! `bpfassay check`: load and attach tools, and nothing else.
 
-use bpfassay_report::check::{Soundness, check as check_directory};
+use crate::{cli, exit::Outcome};
 
-use crate::{
-    cli,
-    exit::{INFRASTRUCTURE, Outcome, SUCCESS, USAGE},
-};
+/// The bundled study that does so.
+const STUDY: &str = "load";
 
-pub(crate) fn check(arguments: &cli::Check) -> Outcome {
-    let checked = check_directory(&arguments.directory);
-    let mut text = String::new();
-    for one in &checked {
-        let verdict = match one.soundness {
-            Soundness::Sound => "sound",
-            Soundness::Unreadable => "CANNOT BE READ",
-            Soundness::Wrong => "WRONG",
-        };
-        // What is wrong is reported with excerpts of the files, which anybody may have written.
-        let message: String = one.message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        text.push_str(&format!("{}: {verdict}: {message}\n", one.what));
-    }
-    super::print(&text)?;
-    Ok(match checked.iter().map(|one| one.soundness).max() {
-        Some(Soundness::Wrong) => USAGE,
-        Some(Soundness::Unreadable) => INFRASTRUCTURE,
-        Some(Soundness::Sound) | None => SUCCESS,
-    })
+pub(crate) async fn check(arguments: cli::Check, global: &cli::Global) -> Outcome {
+    let cli::Check { tools, arch, kernel, modules, deny, execution } = arguments;
+    let selection = cli::Selection {
+        study: STUDY.to_owned(),
+        tool: tools,
+        arch,
+        kernel,
+        modules,
+        deny,
+        ..cli::Selection::default()
+    };
+    super::run::run(cli::Run { selection, execution, resume: None, again: cli::AgainChoice::default() }, global).await
 }

@@ -5,6 +5,7 @@ mod check;
 mod compare;
 mod doctor;
 mod fetch;
+mod files;
 mod here;
 mod kernels;
 mod lock;
@@ -46,7 +47,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Command::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),
         Command::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
         Command::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
-        Command::Check(arguments) => check::check(&arguments),
+        Command::Check(arguments) => with_runtime(check::check(arguments, &global)),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Trend(arguments) => trend::trend(&arguments),
         Command::Report(arguments) => report::report(&arguments),

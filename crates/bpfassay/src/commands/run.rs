@@ -28,18 +28,18 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let interrupted = arguments.resume.as_deref().map(Interrupted::open).transpose()?;
     let options = store_options(global);
     let selection = match &interrupted {
-        Some(_) => selection::overlays(&arguments.overlays),
-        None => selection::selection(&arguments.selection, &arguments.overlays)?,
+        Some(_) => selection::overlays(&arguments.execution.overlays),
+        None => selection::selection(&arguments.selection, &arguments.execution.overlays)?,
     };
     let plan = match &interrupted {
         Some(interrupted) => interrupted.plan().clone(),
         None => selection.expand(&options)?,
     };
-    if let Some(directory) = &arguments.output {
+    if let Some(directory) = &arguments.execution.output {
         // Before the minutes that setting up may take.
         Journal::may_create(directory)?;
     }
-    let display = Display::begin(arguments.message_format);
+    let display = Display::begin(arguments.execution.message_format);
     let stages = display.stages();
     let missing = host::Missing::find(&plan, selection.host_packages(), global)?;
     missing.install_to_make(&stages)?;
@@ -50,7 +50,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         }
         _ => None,
     };
-    let (wish, jobs) = (arguments.accelerator, arguments.jobs);
+    let (wish, jobs) = (arguments.execution.accelerator, arguments.execution.jobs);
     let selection = Arc::new(selection);
     let is_early = interrupted.is_none() && may_begin_early(&plan, &selection, wish);
     let session = if is_early {
@@ -73,7 +73,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         }
         None => {
             let session = if is_early { session } else { session.with_clock_of_host(&selection, &options)? };
-            let work = session.begin(arguments.output.as_deref())?;
+            let work = session.begin(arguments.execution.output.as_deref())?;
             (session, work)
         }
     };
@@ -96,8 +96,8 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let end = End { summary, how_to_go_on };
     // Reporting ends as a stage before the results are printed: `concluded` stays the last event of a run.
     let concluded = stages.during(Kind::Reporting, "", |_| bpfassay_runner::conclude(&directory))?;
-    let code = report(&directory, concluded, &end, arguments.message_format)?;
-    if arguments.timings {
+    let code = report(&directory, concluded, &end, arguments.execution.message_format)?;
+    if arguments.execution.timings {
         super::print(&display.timings(&stages))?;
     }
     Ok(code)
@@ -181,12 +181,12 @@ fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     let mut args: Vec<(&str, String)> = images.map(|image| ("--kernel", image)).collect();
     args.extend(selection.modules.as_deref().map(|modules| ("--modules", path(modules))));
     let of_arch = |(arch, tree): &(Arch, PathBuf)| ("--ior", format!("{arch}={}", tree.display()));
-    args.extend(arguments.overlays.ior.iter().map(of_arch));
+    args.extend(arguments.execution.overlays.ior.iter().map(of_arch));
     args.extend(selection.tool.iter().map(|tool| ("--tool", tool.clone())));
-    args.extend(arguments.overlays.manifest.as_deref().map(|manifest| ("--manifest", path(manifest))));
+    args.extend(arguments.execution.overlays.manifest.as_deref().map(|manifest| ("--manifest", path(manifest))));
     args.extend(global.cache.as_deref().map(|cache| ("--cache", path(cache))));
     let mut args: Vec<String> = args.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect();
-    if arguments.overlays.available {
+    if arguments.execution.overlays.available {
         args.push("--available".to_owned());
     }
     args

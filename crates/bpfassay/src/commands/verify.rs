@@ -20,6 +20,9 @@ use crate::{
 const SHOWN: usize = 20;
 
 pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outcome {
+    if arguments.files {
+        return super::files::check(&arguments.directory);
+    }
     let verification = Verification::new(&arguments.directory, arguments.sample)?;
     let plan = verification.plan();
     let display = Display::begin(cli::MessageFormat::Human);

@@ -3,7 +3,10 @@
 
 use bpfassay_tool::finding::{Compared, FindingStatus, Kind};
 
-use crate::render::table::{Places, Remarks, Table};
+use crate::render::{
+    study,
+    table::{Places, Remarks, Table},
+};
 use bpfassay_results::{CellResult, Results, ToolResult};
 
 /// Most rows of one tool on one target: a figure by process may have thousands.
@@ -106,7 +109,9 @@ pub(super) fn findings(results: &Results) -> Option<Table> {
             continue;
         }
         row("clear".to_owned(), format!("{clear} of {} kinds", Kind::ALL.len()));
-        if !open.is_empty() {
+        if study::loads_only(results, &cell.case) {
+            row("not evaluated".to_owned(), "what it reports: `bpfassay run io-paths --tool` compares it".to_owned());
+        } else if !open.is_empty() {
             let names: Vec<String> =
                 open.into_iter().map(|(kind, reason)| format!("{kind} {}", remarks.mark(reason.clone()))).collect();
             row("not evaluated".to_owned(), names.join(", "));

@@ -8,7 +8,7 @@ use crate::finding::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "prototype-differs",
-    explanation: "A program of it reads an argument that the traced function does not have, takes an argument for the return value, or a pointer that is returned for a number, by the kernel's BTF. Not evaluated where there is no object to look at, or no BTF of the kernel.",
+    explanation: "A program of it reads an argument that the traced function does not have, takes an argument for the return value, or a pointer for a number, by the kernel's BTF. Not evaluated where there is no object to look at, or no BTF of the kernel.",
     explain: None,
     evaluate,
 };

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the verifier and the compiler made of a tool's programs, in two results.
+
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::tool::{BpfObject, ProgramCode};
+use bpfassay_results::{CellResult, Loaded};
+use serde::{Deserialize, Serialize};
+
+/// A program of which the kernel made something else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramChange {
+    /// Its name, as the kernel keeps it.
+    pub program: String,
+    /// What it was in the base and in the new results; `None` where it was not loaded there.
+    pub code: [Option<ProgramCode>; 2],
+}
+
+/// The programs of a tool that differ; none where the tool was not ready in both. Programs of one name are compared in the order in which they
+/// were loaded.
+pub(super) fn changes(base: Option<&CellResult>, new: Option<&CellResult>) -> Vec<ProgramChange> {
+    let (Some(base), Some(new)) = (loaded(base), loaded(new)) else { return Vec::new() };
+    let (mut base, new) = (by_name(base), by_name(new));
+    let mut changes = Vec::new();
+    for (key, code) in new {
+        let before = base.remove(&key);
+        if before != Some(code) {
+            changes.push(ProgramChange { program: key.0.to_owned(), code: [before.flatten(), code] });
+        }
+    }
+    let gone = base.into_iter().filter(|(_, code)| code.is_some());
+    changes.extend(gone.map(|((name, _), code)| ProgramChange { program: name.to_owned(), code: [code, None] }));
+    changes
+}
+
+fn loaded(cell: Option<&CellResult>) -> Option<&Loaded> {
+    cell?.tool_result.as_ref()?.loaded.as_ref()
+}
+
+/// What each program is, by its name and how many of that name were loaded before it.
+fn by_name(loaded: &Loaded) -> BTreeMap<(&str, usize), Option<ProgramCode>> {
+    let mut seen = BTreeMap::<&str, usize>::new();
+    let named = |program: &&'_ BpfObject| program.code.is_some();
+    let mut programs = BTreeMap::new();
+    for program in loaded.programs_by_id().into_iter().filter(named) {
+        let before = seen.entry(&program.name).or_default();
+        programs.insert((program.name.as_str(), *before), program.code);
+        *before += 1;
+    }
+    programs
+}

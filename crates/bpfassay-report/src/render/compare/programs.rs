@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs of tools of which the kernel made something else.
+
+use bpfassay_protocol::tool::ProgramCode;
+
+use crate::{
+    compare::{Comparison, ProgramChange},
+    render::table::{Places, Table},
+};
+
+/// Where the program was not loaded, or the kernel does not report it.
+const NONE: &str = "-";
+
+/// A row for each program that differs; no table where none does.
+pub(super) fn table(comparison: &Comparison) -> Option<Table> {
+    let places = Places::among(comparison.cells.iter().map(|cell| (cell.case.as_str(), cell.file_system.as_str())));
+    let mut rows = Vec::new();
+    for cell in &comparison.cells {
+        for change in &cell.programs {
+            let place = places.text(cell.target(), &cell.case, &cell.file_system);
+            let mut row = vec![place, cell.under_test.clone(), change.program.clone()];
+            row.extend(
+                [verified, |code: &ProgramCode| Some(code.instructions), |code: &ProgramCode| Some(code.jited_bytes)]
+                    .map(|of| difference(change, of)),
+            );
+            rows.push(row);
+        }
+    }
+    let columns = ["target", "tool", "program", "verified", "instructions", "machine code [B]"];
+    (!rows.is_empty()).then(|| Table {
+        rows,
+        legend: vec![
+            "verified: instructions that the verifier processed; instructions: after its rewriting. base → new; programs that are the same are left out."
+                .to_owned(),
+        ],
+        ..Table::new("programs of which the kernel made something else", columns)
+    })
+}
+
+const fn verified(code: &ProgramCode) -> Option<u32> {
+    code.verified
+}
+
+/// `5 → 7 (+2)`, `5` where both are the same.
+fn difference(change: &ProgramChange, of: fn(&ProgramCode) -> Option<u32>) -> String {
+    let [base, new] = change.code.map(|code| code.as_ref().and_then(of));
+    let shown = |value: Option<u32>| value.map_or_else(|| NONE.to_owned(), |value| value.to_string());
+    match (base, new) {
+        _ if base == new => shown(new),
+        (Some(was), Some(is)) => format!("{was} → {is} ({:+})", i64::from(is) - i64::from(was)),
+        _ => format!("{} → {}", shown(base), shown(new)),
+    }
+}

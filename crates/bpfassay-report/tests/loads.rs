@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tools that are loaded and attached, and nothing else: `bpfassay check`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::tool::{BpfObject, ProgramCode, ToolFigures};
+use bpfassay_report::{
+    compare::{Question, compare},
+    derive,
+    render::{Style, comparison_text, text},
+};
+use bpfassay_results::{Outcome, Results};
+use bpfassay_study::{Narrowing, Study};
+use bpfassay_tool::{ToolFile, UnderTest};
+use common::{contents_of, figures, not_supported};
+
+fn study() -> Study {
+    let mut study = bpfassay_study::load("load").unwrap();
+    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nbinary = { arch = 'x86_64', path = 'a' }\n\
+                [report]\njson-lines = {}\ncounting = 'interval'\nfigures = [{ value = 'n', operations = 'read', unit = 'calls' }]\n";
+    let file = ToolFile::parse("t.toml", text).unwrap();
+    study.test_tool(UnderTest { file, objects: BTreeMap::new() }).unwrap();
+    study
+}
+
+fn program(id: u32, name: &str, verified: Option<u32>, jited_bytes: u32) -> BpfObject {
+    let code = Some(ProgramCode { instructions: 90, verified, jited_bytes });
+    BpfObject { id, name: name.to_owned(), kind: 26, memory_bytes: None, code }
+}
+
+/// The tool has `programs` on 6.12, and is refused by every other kernel.
+fn results(programs: &[BpfObject]) -> Results {
+    let narrowing = Narrowing { kernels: vec!["6.1".to_owned(), "6.12".to_owned()], ..Narrowing::default() };
+    let plan = bpfassay_study::expand(&study(), &narrowing, &bpfassay_study::Available::default()).unwrap();
+    derive(&contents_of(plan, |block, run| {
+        if block.target.kernel != "6.12" {
+            return Outcome::Refused(not_supported());
+        }
+        let mut figures = figures(run.spec.probe, 1.0, 1.0);
+        let seen = ToolFigures {
+            programs: programs.to_vec(),
+            ready_ns: 1_234_000_000,
+            ended: "ended".to_owned(),
+            stop_ns: Some(1),
+            ..ToolFigures::default()
+        };
+        figures.tool = Some(Box::new(seen));
+        Outcome::Measured(Box::new(figures))
+    }))
+}
+
+#[test]
+fn programs_are_shown_in_the_order_in_which_they_were_loaded() {
+    let results = results(&[program(9, "on_write", None, 0), program(7, "on_read", Some(123), 456)]);
+    // Only architectures that the tool is for, a run each, and none with a reference tracer.
+    let runs: Vec<&str> = results.runs.iter().map(|run| run.record.run.as_str()).collect();
+    assert_eq!(runs, ["x86_64_6.1_load_nfs4.2_1_r1_mine", "x86_64_6.12_load_nfs4.2_1_r1_mine"]);
+    insta::assert_snapshot!(text(&results, Style::default()));
+}
+
+#[test]
+fn what_the_kernel_makes_of_programs_is_compared_by_name_and_order() {
+    let base = results(&[
+        program(1, "same", Some(5), 50),
+        program(2, "twice", Some(6), 60),
+        program(3, "twice", Some(7), 70),
+        program(4, "gone", None, 1),
+    ]);
+    let new = results(&[
+        program(8, "twice", Some(9), 60),
+        program(9, "twice", Some(7), 70),
+        program(1, "same", Some(5), 50),
+        program(2, "new", Some(8), 0),
+    ]);
+    let compared = compare(&base, &new, &Question::default()).unwrap();
+    insta::assert_snapshot!(comparison_text(&compared, Style::default(), false));
+    let same = compare(&base, &base, &Question::default()).unwrap();
+    assert!(same.cells.iter().all(|cell| cell.programs.is_empty()));
+    // What cannot be counted is no regression.
+    assert!(!compared.is_regression());
+}
+
+#[test]
+fn without_a_tool_there_is_nothing_to_load() {
+    let study = bpfassay_study::load("load").unwrap();
+    let error =
+        bpfassay_study::expand(&study, &Narrowing::default(), &bpfassay_study::Available::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "nothing of study `load` can be run here: it has no probe configurations, and no tool was named: name one with --tool"
+    );
+}

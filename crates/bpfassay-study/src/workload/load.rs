@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Nothing but loading and attaching: whether a tool starts, and what the verifier and the compiler make of its programs. What it
+//! reports is compared with nothing, and no time is measured, so that there is no metric.
+
+use bpfassay_protocol::job::{DIRECTORY, SUMMARY};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Case, Kind, Metric, Named, OnTarget, Read, Type, WorkloadKind, bundled};
+use crate::Clock;
+
+/// Bytes per I/O path: the least that there can be. A program that waits for its first event gets one of each kind.
+const SIZE: &str = "4096";
+
+pub(super) const TYPES: &[Type] = &[Type {
+    name: "load",
+    read: |table| {
+        table.section.only(&["type", "name"]);
+        Ok(Read { kind: WorkloadKind::Load(LoadSpec {}), default_name: Some(table.type_name.to_owned()) })
+    },
+}];
+
+/// A handful of calls, one by each I/O path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadSpec {}
+
+impl Kind for LoadSpec {
+    fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
+        vec![(name.to_owned(), Ok(bundled(["io-paths", DIRECTORY, SIZE, SUMMARY].map(str::to_owned)).into()))]
+    }
+
+    fn metrics(&self, _: &Named<'_>, _: Clock) -> Vec<Metric> {
+        Vec::new()
+    }
+
+    fn compares_tools(&self) -> bool {
+        false
+    }
+}
