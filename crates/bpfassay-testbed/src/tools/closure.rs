@@ -11,7 +11,7 @@ use std::{
 use bpfassay_protocol::Arch;
 use bpfassay_tool::guest;
 
-use super::{MAX_FILE, interpreter, refuse};
+use super::{MAX_FILE, elf::interpreter, refuse};
 use crate::{
     Error, Result,
     cache::Digest,

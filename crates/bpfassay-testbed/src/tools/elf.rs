@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What ELF files beside a tool file are, and what the dynamic linker needs to start them. Files are untrusted: what is damaged is unknown.
+
+use bpfassay_input::document::suggestion;
+use bpfassay_protocol::Arch;
+use object::{
+    Endianness, LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind, elf,
+    read::{
+        StringTable,
+        elf::{Dyn as _, ElfFile64, ProgramHeader as _},
+    },
+};
+
+use crate::initramfs::tree;
+
+/// What a program or library asks of the dynamic linker.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Dynamic {
+    /// The libraries that it needs (DT_NEEDED).
+    pub(super) needed: Vec<String>,
+    /// The name by which others may need it (DT_SONAME).
+    pub(super) name: Option<String>,
+}
+
+/// The path of the dynamic linker that a program names (PT_INTERP).
+pub(super) fn interpreter(program: &[u8]) -> Option<String> {
+    let file = ElfFile64::<LittleEndian>::parse(program).ok()?;
+    let endian = file.endian();
+    let headers = file.elf_program_headers();
+    let path = headers.iter().find_map(|header| header.interpreter(endian, program).ok().flatten())?;
+    std::str::from_utf8(path).ok().map(str::to_owned)
+}
+
+/// What the dynamic linker reads in `file`; `None` where nothing can be read.
+pub(super) fn dynamic(file: &[u8]) -> Option<Dynamic> {
+    let elf = ElfFile64::<LittleEndian>::parse(file).ok()?;
+    let endian = elf.endian();
+    let headers = elf.elf_program_headers();
+    let entries = headers.iter().find_map(|header| header.dynamic(endian, file).ok().flatten())?;
+    let entries = entries.iter().take_while(|entry| entry.tag(endian) != elf::DT_NULL);
+    let entries: Vec<_> = entries.map(|entry| (entry.tag(endian), entry.val(endian))).collect();
+    let value = |wanted| entries.iter().find(|(tag, _)| *tag == wanted).map(|(_, value)| *value);
+    let (address, size) = (value(elf::DT_STRTAB)?, value(elf::DT_STRSZ)?);
+    let of_segment = |header: &elf::ProgramHeader64<LittleEndian>| {
+        (header.p_type(endian) == elf::PT_LOAD)
+            .then(|| header.data_range(endian, file, address, size).ok().flatten())?
+    };
+    let strings = headers.iter().find_map(of_segment)?;
+    let strings = StringTable::new(strings, 0, strings.len() as u64);
+    let text = |offset: u64| {
+        let bytes = strings.get(u32::try_from(offset).ok()?).ok()?;
+        std::str::from_utf8(bytes).ok().map(str::to_owned)
+    };
+    let all = |wanted| entries.iter().filter(move |(tag, _)| *tag == wanted).filter_map(|(_, value)| text(*value));
+    Some(Dynamic { needed: all(elf::DT_NEEDED).collect(), name: all(elf::DT_SONAME).next() })
+}
+
+/// Why `bytes` are no program for `arch` that a kernel starts, and what to do; `None`: nothing speaks against it.
+pub(super) fn no_program(bytes: &[u8], arch: Arch) -> Option<String> {
+    if bytes.starts_with(b"#!") {
+        return None;
+    }
+    match tree::machine(bytes) {
+        Some(other) if other != arch => Some(format!(
+            "is a program for {other}, and the tool file gives it for {arch}: build it for {arch}, or correct `arch`"
+        )),
+        // Byte 16 of an ELF header is the low byte of the type.
+        Some(_) if bytes.get(16).is_some_and(|&kind| u16::from(kind) == elf::ET_REL) => {
+            Some("is an object file that is not linked: give the program that the linker makes of it".to_owned())
+        }
+        Some(_) => None,
+        None if bytes.starts_with(b"\x7fELF") => {
+            Some(format!("is no program for {arch}, but {}: build it for {arch}", described(bytes)))
+        }
+        None => Some(format!(
+            "is no program for {arch}: it is no ELF file, and does not begin with `#!` as scripts do; give the program itself"
+        )),
+    }
+}
+
+/// What another ELF file is, in words.
+fn described(bytes: &[u8]) -> String {
+    let Ok(file) = object::File::parse(bytes) else { return "a damaged ELF file".to_owned() };
+    if file.architecture() == object::Architecture::Bpf {
+        return "an eBPF object (`object = { path = … }` is its source)".to_owned();
+    }
+    let bits = if file.is_64() { 64 } else { 32 };
+    format!("an ELF file of {bits} bits for the architecture {:?}", file.architecture())
+}
+
+/// Why `bytes` are no eBPF object that has the functions `programs`, and what to do; `None`: nothing speaks against it.
+pub(super) fn no_object(bytes: &[u8], programs: &[String]) -> Option<String> {
+    const MAKE: &str = "compile it with `clang -target bpf -g -O2 -c`";
+    if !bytes.starts_with(b"\x7fELF") {
+        return Some(format!("is no eBPF object: it is no ELF file; {MAKE}"));
+    }
+    let Ok(file) = object::File::parse(bytes) else {
+        return Some(format!("is no eBPF object: its ELF header is damaged; {MAKE}"));
+    };
+    if file.architecture() != object::Architecture::Bpf {
+        return Some(format!("is no eBPF object, but {}; {MAKE}", described(bytes)));
+    }
+    if file.endianness() != Endianness::Little {
+        return Some("is an eBPF object for big-endian machines: compile it with `-target bpfel`".to_owned());
+    }
+    let functions: Vec<&str> = functions(&file);
+    let missing = programs.iter().find(|program| !functions.contains(&program.as_str()))?;
+    Some(format!(
+        "has no program `{missing}`; it has {}{}",
+        if functions.is_empty() { "none".to_owned() } else { functions.join(", ") },
+        suggestion(missing, functions.iter().copied())
+    ))
+}
+
+/// The functions of an eBPF object that are programs: those outside `.text`, which holds what they call.
+fn functions<'a>(file: &object::File<'a>) -> Vec<&'a str> {
+    let is_program = |symbol: &object::Symbol<'a, '_>| {
+        let section = symbol.section_index().and_then(|index| file.section_by_index(index).ok());
+        symbol.kind() == SymbolKind::Text && section.is_some_and(|section| section.name() != Ok(".text"))
+    };
+    file.symbols().filter(is_program).filter_map(|symbol| symbol.name().ok()).collect()
+}
