@@ -8,7 +8,6 @@
 
 mod beside;
 pub(crate) mod closure;
-mod elf;
 mod start;
 
 use std::{

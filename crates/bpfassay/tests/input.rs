@@ -172,3 +172,23 @@ fn a_process_that_may_open_no_more_files_is_failed_by_its_host() {
     assert_eq!(output.status.code(), Some(3), "{printed}");
     assert!(printed.contains("ulimit -n"), "{printed}");
 }
+
+#[test]
+fn a_tool_file_is_written_once_and_a_study_takes_it() {
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let object = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpfassay-tool/tests/data/counts.bpf.o");
+    fs::create_dir(work.join("bin")).unwrap();
+    fs::copy(object, work.join("bin/counts.bpf.o")).unwrap();
+    exits(work, &["tool", "init", "bin/counts.bpf.o"], 0, "object = { path = \"counts.bpf.o\" }");
+    exits(work, &["tool", "init", "bin/counts.bpf.o", "--output", "mine.toml"], 0, "");
+    let written = fs::read_to_string(work.join("mine.toml")).unwrap();
+    assert!(written.contains("object = { path = \"bin/counts.bpf.o\" }"), "{written}");
+    exits(work, &["plan", "quick", "--arch", "x86_64", "--tool", "mine.toml"], 0, "_counts");
+    exits(work, &["tool", "init", "bin/counts.bpf.o", "--output", "mine.toml"], 2, "nothing is overwritten");
+    exits(work, &["tool", "init", "bin/counts.bpf.o", "--output", "no/mine.toml"], 2, "cannot read no");
+    assert_eq!(fs::read_to_string(work.join("mine.toml")).unwrap(), written);
+    exits(work, &["tool", "init", "none"], 2, "cannot read none");
+    exits(work, &["tool", "init", "http://127.0.0.1:1/metrics"], 3, "check that the tool runs here");
+    exits(work, &["tool", "init", "mine.toml"], 2, "it is a text of another kind");
+}

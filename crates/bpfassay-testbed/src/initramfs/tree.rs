@@ -12,6 +12,7 @@ use std::{
 };
 
 use bpfassay_protocol::{Arch, layout};
+pub(crate) use bpfassay_tool::elf::machine;
 use object::{LittleEndian, elf};
 
 use super::{Archive, ArchiveError, Content, Node};
@@ -283,16 +284,6 @@ fn runs_on(path: &Path, arch: Arch) -> Result<bool, OverlayError> {
     let length = size_of::<elf::FileHeader64<LittleEndian>>() as u64;
     bpfassay_input::open_unlinked(path).map_err(read)?.take(length).read_to_end(&mut start).map_err(read)?;
     Ok(start.starts_with(b"#!") || machine(&start) == Some(arch))
-}
-
-/// The architecture that a 64-bit little-endian ELF header names.
-pub(crate) fn machine(start: &[u8]) -> Option<Arch> {
-    let (header, _) = object::pod::from_bytes::<elf::FileHeader64<LittleEndian>>(start).ok()?;
-    let ident = &header.e_ident;
-    if ident.magic != elf::ELFMAG || ident.class != elf::ELFCLASS64 || ident.data != elf::ELFDATA2LSB {
-        return None;
-    }
-    Arch::of_elf_machine(header.e_machine.get(LittleEndian))
 }
 
 #[cfg(test)]

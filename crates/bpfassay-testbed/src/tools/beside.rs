@@ -4,13 +4,13 @@
 use std::path::PathBuf;
 
 use bpfassay_protocol::Arch;
-use bpfassay_tool::{Supply, guest};
-
-use super::{
-    MAX_FILE,
+use bpfassay_tool::{
+    Supply,
     elf::{interpreter, no_object, no_program},
-    refuse,
+    guest,
 };
+
+use super::{MAX_FILE, refuse};
 use crate::{
     Error, Result,
     initramfs::{Archive, Content, Node, tree},

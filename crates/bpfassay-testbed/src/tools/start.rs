@@ -9,9 +9,9 @@ use std::{
 };
 
 use bpfassay_protocol::{Arch, layout};
-use bpfassay_tool::{Source, Supply, guest};
+use bpfassay_tool::{Source, Supply, elf, guest};
 
-use super::{MAX_FILE, closure::started_by, elf, refuse};
+use super::{MAX_FILE, closure::started_by, refuse};
 use crate::{
     Error, Result,
     initramfs::{Archive, Content, Node, tree},

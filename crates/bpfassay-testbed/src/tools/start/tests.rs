@@ -7,9 +7,9 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_tool::Loaded;
+use bpfassay_tool::{Loaded, elf};
 
-use crate::tools::{self, Besides, elf};
+use crate::tools::{self, Besides};
 
 const X86_64: u16 = 62;
 const AARCH64: u16 = 183;

@@ -11,19 +11,33 @@ use object::{
     },
 };
 
-use crate::initramfs::tree;
+/// Longest name of a program, map or section, in bytes, and most of them that are taken of one object.
+const MAX_NAME: usize = 255;
+const MAX_NAMED: usize = 4096;
+
+/// The architecture that a 64-bit little-endian ELF header names.
+#[must_use]
+pub fn machine(start: &[u8]) -> Option<Arch> {
+    let (header, _) = object::pod::from_bytes::<elf::FileHeader64<LittleEndian>>(start).ok()?;
+    let ident = &header.e_ident;
+    if ident.magic != elf::ELFMAG || ident.class != elf::ELFCLASS64 || ident.data != elf::ELFDATA2LSB {
+        return None;
+    }
+    Arch::of_elf_machine(header.e_machine.get(LittleEndian))
+}
 
 /// What a program or library asks of the dynamic linker.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Dynamic {
+pub struct Dynamic {
     /// The libraries that it needs (DT_NEEDED).
-    pub(super) needed: Vec<String>,
+    pub needed: Vec<String>,
     /// The name by which others may need it (DT_SONAME).
-    pub(super) name: Option<String>,
+    pub name: Option<String>,
 }
 
 /// The path of the dynamic linker that a program names (PT_INTERP).
-pub(super) fn interpreter(program: &[u8]) -> Option<String> {
+#[must_use]
+pub fn interpreter(program: &[u8]) -> Option<String> {
     let file = ElfFile64::<LittleEndian>::parse(program).ok()?;
     let endian = file.endian();
     let headers = file.elf_program_headers();
@@ -32,7 +46,8 @@ pub(super) fn interpreter(program: &[u8]) -> Option<String> {
 }
 
 /// What the dynamic linker reads in `file`; `None` where nothing can be read.
-pub(super) fn dynamic(file: &[u8]) -> Option<Dynamic> {
+#[must_use]
+pub fn dynamic(file: &[u8]) -> Option<Dynamic> {
     let elf = ElfFile64::<LittleEndian>::parse(file).ok()?;
     let endian = elf.endian();
     let headers = elf.elf_program_headers();
@@ -56,11 +71,12 @@ pub(super) fn dynamic(file: &[u8]) -> Option<Dynamic> {
 }
 
 /// Why `bytes` are no program for `arch` that a kernel starts, and what to do; `None`: nothing speaks against it.
-pub(super) fn no_program(bytes: &[u8], arch: Arch) -> Option<String> {
+#[must_use]
+pub fn no_program(bytes: &[u8], arch: Arch) -> Option<String> {
     if bytes.starts_with(b"#!") {
         return None;
     }
-    match tree::machine(bytes) {
+    match machine(bytes) {
         Some(other) if other != arch => Some(format!(
             "is a program for {other}, and the tool file gives it for {arch}: build it for {arch}, or correct `arch`"
         )),
@@ -89,7 +105,8 @@ fn described(bytes: &[u8]) -> String {
 }
 
 /// Why `bytes` are no eBPF object that has the functions `programs`, and what to do; `None`: nothing speaks against it.
-pub(super) fn no_object(bytes: &[u8], programs: &[String]) -> Option<String> {
+#[must_use]
+pub fn no_object(bytes: &[u8], programs: &[String]) -> Option<String> {
     const MAKE: &str = "compile it with `clang -target bpf -g -O2 -c`";
     if !bytes.starts_with(b"\x7fELF") {
         return Some(format!("is no eBPF object: it is no ELF file; {MAKE}"));
@@ -103,7 +120,8 @@ pub(super) fn no_object(bytes: &[u8], programs: &[String]) -> Option<String> {
     if file.endianness() != Endianness::Little {
         return Some("is an eBPF object for big-endian machines: compile it with `-target bpfel`".to_owned());
     }
-    let functions: Vec<&str> = functions(&file);
+    let known = self::programs(bytes);
+    let functions: Vec<&str> = known.iter().map(|program| program.name.as_str()).collect();
     let missing = programs.iter().find(|program| !functions.contains(&program.as_str()))?;
     Some(format!(
         "has no program `{missing}`; it has {}{}",
@@ -112,11 +130,49 @@ pub(super) fn no_object(bytes: &[u8], programs: &[String]) -> Option<String> {
     ))
 }
 
-/// The functions of an eBPF object that are programs: those outside `.text`, which holds what they call.
-fn functions<'a>(file: &object::File<'a>) -> Vec<&'a str> {
-    let is_program = |symbol: &object::Symbol<'a, '_>| {
-        let section = symbol.section_index().and_then(|index| file.section_by_index(index).ok());
-        symbol.kind() == SymbolKind::Text && section.is_some_and(|section| section.name() != Ok(".text"))
+/// Whether `bytes` are an eBPF object.
+#[must_use]
+pub fn is_object(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x7fELF")
+        && object::File::parse(bytes).is_ok_and(|file| file.architecture() == object::Architecture::Bpf)
+}
+
+/// The contents of the section `name`.
+#[must_use]
+pub fn section<'a>(file: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    object::File::parse(file).ok()?.section_by_name(name)?.data().ok()
+}
+
+/// A program or a map of an eBPF object, and the section that it is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// Its section.
+    pub section: String,
+}
+
+/// The programs of an eBPF object: functions outside `.text`, which holds what they call.
+#[must_use]
+pub fn programs(object: &[u8]) -> Vec<Named> {
+    symbols(object, |kind, section| kind == SymbolKind::Text && section != ".text")
+}
+
+/// The maps that an eBPF object declares in `.maps`.
+#[must_use]
+pub fn maps(object: &[u8]) -> Vec<Named> {
+    symbols(object, |kind, section| kind == SymbolKind::Data && section == ".maps")
+}
+
+/// The symbols that are `wanted`, by kind and section; at most [`MAX_NAMED`], with names that C has.
+fn symbols(object: &[u8], wanted: impl Fn(SymbolKind, &str) -> bool) -> Vec<Named> {
+    let Ok(file) = object::File::parse(object) else { return Vec::new() };
+    let named = |symbol: object::Symbol<'_, '_>| {
+        let section = file.section_by_index(symbol.section_index()?).ok()?;
+        let (name, section) = (symbol.name().ok()?, section.name().ok()?);
+        let is_short = |name: &str| (1..=MAX_NAME).contains(&name.len());
+        (is_short(name) && is_short(section) && wanted(symbol.kind(), section))
+            .then(|| Named { name: name.to_owned(), section: section.to_owned() })
     };
-    file.symbols().filter(is_program).filter_map(|symbol| symbol.name().ok()).collect()
+    file.symbols().filter_map(named).take(MAX_NAMED).collect()
 }
