@@ -264,13 +264,10 @@ fn check_packages(started: &[Started<'_>], unpacked: &Archive) -> Result<()> {
             .map(|(path, _)| format!("/{path}"))
             .collect();
         let nearest = suggestion(program, programs.iter().map(String::as_str));
-        return Err(refuse(
-            tool,
-            format!(
-                "neither the package {package} nor what it depends on has {program}{nearest}: `dpkg -L {package}` lists what it \
-                 has"
-            ),
-        ));
+        let problem = format!(
+            "neither the package {package} nor what it depends on has {program} (`dpkg -L {package}` lists what it has){nearest}"
+        );
+        return Err(refuse(tool, problem));
     }
     Ok(())
 }
@@ -416,6 +413,29 @@ mod tests {
         fs::remove_file(lib.join("a")).unwrap();
         std::os::unix::fs::symlink(&secret, lib.join("a")).unwrap();
         assert!(archive.to_bytes().is_err());
+    }
+
+    #[test]
+    fn a_program_that_is_in_no_package_is_refused_once_they_are_unpacked() {
+        let mut unpacked = Archive::default();
+        let content = || Content::Bytes(Vec::new());
+        unpacked.add("usr/sbin/vfsstat-libbpf", Node::File { executable: true, content: content() }).unwrap();
+        unpacked.add("sbin", Node::Symlink { target: "usr/sbin".to_owned() }).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let said = |program: &str| {
+            let source = format!("debian = {{ suite = 'trixie', package = 'libbpf-tools', program = '{program}' }}");
+            let tool = loaded(folder.path(), &source);
+            let supplies = [tool.supply()];
+            let started = started_from_packages(Arch::X86_64, &supplies);
+            check_packages(&started, &unpacked).map_or_else(|error| error.to_string(), |()| String::new())
+        };
+        assert_eq!((said("/usr/sbin/vfsstat-libbpf"), said("/sbin/vfsstat-libbpf")), (String::new(), String::new()));
+        let error = said("/usr/sbin/vfsstat");
+        assert!(
+            error.contains("neither the package libbpf-tools nor what it depends on has /usr/sbin/vfsstat"),
+            "{error}"
+        );
+        assert!(error.ends_with("did you mean `/usr/sbin/vfsstat-libbpf`?"), "{error}");
     }
 
     #[test]
