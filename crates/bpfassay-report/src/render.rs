@@ -2,6 +2,7 @@
 //! Results as people and other programs read them: text, Markdown, HTML, JUnit, OpenMetrics, CSV, collapsed stacks, a profile. Pure
 //! functions of [`bpfassay_results::Results`].
 
+mod alike;
 mod attach;
 mod collapsed;
 mod compare;

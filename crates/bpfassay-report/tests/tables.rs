@@ -14,15 +14,15 @@ use std::{cell::Cell, collections::BTreeMap};
 use bpfassay_protocol::{
     Arch,
     finding::{Finding, Pitfall},
-    message::PhaseActivity,
+    message::{Phase, PhaseActivity},
     probe::Probe,
 };
 use bpfassay_report::{
     derive,
-    render::{Style, markdown, text},
+    render::{Style, html, markdown, text},
 };
-use bpfassay_results::{Contents, Entry, Outcome, journal::Torn};
-use bpfassay_study::{Available, Narrowing, expand};
+use bpfassay_results::{Contents, Entry, FailureKind, Outcome, RunFailure, journal::Torn};
+use bpfassay_study::{Available, Block, Narrowing, expand};
 use common::{contents, outcome, study};
 
 fn whole() -> Contents {
@@ -182,4 +182,36 @@ fn byte_errors_of_mapped_files_are_explained() {
     };
     assert!(shown("-a MMAP -w -r -t 256k -b 8m"));
     assert!(!shown("-a POSIX -w -r -t 256k -b 8m"));
+}
+
+#[test]
+fn a_kernel_that_does_not_boot_is_one_remark_and_a_record_for_each_run() {
+    let never_ready = |block: &Block| RunFailure {
+        kind: FailureKind::BootTimeout,
+        phase: Some(Phase::Boot),
+        excerpt: vec!["no sign of life within 60 s; no tool had run, and boot 1 ended in the same way".to_owned()],
+        log: Some(format!("logs/{}_boot2.log", block.id)),
+        after: None,
+    };
+    let contents = contents(&study(None, 3, 2), |block, run| match block.target.arch {
+        Arch::Riscv64 => Outcome::Failed(never_ready(block)),
+        _ => outcome(block, run),
+    });
+    let results = derive(&contents);
+    let failed = results.cells.iter().flat_map(|cell| &cell.failures).count();
+    assert!(failed > 10, "{failed}");
+    let expected = format!("and {} more runs", failed - 1);
+    // A page has what failed with excerpts of logs beside the table.
+    let shown = [
+        (text(&results, Style::default()), 1),
+        (markdown(&results).replace('\\', ""), 1),
+        (html(&results).unwrap(), 2),
+    ];
+    for (text, times) in shown {
+        assert_eq!(text.matches("no sign of life within 60 s").count(), times, "{text}");
+        assert_eq!(text.matches(&expected).count(), times, "{expected}: {text}");
+    }
+    let plain = text(&results, Style::default());
+    assert!(plain.contains("kprobe   FAILED: boot timeout [2] "), "{plain}");
+    assert!(plain.contains("[2] riscv64_6.12_"), "{plain}");
 }

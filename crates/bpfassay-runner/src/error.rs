@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use bpfassay_protocol::Arch;
 use bpfassay_results::{JournalError, ResultsError};
 use bpfassay_study::{ExpandError, Interface, StudyError, Target};
 use bpfassay_testbed::catalogue::CatalogueError;
@@ -48,6 +49,19 @@ pub enum Error {
     NotIor {
         /// The program.
         path: PathBuf,
+    },
+    /// Several ranks of a real IOR, and nothing to launch them with.
+    #[error(
+        "the study runs {ranks} MPI ranks of a real IOR on {arch}, and {} has no `mpiexec`, neither beside `ior` nor at usr/bin/mpiexec",
+        tree.display()
+    )]
+    NoLauncher {
+        /// The directory tree with IOR.
+        tree: PathBuf,
+        /// Its architecture.
+        arch: Arch,
+        /// How many ranks.
+        ranks: u32,
     },
     /// Only the targets of a testbed manifest are requested, but no manifest is given.
     #[error("only the targets of a testbed manifest are requested, and no manifest is given: name one with --manifest")]

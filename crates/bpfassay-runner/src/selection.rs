@@ -2,20 +2,25 @@
 //! What is to be run and with which guests: a study, the part of it that is kept, and what comes beside it. Tool files are read once, so
 //! that plan and guests are made of the same.
 
-use std::{collections::BTreeSet, io::Read as _, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Read as _,
+    path::Path,
+};
 
-use bpfassay_protocol::Arch;
-use bpfassay_study::{Available, Clock, Denied, Gate, Interface, Narrowing, Plan, Study, Target};
+use bpfassay_protocol::{Arch, job::Program};
+use bpfassay_study::{Available, Cell, Clock, Denied, Gate, Interface, Narrowing, Plan, Study, Target};
 use bpfassay_testbed::{
     apt::{Apt, missing_host_packages},
-    initramfs::tree::Overlay,
+    initramfs::tree::{Overlay, OverlayError},
     manifest::{Check, Manifest},
     provider::{
         Request, Sources,
         local::{self, LocalKernel},
     },
+    tools::{self, Besides},
 };
-use bpfassay_tool::Loaded;
+use bpfassay_tool::{Loaded, Supply};
 use bpfassay_vm::qemu::is_on_path;
 
 use crate::{Error, Store, StoreOptions};
@@ -56,7 +61,7 @@ impl Selection {
     ///
     /// # Errors
     /// [`Error::Study`], [`Error::Expand`] for the study and what is kept of it; [`Error::Kernel`], [`Error::Ior`], [`Error::NotIor`],
-    /// [`Error::ToolRefused`], [`Error::NoManifest`], [`Error::Testbed`] for what comes beside it.
+    /// [`Error::NoLauncher`], [`Error::Tool`], [`Error::ToolRefused`], [`Error::NoManifest`], [`Error::Testbed`] for what comes beside it.
     pub fn expand(&self, store: &StoreOptions) -> Result<Plan, Error> {
         self.expand_for(self.clock, store)
     }
@@ -91,11 +96,44 @@ impl Selection {
             study.resolve_patterns(|arch| self.sources.provider().kernels(&request, arch).map_err(Error::from))?;
         }
         let mut available = Available { targets: self.available()?, ..Available::default() };
+        let mut launchers = BTreeMap::new();
         for (arch, tree) in &self.sources.ior {
-            let overlay = Overlay::read(*arch, tree).map_err(|error| Error::Ior(Box::new(error.into())))?;
+            let refuse = |error: OverlayError| Error::Ior(Box::new(error.into()));
+            let overlay = Overlay::read(*arch, tree).map_err(refuse)?;
             available.external_ior.insert(*arch, interfaces_of(&overlay.program)?);
+            launchers.insert(*arch, (overlay.launcher(*arch), tree));
         }
-        Ok(bpfassay_study::expand(&study, &narrowing, &available)?)
+        let plan = bpfassay_study::expand(&study, &narrowing, &available)?;
+        let folder = bpfassay_study::folder(&self.study);
+        let supplies = self.supplies(&plan, folder.as_deref());
+        self.check_tools(&plan, &supplies)?;
+        for (arch, (launcher, tree)) in launchers {
+            let Some(ranks) = most_ranks(&plan, arch) else { continue };
+            // Another tool's packages may have one.
+            let is_unknown = supplies.iter().any(|supply| supply.source.packages(arch).is_some());
+            if launcher.map_err(|error| Error::Ior(Box::new(error.into())))?.is_none() && !is_unknown {
+                return Err(Error::NoLauncher { tree: tree.clone(), arch, ranks });
+            }
+        }
+        Ok(plan)
+    }
+
+    /// What guests must be supplied with for the tools, and for the workloads of `plan`, a plan of this selection. `folder` is that of the study.
+    pub(crate) fn supplies<'a>(&'a self, plan: &'a Plan, folder: Option<&'a Path>) -> Vec<Supply<'a>> {
+        let cases: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.case.as_str()).collect();
+        let of_workloads = cases.into_iter().filter_map(|case| plan.study.workload(case)?.supply(folder));
+        self.tools.iter().map(Loaded::supply).chain(of_workloads).collect()
+    }
+
+    /// Refuses what can be known of tools and programs of workloads before guests are made.
+    fn check_tools(&self, plan: &Plan, supplies: &[Supply<'_>]) -> Result<(), Error> {
+        let archs: BTreeSet<Arch> = plan.targets().iter().map(|target| target.arch).collect();
+        for arch in archs {
+            let has_tree = self.sources.ior.iter().any(|(of, _)| *of == arch);
+            let besides = if has_tree || self.sources.manifest.is_some() { Besides::Others } else { Besides::Nothing };
+            tools::check(arch, supplies, besides)?;
+        }
+        Ok(())
     }
 
     /// What is asked of a provider, but the targets.
@@ -146,6 +184,15 @@ impl Selection {
         let manifest = Manifest::load(self.sources.manifest.as_deref().ok_or(Error::NoManifest)?, Check::Size)?;
         Ok(Some(manifest.targets.into_iter().map(|made| Target { arch: made.arch, kernel: made.name }).collect()))
     }
+}
+
+/// The most MPI ranks that `plan` has of a real IOR on `arch`, if several.
+fn most_ranks(plan: &Plan, arch: Arch) -> Option<u32> {
+    let of_cell = |cell: &Cell| match cell.workload.program {
+        Program::ExternalIor { ranks: ranks @ 2.. } if cell.target.arch == arch => Some(ranks),
+        _ => None,
+    };
+    plan.cells.iter().filter_map(of_cell).max()
 }
 
 /// The interfaces of the IOR in the file `path`: those whose names are in the program, since a program for another architecture cannot

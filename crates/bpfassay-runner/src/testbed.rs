@@ -18,7 +18,6 @@ use bpfassay_testbed::{
     provider::{self, Request, local},
     tools::tools_segment,
 };
-use bpfassay_tool::{Loaded, Supply};
 use tokio::sync::mpsc;
 
 use crate::{Error, Selection, Store};
@@ -163,11 +162,7 @@ fn add_tools(store: &Store, selection: &Selection, plan: &Plan, manifest: &mut M
         return Err(Error::ToolUnknown { name: tool.file.name.clone() });
     }
     let folder = bpfassay_study::folder(&selection.study);
-    let mut supplies: Vec<Supply<'_>> = selection.tools.iter().map(Loaded::supply).collect();
-    let cases: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.case.as_str()).collect();
-    for case in cases {
-        supplies.extend(plan.study.workload(case).and_then(|workload| workload.supply(folder.as_deref())));
-    }
+    let supplies = selection.supplies(plan, folder.as_deref());
     if supplies.is_empty() {
         return Ok(());
     }

@@ -6,19 +6,24 @@
 //! is left out. Files beside a tool file are taken as they are, and so are Nix packages; nothing
 //! outside the directory of the tool file is read.
 
+mod beside;
 pub(crate) mod closure;
+mod start;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
+use bpfassay_input::document::suggestion;
 use bpfassay_protocol::Arch;
 use bpfassay_tool::{Nix, Source, Supply, guest};
-use object::{LittleEndian, read::elf::ElfFile64};
 
-use self::closure::Closure;
+use self::{
+    beside::{Beside, Kind},
+    closure::Closure,
+};
 use crate::{
     Error, Result,
     apt::{self, Apt, AptError, Package},
@@ -63,14 +68,11 @@ pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<
     if needs.packages.is_empty() && needs.files.is_empty() && needs.closures.is_empty() {
         return Ok(None);
     }
-    let mut own = Archive::default();
-    let mut contents = needs.closures.iter().map(|closure| closure.add(arch, &mut own)).collect::<Result<Vec<_>>>()?;
-    for (path, file) in &needs.files {
-        file.add(arch, path, &mut own)?;
-    }
+    let (mut own, mut contents) = needs.beside(arch)?;
     let found = packages(apt, arch, &needs)?;
     let of_packages = found.as_ref().map_or(&[][..], |(_, packages)| packages);
-    let key = key(&own, of_packages)?;
+    let started = started_from_packages(arch, tools);
+    let key = key(&own, of_packages, &started)?;
     contents.extend(of_packages.iter().map(Component::from));
     // What is read when the segment is written are libraries, each a file of a directory, and store paths.
     for (path, node) in own.entries() {
@@ -88,12 +90,39 @@ pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<
                 apt::unpack(&package.path, scratch.path(), &LEFT_OUT, &what)?;
             }
             lay_out(scratch.path(), &mut own)?;
+            check_packages(&started, &own)?;
             unpacked = Some(scratch);
         }
         Ok(own)
     })?;
     drop(unpacked);
     Ok(Some(Segment { role: role::TOOLS.to_owned(), archive: (&object).into(), contents }))
+}
+
+/// What else guests may have in their root directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Besides {
+    /// Nothing: they have this project's programs and what the tools bring along.
+    Nothing,
+    /// Whatever a user put there: a tree with a real IOR, or a testbed that was made elsewhere.
+    Others,
+}
+
+/// Checks what can be known of `tools` for guests of architecture `arch` before any is made, without packages. What is not certain is not refused.
+///
+/// # Errors
+/// [`Error::Tool`] and [`Error::ToolFile`] for a file that is missing or not what it should be, and for what a guest could not start.
+pub fn check(arch: Arch, tools: &[Supply<'_>], besides: Besides) -> Result<()> {
+    let needs = Needs::of(arch, tools)?;
+    let (own, _) = needs.beside(arch)?;
+    for tool in tools {
+        start::check_linker(tool, arch, &own)?;
+        // Packages are not looked into, and may have everything.
+        if besides == Besides::Nothing && needs.packages.is_empty() {
+            start::check(tool, arch, &own)?;
+        }
+    }
+    Ok(())
 }
 
 /// What tools need.
@@ -105,26 +134,6 @@ struct Needs<'a> {
     files: BTreeMap<String, Beside<'a>>,
     /// Nix packages.
     closures: Vec<Closure>,
-}
-
-/// Something beside a tool file.
-struct Beside<'a> {
-    tool: &'a Supply<'a>,
-    /// Relative to the tool file.
-    path: String,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// A program, with libraries or without.
-    Program { has_libraries: bool },
-    /// A directory of libraries.
-    Libraries,
-    /// A script.
-    Script,
-    /// An eBPF object.
-    Object,
 }
 
 impl<'a> Needs<'a> {
@@ -142,20 +151,14 @@ impl<'a> Needs<'a> {
                         needs.files.insert(guest::libraries(name), beside(libraries, Kind::Libraries));
                     }
                 }
-                Source::Debian(_) => {
-                    let Some(debian) = tool.source.debian(arch) else { continue };
-                    needs.package(&debian.from);
-                }
                 Source::Script(script) => {
                     needs.files.insert(guest::script(name), beside(&script.path, Kind::Script));
-                    if let Some(debian) = &script.debian {
-                        needs.package(debian);
-                    }
                 }
                 Source::Object(_) => {
                     // A bundled one is in the tracer.
                     let Some(object) = tool.source.object(arch).filter(|object| !object.bundled) else { continue };
-                    needs.files.insert(guest::object(name), beside(&object.path, Kind::Object));
+                    let kind = Kind::Object { programs: object.programs.clone() };
+                    needs.files.insert(guest::object(name), beside(&object.path, kind));
                 }
                 Source::Nix(nix) => {
                     // Where there is none, `ToolFile::for_arch` reports it.
@@ -164,10 +167,23 @@ impl<'a> Needs<'a> {
                         needs.closures.push(Closure { tool: name.clone(), directory, program: nix.program.clone() });
                     }
                 }
-                Source::Guest(_) => {}
+                Source::Debian(_) | Source::Guest(_) => {}
+            }
+            if let Some(packages) = tool.source.packages(arch) {
+                needs.package(packages);
             }
         }
         Ok(needs)
+    }
+
+    /// What lies beside the tool files, and the components of Nix packages among it.
+    fn beside(&self, arch: Arch) -> Result<(Archive, Vec<Component>)> {
+        let mut own = Archive::default();
+        let contents = self.closures.iter().map(|closure| closure.add(arch, &mut own)).collect::<Result<Vec<_>>>()?;
+        for (path, file) in &self.files {
+            file.add(arch, path, &mut own)?;
+        }
+        Ok((own, contents))
     }
 
     fn package(&mut self, from: &bpfassay_tool::DebianPackage) {
@@ -204,12 +220,56 @@ fn packages(apt: &Apt<'_>, arch: Arch, needs: &Needs<'_>) -> Result<Option<(apt:
     Ok(Some((root, packages.into_iter().map(|located| located.package).collect())))
 }
 
-fn key(own: &Archive, packages: &[Package]) -> Result<Digest> {
+fn key(own: &Archive, packages: &[Package], started: &[Started<'_>]) -> Result<Digest> {
     let mut bytes = Vec::new();
     own.write_to(&mut bytes)?;
     let digests = packages.iter().map(|package| package.sha256.to_string());
     let first = [KEY_VERSION.to_owned(), role::TOOLS.to_owned(), Digest::of(&bytes).to_string()];
-    Ok(Digest::of_parts(first.into_iter().chain(digests)))
+    // A segment that is there already was checked for these.
+    let started = started.iter().map(|started| started.program.to_owned());
+    Ok(Digest::of_parts(first.into_iter().chain(digests).chain(started)))
+}
+
+/// A program that a tool file expects in packages.
+struct Started<'a> {
+    tool: &'a str,
+    program: &'a str,
+    package: &'a str,
+}
+
+/// The programs that must come from packages.
+fn started_from_packages<'a>(arch: Arch, tools: &'a [Supply<'a>]) -> Vec<Started<'a>> {
+    let of_tool = |tool: &'a Supply<'a>| {
+        let program = match tool.source {
+            Source::Debian(_) => &tool.source.debian(arch)?.program,
+            Source::Script(script) => &script.interpreter,
+            _ => return None,
+        };
+        Some(Started { tool: &tool.name, program, package: &tool.source.packages(arch)?.package })
+    };
+    tools.iter().filter_map(of_tool).collect()
+}
+
+/// Checks that packages have what is started of them.
+fn check_packages(started: &[Started<'_>], unpacked: &Archive) -> Result<()> {
+    for Started { tool, program, package } in started {
+        if start::is_there(unpacked, program) {
+            continue;
+        }
+        let programs: Vec<String> = unpacked
+            .entries()
+            .filter(|(path, _)| {
+                Path::new(path).parent().is_some_and(|parent| parent.ends_with("bin") || parent.ends_with("sbin"))
+            })
+            .map(|(path, _)| format!("/{path}"))
+            .collect();
+        let nearest = suggestion(program, programs.iter().map(String::as_str));
+        let problem = format!(
+            "neither the package {package} nor what it depends on has {program} (`dpkg -L {package}` lists what it has){nearest}"
+        );
+        return Err(refuse(tool, problem));
+    }
+    Ok(())
 }
 
 /// Adds what packages were unpacked to in `directory`.
@@ -237,59 +297,6 @@ fn lay_out(directory: &Path, archive: &mut Archive) -> Result<()> {
         }
     }
     Ok(())
-}
-
-impl Beside<'_> {
-    fn refuse(&self, problem: impl std::fmt::Display) -> Error {
-        let path = self.tool.place(&self.path).unwrap_or_else(|_| PathBuf::from(&self.path));
-        refuse(&self.tool.name, format!("{} {problem}", path.display()))
-    }
-
-    fn add(&self, arch: Arch, guest: &str, archive: &mut Archive) -> Result<()> {
-        if self.kind == Kind::Libraries {
-            let prefix = format!("{}/", guest.trim_start_matches('/'));
-            let mut libraries = Archive::default();
-            tree::add_directory(&mut libraries, &self.tool.directory(&self.path)?, "")?;
-            for (path, node) in libraries.entries() {
-                if matches!(node, Node::Symlink { .. }) && tree::resolve(&libraries, path).is_none() {
-                    return Err(self.refuse(format!("holds the link {path}, which leads out of it")));
-                }
-                archive.add(&format!("{prefix}{path}"), node.clone())?;
-            }
-            return Ok(());
-        }
-        let bytes = self.tool.read(&self.path, MAX_FILE)?;
-        let is_script = bytes.starts_with(b"#!");
-        match self.kind {
-            Kind::Program { .. } if !is_script && tree::machine(&bytes) != Some(arch) => {
-                return Err(self.refuse(format!("is no program for {arch}")));
-            }
-            Kind::Program { has_libraries: true } => {
-                let path = interpreter(&bytes).ok_or_else(|| self.refuse("names no dynamic linker"))?;
-                let name = path.rsplit('/').next().unwrap_or(&path);
-                let link = guest::loader(&self.tool.name);
-                archive.add(&link, Node::Symlink { target: format!("lib/{name}") })?;
-            }
-            Kind::Program { has_libraries: false } if interpreter(&bytes).is_some() => {
-                return Err(self.refuse("is linked with shared libraries: give their directory as `libraries`"));
-            }
-            Kind::Object if !bytes.starts_with(b"\x7fELF") => return Err(self.refuse("is no eBPF object")),
-            _ => {}
-        }
-        let executable = self.kind != Kind::Object;
-        archive.add(guest, Node::File { executable, content: Content::Bytes(bytes) })?;
-        Ok(())
-    }
-}
-
-/// The path of the dynamic linker that a program names.
-fn interpreter(program: &[u8]) -> Option<String> {
-    use object::read::elf::ProgramHeader as _;
-    let file = ElfFile64::<LittleEndian>::parse(program).ok()?;
-    let endian = file.endian();
-    let headers = file.elf_program_headers();
-    let path = headers.iter().find_map(|header| header.interpreter(endian, program).ok().flatten())?;
-    std::str::from_utf8(path).ok().map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -406,6 +413,29 @@ mod tests {
         fs::remove_file(lib.join("a")).unwrap();
         std::os::unix::fs::symlink(&secret, lib.join("a")).unwrap();
         assert!(archive.to_bytes().is_err());
+    }
+
+    #[test]
+    fn a_program_that_is_in_no_package_is_refused_once_they_are_unpacked() {
+        let mut unpacked = Archive::default();
+        let content = || Content::Bytes(Vec::new());
+        unpacked.add("usr/sbin/vfsstat-libbpf", Node::File { executable: true, content: content() }).unwrap();
+        unpacked.add("sbin", Node::Symlink { target: "usr/sbin".to_owned() }).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let said = |program: &str| {
+            let source = format!("debian = {{ suite = 'trixie', package = 'libbpf-tools', program = '{program}' }}");
+            let tool = loaded(folder.path(), &source);
+            let supplies = [tool.supply()];
+            let started = started_from_packages(Arch::X86_64, &supplies);
+            check_packages(&started, &unpacked).map_or_else(|error| error.to_string(), |()| String::new())
+        };
+        assert_eq!((said("/usr/sbin/vfsstat-libbpf"), said("/sbin/vfsstat-libbpf")), (String::new(), String::new()));
+        let error = said("/usr/sbin/vfsstat");
+        assert!(
+            error.contains("neither the package libbpf-tools nor what it depends on has /usr/sbin/vfsstat"),
+            "{error}"
+        );
+        assert!(error.ends_with("did you mean `/usr/sbin/vfsstat-libbpf`?"), "{error}");
     }
 
     #[test]

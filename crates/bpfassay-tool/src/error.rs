@@ -20,9 +20,20 @@ pub enum ToolError {
         /// Empty, or a suggestion that begins with `; `.
         nearest: String,
     },
-    /// The file cannot be read.
-    #[error("cannot read {} of a tool: check that it exists, is what it should be, and may be read", path.display())]
+    /// The tool file cannot be read.
+    #[error("cannot read the tool file {}: check that it exists, is what it should be, and may be read", path.display())]
     Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// A file that the tool file names cannot be read.
+    #[error("cannot read {}, which {name} names: check that it exists, is what it should be, and may be read", path.display())]
+    Part {
+        /// The tool, or the place of a workload's program.
+        name: String,
         /// The file.
         path: PathBuf,
         /// The system's error.

@@ -91,6 +91,16 @@ impl Source {
         list.iter().find(|debian| debian.archs.is_empty() || debian.archs.contains(&arch))
     }
 
+    /// The Debian packages that it brings along for `arch`, if it does.
+    #[must_use]
+    pub fn packages(&self, arch: Arch) -> Option<&DebianPackage> {
+        match self {
+            Self::Debian(_) => self.debian(arch).map(|debian| &debian.from),
+            Self::Script(script) => script.debian.as_ref(),
+            Self::Binary(_) | Self::Nix(_) | Self::Guest(_) | Self::Object(_) => None,
+        }
+    }
+
     /// The object for `arch`, if it is a bare one.
     #[must_use]
     pub fn object(&self, arch: Arch) -> Option<&Object> {

@@ -3,8 +3,8 @@
 //!
 //! Here: tool files ([`load`], [`ToolFile::parse`]; FORMAT.md beside the sources describes them) and the ones compiled in
 //! ([`bundled`]); from the bytes that a guest captured to samples ([`read`]); from samples and ground truth to findings
-//! ([`finding::evaluate`]); and from a guest's pages of a bare object's map to what is read of it ([`capture::Dump::of_page`]).
-//! Everything but [`load`] is a function of what it is given: the guest only starts, watches and stops a tool.
+//! ([`finding::evaluate`]); from a look at a tool to the draft of a tool file ([`init::tool_file`]); and from a guest's pages of a bare object's map to what is read of it ([`capture::Dump::of_page`]).
+//! Everything but [`load`] and [`init`] is a function of what it is given: the guest only starts, watches and stops a tool.
 //! Not here: getting a tool into a guest, running it, ground truth.
 //!
 //! Tool files, objects and whatever a tool prints are untrusted: sizes and counts are bounded and nothing panics.
@@ -13,10 +13,12 @@
 
 pub mod bundled;
 pub mod capture;
+pub mod elf;
 mod error;
 pub mod file;
 pub mod finding;
 pub mod guest;
+pub mod init;
 mod pattern;
 mod read;
 pub mod readings;

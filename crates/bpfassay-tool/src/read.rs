@@ -4,7 +4,10 @@
 mod places;
 mod report;
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use bpfassay_input::document::{self, Field, Invalid, Reported, Section, is_file_name, suggestion};
 use bpfassay_protocol::Arch;
@@ -57,20 +60,20 @@ impl Supply<'_> {
     /// stays below the directory.
     ///
     /// # Errors
-    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one; [`ToolError::Read`] where the file cannot be read, leaves the directory or is
+    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one; [`ToolError::Part`] where the file cannot be read, leaves the directory or is
     /// longer than `limit`.
     pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ToolError> {
         let folder = self.folder(path)?;
-        bpfassay_input::read_beneath(folder, Path::new(path), limit).map_err(ToolError::read(folder.join(path)))
+        bpfassay_input::read_beneath(folder, Path::new(path), limit).map_err(self.unread(folder, path))
     }
 
     /// The directory of this relative path, without symbolic links in what is given back.
     ///
     /// # Errors
-    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one; [`ToolError::Read`] where there is no such directory below it.
+    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one; [`ToolError::Part`] where there is no such directory below it.
     pub fn directory(&self, path: &str) -> Result<PathBuf, ToolError> {
         let folder = self.folder(path)?;
-        bpfassay_input::directory_beneath(folder, Path::new(path)).map_err(ToolError::read(folder.join(path)))
+        bpfassay_input::directory_beneath(folder, Path::new(path)).map_err(self.unread(folder, path))
     }
 
     /// Where the file of this relative path lies, for messages.
@@ -79,6 +82,11 @@ impl Supply<'_> {
     /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one.
     pub fn place(&self, path: &str) -> Result<PathBuf, ToolError> {
         Ok(self.folder(path)?.join(path))
+    }
+
+    fn unread(&self, folder: &Path, path: &str) -> impl FnOnce(io::Error) -> ToolError {
+        let (name, path) = (self.name.clone(), folder.join(path));
+        move |source| ToolError::Part { name, path, source }
     }
 
     fn folder(&self, path: &str) -> Result<&Path, ToolError> {

@@ -13,8 +13,11 @@ mod table;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-pub(crate) use self::map::check as check_map;
 use self::{lines::lines, number::whole};
+pub(crate) use self::{
+    map::{check as check_map, name as field_name},
+    openmetrics::sample as metrics_sample,
+};
 use crate::{Capture, Counting, Form, Report, ReportedFigure};
 
 /// Most samples of one run; what comes after them is not read.

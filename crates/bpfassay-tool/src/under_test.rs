@@ -36,7 +36,7 @@ impl Loaded {
     /// The tool with the objects whose maps are read.
     ///
     /// # Errors
-    /// [`ToolError::Read`] where an object cannot be read or is not an ELF file, [`ToolError::Figures`] where it has no map or no field that the tool file
+    /// [`ToolError::Part`] where an object cannot be read or is not an ELF file, [`ToolError::Figures`] where it has no map or no field that the tool file
     /// speaks of.
     pub fn under_test(&self) -> Result<UnderTest, ToolError> {
         let mut objects = BTreeMap::new();
@@ -53,7 +53,11 @@ impl Loaded {
                 let bytes = supply.read(&object.path, MAX_OBJECT)?;
                 if !bytes.starts_with(b"\x7fELF") {
                     let source = io::Error::new(io::ErrorKind::InvalidData, "is no ELF file");
-                    return Err(ToolError::Read { path: supply.place(&object.path)?, source });
+                    return Err(ToolError::Part {
+                        name: supply.name.clone(),
+                        path: supply.place(&object.path)?,
+                        source,
+                    });
                 }
                 let place = supply.place(&object.path)?;
                 check_map(figures, map, &bytes).map_err(|source| ToolError::Figures {

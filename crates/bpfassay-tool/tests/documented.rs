@@ -14,6 +14,7 @@ use bpfassay_tool::{
     Capture, Form, Stream, ToolFile,
     capture::{Page, Piece},
     finding::Kind,
+    init::tool_file,
     read,
 };
 
@@ -74,6 +75,18 @@ fn files_of_the_book_read_the_output_that_stands_before_them() {
     for kind in ["requested-as-moved", "operations-not-seen", "counts-go-backwards"] {
         assert!(page.contains(&format!("`{kind}`")) && Kind::ALL.iter().any(|known| known.name() == kind), "{kind}");
     }
+}
+
+#[test]
+fn the_draft_of_the_book_is_what_is_written() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
+    let Ok(page) = fs::read_to_string(&path) else {
+        println!("SKIPPED: these sources are built without docs/");
+        return;
+    };
+    let object = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/counts.bpf.o");
+    let drafts: Vec<_> = blocks(&page).into_iter().filter(|(language, _)| *language == "toml draft").collect();
+    assert_eq!(drafts, [("toml draft", tool_file(object, None).unwrap().as_str())]);
 }
 
 /// The example of FORMAT.md with one source and one form of those that it shows.

@@ -200,7 +200,7 @@ fn bundled_tools_are_tool_files_named_as_their_files() {
     assert!(!bundled::NAMES.is_empty());
     let error = load("vfsstaat").unwrap_err().to_string();
     assert!(error.contains("did you mean `vfsstat`?"), "{error}");
-    assert!(load("no/such.toml").unwrap_err().to_string().starts_with("cannot read no/such.toml of a tool"));
+    assert!(load("no/such.toml").unwrap_err().to_string().starts_with("cannot read the tool file no/such.toml"));
 }
 
 #[test]

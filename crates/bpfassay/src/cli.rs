@@ -8,6 +8,8 @@ mod here;
 mod lock;
 mod payload;
 mod report;
+mod testbed;
+mod tool;
 
 use std::path::PathBuf;
 
@@ -26,6 +28,8 @@ pub(crate) use self::{
     lock::Lock,
     payload::{Payload, PayloadCommand},
     report::Report,
+    testbed::{Testbed, TestbedCommand},
+    tool::{Tool, ToolCommand},
 };
 use crate::exit;
 
@@ -127,6 +131,8 @@ pub(crate) enum Command {
     },
     /// Build the guest's programs, pack them for other machines (--from), or verify that their sources give the same bytes
     Payload(Payload),
+    /// Write a tool file from a look at a tool
+    Tool(Tool),
     /// Make, check or pack testbeds by hand: for other builders, such as Nix, and for hosts without a network
     Testbed(Testbed),
 }
@@ -410,43 +416,6 @@ pub(crate) struct Check {
     /// How it is run.
     #[command(flatten)]
     pub(crate) execution: Execution,
-}
-
-/// Arguments of `testbed`.
-#[derive(Debug, Args)]
-pub(crate) struct Testbed {
-    /// What to do with it.
-    #[command(subcommand)]
-    pub(crate) command: TestbedCommand,
-}
-
-/// What can be done with testbeds.
-#[derive(Debug, Subcommand)]
-pub(crate) enum TestbedCommand {
-    /// Compose the guests of a testbed specification (JSON: kernels and programs that were built elsewhere) in a new directory
-    Compose {
-        /// The testbed specification
-        spec: PathBuf,
-        /// Directory for the testbed; its manifest is manifest.json there
-        #[arg(long, short, value_name = "DIR")]
-        output: PathBuf,
-    },
-    /// Copy a testbed, with all files that its manifest names, into a new directory that can be moved
-    Pack {
-        /// The manifest
-        manifest: PathBuf,
-        /// Directory for the testbed; its manifest is manifest.json there
-        #[arg(long, short, value_name = "DIR")]
-        output: PathBuf,
-    },
-    /// Check a manifest and the content of every file that it names, or a testbed specification by itself
-    Check {
-        /// The manifest, or the testbed specification
-        file: PathBuf,
-        /// The file is a testbed specification; what it names need not exist yet
-        #[arg(long)]
-        spec: bool,
-    },
 }
 
 /// Arguments of `schema`.

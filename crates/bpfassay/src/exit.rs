@@ -103,6 +103,12 @@ impl From<bpfassay_runner::Error> for Failure {
                      its place",
                 ),
             ),
+            Error::NoLauncher { .. } => (
+                USAGE,
+                Some(
+                    "put mpiexec and what it needs of the same MPI library into the tree, or leave --ior out: the embedded engine needs none",
+                ),
+            ),
             Error::NoManifest => (USAGE, Some("name the manifest with --manifest, or leave --available out")),
             Error::NoGuest(_) => (
                 USAGE,

@@ -79,6 +79,30 @@ fn a_real_ior_brings_its_interfaces_and_only_these() {
 }
 
 #[test]
+fn several_ranks_of_a_real_ior_need_what_launches_them() {
+    let mut program = b"\x7fELF\x02\x01\x01".to_vec();
+    program.resize(64, 0);
+    program[18] = 62;
+    program.extend(b"\0POSIX\0");
+    let tree = ior_tree(&program);
+    let given = format!("x86_64={}", tree.path().display());
+    let study = |ranks: u32| {
+        let text = fs::read_to_string(common::study("smoke.toml")).unwrap();
+        let text = text.replace("name = \"small\"", &format!("name = \"small\"\nranks = {ranks}"));
+        fs::write(tree.path().join("mine.toml"), text).unwrap();
+        tree.path().join("mine.toml").display().to_string()
+    };
+    exits(&["plan", &study(1), "--arch", "x86_64", "--ior", &given], 0);
+    let printed = exits(&["plan", &study(2), "--arch", "x86_64", "--ior", &given], 2);
+    assert!(printed.contains("runs 2 MPI ranks of a real IOR on x86_64"), "{printed}");
+    assert!(printed.contains("has no `mpiexec`") && printed.contains("put mpiexec"), "{printed}");
+    // The embedded engine has ranks of its own.
+    exits(&["plan", &study(2), "--arch", "aarch64", "--ior", &given], 0);
+    fs::write(tree.path().join("opt/ior/bin/mpiexec"), "#!/bin/sh\n").unwrap();
+    exits(&["plan", &study(2), "--arch", "x86_64", "--ior", &given], 0);
+}
+
+#[test]
 fn an_ior_without_interfaces_is_refused_and_not_replaced() {
     let tree = ior_tree(b"#!/bin/sh\nexec /opt/ior/libexec/ior \"$@\"\n");
     let printed = exits(&["plan", "quick", "--ior", &format!("x86_64={}", tree.path().display())], 2);

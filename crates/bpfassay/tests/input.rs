@@ -86,7 +86,7 @@ fn a_wrong_tool_file_is_wrong_input_and_leads_nowhere_else() {
         with_tool(work, &script(path), 2, "it leads out of the directory tool");
     }
     with_tool(work, &script("pipe"), 2, "it is a named pipe");
-    with_tool(work, &script("none"), 2, "cannot read tool/none of a tool");
+    with_tool(work, &script("none"), 2, "cannot read tool/none, which mine names");
     with_tool(work, "object = { path = 'script' }", 2, "is no eBPF object");
     // What its figures are read from is not in the object.
     let object = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpfassay-tool/tests/data/counts.bpf.o");
@@ -120,6 +120,35 @@ fn a_wrong_tool_file_is_wrong_input_and_leads_nowhere_else() {
 }
 
 #[test]
+fn what_no_guest_could_start_is_refused_before_anything_is_made() {
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let mut program = b"\x7fELF\x02\x01\x01".to_vec();
+    program.resize(64, 0);
+    program[18] = 183;
+    fs::write(work.join("arm"), &program).unwrap();
+    fs::write(work.join("script"), "#!/bin/sh\n").unwrap();
+    let binary = |path: &str| format!("binary = {{ arch = 'x86_64', path = '{path}' }}");
+    for (source, part) in [
+        (binary("none"), "cannot read none, which mine names"),
+        (binary("arm"), "arm is a program for aarch64, and the tool file gives it for x86_64"),
+        (binary("script"), "script is a script for /bin/sh, which guests do not have"),
+        ("object = { path = 'arm' }".to_owned(), "arm is no eBPF object"),
+    ] {
+        let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n");
+        fs::write(work.join("tool.toml"), text).unwrap();
+        for command in ["plan", "run"] {
+            exits(work, &[command, "quick", "--offline", "--cache", "cache", "--tool", "tool.toml"], 2, part);
+        }
+        // The study has no guest that the program is for.
+        let code = if source.starts_with("binary") { 0 } else { 2 };
+        let others = ["plan", "quick", "--arch", "riscv64", "--tool", "tool.toml"];
+        exits(work, &others, code, "");
+    }
+    assert!(!work.join("cache").exists(), "nothing was made");
+}
+
+#[test]
 fn an_ior_script_does_not_lead_out_of_the_study() {
     let work = tempfile::tempdir().unwrap();
     let work = work.path();
@@ -142,4 +171,24 @@ fn a_process_that_may_open_no_more_files_is_failed_by_its_host() {
     let printed = printed(&output);
     assert_eq!(output.status.code(), Some(3), "{printed}");
     assert!(printed.contains("ulimit -n"), "{printed}");
+}
+
+#[test]
+fn a_tool_file_is_written_once_and_a_study_takes_it() {
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let object = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpfassay-tool/tests/data/counts.bpf.o");
+    fs::create_dir(work.join("bin")).unwrap();
+    fs::copy(object, work.join("bin/counts.bpf.o")).unwrap();
+    exits(work, &["tool", "init", "bin/counts.bpf.o"], 0, "object = { path = \"counts.bpf.o\" }");
+    exits(work, &["tool", "init", "bin/counts.bpf.o", "--output", "mine.toml"], 0, "");
+    let written = fs::read_to_string(work.join("mine.toml")).unwrap();
+    assert!(written.contains("object = { path = \"bin/counts.bpf.o\" }"), "{written}");
+    exits(work, &["plan", "quick", "--arch", "x86_64", "--tool", "mine.toml"], 0, "_counts");
+    exits(work, &["tool", "init", "bin/counts.bpf.o", "--output", "mine.toml"], 2, "nothing is overwritten");
+    exits(work, &["tool", "init", "bin/counts.bpf.o", "--output", "no/mine.toml"], 2, "cannot read no");
+    assert_eq!(fs::read_to_string(work.join("mine.toml")).unwrap(), written);
+    exits(work, &["tool", "init", "none"], 2, "cannot read none");
+    exits(work, &["tool", "init", "http://127.0.0.1:1/metrics"], 3, "check that the tool runs here");
+    exits(work, &["tool", "init", "mine.toml"], 2, "it is a text of another kind");
 }

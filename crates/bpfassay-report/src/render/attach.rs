@@ -54,7 +54,11 @@ pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
     };
     let mut by_kind = BTreeMap::<FailureKind, Vec<String>>::new();
     for CellFailure { run, failure } in &cell.failures {
-        by_kind.entry(failure.kind).or_default().push(remarks.mark(format!("{run}: {failure}")));
+        let mark = remarks.mark_failure(&cell.target, run, failure);
+        let marks = by_kind.entry(failure.kind).or_default();
+        if !marks.contains(&mark) {
+            marks.push(mark);
+        }
     }
     for (kind, marks) in by_kind {
         let failed = match kind {

@@ -20,6 +20,7 @@ use self::{
     matrix::{Matrix, matrix},
 };
 use super::{
+    alike::Alike,
     finished as escaped,
     format::Format,
     kernel_features, plain,
@@ -150,8 +151,16 @@ fn failures(results: &Results) -> Vec<Failure> {
         excerpt: failure.excerpt.clone(),
         log: failure.log.clone(),
     };
-    let runs =
-        results.cells.iter().flat_map(|cell| &cell.failures).map(|failed| failure(failed.run.clone(), &failed.failure));
+    let mut alike = Alike::default();
+    let mut events: Vec<&RunFailure> = Vec::new();
+    for cell in &results.cells {
+        for failed in &cell.failures {
+            if alike.add(&cell.target, &failed.run, &failed.failure).1 {
+                events.push(&failed.failure);
+            }
+        }
+    }
+    let runs = events.into_iter().enumerate().map(|(number, failed)| failure(alike.runs(number), failed));
     let refusals = results.cells.iter().filter_map(|cell| match &cell.attach {
         Attach::Refused { refusal, expected: false, .. } => Some(Failure {
             what: cell.cell.clone(),

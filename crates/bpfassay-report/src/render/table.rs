@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use bpfassay_study::Target;
 
-use bpfassay_results::{CellResult, Results};
+use super::alike::Alike;
+use bpfassay_results::{CellResult, Results, RunFailure};
 
 /// A table with what stands above and below it.
 pub(super) struct Table {
@@ -58,7 +59,14 @@ fn verdict_class(text: &str) -> Option<&'static str> {
 
 /// Remarks, each once.
 #[derive(Default)]
-pub(super) struct Remarks(pub(super) Vec<String>, HashMap<String, usize>);
+pub(super) struct Remarks(pub(super) Vec<String>, HashMap<String, usize>, Failures);
+
+/// Failures of runs, and the numbers of their remarks.
+#[derive(Default)]
+struct Failures {
+    alike: Alike,
+    numbers: Vec<usize>,
+}
 
 impl Remarks {
     /// The mark by which a cell refers to `remark`: `[n]`.
@@ -71,6 +79,21 @@ impl Remarks {
                 self.0.len()
             }
         };
+        format!("[{number}]")
+    }
+
+    /// The mark by which a cell of `target` refers to the failure of `run`: one remark for all runs that failed by one event.
+    pub(super) fn mark_failure(&mut self, target: &Target, run: &str, failure: &RunFailure) -> String {
+        let Self(remarks, _, Failures { alike, numbers }) = self;
+        let (event, is_new) = alike.add(target, run, failure);
+        if is_new {
+            remarks.push(String::new());
+            numbers.push(remarks.len());
+        }
+        let number = numbers.get(event).copied().unwrap_or_default();
+        if let Some(remark) = number.checked_sub(1).and_then(|at| remarks.get_mut(at)) {
+            *remark = alike.remark(event);
+        }
         format!("[{number}]")
     }
 }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use bpfassay_protocol::{Arch, layout};
+pub(crate) use bpfassay_tool::elf::machine;
 use object::{LittleEndian, elf};
 
 use super::{Archive, ArchiveError, Content, Node};
@@ -125,6 +126,24 @@ impl Overlay {
         let ior = format!("/{ior}");
         archive.add(layout::EXTERNAL_IOR, Node::Symlink { target: ior.clone() })?;
         Ok(Self { archive, ior, program })
+    }
+}
+
+impl Overlay {
+    /// The `mpiexec` with which the guest launches several ranks, as a path in the guest: that beside IOR, else the system's; `None`: there is none.
+    ///
+    /// # Errors
+    /// [`OverlayError::WrongArchitecture`] for one that is no program for `arch`; [`OverlayError::Read`] where it cannot be read.
+    pub fn launcher(&self, arch: Arch) -> Result<Option<String>, OverlayError> {
+        let ior = resolve(&self.archive, self.ior.trim_start_matches('/')).unwrap_or_default();
+        let beside = ior.rsplit_once('/').map_or("mpiexec".to_owned(), |(directory, _)| format!("{directory}/mpiexec"));
+        let found =
+            [beside.as_str(), "usr/bin/mpiexec"].into_iter().find(|path| resolve(&self.archive, path).is_some());
+        let Some(path) = found else { return Ok(None) };
+        match host_file(&self.archive, path) {
+            Some(program) if runs_on(program, arch)? => Ok(Some(format!("/{path}"))),
+            _ => Err(OverlayError::WrongArchitecture { path: path.to_owned(), arch }),
+        }
     }
 }
 
@@ -267,16 +286,6 @@ fn runs_on(path: &Path, arch: Arch) -> Result<bool, OverlayError> {
     Ok(start.starts_with(b"#!") || machine(&start) == Some(arch))
 }
 
-/// The architecture that a 64-bit little-endian ELF header names.
-pub(crate) fn machine(start: &[u8]) -> Option<Arch> {
-    let (header, _) = object::pod::from_bytes::<elf::FileHeader64<LittleEndian>>(start).ok()?;
-    let ident = &header.e_ident;
-    if ident.magic != elf::ELFMAG || ident.class != elf::ELFCLASS64 || ident.data != elf::ELFDATA2LSB {
-        return None;
-    }
-    Arch::of_elf_machine(header.e_machine.get(LittleEndian))
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::{fs::symlink, net::UnixListener};
@@ -399,6 +408,27 @@ mod tests {
         assert_eq!(overlay.ior, "/usr/bin/ior");
         // An absolute link stays in the tree.
         assert_eq!(overlay.program, directory.path().join("opt/b/ior"));
+    }
+
+    #[test]
+    fn several_ranks_are_launched_by_what_the_tree_has() {
+        let launcher = |directory: &tempfile::TempDir| {
+            Overlay::read(Arch::X86_64, directory.path()).unwrap().launcher(Arch::X86_64)
+        };
+        let directory = tree();
+        assert_eq!(launcher(&directory).unwrap(), None);
+        put(&directory.path().join("usr/bin/mpiexec"), &program(62));
+        assert_eq!(launcher(&directory).unwrap().as_deref(), Some("/usr/bin/mpiexec"));
+        put(&directory.path().join("usr/bin/mpiexec"), &program(183));
+        assert!(
+            matches!(launcher(&directory), Err(OverlayError::WrongArchitecture { path, .. }) if path == "usr/bin/mpiexec")
+        );
+        // Beside where the link to IOR leads.
+        fs::create_dir(directory.path().join("opt")).unwrap();
+        fs::rename(directory.path().join("usr/bin/ior"), directory.path().join("opt/ior")).unwrap();
+        symlink("/opt/ior", directory.path().join("usr/bin/ior")).unwrap();
+        put(&directory.path().join("opt/mpiexec"), b"#!/bin/sh\n");
+        assert_eq!(launcher(&directory).unwrap().as_deref(), Some("/opt/mpiexec"));
     }
 
     #[test]

@@ -9,9 +9,9 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_tool::guest;
+use bpfassay_tool::{elf::interpreter, guest};
 
-use super::{MAX_FILE, interpreter, refuse};
+use super::{MAX_FILE, refuse};
 use crate::{
     Error, Result,
     cache::Digest,

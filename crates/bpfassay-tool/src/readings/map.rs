@@ -103,7 +103,8 @@ fn entry(sink: &mut Sink<'_>, dump: &Dump, layout: &MapTypes, key: &[u8], value:
     }
 }
 
-fn name(field: &Field, whole: &str) -> String {
+/// The name of a field in tool files; `whole` where the type has no fields.
+pub(crate) fn name(field: &Field, whole: &str) -> String {
     if field.name.is_empty() { whole.to_owned() } else { field.name.clone() }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn read(sink: &mut Sink<'_>, pages: &[Page]) {
 }
 
 /// `name{label="value",…} number [time stamp] [# exemplar]`
-fn sample(line: &str) -> Option<Row<'_>> {
+pub(crate) fn sample(line: &str) -> Option<Row<'_>> {
     let end = line.find(|c: char| c == '{' || c.is_ascii_whitespace())?;
     let (name, mut rest) = line.split_at(end);
     let mut row = Row::new();

@@ -17,6 +17,7 @@ mod run;
 mod schema;
 mod shell;
 mod testbed;
+mod tool;
 mod trend;
 mod verify;
 
@@ -55,6 +56,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { directory } => manual::pages(&directory),
         Command::Payload(arguments) => payload::payload(arguments, &global),
+        Command::Tool(arguments) => tool::tool(&arguments),
         Command::Testbed(arguments) => testbed::testbed(&arguments, &global),
     }
 }

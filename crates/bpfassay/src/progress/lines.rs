@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is reported of runs and boots, as lines for people.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use bpfassay_results::{
     BootVerdict, ByteFigure, RunFailure,
@@ -57,6 +57,44 @@ pub(super) fn lines_of(ended: &RunEnded) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Runs that failed by what was reported already: the guest that they were to be made in did not come up.
+#[derive(Debug, Default)]
+pub(super) struct Repeated {
+    /// The run that was reported last with its reason and log, and how many failed by the same since.
+    last: Option<(String, Option<String>, Option<PathBuf>)>,
+    more: u64,
+}
+
+impl Repeated {
+    /// Takes a run. Whether it failed as the one that was reported last, and never began: then nothing is to be reported of it by itself.
+    pub(super) fn take(&mut self, ended: &RunEnded) -> bool {
+        let is_same = self.last.as_ref().is_some_and(|(_, message, log)| {
+            ended.outcome == Ending::Failed && ended.seconds == 0.0 && (message, log) == (&ended.message, &ended.log)
+        });
+        if is_same {
+            self.more += 1;
+        }
+        is_same
+    }
+
+    /// That `ended` is reported, after what [`Self::line`] gave.
+    pub(super) fn reported(&mut self, ended: &RunEnded) {
+        let failed = ended.outcome == Ending::Failed;
+        self.last = failed.then(|| (ended.run.clone(), ended.message.clone(), ended.log.clone()));
+    }
+
+    /// The line about those that were not reported by themselves, once.
+    pub(super) fn line(&mut self) -> Option<String> {
+        let runs = match std::mem::take(&mut self.more) {
+            0 => return None,
+            1 => "1 more run".to_owned(),
+            more => format!("{more} more runs"),
+        };
+        let (run, ..) = self.last.as_ref()?;
+        Some(format!("  {runs} failed by the same as {}, and never began", line(run)))
+    }
 }
 
 /// What a tracer counted of the workload; empty where none counted.
@@ -146,6 +184,32 @@ pub(super) mod tests {
         assert_eq!(ended(&BootVerdict::Complete), None);
         let confirming = "b: boot 2: the warm-up and r alone, to find out whether it is to blame";
         assert_eq!(booted_again("b", 2, Some("r")), confirming);
+    }
+
+    #[test]
+    fn runs_that_never_began_are_counted_and_not_repeated() {
+        let failed = |run: &str, message: &str, seconds: f64| RunEnded {
+            run: run.to_owned(),
+            message: Some(message.to_owned()),
+            log: None,
+            seconds,
+            ..hostile()
+        };
+        let mut repeated = Repeated::default();
+        let first = failed("r1", "boot timeout", 0.0);
+        assert!(!repeated.take(&first));
+        repeated.reported(&first);
+        assert_eq!(repeated.line(), None);
+        assert!(repeated.take(&failed("r2", "boot timeout", 0.0)) && repeated.take(&failed("r3", "boot timeout", 0.0)));
+        assert_eq!(repeated.line().as_deref(), Some("  2 more runs failed by the same as r1, and never began"));
+        assert_eq!(repeated.line(), None);
+        assert!(repeated.take(&failed("r4", "boot timeout", 0.0)));
+        assert_eq!(repeated.line().as_deref(), Some("  1 more run failed by the same as r1, and never began"));
+        // What happened to a run itself, or is another event, is reported.
+        assert!(!repeated.take(&failed("r5", "boot timeout", 1.0)));
+        assert!(!repeated.take(&failed("r5", "kernel panic", 0.0)));
+        repeated.reported(&RunEnded { outcome: Ending::Measured, ..first.clone() });
+        assert!(!repeated.take(&first));
     }
 
     #[test]

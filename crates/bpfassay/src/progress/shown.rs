@@ -16,7 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle, TermLike};
 
 use super::{
     duration,
-    lines::{booted_again, ended_badly, lines_of},
+    lines::{Repeated, booted_again, ended_badly, lines_of},
     underway::{Line, PATIENCE, Underway},
 };
 use crate::output::{self, Bar};
@@ -36,6 +36,8 @@ pub(crate) struct Shown {
     drawn: Once,
     /// What each guest in flight is doing, by block.
     in_flight: Mutex<BTreeMap<String, Guest>>,
+    /// Runs that failed by what was reported already.
+    repeated: Mutex<Repeated>,
     /// Stages of setting up.
     underway: Mutex<Underway>,
     /// When a line was last written to a log.
@@ -81,6 +83,7 @@ impl Shown {
             bar,
             drawn: Once::new(),
             in_flight: Mutex::default(),
+            repeated: Mutex::default(),
             underway: Mutex::default(),
             written: Mutex::new(began),
         };
@@ -170,13 +173,29 @@ impl Shown {
         self.bar.set_position(ended.done);
         let left = ended.seconds_left.map(|left| format!(" (about {} left)", duration(left))).unwrap_or_default();
         self.bar.set_prefix(format!(", {}/{} cells{left}", ended.cells_done, ended.cells_of));
+        if locked(&self.repeated).take(ended) {
+            return;
+        }
+        self.line_of_repeated();
+        locked(&self.repeated).reported(ended);
         for line in lines_of(ended) {
+            self.line(&line);
+        }
+    }
+
+    /// The line about runs that failed by what was reported already, before anything else is reported.
+    fn line_of_repeated(&self) {
+        let line = locked(&self.repeated).line();
+        if let Some(line) = line {
             self.line(&line);
         }
     }
 
     /// Shows `event`.
     pub(super) fn take(&self, event: &Event) {
+        if !matches!(event, Event::RunEnded(_)) {
+            self.line_of_repeated();
+        }
         match event {
             Event::Started(started) => {
                 self.set_template(TEMPLATE);
@@ -231,6 +250,7 @@ impl Shown {
 
     /// Takes away the bar.
     pub(super) fn finish(&self) {
+        self.line_of_repeated();
         self.bar.finish_and_clear();
     }
 }
@@ -346,6 +366,21 @@ mod tests {
             shown.report(&Report { id: 1, kind, subject: "riscv64".to_owned(), state: State::Begun, elapsed });
         });
         assert!(written.contains("x86_64 7.2: booting · guest programs riscv64"), "{written}");
+    }
+
+    #[test]
+    fn a_guest_that_does_not_come_up_is_reported_once() {
+        let run = |name: &str| {
+            let log = Some("out/logs/b_boot2.log".into());
+            let (run, message) = (name.to_owned(), Some("boot timeout during boot: silence".to_owned()));
+            Event::RunEnded(Box::new(RunEnded { run, message, log, seconds: 0.0, ..hostile() }))
+        };
+        let written = on_a_terminal(|shown| {
+            (0..10).for_each(|number| shown.take(&run(&format!("b_r1_{number}"))));
+            shown.take(&Event::GuestEnded { block: "b".to_owned(), failure: None, verdict: None });
+        });
+        assert_eq!(written.matches("boot timeout during boot: silence").count(), 1, "{written}");
+        assert!(written.contains("9 more runs failed by the same as b_r1_0, and never began"), "{written}");
     }
 
     #[test]

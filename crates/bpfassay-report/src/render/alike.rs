@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Failures that are one event: a guest that does not come up fails every run that was to be made in it.
+
+use std::collections::HashMap;
+
+use bpfassay_protocol::message::Phase;
+use bpfassay_results::{FailureKind, RunFailure};
+use bpfassay_study::Target;
+
+/// Failures of runs, each event once, in the order in which they were added.
+#[derive(Debug, Default)]
+pub(super) struct Alike {
+    events: Vec<Event>,
+    known: HashMap<String, usize>,
+}
+
+/// What failed one run or several.
+#[derive(Debug)]
+struct Event {
+    run: String,
+    more: usize,
+    text: String,
+}
+
+impl Alike {
+    /// Adds the failure of `run` on `target`. Gives the number of the event, from 0, and whether it is new.
+    pub(super) fn add(&mut self, target: &Target, run: &str, failure: &RunFailure) -> (usize, bool) {
+        let next = self.events.len();
+        let number = event_of(target, failure).map_or(next, |event| *self.known.entry(event).or_insert(next));
+        match self.events.get_mut(number) {
+            Some(event) => event.more += 1,
+            None => self.events.push(Event { run: run.to_owned(), more: 0, text: failure.to_string() }),
+        }
+        (number, number == next)
+    }
+
+    /// The runs of event `number`: `RUN and 9 more runs`.
+    pub(super) fn runs(&self, number: usize) -> String {
+        self.events.get(number).map(Event::runs).unwrap_or_default()
+    }
+
+    /// Event `number` as a remark.
+    pub(super) fn remark(&self, number: usize) -> String {
+        self.events.get(number).map(|event| format!("{}: {}", event.runs(), event.text)).unwrap_or_default()
+    }
+}
+
+impl Event {
+    fn runs(&self) -> String {
+        match self.more {
+            0 => self.run.clone(),
+            1 => format!("{} and 1 more run", self.run),
+            more => format!("{} and {more} more runs", self.run),
+        }
+    }
+}
+
+/// What failures of runs that never began have in common where they are one event; `None`: this is of a run alone. Of a target that does not come
+/// up, each block has a log of its own.
+fn event_of(target: &Target, failure: &RunFailure) -> Option<String> {
+    let never_began = matches!(
+        (failure.kind, failure.phase),
+        (FailureKind::NotTried, _) | (FailureKind::Host, None) | (_, Some(Phase::Boot | Phase::SetUp))
+    );
+    let line = failure.excerpt.first().map(String::as_str).unwrap_or_default();
+    never_began.then(|| format!("{target}\0{}\0{line}", failure.headline()))
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::Arch;
+
+    use super::*;
+
+    fn failure(phase: Phase, line: &str, log: &str) -> RunFailure {
+        RunFailure {
+            kind: FailureKind::BootTimeout,
+            phase: Some(phase),
+            excerpt: vec![line.to_owned(), log.to_owned()],
+            log: Some(log.to_owned()),
+            after: None,
+        }
+    }
+
+    #[test]
+    fn a_target_that_does_not_come_up_is_one_event_and_runs_that_fail_each_are_not() {
+        let target = |kernel: &str| Target { arch: Arch::X86_64, kernel: kernel.to_owned() };
+        let mut alike = Alike::default();
+        let boot = |log: &str| failure(Phase::Boot, "silence", log);
+        assert_eq!(alike.add(&target("6.1"), "a1", &boot("1.log")), (0, true));
+        assert_eq!(alike.add(&target("6.1"), "a2", &boot("1.log")), (0, false));
+        assert_eq!(alike.add(&target("6.1"), "b1", &boot("2.log")), (0, false));
+        assert_eq!(alike.add(&target("6.12"), "c1", &boot("3.log")), (1, true));
+        assert_eq!(alike.add(&target("6.1"), "a3", &failure(Phase::Boot, "panic", "1.log")), (2, true));
+        assert_eq!(alike.remark(0), "a1 and 2 more runs: boot timeout during boot: silence; log: 1.log");
+        assert_eq!((alike.runs(1), alike.runs(3)), ("c1".to_owned(), String::new()));
+        // Each run that was in flight has an event of its own.
+        let run = |log: &str| failure(Phase::Workload, "panic", log);
+        assert_eq!(alike.add(&target("6.1"), "d1", &run("4.log")), (3, true));
+        assert_eq!(alike.add(&target("6.1"), "d2", &run("4.log")), (4, true));
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a guest starts a tool with besides its program: interpreters, dynamic linkers, libraries. Only what is certain is refused: a file of which
+//! guests have none.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    path::Path,
+};
+
+use bpfassay_protocol::{Arch, layout};
+use bpfassay_tool::{Source, Supply, elf, guest};
+
+use super::{MAX_FILE, closure::started_by, refuse};
+use crate::{
+    Error, Result,
+    initramfs::{Archive, Content, Node, tree},
+};
+
+/// The programs that every guest has.
+const OF_GUESTS: [&str; 3] = [layout::AGENT, layout::TRACER, layout::IOR];
+
+/// What musl's dynamic linker is itself, whatever else it is called, between `lib` and `.`.
+const OF_MUSL: [&str; 7] = ["c", "pthread", "rt", "m", "dl", "util", "xnet"];
+
+/// Checks that the dynamic linker of `tool` is among its libraries, where it has some.
+///
+/// # Errors
+/// [`Error::Tool`] where it is not.
+pub(super) fn check_linker(tool: &Supply<'_>, arch: Arch, own: &Archive) -> Result<()> {
+    let Some(libraries) = tool.source.binary(arch).and_then(|binary| binary.libraries.as_ref()) else { return Ok(()) };
+    let link = guest::loader(&tool.name);
+    let Some(Node::Symlink { target }) = own.get(link.trim_start_matches('/')) else { return Ok(()) };
+    match tree::resolve(own, link.trim_start_matches('/')).and_then(|path| own.get(&path)) {
+        Some(Node::File { .. }) => Ok(()),
+        _ => {
+            let name = target.rsplit('/').next().unwrap_or(target);
+            let directory = tool.place(libraries)?;
+            Err(refuse(
+                &tool.name,
+                format!(
+                    "its program is started by the dynamic linker {name}, which is not in {}: copy it there",
+                    directory.display()
+                ),
+            ))
+        }
+    }
+}
+
+/// Checks that what `tool` is started with is in guests, which have nothing but this project's programs and `own`.
+///
+/// # Errors
+/// [`Error::Tool`] where something is not; [`Error::ToolFile`] and [`Error::Overlay`] where files cannot be read.
+pub(super) fn check(tool: &Supply<'_>, arch: Arch, own: &Archive) -> Result<()> {
+    let missing = |what: String| Err(refuse(&tool.name, what));
+    match tool.source {
+        Source::Binary(_) => {
+            let Some(binary) = tool.source.binary(arch) else { return Ok(()) };
+            let program = guest::program(&tool.name);
+            let Some(bytes) = bytes_of(own, &program)? else { return Ok(()) };
+            if let Some(interpreter) = started_by(&bytes).filter(|_| bytes.starts_with(b"#!")) {
+                return match is_there(own, &interpreter) {
+                    true => Ok(()),
+                    false => missing(format!(
+                        "{} is a script for {interpreter}, which guests do not have: make it a `script`, with the package that \
+                         has its interpreter, or give a program",
+                        tool.place(&binary.path)?.display()
+                    )),
+                };
+            }
+            match &binary.libraries {
+                Some(libraries) => check_libraries(tool, arch, (&bytes, &binary.path), libraries, own),
+                None => Ok(()),
+            }
+        }
+        Source::Script(script) if !is_there(own, &script.interpreter) => missing(format!(
+            "guests do not have {}, the interpreter of {}: name the package that has it, as `debian = {{ suite = …, package = … }}`",
+            script.interpreter,
+            tool.place(&script.path)?.display()
+        )),
+        Source::Guest(program) if !is_there(own, program) => {
+            missing(format!("guests do not have {program}; they have {}", OF_GUESTS.join(", ")))
+        }
+        Source::Script(_) | Source::Guest(_) | Source::Debian(_) | Source::Nix(_) | Source::Object(_) => Ok(()),
+    }
+}
+
+/// Whether guests may have a program at `path`. Directories that guests fill while they run may hold anything.
+pub(super) fn is_there(own: &Archive, path: &str) -> bool {
+    let is_live = layout::DIRECTORIES.iter().any(|directory| Path::new(path).starts_with(directory));
+    is_live || OF_GUESTS.contains(&path) || tree::resolve(own, path.trim_start_matches('/')).is_some()
+}
+
+/// The libraries that the program needs, and those that they need, must be in guests under their names.
+fn check_libraries(
+    tool: &Supply<'_>,
+    arch: Arch,
+    (program, path): (&[u8], &str),
+    directory: &str,
+    own: &Archive,
+) -> Result<()> {
+    let is_musl = elf::interpreter(program).is_some_and(|path| path.contains("/ld-musl-"));
+    let of_linker = |name: &str| {
+        let stem = name.strip_prefix("lib").and_then(|rest| rest.split('.').next());
+        is_musl && stem.is_some_and(|stem| OF_MUSL.contains(&stem))
+    };
+    let names = files_by_name(own);
+    let top = guest::libraries(&tool.name);
+    // Each with what needs it.
+    let mut waiting: VecDeque<(String, String)> = VecDeque::new();
+    let mut known = BTreeSet::new();
+    // A library may be needed by the name that another, which is loaded, gives itself.
+    let mut given = BTreeSet::new();
+    let mut missing = Vec::new();
+    let mut take = |file: &[u8], of: &str, given: &mut BTreeSet<String>| {
+        let dynamic = elf::dynamic(file).unwrap_or_default();
+        given.extend(dynamic.name);
+        let new = dynamic.needed.into_iter().filter(|name| known.insert(name.clone()));
+        new.map(|name| (name, of.to_owned())).collect::<Vec<_>>()
+    };
+    waiting.extend(take(program, &tool.place(path)?.display().to_string(), &mut given));
+    while let Some((name, by)) = waiting.pop_front() {
+        if name.contains('/') || of_linker(&name) {
+            continue;
+        }
+        let shown = tool.place(directory)?.join(&name).display().to_string();
+        match names.get(name.as_str()).copied().unwrap_or_default() {
+            0 => missing.push((name, by)),
+            1 => {
+                let Some(bytes) = bytes_of(own, &format!("{top}/{name}"))? else { continue };
+                if tree::machine(&bytes) != Some(arch) {
+                    let problem = format!("{by} needs the library {name}, and {shown} is none for {arch}: replace it");
+                    return Err(refuse(&tool.name, problem));
+                }
+                waiting.extend(take(&bytes, &shown, &mut given));
+            }
+            // Which of them is taken depends on search paths.
+            _ => {}
+        }
+    }
+    missing.retain(|(name, _)| !given.contains(name));
+    let Some((name, by)) = missing.into_iter().next() else { return Ok(()) };
+    let directory = tool.place(directory)?;
+    Err(refuse(
+        &tool.name,
+        format!("{by} needs the library {name}, which is not in {}: copy it there", directory.display()),
+    ))
+}
+
+/// How many files and links there are of each name.
+fn files_by_name(own: &Archive) -> BTreeMap<&str, usize> {
+    let mut names = BTreeMap::new();
+    for (path, node) in own.entries() {
+        if !matches!(node, Node::Directory { .. }) {
+            *names.entry(path.rsplit('/').next().unwrap_or(path)).or_default() += 1;
+        }
+    }
+    names
+}
+
+/// The bytes of the file that `path` leads to, if there is one.
+fn bytes_of<'a>(own: &'a Archive, path: &str) -> Result<Option<Cow<'a, [u8]>>> {
+    let real = tree::resolve(own, path.trim_start_matches('/'));
+    match real.and_then(|real| own.get(&real)) {
+        Some(Node::File { content: Content::Bytes(bytes), .. }) => Ok(Some(Cow::Borrowed(bytes))),
+        Some(Node::File { content: Content::Host { path, .. }, .. }) => {
+            let file = bpfassay_input::open_unlinked(path).map_err(Error::io("read", path))?;
+            let bytes = bpfassay_input::read_file(file, MAX_FILE).map_err(Error::io("read", path))?;
+            Ok(Some(Cow::Owned(bytes)))
+        }
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests;

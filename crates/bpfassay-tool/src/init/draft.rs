@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The text of a tool file that is being written.
+
+use std::collections::BTreeSet;
+
+use bpfassay_protocol::Operation;
+
+use crate::{TOOL_SCHEMA, Unit, Whose, read::MAX_ENTRIES};
+
+/// Most characters of what was seen that stand in a comment.
+const MOST_SHOWN: usize = 120;
+
+/// What a tool file is written of.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    /// The name of the source, which the tool's is made of.
+    pub(super) name: String,
+    /// What was looked at, in a line.
+    pub(super) seen: String,
+    /// The lines of `[source]`.
+    pub(super) source: Vec<String>,
+    /// The lines of `[start]`.
+    pub(super) start: Vec<String>,
+    /// The lines of `[report]`, without figures.
+    pub(super) report: Vec<String>,
+    /// What was seen that may be figures.
+    pub(super) figures: Vec<Figure>,
+}
+
+/// What may be a figure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Figure {
+    pub(super) value: String,
+    pub(super) labelled: Vec<(String, String)>,
+    /// None: open.
+    pub(super) operations: Vec<Operation>,
+    pub(super) unit: Option<Unit>,
+    pub(super) scale: u64,
+    pub(super) whose: Whose,
+    pub(super) label: Option<String>,
+}
+
+impl Figure {
+    /// Whether a tool file can name all of it.
+    fn is_readable(&self) -> bool {
+        is_name(&self.value)
+            && self.label.as_deref().is_none_or(is_name)
+            && self.labelled.iter().all(|(key, value)| is_name(key) && value.len() <= 255)
+    }
+
+    /// A line of `figures`, and what of it is open.
+    fn line(&self) -> String {
+        let mut parts = vec![format!("value = {}", quoted(&self.value))];
+        if !self.labelled.is_empty() {
+            let labels: Vec<String> =
+                self.labelled.iter().map(|(key, value)| format!("{} = {}", key_of(key), quoted(value))).collect();
+            parts.push(format!("where = {{ {} }}", labels.join(", ")));
+        }
+        let operations = if self.operations.is_empty() { &[Operation::Read][..] } else { &self.operations };
+        let operations: Vec<String> = operations.iter().map(|operation| quoted(operation.name())).collect();
+        parts.push(format!("operations = [{}]", operations.join(", ")));
+        parts.push(format!("unit = {}", quoted(self.unit.unwrap_or(Unit::Calls).name())));
+        if self.scale != 1 {
+            parts.push(format!("scale = {}", self.scale));
+        }
+        if let Some(label) = &self.label {
+            parts.push(format!("whose = {}, label = {}", quoted(self.whose.name()), quoted(label)));
+        }
+        let open: Vec<&str> = [("operations", self.operations.is_empty()), ("unit", self.unit.is_none())]
+            .into_iter()
+            .filter_map(|(key, is_open)| is_open.then_some(key))
+            .collect();
+        let open = if open.is_empty() { String::new() } else { format!("  # decide: {}", open.join(" and ")) };
+        format!("{{ {} }},{open}", parts.join(", "))
+    }
+}
+
+impl Draft {
+    /// The whole file.
+    pub(super) fn text(&self) -> String {
+        let name = short_name(&self.name);
+        let mut lines = vec![
+            format!("# Written by `bpfassay tool init` from a look at {}.", shown(&self.seen)),
+            "# Lines that begin with `#` and no blank are proposals: take the `#` away where they are right. docs/tools.md explains every key.".to_owned(),
+            format!("schema = {TOOL_SCHEMA}"),
+            "[tool]".to_owned(),
+            format!("name = {}", quoted(&name)),
+            "# Decide: what it is, in one line.".to_owned(),
+            format!("description = {}", quoted(&name)),
+            "[source]".to_owned(),
+        ];
+        lines.extend(self.source.iter().cloned());
+        if !self.start.is_empty() {
+            lines.push("[start]".to_owned());
+            lines.extend(self.start.iter().cloned());
+        }
+        if !self.report.is_empty() {
+            lines.push("# What it reports. Without this part its figures are not checked, only that it loads, and what it costs.".to_owned());
+            lines.push("#[report]".to_owned());
+            lines.extend(self.report.iter().cloned());
+            lines.extend(self.lines_of_figures());
+        }
+        lines.join("\n") + "\n"
+    }
+
+    fn lines_of_figures(&self) -> Vec<String> {
+        let operations = Operation::ALL.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");
+        let units = Unit::ALL.map(Unit::name).join(", ");
+        let mut known = BTreeSet::new();
+        let figures: Vec<String> = self
+            .figures
+            .iter()
+            .filter(|figure| figure.is_readable())
+            .map(Figure::line)
+            .filter(|line| known.insert(line.clone()))
+            .collect();
+        let mut lines = vec![
+            "# Decide for each figure what it counts. Only those that are right may stay.".to_owned(),
+            format!("# operations: {operations}"),
+            format!("# unit: {units}; scale = 1024 where it prints KiB"),
+            "# whose: system (default), cgroup, mount, process; label: what names that one".to_owned(),
+            "#figures = [".to_owned(),
+        ];
+        lines.extend(figures.iter().take(MAX_ENTRIES).map(|figure| format!("#{figure}")));
+        if figures.is_empty() {
+            lines.push("# Nothing was seen that may be a figure.".to_owned());
+        }
+        if figures.len() > MAX_ENTRIES {
+            lines.push(format!("# {} more were seen, and {MAX_ENTRIES} may be given.", figures.len() - MAX_ENTRIES));
+        }
+        lines.push("#]".to_owned());
+        lines
+    }
+}
+
+/// `text` as a string of TOML.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// `text` as a key of TOML.
+pub(super) fn key_of(text: &str) -> String {
+    let is_bare = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    if is_bare { text.to_owned() } else { quoted(text) }
+}
+
+/// `text` as it can stand in a comment.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(MOST_SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MOST_SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Names, separated by commas, as they can stand in a comment.
+pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    shown(&names.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+/// What a value, a label or a map may be called in a tool file.
+pub(super) fn is_name(text: &str) -> bool {
+    (1..=127).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic())
+}
+
+/// The name of a tool, made of that of a file.
+fn short_name(text: &str) -> String {
+    let stem = text
+        .strip_suffix(".bpf.o")
+        .or_else(|| text.rsplit_once('.').map(|(stem, _)| stem).filter(|stem| !stem.is_empty()));
+    let lower = stem.unwrap_or(text).to_ascii_lowercase();
+    let fitting = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.' { c } else { '-' };
+    let name: String = lower.chars().map(fitting).take(40).collect();
+    let name = name.trim_matches(['-', '.']);
+    if name.is_empty() { "tool".to_owned() } else { name.to_owned() }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `bpfassay tool`: tool files.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, ErrorKind, Write as _},
+    path::Path,
+};
+
+use bpfassay_tool::init::{InitError, tool_file};
+
+use crate::{
+    cli::{Tool, ToolCommand},
+    exit::{Failure, INFRASTRUCTURE, INTERNAL, Outcome, SUCCESS, USAGE},
+};
+
+pub(crate) fn tool(arguments: &Tool) -> Outcome {
+    let ToolCommand::Init { source, output } = &arguments.command;
+    let text = tool_file(source, output.as_deref().and_then(Path::parent)).map_err(|error| {
+        let code = match error {
+            InitError::Endpoint { .. } => INFRASTRUCTURE,
+            InitError::Fault(_) => INTERNAL,
+            _ => USAGE,
+        };
+        Failure::new(code, error)
+    })?;
+    match output {
+        None => super::print(&text)?,
+        Some(file) => create(file, &text).map_err(|error| refused(file, &error))?,
+    }
+    Ok(SUCCESS)
+}
+
+/// Writes a file that does not exist.
+fn create(file: &Path, text: &str) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).open(file)?.write_all(text.as_bytes())
+}
+
+fn refused(file: &Path, error: &io::Error) -> Failure {
+    let (code, help) = match error.kind() {
+        ErrorKind::AlreadyExists => (USAGE, "nothing is overwritten: name another file with --output"),
+        _ => (INFRASTRUCTURE, "name a file in a directory that exists and can be written to"),
+    };
+    Failure { code, report: miette::miette!(help = help, "cannot write the tool file {}: {error}", file.display()) }
+}
