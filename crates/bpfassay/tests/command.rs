@@ -395,16 +395,16 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
     let output = here();
     assert_eq!(output.status.code(), Some(4), "{}", printed(&output));
     let journal = fs::read(directory.path().join("out/journal.jsonl")).unwrap();
-    let found = exits_in(directory.path(), &["check", "out"], 0);
+    let found = exits_in(directory.path(), &["verify", "--files", "out"], 0);
     assert_eq!(found.matches(": sound: ").count(), 4, "{found}");
     let mut changed = journal.clone();
     changed[journal.len() / 2] ^= 1;
     fs::write(directory.path().join("out/journal.jsonl"), &changed).unwrap();
-    let found = exits_in(directory.path(), &["check", "out"], 2);
+    let found = exits_in(directory.path(), &["verify", "--files", "out"], 2);
     assert!(found.contains("journal.jsonl: WRONG: ") && found.contains("the file was changed or damaged"), "{found}");
     exits_in(directory.path(), &["run", "--resume", "out", "--cache", "cache"], 2);
     fs::write(directory.path().join("out/journal.jsonl"), &journal).unwrap();
-    exits_in(directory.path(), &["check", "."], 2);
+    exits_in(directory.path(), &["verify", "--files", "."], 2);
     // The directory may be another user's: nothing is written through a link that lies in it.
     fs::write(directory.path().join("precious"), "kept").unwrap();
     symlink(directory.path().join("precious"), directory.path().join("out/report.html")).unwrap();

@@ -9,7 +9,7 @@ mod wrong_tools;
 use std::{fs, path::Path};
 
 use common::{bpfassay, guests_wanted, printed, results, without_plugins};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// What `vfs_mkdir` returned up to Linux 6.14: a number. Since then something else is there, a pointer.
 const SOURCE: &str = r#"
@@ -85,5 +85,4 @@ fn a_tool_is_loaded_and_attached_on_each_kernel_and_a_changed_prototype_is_named
     assert_eq!(finding("refused", "7.2", "does-not-load")["status"], "found", "{text}");
     // Nothing is compared with what really happened, so that nothing runs beside the tools.
     assert_eq!(results["runs"].as_array().unwrap().len(), 4, "{text}");
-    assert_eq!(results["gates"], json!([]), "{text}");
 }
