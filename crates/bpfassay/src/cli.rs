@@ -8,6 +8,7 @@ mod here;
 mod lock;
 mod payload;
 mod report;
+mod run;
 mod testbed;
 mod tool;
 
@@ -16,11 +17,7 @@ use std::path::PathBuf;
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 use bpfassay_study::{Clock, Denied, Design, Share};
 use bpfassay_testbed::payload::Place;
-use bpfassay_vm::AcceleratorWish;
-use clap::{
-    Args, Parser, Subcommand, ValueEnum,
-    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
-};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
     compare::{Compare, ComparisonFormat, FailOn, Format, Trend},
@@ -28,6 +25,7 @@ pub(crate) use self::{
     lock::Lock,
     payload::{Payload, PayloadCommand},
     report::Report,
+    run::{AgainChoice, Check, Run},
     testbed::{Testbed, TestbedCommand},
     tool::{Tool, ToolCommand},
 };
@@ -137,13 +135,9 @@ pub(crate) enum Command {
     Testbed(Testbed),
 }
 
-/// Which study, and which part of it.
+/// Which targets of a study.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Selection {
-    /// A bundled study (quick, ceems-ior) or the path of a study file
-    #[arg(default_value = "quick")]
-    pub(crate) study: String,
-
+pub(crate) struct Targets {
     /// Only these architectures
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     pub(crate) arch: Vec<Arch>,
@@ -155,6 +149,18 @@ pub(crate) struct Selection {
     /// Directory of modules, where --kernel is the path of an image
     #[arg(long, value_name = "DIR", requires = "kernel")]
     pub(crate) modules: Option<PathBuf>,
+}
+
+/// Which study, and which part of it.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Selection {
+    /// A bundled study (quick, ceems-ior) or the path of a study file
+    #[arg(default_value = "quick")]
+    pub(crate) study: String,
+
+    /// Which targets.
+    #[command(flatten)]
+    pub(crate) targets: Targets,
 
     /// Only these probe configurations; the baseline always stays
     #[arg(long, value_name = "PROBE", value_delimiter = ',')]
@@ -210,65 +216,6 @@ pub(crate) struct Overlays {
     /// Only the targets that the manifest has; the others are named as left out
     #[arg(long, env = "BPFASSAY_AVAILABLE", value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) available: bool,
-}
-
-/// Arguments of `run`.
-#[derive(Debug, Args)]
-pub(crate) struct Run {
-    /// Which study.
-    #[command(flatten)]
-    pub(crate) selection: Selection,
-
-    /// How it is run.
-    #[command(flatten)]
-    pub(crate) execution: Execution,
-
-    /// Go on with an interrupted run from its results directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "clock", "rounds", "replicates", "until"])]
-    pub(crate) resume: Option<PathBuf>,
-
-    /// With --resume: what is done again besides what was not completed
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t, requires = "resume")]
-    pub(crate) again: AgainChoice,
-}
-
-/// How a study is run.
-#[derive(Debug, Args)]
-pub(crate) struct Execution {
-    /// What is overlaid.
-    #[command(flatten)]
-    pub(crate) overlays: Overlays,
-
-    /// Guests side by side [default: as many as CPUs and memory allow]
-    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) jobs: Option<u32>,
-
-    /// Directory for the results [default: bpfassay-results/STUDY-TIME]
-    #[arg(long, short, value_name = "DIR")]
-    pub(crate) output: Option<PathBuf>,
-
-    /// How guests are executed
-    #[arg(long, value_parser = accelerator(), default_value = "auto")]
-    pub(crate) accelerator: AcceleratorWish,
-
-    /// How to report what happens: a bar or lines on standard error and a table at the end, or a JSON object per event on standard
-    /// output (`bpfassay schema events`)
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) message_format: MessageFormat,
-
-    /// At the end, print how long each stage took, and what ran beside it
-    #[arg(long)]
-    pub(crate) timings: bool,
-}
-
-/// What `run --resume` does again of what ended badly.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AgainChoice {
-    /// Runs that failed because the host failed: no QEMU, a full disk, a guest that was killed
-    #[default]
-    Host,
-    /// Blocks with runs that failed for any reason, whole, as if they had not been run
-    Failed,
 }
 
 /// Arguments of `plan`.
@@ -390,34 +337,6 @@ pub(crate) struct Verify {
     pub(crate) files: bool,
 }
 
-/// Arguments of `check`.
-#[derive(Debug, Args)]
-pub(crate) struct Check {
-    /// The tools: bundled ones (vfsstat, filetop, …) or paths of tool files
-    #[arg(value_name = "TOOL", required = true)]
-    pub(crate) tools: Vec<String>,
-
-    /// Only these architectures
-    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
-    pub(crate) arch: Vec<Arch>,
-
-    /// Only these kernels, by their names in the catalogue; or the path of one image
-    #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
-    pub(crate) kernel: Vec<String>,
-
-    /// Directory of modules, where --kernel is the path of an image
-    #[arg(long, value_name = "DIR", requires = "kernel")]
-    pub(crate) modules: Option<PathBuf>,
-
-    /// Findings that the tools may not have (prototype-differs, …), or `all`
-    #[arg(long, value_name = "FINDING", value_delimiter = ',')]
-    pub(crate) deny: Vec<Denied>,
-
-    /// How it is run.
-    #[command(flatten)]
-    pub(crate) execution: Execution,
-}
-
 /// Arguments of `schema`.
 #[derive(Debug, Args)]
 pub(crate) struct Schema {
@@ -445,20 +364,6 @@ pub(crate) enum MessageFormat {
     Human,
     /// To programs
     Json,
-}
-
-/// The names of [`AcceleratorWish`].
-fn accelerator() -> impl TypedValueParser<Value = AcceleratorWish> {
-    let names = [
-        PossibleValue::new("auto").help("KVM where a guest boots under it, TCG elsewhere"),
-        PossibleValue::new("tcg").help("QEMU's emulation, always"),
-        PossibleValue::new("kvm").help("KVM or nothing"),
-    ];
-    PossibleValuesParser::new(names).map(|name| match name.as_str() {
-        "tcg" => AcceleratorWish::Tcg,
-        "kvm" => AcceleratorWish::Kvm,
-        _ => AcceleratorWish::Auto,
-    })
 }
 
 fn arch_and_directory(text: &str) -> Result<(Arch, PathBuf), String> {

@@ -49,12 +49,12 @@ pub(crate) fn offline(global: &cli::Global) -> StoreOptions {
 pub(crate) fn selection(arguments: &cli::Selection, overlays: &cli::Overlays) -> Result<Selection, Failure> {
     let tools = arguments.tool.iter().map(|name| bpfassay_tool::load(name).map_err(Failure::usage));
     let mut own = self::overlays(overlays);
-    own.sources.local = local_kernel(&arguments.kernel, arguments.modules.as_deref())?;
+    own.sources.local = local_kernel(&arguments.targets.kernel, arguments.targets.modules.as_deref())?;
     Ok(Selection {
         study: arguments.study.clone(),
         narrowing: Narrowing {
-            archs: arguments.arch.clone(),
-            kernels: arguments.kernel.clone(),
+            archs: arguments.targets.arch.clone(),
+            kernels: arguments.targets.kernel.clone(),
             probes: arguments.probe.clone(),
             cells: arguments.cell.clone(),
             replicates: arguments.replicates,

@@ -7,15 +7,7 @@ use crate::{cli, exit::Outcome};
 const STUDY: &str = "load";
 
 pub(crate) async fn check(arguments: cli::Check, global: &cli::Global) -> Outcome {
-    let cli::Check { tools, arch, kernel, modules, deny, execution } = arguments;
-    let selection = cli::Selection {
-        study: STUDY.to_owned(),
-        tool: tools,
-        arch,
-        kernel,
-        modules,
-        deny,
-        ..cli::Selection::default()
-    };
+    let cli::Check { tools, targets, deny, execution } = arguments;
+    let selection = cli::Selection { study: STUDY.to_owned(), tool: tools, targets, deny, ..cli::Selection::default() };
     super::run::run(cli::Run { selection, execution, resume: None, again: cli::AgainChoice::default() }, global).await
 }

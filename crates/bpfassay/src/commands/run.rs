@@ -177,9 +177,9 @@ pub(super) fn report(
 fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     let path = |path: &Path| path.display().to_string();
     let selection = &arguments.selection;
-    let images = selection.kernel.iter().filter(|kernel| is_image(kernel)).cloned();
+    let images = selection.targets.kernel.iter().filter(|kernel| is_image(kernel)).cloned();
     let mut args: Vec<(&str, String)> = images.map(|image| ("--kernel", image)).collect();
-    args.extend(selection.modules.as_deref().map(|modules| ("--modules", path(modules))));
+    args.extend(selection.targets.modules.as_deref().map(|modules| ("--modules", path(modules))));
     let of_arch = |(arch, tree): &(Arch, PathBuf)| ("--ior", format!("{arch}={}", tree.display()));
     args.extend(arguments.execution.overlays.ior.iter().map(of_arch));
     args.extend(selection.tool.iter().map(|tool| ("--tool", tool.clone())));

@@ -122,9 +122,11 @@ fn selection_of(arguments: &cli::Shell) -> Result<Selection, Failure> {
     };
     let of_arguments = cli::Selection {
         study: arguments.study.clone().unwrap_or_else(|| "quick".to_owned()),
-        arch: arguments.arch.into_iter().collect(),
-        kernel: kernel.clone().into_iter().collect(),
-        modules: arguments.modules.clone(),
+        targets: cli::Targets {
+            arch: arguments.arch.into_iter().collect(),
+            kernel: kernel.clone().into_iter().collect(),
+            modules: arguments.modules.clone(),
+        },
         cell: arguments.cell.clone().into_iter().collect(),
         tool: arguments.tool.clone(),
         replicates: Some(1),

@@ -26,11 +26,11 @@ pub(super) fn table(comparison: &Comparison) -> Option<Table> {
             rows.push(row);
         }
     }
-    let columns = ["target", "tool", "program", "verified", "instructions", "machine code [B]"];
+    let columns = ["target", "tool", "program", "verified", "xlated", "JITed [B]"];
     (!rows.is_empty()).then(|| Table {
         rows,
         legend: vec![
-            "verified: instructions that the verifier processed; instructions: after its rewriting. base → new; programs that are the same are left out."
+            "verified: instructions that the verifier processed; xlated: instructions after its rewriting; JITed: bytes of machine code. base → new; programs that are the same are left out."
                 .to_owned(),
         ],
         ..Table::new("programs of which the kernel made something else", columns)

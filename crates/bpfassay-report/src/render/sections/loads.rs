@@ -35,8 +35,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             rows.push(row);
         }
     }
-    let mut columns =
-        places.columns(&["attach", "ready [s]", "program", "verified", "instructions", "machine code [B]"]);
+    let mut columns = places.columns(&["attach", "ready [s]", "program", "verified", "xlated", "JITed [B]"]);
     columns.iter_mut().filter(|column| **column == "probe").for_each(|column| *column = "tool");
     (!rows.is_empty()).then(|| Table {
         rows,
@@ -44,8 +43,8 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         legend: vec![
             "ready: from its start until the tool was ready, by the guest's clock; kernels and tools wait, too, so that it is no measure of the verifier."
                 .to_owned(),
-            "verified: instructions that the verifier processed, each as often as it did (kernels since 5.16 report it); instructions: after its rewriting; \
-             machine code: 0 where the kernel interprets the program."
+            "verified: instructions that the verifier processed, each as often as it did (kernels since 5.16 report it); xlated: instructions after its \
+             rewriting; JITed: bytes of machine code, 0 where the kernel interprets the program."
                 .to_owned(),
         ],
         ..Table::new(study::title(results), columns)

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Arguments of `run`, and of `check`, which runs a study of its own.
+
+use std::path::PathBuf;
+
+use bpfassay_study::Denied;
+use bpfassay_vm::AcceleratorWish;
+use clap::{
+    Args, ValueEnum,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
+
+use super::{MessageFormat, Overlays, Selection, Targets};
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Which study.
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// How it is run.
+    #[command(flatten)]
+    pub(crate) execution: Execution,
+
+    /// Go on with an interrupted run from its results directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "clock", "rounds", "replicates", "until"])]
+    pub(crate) resume: Option<PathBuf>,
+
+    /// With --resume: what is done again besides what was not completed
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t, requires = "resume")]
+    pub(crate) again: AgainChoice,
+}
+
+/// How a study is run.
+#[derive(Debug, Args)]
+pub(crate) struct Execution {
+    /// What is overlaid.
+    #[command(flatten)]
+    pub(crate) overlays: Overlays,
+
+    /// Guests side by side [default: as many as CPUs and memory allow]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) jobs: Option<u32>,
+
+    /// Directory for the results [default: bpfassay-results/STUDY-TIME]
+    #[arg(long, short, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// How guests are executed
+    #[arg(long, value_parser = accelerator(), default_value = "auto")]
+    pub(crate) accelerator: AcceleratorWish,
+
+    /// How to report what happens: a bar or lines on standard error and a table at the end, or a JSON object per event on standard
+    /// output (`bpfassay schema events`)
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) message_format: MessageFormat,
+
+    /// At the end, print how long each stage took, and what ran beside it
+    #[arg(long)]
+    pub(crate) timings: bool,
+}
+
+/// What `run --resume` does again of what ended badly.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AgainChoice {
+    /// Runs that failed because the host failed: no QEMU, a full disk, a guest that was killed
+    #[default]
+    Host,
+    /// Blocks with runs that failed for any reason, whole, as if they had not been run
+    Failed,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// The tools: bundled ones (vfsstat, filetop, …) or paths of tool files
+    #[arg(value_name = "TOOL", required = true)]
+    pub(crate) tools: Vec<String>,
+
+    /// Which targets.
+    #[command(flatten)]
+    pub(crate) targets: Targets,
+
+    /// Findings that the tools may not have (prototype-differs, …), or `all`
+    #[arg(long, value_name = "FINDING", value_delimiter = ',')]
+    pub(crate) deny: Vec<Denied>,
+
+    /// How it is run.
+    #[command(flatten)]
+    pub(crate) execution: Execution,
+}
+
+/// The names of [`AcceleratorWish`].
+fn accelerator() -> impl TypedValueParser<Value = AcceleratorWish> {
+    let names = [
+        PossibleValue::new("auto").help("KVM where a guest boots under it, TCG elsewhere"),
+        PossibleValue::new("tcg").help("QEMU's emulation, always"),
+        PossibleValue::new("kvm").help("KVM or nothing"),
+    ];
+    PossibleValuesParser::new(names).map(|name| match name.as_str() {
+        "tcg" => AcceleratorWish::Tcg,
+        "kvm" => AcceleratorWish::Kvm,
+        _ => AcceleratorWish::Auto,
+    })
+}
