@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is found of another tool under test: its reports joined with what really happened, run by run.
 //!
-//! The truth comes from the bundled tracer where it counted beside the tool: it was asked each time that the tool had reported
-//! something, so that both speak of the same span. Runs of the tool alone show what needs no truth.
+//! The truth comes from the bundled tracer where it counted beside the tool: it was read before and after each report of the tool, which lies between.
+//! Runs of the tool alone show what needs no truth.
 
 mod object;
 mod requested;
