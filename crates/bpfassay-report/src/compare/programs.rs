@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_protocol::tool::{BpfObject, ProgramCode};
+use bpfassay_protocol::tool::ProgramCode;
 use bpfassay_results::{CellResult, Loaded};
 use serde::{Deserialize, Serialize};
 
@@ -26,11 +26,11 @@ pub(super) fn changes(base: Option<&CellResult>, new: Option<&CellResult>) -> Ve
     for (key, code) in new {
         let before = base.remove(&key);
         if before != Some(code) {
-            changes.push(ProgramChange { program: key.0.to_owned(), code: [before.flatten(), code] });
+            changes.push(ProgramChange { program: key.0.to_owned(), code: [before, Some(code)] });
         }
     }
-    let gone = base.into_iter().filter(|(_, code)| code.is_some());
-    changes.extend(gone.map(|((name, _), code)| ProgramChange { program: name.to_owned(), code: [code, None] }));
+    let gone = base.into_iter();
+    changes.extend(gone.map(|((name, _), code)| ProgramChange { program: name.to_owned(), code: [Some(code), None] }));
     changes
 }
 
@@ -39,13 +39,13 @@ fn loaded(cell: Option<&CellResult>) -> Option<&Loaded> {
 }
 
 /// What each program is, by its name and how many of that name were loaded before it.
-fn by_name(loaded: &Loaded) -> BTreeMap<(&str, usize), Option<ProgramCode>> {
+fn by_name(loaded: &Loaded) -> BTreeMap<(&str, usize), ProgramCode> {
     let mut seen = BTreeMap::<&str, usize>::new();
-    let named = |program: &&'_ BpfObject| program.code.is_some();
     let mut programs = BTreeMap::new();
-    for program in loaded.programs_by_id().into_iter().filter(named) {
+    for program in loaded.programs_by_id() {
+        let Some(code) = program.code else { continue };
         let before = seen.entry(&program.name).or_default();
-        programs.insert((program.name.as_str(), *before), program.code);
+        programs.insert((program.name.as_str(), *before), code);
         *before += 1;
     }
     programs
