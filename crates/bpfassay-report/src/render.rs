@@ -14,6 +14,7 @@ mod kernel_features;
 mod markdown;
 mod openmetrics;
 mod pprof;
+mod program_code;
 mod sections;
 mod study;
 mod table;

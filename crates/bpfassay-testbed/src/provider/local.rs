@@ -104,7 +104,7 @@ pub fn prepare(cache: &Cache, image: &Path, modules: Option<&Path>, arch: Option
     let refuse = |path: &Path, problem: String| Error::LocalKernel { path: path.to_owned(), problem };
     let bytes = read_image(image)?;
     let kind = identify(&bytes).map_err(|problem| refuse(image, problem))?;
-    // Said here and once: its guest would stay silent until its deadline.
+    // Reported here, once: its guest would stay silent until its deadline.
     if let Err(Unusable::Damaged(problem)) = extract(&bytes) {
         return Err(refuse(image, format!("cannot be booted: {problem}; copy or build it again")));
     }

@@ -15,7 +15,7 @@ use crate::{Unit, readings::metrics_sample};
 /// The port that stands where none is known.
 const NO_PORT: u16 = 9100;
 
-/// Most values of one label by which samples are told apart.
+/// Most values of one label by which samples differ.
 const MAX_VALUES: usize = 16;
 
 /// Whether `text` is one: it has samples, and nothing else.

@@ -5,11 +5,11 @@ use bpfassay_protocol::tool::ProgramCode;
 
 use crate::{
     compare::{Comparison, ProgramChange},
-    render::table::{Places, Table},
+    render::{
+        program_code::{COLUMNS, FIGURES, shown},
+        table::{Places, Table},
+    },
 };
-
-/// Where the program was not loaded, or the kernel does not report it.
-const NONE: &str = "-";
 
 /// A row for each program that differs; no table where none does.
 pub(super) fn table(comparison: &Comparison) -> Option<Table> {
@@ -19,14 +19,11 @@ pub(super) fn table(comparison: &Comparison) -> Option<Table> {
         for change in &cell.programs {
             let place = places.text(cell.target(), &cell.case, &cell.file_system);
             let mut row = vec![place, cell.under_test.clone(), change.program.clone()];
-            row.extend(
-                [verified, |code: &ProgramCode| Some(code.instructions), |code: &ProgramCode| Some(code.jited_bytes)]
-                    .map(|of| difference(change, of)),
-            );
+            row.extend(FIGURES.map(|of| difference(change, of)));
             rows.push(row);
         }
     }
-    let columns = ["target", "tool", "program", "verified", "xlated", "JITed [B]"];
+    let columns = ["target", "tool", "program"].into_iter().chain(COLUMNS);
     (!rows.is_empty()).then(|| Table {
         rows,
         legend: vec![
@@ -37,14 +34,9 @@ pub(super) fn table(comparison: &Comparison) -> Option<Table> {
     })
 }
 
-const fn verified(code: &ProgramCode) -> Option<u32> {
-    code.verified
-}
-
 /// `5 → 7 (+2)`, `5` where both are the same.
 fn difference(change: &ProgramChange, of: fn(&ProgramCode) -> Option<u32>) -> String {
     let [base, new] = change.code.map(|code| code.as_ref().and_then(of));
-    let shown = |value: Option<u32>| value.map_or_else(|| NONE.to_owned(), |value| value.to_string());
     match (base, new) {
         _ if base == new => shown(new),
         (Some(was), Some(is)) => format!("{was} → {is} ({:+})", i64::from(is) - i64::from(was)),

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of tools that were loaded and attached, where nothing else was done: their programs as the kernel held them.
 
-use bpfassay_protocol::tool::{BpfObject, ProgramCode};
+use bpfassay_protocol::tool::BpfObject;
 
 use crate::render::{
     attach::attach,
+    program_code::{COLUMNS, FIGURES, NONE, shown},
     study,
     table::{Places, Remarks, Table},
 };
 use bpfassay_results::{Loaded, Results};
-
-/// Where there is nothing to show: the tool was refused, or the kernel does not report it.
-const NONE: &str = "-";
 
 /// A row for each program of each tool, or one for the tool where it has none.
 pub(super) fn table(results: &Results) -> Option<Table> {
@@ -35,7 +33,8 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             rows.push(row);
         }
     }
-    let mut columns = places.columns(&["attach", "ready [s]", "program", "verified", "xlated", "JITed [B]"]);
+    let mut columns = places.columns(&["attach", "ready [s]", "program"]);
+    columns.extend(COLUMNS);
     columns.iter_mut().filter(|column| **column == "probe").for_each(|column| *column = "tool");
     (!rows.is_empty()).then(|| Table {
         rows,
@@ -52,17 +51,10 @@ pub(super) fn table(results: &Results) -> Option<Table> {
 }
 
 fn program(program: &BpfObject) -> [String; 4] {
-    let of_code = |value: fn(&ProgramCode) -> Option<u32>| {
-        program.code.as_ref().and_then(value).map_or_else(|| NONE.to_owned(), |value| value.to_string())
-    };
     let name =
         if program.name.is_empty() { format!("without a name, id {}", program.id) } else { program.name.clone() };
-    [
-        name,
-        of_code(|code| code.verified),
-        of_code(|code| Some(code.instructions)),
-        of_code(|code| Some(code.jited_bytes)),
-    ]
+    let [verified, xlated, jited] = FIGURES.map(|of| shown(program.code.as_ref().and_then(of)));
+    [name, verified, xlated, jited]
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
