@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! BTF (Documentation/bpf/btf.rst), the type information of kernels and eBPF objects: prototypes of functions, and how the
-//! keys and values of maps are laid out; and whether an object's programs read what a kernel's functions have ([`prototype::check`]).
+//! keys and values of maps are laid out; whether an object's programs read what a kernel's functions have ([`prototype::check`]); and the bytes
+//! of what is set in an object before it runs ([`contents::encode`]).
 //!
 //! Here: functions of bytes, which are untrusted: nothing panics and work is bounded. Not here: reading files.
 //!
@@ -8,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod contents;
 mod map_types;
 pub mod prototype;
 

@@ -12,6 +12,7 @@
 
 pub mod arch;
 pub mod calls;
+pub mod contents;
 pub mod control;
 pub mod feature;
 pub mod finding;

@@ -3,6 +3,7 @@
 
 use std::{io, path::PathBuf};
 
+use bpfassay_btf::contents::ContentsError;
 use bpfassay_input::document::Invalid;
 
 use crate::ReadError;
@@ -60,6 +61,17 @@ pub enum ToolError {
         /// What is missing.
         #[source]
         source: Box<ReadError>,
+    },
+    /// What the tool file sets is not in its object, or cannot be set.
+    #[error("{name} sets what the object {} cannot hold", path.display())]
+    Contents {
+        /// The tool.
+        name: String,
+        /// The object.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: Box<ContentsError>,
     },
     /// Something in the file is wrong.
     #[error(transparent)]

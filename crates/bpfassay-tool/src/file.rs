@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
     Arch, Operation,
+    contents::Contents,
     tool::{Ready, Stop, Stream},
 };
 use schemars::JsonSchema;
@@ -200,6 +201,9 @@ pub struct Object {
     /// The programs to attach, by the names of their functions, each where its section attaches it; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,
+    /// What its maps and constants hold before its programs are attached.
+    #[serde(default, skip_serializing_if = "Contents::is_empty")]
+    pub contents: Contents,
 }
 
 /// What a tool reports.

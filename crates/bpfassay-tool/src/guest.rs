@@ -102,6 +102,10 @@ impl ToolFile {
         for program in &of.programs {
             command.extend(["--program".to_owned(), program.clone()]);
         }
+        if !of.contents.is_empty() {
+            let text = serde_json::to_string(&of.contents).map_err(|error| error.to_string())?;
+            command.extend(["--contents".to_owned(), text]);
+        }
         if let Some(Form::Map { map }) = self.report.as_ref().map(|report| &report.form) {
             command.extend(["--map".to_owned(), map.clone()]);
         }
@@ -187,6 +191,13 @@ mod tests {
         assert_eq!(
             command("object = { path = 'a.o', programs = ['p'] }", "", Arch::X86_64).unwrap(),
             "/bpfassay/tracer object /tools/mine/object.o --program p --map counts --port 9127"
+        );
+        let set = "set = { map = 'conf', key = 0, value = { fs = { magic = 7 } } }";
+        assert_eq!(
+            command(&format!("object = {{ path = 'a.o', {set}, rodata = {{ pid = -1 }} }}"), "", Arch::X86_64).unwrap(),
+            "/bpfassay/tracer object /tools/mine/object.o --contents \
+             {\"set\":[{\"map\":\"conf\",\"key\":{\"key\":0},\"value\":{\"fs.magic\":7}}],\"rodata\":{\"pid\":-1}} \
+             --map counts --port 9127"
         );
         let bundled = crate::load("ceems-layout").unwrap().file.for_arch(Arch::Riscv64).unwrap();
         assert_eq!(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading a tool file: keys and values.
 
+mod contents;
 mod places;
 mod report;
 
@@ -64,7 +65,7 @@ impl Supply<'_> {
     /// longer than `limit`.
     pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ToolError> {
         let folder = self.folder(path)?;
-        bpfassay_input::read_beneath(folder, Path::new(path), limit).map_err(self.unread(folder, path))
+        bpfassay_input::read_beneath(folder, Path::new(path), limit).map_err(self.unread(folder.join(path)))
     }
 
     /// The directory of this relative path, without symbolic links in what is given back.
@@ -73,7 +74,7 @@ impl Supply<'_> {
     /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one; [`ToolError::Part`] where there is no such directory below it.
     pub fn directory(&self, path: &str) -> Result<PathBuf, ToolError> {
         let folder = self.folder(path)?;
-        bpfassay_input::directory_beneath(folder, Path::new(path)).map_err(self.unread(folder, path))
+        bpfassay_input::directory_beneath(folder, Path::new(path)).map_err(self.unread(folder.join(path)))
     }
 
     /// Where the file of this relative path lies, for messages.
@@ -84,8 +85,9 @@ impl Supply<'_> {
         Ok(self.folder(path)?.join(path))
     }
 
-    fn unread(&self, folder: &Path, path: &str) -> impl FnOnce(io::Error) -> ToolError {
-        let (name, path) = (self.name.clone(), folder.join(path));
+    /// Why the file or directory at `path` is of no use.
+    pub(crate) fn unread(&self, path: PathBuf) -> impl FnOnce(io::Error) -> ToolError {
+        let name = self.name.clone();
         move |source| ToolError::Part { name, path, source }
     }
 
@@ -272,10 +274,11 @@ fn source(field: &Field<'_, '_>, known: &[&'static str]) -> Result<Source, Repor
             Ok(Debian { archs: archs.to_vec(), from: from?, program: program? })
         })
         .map(Source::Debian),
-        "object" => per_arch(&field, &["path", "programs"], |section, archs| {
+        "object" => per_arch(&field, &["path", "programs", "set", "rodata"], |section, archs| {
             let programs = section.or("programs", Vec::new(), |field| field.distinct("program", function));
+            let contents = contents::read(section);
             let path = section.need("path", relative);
-            Ok(Object { archs: archs.to_vec(), path: path?, bundled: false, programs: programs? })
+            Ok(Object { archs: archs.to_vec(), path: path?, bundled: false, programs: programs?, contents: contents? })
         })
         .map(Source::Object),
         "guest" => {

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, io};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bpfassay_btf::contents;
 use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,7 +38,7 @@ impl Loaded {
     ///
     /// # Errors
     /// [`ToolError::Part`] where an object cannot be read or is not an ELF file, [`ToolError::Figures`] where it has no map or no field that the tool file
-    /// speaks of.
+    /// reads, [`ToolError::Contents`] where it has none that the tool file sets.
     pub fn under_test(&self) -> Result<UnderTest, ToolError> {
         let mut objects = BTreeMap::new();
         let report = self.file.report.as_ref();
@@ -45,24 +46,26 @@ impl Loaded {
             Form::Map { map } => Some((map, &report.figures)),
             _ => None,
         });
-        if let Some((map, figures)) = map {
-            for &arch in Arch::ALL {
-                // A bundled one reports its types in the guest.
-                let Some(object) = self.file.source.object(arch).filter(|object| !object.bundled) else { continue };
-                let supply = self.supply();
-                let bytes = supply.read(&object.path, MAX_OBJECT)?;
-                if !bytes.starts_with(b"\x7fELF") {
-                    let source = io::Error::new(io::ErrorKind::InvalidData, "is no ELF file");
-                    return Err(ToolError::Part {
-                        name: supply.name.clone(),
-                        path: supply.place(&object.path)?,
-                        source,
-                    });
-                }
-                let place = supply.place(&object.path)?;
+        for &arch in Arch::ALL {
+            // A bundled one reports its types in the guest.
+            let Some(object) = self.file.source.object(arch).filter(|object| !object.bundled) else { continue };
+            if map.is_none() && object.contents.is_empty() {
+                continue;
+            }
+            let supply = self.supply();
+            let bytes = supply.read(&object.path, MAX_OBJECT)?;
+            let (name, path) = (self.file.name.clone(), supply.place(&object.path)?);
+            if !bytes.starts_with(b"\x7fELF") {
+                let source = io::Error::new(io::ErrorKind::InvalidData, "is no ELF file");
+                return Err(supply.unread(path)(source));
+            }
+            if let Err(source) = contents::encode(&bytes, &object.contents) {
+                return Err(ToolError::Contents { name, path, source: Box::new(source) });
+            }
+            if let Some((map, figures)) = map {
                 check_map(figures, map, &bytes).map_err(|source| ToolError::Figures {
-                    name: self.file.name.clone(),
-                    path: place,
+                    name,
+                    path,
                     source: Box::new(source),
                 })?;
                 objects.insert(arch, BASE64_STANDARD.encode(bytes));

@@ -81,6 +81,39 @@ fn a_file_describes_a_tool() {
 }
 
 #[test]
+fn an_object_says_what_its_maps_and_constants_hold() {
+    let from = "programs = [\"on_read\"]";
+    let set = "set = [{ map = \"conf\", key = 0, value = { magic = 0x63677270, dev.major = -1, name = \"x\" } }, { map = \"m\", key = { key = 7 }, value = true }]";
+    let tool = parse(&OBJECT.replace(from, &format!("{from}, {set}, rodata = {{ all = false, pid = 12 }}")));
+    let contents = &tool.source.object(Arch::X86_64).unwrap().contents;
+    assert_eq!(
+        serde_json::to_value(contents).unwrap(),
+        serde_json::json!({
+            "set": [
+                { "map": "conf", "key": { "key": 0 }, "value": { "dev.major": -1, "magic": 0x63677270, "name": "x" } },
+                { "map": "m", "key": { "key": 7 }, "value": { "value": 1 } },
+            ],
+            "rodata": { "all": 0, "pid": 12 },
+        })
+    );
+    let refused = |more: &str| refused_in(OBJECT, from, more);
+    assert_eq!(
+        refused("set = [{ map = \"conf\", keys = 0, value = 1 }]"),
+        "t.toml:6:56: unknown key `keys` in `source.object.set[0]`: did you mean `key`?"
+    );
+    for (more, complaint) in [
+        ("set = { map = \"conf\", key = 0, value = 1.5 }", "expected a whole number, found a number with a fraction"),
+        ("rodata = { a.b = 1 }", "`a.b` is part of a structure: only whole numbers and texts can be set"),
+        ("rodata = { a = \"x\\u0000\" }", "give a text of at most 255 bytes without control characters"),
+        ("rodata = { a.b.c.d.e.f.g.h.i.j = 1 }", "more than 8 tables within each other"),
+        ("rodatas = { a = 1 }", "unknown key `rodatas`"),
+    ] {
+        let found = refused(more);
+        assert!(found.contains(complaint), "{found}");
+    }
+}
+
+#[test]
 fn what_is_not_given_has_a_default() {
     let tool = parse(OBJECT);
     assert_eq!((tool.ready, tool.stop), (Ready::Started, Stop { signal: Signal::Int, grace_ms: 5000 }));

@@ -5,7 +5,7 @@
 #[path = "../../bpfassay/tests/common/wrong_tools.rs"]
 mod wrong_tools;
 
-use std::fs;
+use std::{error::Error as _, fs};
 
 use bpfassay_btf::prototype;
 use bpfassay_protocol::Arch;
@@ -22,7 +22,7 @@ const KERNEL: &[u8] = include_bytes!("../../bpfassay-btf/tests/data/kernel.btf")
 #[test]
 fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
     let directory = tempfile::tempdir().unwrap();
-    let tools = wrong_tools::build(directory.path());
+    let tools = wrong_tools::build("wrong-tools", directory.path());
     assert_eq!(tools.len(), 20, "{tools:?}");
     for &arch in Arch::ALL {
         let mut differing = Vec::new();
@@ -63,9 +63,48 @@ fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
 }
 
 #[test]
+fn right_tools_are_accused_of_nothing_and_set_what_their_objects_have() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in wrong_tools::build("right-tools", directory.path()) {
+        let path = directory.path().join(format!("{name}.toml"));
+        let tool = load(path.to_str().unwrap()).unwrap();
+        tool.under_test().unwrap();
+        let object = tool.file.source.object(Arch::X86_64).unwrap();
+        for checked in
+            prototype::check(&fs::read(directory.path().join(&object.path)).unwrap(), KERNEL, Arch::X86_64).unwrap()
+        {
+            // The other function is not in these prototypes.
+            let unchecked = checked.unchecked.filter(|_| checked.program == "on_read");
+            assert_eq!((checked.differs, unchecked), (vec![], None), "{name}: {}", checked.program);
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        if object.contents.is_empty() {
+            continue;
+        }
+        for (from, to, reason) in [
+            (
+                "magic =",
+                "magick =",
+                "the value of the map `conf_map` has no `magick`: it has subsystem, magic, inner.mount, inner.level",
+            ),
+            ("enabled =", "enable =", "`.rodata` has no `enable`: it has "),
+            ("\"gate\"", "\"gates\"", "the object's BTF describes no map `gates` with its keys and values"),
+        ] {
+            fs::write(&path, text.replace(from, to)).unwrap();
+            let error = load(path.to_str().unwrap()).unwrap().under_test().unwrap_err();
+            let begins =
+                format!("{name} sets what the object {} cannot hold", directory.path().join(&object.path).display());
+            assert_eq!(error.to_string(), begins);
+            let source = error.source().unwrap().to_string();
+            assert!(source.starts_with(reason), "{source}");
+        }
+    }
+}
+
+#[test]
 fn their_maps_are_read_by_their_objects_types() {
     let directory = tempfile::tempdir().unwrap();
-    for name in wrong_tools::build(directory.path()) {
+    for name in wrong_tools::build("wrong-tools", directory.path()) {
         let tool = load(directory.path().join(format!("{name}.toml")).to_str().unwrap()).unwrap().file;
         let Some(report) = tool.report.as_ref().filter(|report| matches!(report.form, Form::Map { .. })) else {
             continue;

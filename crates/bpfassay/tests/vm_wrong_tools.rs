@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Deliberately wrong tools in guests of the three architectures: what is wrong with each is found, and named.
+//! Deliberately wrong tools in guests of the three architectures: what is wrong with each is found, and named. Right ones beside them: nothing is
+//! found of these.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 #[path = "common/wrong_tools.rs"]
 mod wrong_tools;
+
+use std::{fs, path::Path};
 
 use common::{bpfassay, guests_wanted, printed, results, study, without_plugins};
 use serde_json::Value;
@@ -33,6 +36,12 @@ const FAULTS: [(&str, &str); 20] = [
     ("wrong-arity", "prototype-differs"),
 ];
 
+/// Tools of which nothing may be found.
+const RIGHT: [&str; 5] = ["by-cgroup", "by-mount", "by-process", "configured", "of-system"];
+
+/// One of them without the contents of its maps and constants: it counts nothing.
+const UNCONFIGURED: &str = "unconfigured";
+
 /// Findings that follow from amounts alone.
 const BY_AMOUNT: [&str; 8] = [
     "cgroups-merged",
@@ -52,14 +61,27 @@ fn found(cell: &Value) -> Vec<(&str, &Value)> {
     found.map(|finding| (finding["kind"].as_str().unwrap(), &finding["evidence"])).collect()
 }
 
+/// The tool `configured` without what it sets, as a loader would leave it that does not know its maps.
+fn unconfigured(directory: &Path) -> String {
+    let text = fs::read_to_string(directory.join("configured.toml")).unwrap();
+    let mut text = text.replace("name = \"configured\"", &format!("name = \"{UNCONFIGURED}\""));
+    let (start, end) = (text.find("set = [").unwrap(), text.find("[report]").unwrap());
+    text.replace_range(start..end, "");
+    fs::write(directory.join(format!("{UNCONFIGURED}.toml")), text).unwrap();
+    UNCONFIGURED.to_owned()
+}
+
 #[test]
 fn what_is_wrong_with_a_tool_is_named_on_every_architecture() {
     if !guests_wanted() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let tools = wrong_tools::build(directory.path());
+    let tools = wrong_tools::build("wrong-tools", directory.path());
     assert_eq!(tools, FAULTS.map(|(tool, _)| tool));
+    let mut right = wrong_tools::build("right-tools", directory.path());
+    assert_eq!(right, RIGHT);
+    right.push(unconfigured(directory.path()));
     // No fault is found by what the plugin counts.
     let programs = tempfile::tempdir().unwrap();
     let path = without_plugins(programs.path());
@@ -74,11 +96,20 @@ fn what_is_wrong_with_a_tool_is_named_on_every_architecture() {
     };
     // Requested bytes are others than moved ones only where reads are short.
     let short = |tool: &&String| *tool == "requested";
-    let (by_ior, said_by_ior) = tested("wrong-tools.toml", "out", &mut tools.iter().filter(|tool| !short(tool)));
+    let (by_ior, said_by_ior) =
+        tested("wrong-tools.toml", "out", &mut tools.iter().filter(|tool| !short(tool)).chain(&right));
     let (by_paths, said_by_paths) = tested("requested-bytes.toml", "short", &mut tools.iter().filter(short));
     let mut wrong = Vec::new();
     for arch in ["x86_64", "aarch64", "riscv64"] {
-        for (tool, fault) in FAULTS {
+        for tool in RIGHT {
+            let cells = by_ior["cells"].as_array().unwrap();
+            let cell = cells.iter().find(|cell| cell["tool"] == tool && cell["target"]["arch"] == arch).unwrap();
+            let found = found(cell);
+            if !found.is_empty() || cell["attach"]["outcome"] != "attached" {
+                wrong.push(format!("{arch} {tool}: nothing is wrong with it, but {found:?}"));
+            }
+        }
+        for (tool, fault) in FAULTS.into_iter().chain([(UNCONFIGURED, "operations-not-seen")]) {
             let results = if tool == "requested" { &by_paths } else { &by_ior };
             let cells = results["cells"].as_array().unwrap();
             let cell = cells.iter().find(|cell| cell["tool"] == tool && cell["target"]["arch"] == arch).unwrap();

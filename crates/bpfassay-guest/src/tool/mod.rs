@@ -385,7 +385,7 @@ impl Running {
             Some(_) => bpf::statistics(programs)?,
             None => Vec::new(),
         };
-        let before = reference()?;
+        let before = reference();
         let signalled = Instant::now();
         match kill_process(self.pid, signal(self.tool.stop.signal)) {
             Ok(()) | Err(Errno::SRCH) => {}
@@ -394,12 +394,11 @@ impl Running {
         let deadline = signalled + Duration::from_millis(self.tool.stop.grace_ms);
         let count = self.output.count();
         let ended = self.wait_for_end(deadline, children)?;
-        // What it prints when it is asked to end has not been reported before.
-        if self.output.count() > count
-            && let Some(before) = before
-        {
-            self.add_reference(before, &mut reference)?;
-        }
+        let read = match before {
+            // What it prints when it is asked to end has not been reported before.
+            Ok(Some(before)) if self.output.count() > count => self.add_reference(before, &mut reference),
+            before => before.map(drop),
+        };
         if let Some(status) = ended {
             self.figures.stop_ns = Some(nanoseconds(signalled.elapsed()));
             self.figures.ended = ended_how(status);
@@ -407,7 +406,10 @@ impl Running {
             let seconds = self.tool.stop.grace_ms / 1000;
             self.figures.ended = format!("was killed: SIG{} had not ended it after {seconds} s", self.tool.stop.signal);
         }
-        Ok((self.end(children)?, statistics))
+        let figures = self.end(children)?;
+        // Not before: what stayed of the tool would be blamed on it.
+        read?;
+        Ok((figures, statistics))
     }
 
     fn wait_for_end(&mut self, deadline: Instant, children: &mut Children) -> Result<Option<ExitStatus>> {

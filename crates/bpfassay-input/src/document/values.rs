@@ -160,6 +160,18 @@ impl<'d, 'i> Field<'d, 'i> {
         matches!(self.value.get_ref(), DeValue::Table(table) if table.contains_key(key))
     }
 
+    /// Whether the value is a table.
+    #[must_use]
+    pub fn is_table(&self) -> bool {
+        matches!(self.value.get_ref(), DeValue::Table(_))
+    }
+
+    /// Whether the value is `true` or `false`.
+    #[must_use]
+    pub fn is_boolean(&self) -> bool {
+        matches!(self.value.get_ref(), DeValue::Boolean(_))
+    }
+
     /// Whether the value is text.
     #[must_use]
     pub fn is_text(&self) -> bool {

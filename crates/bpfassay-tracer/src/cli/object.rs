@@ -26,6 +26,8 @@ Options:
       --port PORT     The TCP port to listen on, on the loopback interface
       --bundled NAME  Load the object of a bundled tool in place of a file
       --program NAME  Load this program only; may be given several times; default: all
+      --contents JSON What its maps and constants hold before anything is attached:
+                      {\"set\":[{\"map\":\"NAME\",\"key\":{\"FIELD\":0},\"value\":{\"FIELD\":0}}],\"rodata\":{\"NAME\":0}}
       --map NAME      The map to serve; default: none
       --pin DIRECTORY Pin the links below this directory of a bpf file system, as PROGRAM-PROCESSID: they stay
                       attached after the end
@@ -48,6 +50,8 @@ pub(crate) enum ArgumentError {
     Syntax(#[from] lexopt::Error),
     #[error("{0} is given twice")]
     Twice(&'static str),
+    #[error("--contents: {0} (`object --help` shows their form)")]
+    Contents(#[source] serde_json::Error),
     #[error("{0} is missing (`object --help` lists the options)")]
     Missing(&'static str),
 }
@@ -60,7 +64,7 @@ impl Request {
             ValueExt as _,
         };
 
-        let (mut object, mut map, mut pin, mut port) = (None, None, None, None);
+        let (mut object, mut contents, mut map, mut pin, mut port) = (None, None, None, None, None);
         let mut programs = Vec::new();
         let mut parser = lexopt::Parser::from_args(args);
         while let Some(option) = parser.next()? {
@@ -70,6 +74,10 @@ impl Request {
                     set(&mut object, "FILE or --bundled", ObjectSource::Bundled(parser.value()?.string()?))?
                 }
                 Long("program") => programs.push(parser.value()?.string()?),
+                Long("contents") => {
+                    let of = serde_json::from_str(&parser.value()?.string()?).map_err(ArgumentError::Contents)?;
+                    set(&mut contents, "--contents", of)?;
+                }
                 Long("map") => set(&mut map, "--map", parser.value()?.string()?)?,
                 Long("pin") => set(&mut pin, "--pin", parser.value()?.into())?,
                 Long("port") => set(&mut port, "--port", parser.value()?.parse()?)?,
@@ -79,7 +87,8 @@ impl Request {
         }
         let object = object.ok_or(ArgumentError::Missing("FILE"))?;
         let port = port.ok_or(ArgumentError::Missing("--port"))?;
-        Ok(Self::Load(ObjectConfig { object, programs, map, pin, port }))
+        let contents = contents.unwrap_or_default();
+        Ok(Self::Load(ObjectConfig { object, programs, contents, map, pin, port }))
     }
 }
 
@@ -92,6 +101,8 @@ fn set<T>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), Argu
 
 #[cfg(test)]
 mod tests {
+    use bpfassay_protocol::contents::{Constant, Contents};
+
     use super::*;
 
     fn parse(line: &str) -> Result<Request, String> {
@@ -100,17 +111,27 @@ mod tests {
 
     #[test]
     fn a_command_line_names_a_file_and_a_port() {
-        let args =
-            ObjectConfig { object: ObjectSource::File("/x.o".into()), programs: vec![], map: None, pin: None, port: 9 };
+        let args = ObjectConfig {
+            object: ObjectSource::File("/x.o".into()),
+            programs: vec![],
+            contents: Contents::default(),
+            map: None,
+            pin: None,
+            port: 9,
+        };
         assert_eq!(parse("/x.o --port 9"), Ok(Request::Load(args)));
         let args = ObjectConfig {
             object: ObjectSource::File("x.o".into()),
             programs: vec!["a".into(), "b".into()],
+            contents: Contents { rodata: [("pid".to_owned(), Constant::Number(7))].into(), ..Contents::default() },
             map: Some("m".into()),
             pin: Some("/p".into()),
             port: 65535,
         };
-        assert_eq!(parse("--program a --map m x.o --port=65535 --pin /p --program b"), Ok(Request::Load(args)));
+        assert_eq!(
+            parse(r#"--program a --map m x.o --port=65535 --pin /p --program b --contents {"rodata":{"pid":7}}"#),
+            Ok(Request::Load(args))
+        );
         assert_eq!(parse("x.o --help"), Ok(Request::Help));
     }
 
@@ -122,6 +143,8 @@ mod tests {
             assert_eq!(parse(twice), Err("FILE or --bundled is given twice".to_owned()));
         }
         assert_eq!(parse("x.o --port 1 --port 2"), Err("--port is given twice".to_owned()));
+        let contents = parse("x.o --port 1 --contents {\"sets\":[]}").unwrap_err();
+        assert!(contents.starts_with("--contents: unknown field `sets`"), "{contents}");
         for wrong in ["x.o --port 65536", "x.o --port", "x.o --port 1 --probe fexit", "x.o --port 1 -x"] {
             assert!(parse(wrong).unwrap_err().contains("`object --help` lists the options"), "{wrong}");
         }

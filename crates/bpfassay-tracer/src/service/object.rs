@@ -15,9 +15,13 @@ use std::{
 };
 
 use bpfassay_bpf::Map;
-use bpfassay_btf::prototype;
+use bpfassay_btf::{
+    contents::{self, ContentsError},
+    prototype,
+};
 use bpfassay_protocol::{
     Arch,
+    contents::Contents,
     object::{Hex, MAX_OBJECT, MAX_PAGE, MapPage, ObjectLine},
     prototype::Prototypes,
     tracer::Refusal,
@@ -42,6 +46,8 @@ pub(crate) struct ObjectConfig {
     pub(crate) object: ObjectSource,
     /// The programs to load; none: all.
     pub(crate) programs: Vec<String>,
+    /// What its maps and constants hold before they are attached.
+    pub(crate) contents: Contents,
     pub(crate) map: Option<String>,
     pub(crate) pin: Option<PathBuf>,
     pub(crate) port: u16,
@@ -67,6 +73,8 @@ pub(crate) enum ObjectError {
     NotBundled { name: String, known: String },
     #[error("the bundled object has no types: this program was not built correctly")]
     NoTypes,
+    #[error("cannot set the contents of the object's maps and constants")]
+    Contents(#[from] ContentsError),
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
     #[error("cannot handle SIGINT and SIGTERM")]
@@ -94,7 +102,8 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
     if matches!(args.object, ObjectSource::Bundled(_)) {
         report(&types(&elf)?)?;
     }
-    let mut loaded = match bare::bring_up(&elf, &args.programs) {
+    let contents = contents::encode(&elf, &args.contents)?;
+    let mut loaded = match bare::bring_up(&elf, &args.programs, &contents) {
         Ok(loaded) => loaded,
         // They may be the reason.
         Err(refusal) => return Ok(Some(Refusal { prototypes: compared(prototypes), ..refusal })),

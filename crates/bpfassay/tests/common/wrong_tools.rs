@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The deliberately wrong tools of tests/wrong-tools, built.
+//! The deliberately wrong tools of tests/wrong-tools and the right ones of tests/right-tools, built.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,9 +12,10 @@ use std::{
 /// Architectures as the tools' sources know them, by `-DFOR_…`.
 const ARCHS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 
-/// Copies the tool files and scripts to `directory` and compiles the objects beside them; the tools' names, sorted.
-pub(crate) fn build(directory: &Path) -> Vec<String> {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpfassay/tests/wrong-tools");
+/// Copies the tool files and scripts of `kind`, `wrong-tools` or `right-tools`, to `directory` and compiles the objects beside them; the tools'
+/// names, sorted.
+pub(crate) fn build(kind: &str, directory: &Path) -> Vec<String> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpfassay/tests").join(kind);
     let clang = clang();
     let mut tools = Vec::new();
     for entry in fs::read_dir(&sources).unwrap() {

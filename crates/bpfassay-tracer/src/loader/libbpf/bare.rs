@@ -7,8 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bpfassay_btf::contents::Encoded;
 use bpfassay_protocol::tracer::{Refusal, Step};
-use libbpf_rs::{Link, MapCore as _, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapCore as _, MapFlags, Object, ObjectBuilder, OpenObject};
 
 use super::{log, sys};
 use crate::loader::plan::refusal::Failure;
@@ -21,20 +22,22 @@ pub(crate) struct Bare {
     object: Object,
 }
 
-/// Loads `programs` of the object `elf`, or all of them, and attaches them.
+/// What the kernel calls the maps of global variables after.
+const OBJECT: &str = "object";
+
+/// Loads `programs` of the object `elf`, or all of them, with these contents, and attaches them.
 ///
 /// # Errors
 /// A [`Refusal`]; nothing stays attached.
-pub(crate) fn bring_up(elf: &[u8], programs: &[String]) -> Result<Bare, Refusal> {
+pub(crate) fn bring_up(elf: &[u8], programs: &[String], contents: &Encoded) -> Result<Bare, Refusal> {
     let log = log::capture();
-    load_and_attach(elf, programs).map_err(|failure| log.refusal(failure))
+    load_and_attach(elf, programs, contents).map_err(|failure| log.refusal(failure))
 }
 
-fn load_and_attach(elf: &[u8], programs: &[String]) -> Result<Bare, Failure> {
+fn load_and_attach(elf: &[u8], programs: &[String], contents: &Encoded) -> Result<Bare, Failure> {
     let unopened = |text: String| Failure { step: Step::Open, program: None, error: io::Error::other(text) };
     let mut open = ObjectBuilder::default()
-        // What the kernel calls the maps of global variables after.
-        .name("object")
+        .name(OBJECT)
         .and_then(|builder| builder.open_memory(elf))
         .map_err(|error| unopened(format!("{error:#}")))?;
     let names: Vec<String> = open.progs().map(|program| program.name().to_string_lossy().into_owned()).collect();
@@ -50,7 +53,13 @@ fn load_and_attach(elf: &[u8], programs: &[String]) -> Result<Bare, Failure> {
             program.set_autoload(false);
         }
     }
+    set_constants(&mut open, contents).map_err(unopened)?;
     let object = sys::load(open).map_err(|error| Failure { step: Step::Load, program: None, error })?;
+    set_entries(&object, contents).map_err(|text| Failure {
+        step: Step::Load,
+        program: None,
+        error: io::Error::other(text),
+    })?;
     let mut links = Vec::new();
     for program in object.progs_mut().filter(|program| program.autoload()) {
         let name = program.name().to_string_lossy().into_owned();
@@ -60,6 +69,40 @@ fn load_and_attach(elf: &[u8], programs: &[String]) -> Result<Bare, Failure> {
         }
     }
     Ok(Bare { links, object })
+}
+
+/// The name of a map in the object: libbpf puts the object's name before those of the sections of global variables (`internal_map_name`).
+fn short(name: &str) -> &str {
+    name.strip_prefix(OBJECT).filter(|rest| rest.starts_with('.')).unwrap_or(name)
+}
+
+fn set_constants(open: &mut OpenObject, contents: &Encoded) -> Result<(), String> {
+    for variable in &contents.variables {
+        let mut maps = open.maps_mut();
+        let map = maps.find(|map| short(&map.name().to_string_lossy()) == variable.section);
+        let mut map = map.ok_or_else(|| format!("the object has no section `{}`", variable.section))?;
+        let end = variable.offset.checked_add(variable.bytes.len());
+        let place = map.initial_value_mut().zip(end).and_then(|(whole, end)| whole.get_mut(variable.offset..end));
+        let place = place.ok_or_else(|| format!("a constant lies outside of the section `{}`", variable.section))?;
+        place.copy_from_slice(&variable.bytes);
+    }
+    Ok(())
+}
+
+fn set_entries(object: &Object, contents: &Encoded) -> Result<(), String> {
+    for (name, key, value) in &contents.entries {
+        let mut maps = object.maps();
+        let map = maps.find(|map| map.name().to_string_lossy() == name.as_str());
+        let map = map.ok_or_else(|| format!("the object has no map `{name}` that is created"))?;
+        let set = if map.map_type().is_percpu() {
+            libbpf_rs::num_possible_cpus()
+                .and_then(|copies| map.update_percpu(key, &vec![value.clone(); copies], MapFlags::ANY))
+        } else {
+            map.update(key, value, MapFlags::ANY)
+        };
+        set.map_err(|error| format!("cannot set an entry of the map `{name}`: {error:#}"))?;
+    }
+    Ok(())
 }
 
 fn listed(names: &[String]) -> String {
@@ -75,8 +118,7 @@ impl Bare {
         let mut names = Vec::new();
         for map in self.object.maps().filter(|map| map.autocreate()) {
             let full = map.name().to_string_lossy().into_owned();
-            // libbpf puts the object's name before those of the sections of global variables (`internal_map_name`).
-            let short = full.strip_prefix("object").filter(|rest| rest.starts_with('.')).unwrap_or(&full);
+            let short = short(&full);
             if short == name {
                 return map.as_fd().try_clone_to_owned();
             }
@@ -115,7 +157,7 @@ mod tests {
         for elf in
             [&b""[..], b"\x7fELF", b"no object at all, but quite some bytes of text, more than an ELF header has"]
         {
-            let refusal = bring_up(elf, &[]).unwrap_err();
+            let refusal = bring_up(elf, &[], &Encoded::default()).unwrap_err();
             assert_eq!((refusal.step, refusal.program), (Step::Open, None));
             assert!(!refusal.message.is_empty());
         }

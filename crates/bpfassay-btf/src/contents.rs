@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The bytes of what is set in an object before it runs: keys and values of its maps, and its constants, by the names in its types.
+
+use bpfassay_protocol::contents::{Constant, Contents, Fields, MapEntry};
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+
+use crate::{Btf, Field, Scalar, TypeLayout};
+
+/// Most bytes of one key or value.
+const MAX_SIZE: usize = 1 << 20;
+
+/// Why contents cannot be set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContentsError {
+    /// The object or its types cannot be read.
+    #[error("cannot read the object: {0}")]
+    Object(String),
+    /// The types do not describe the map.
+    #[error(
+        "the object's BTF describes no map `{0}` with its keys and values: declare it with `__type(key, …)` and `__type(value, …)`"
+    )]
+    NoMap(String),
+    /// A key, a value or the constants have no such field.
+    #[error("{place} has no `{field}`: it has {known}")]
+    NoField {
+        /// Where it was looked for.
+        place: String,
+        /// Its name.
+        field: String,
+        /// What there is, comma-separated.
+        known: String,
+    },
+    /// A number that the field cannot hold.
+    #[error("{field} is a number of {bits} bits, which cannot hold {value}")]
+    Number {
+        /// The field.
+        field: String,
+        /// Its size in bits.
+        bits: u32,
+        /// What it should hold.
+        value: i64,
+    },
+    /// A number where there is text.
+    #[error("{0} is text: give a string")]
+    IsText(String),
+    /// A text where there is a number.
+    #[error("{0} is a number: give a whole number")]
+    IsNumber(String),
+    /// A text that is too long.
+    #[error("{field} holds at most {most} bytes of text and none that is NUL")]
+    Text {
+        /// The field.
+        field: String,
+        /// How many bytes fit before the NUL.
+        most: usize,
+    },
+}
+
+/// A constant, and where it lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variable {
+    /// Its section: `.rodata`, or one whose name begins so.
+    pub section: String,
+    /// Bytes from the beginning of the section.
+    pub offset: usize,
+    /// What it shall hold.
+    pub bytes: Vec<u8>,
+}
+
+/// Contents as bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Encoded {
+    /// Maps by name, with a key and a value each, in the order of [`Contents::set`].
+    pub entries: Vec<(String, Vec<u8>, Vec<u8>)>,
+    /// The constants.
+    pub variables: Vec<Variable>,
+}
+
+/// The bytes of `contents` by the types of `object`, an ELF file.
+///
+/// # Errors
+/// [`ContentsError`] for an object without these maps, fields and constants, and for values that they cannot hold.
+pub fn encode(object: &[u8], contents: &Contents) -> Result<Encoded, ContentsError> {
+    if contents.is_empty() {
+        return Ok(Encoded::default());
+    }
+    let unread = |error: object::Error| ContentsError::Object(error.to_string());
+    let file = object::File::parse(object).map_err(unread)?;
+    let section =
+        file.section_by_name(".BTF").ok_or_else(|| ContentsError::Object("there is no section `.BTF`".to_owned()))?;
+    let btf = Btf::new(section.data().map_err(unread)?).map_err(|error| ContentsError::Object(error.to_string()))?;
+    let entries = contents.set.iter().map(|entry| of_entry(&btf, entry)).collect::<Result<_, _>>()?;
+    let constants = constants(&file, &btf);
+    let variables = contents.rodata.iter().map(|(name, value)| {
+        let Some((variable, field)) = constants.iter().find(|(_, field)| field.name == *name) else {
+            let known = constants.iter().map(|(_, field)| field.name.as_str());
+            return Err(no_field("`.rodata`".to_owned(), name, known));
+        };
+        let mut variable = variable.clone();
+        write(&mut variable.bytes, field, &format!("the constant `{name}`"), value)?;
+        Ok(variable)
+    });
+    Ok(Encoded { entries, variables: variables.collect::<Result<_, _>>()? })
+}
+
+fn of_entry(btf: &Btf<'_>, entry: &MapEntry) -> Result<(String, Vec<u8>, Vec<u8>), ContentsError> {
+    let no_map = || ContentsError::NoMap(entry.map.clone());
+    let types = btf.map(&entry.map).ok_or_else(no_map)?;
+    let part = |layout: Option<TypeLayout>, whole: &str, fields: &Fields| {
+        let layout = layout.filter(|layout| layout.size <= MAX_SIZE).ok_or_else(no_map)?;
+        let place = format!("the {whole} of the map `{}`", entry.map);
+        let name = |field: &Field| if field.name.is_empty() { whole.to_owned() } else { field.name.clone() };
+        let mut bytes = vec![0; layout.size];
+        for (wanted, value) in fields {
+            let Some(field) = layout.fields.iter().find(|field| name(field) == *wanted) else {
+                let known: Vec<String> = layout.fields.iter().map(name).collect();
+                return Err(no_field(place, wanted, known.iter().map(String::as_str)));
+            };
+            write(&mut bytes, field, &format!("`{wanted}` in {place}"), value)?;
+        }
+        Ok(bytes)
+    };
+    Ok((entry.map.clone(), part(types.key, "key", &entry.key)?, part(types.value, "value", &entry.value)?))
+}
+
+fn no_field<'a>(place: String, field: &str, known: impl Iterator<Item = &'a str>) -> ContentsError {
+    let known = known.collect::<Vec<_>>().join(", ");
+    let known = if known.is_empty() { "nothing that can be set".to_owned() } else { known };
+    ContentsError::NoField { place, field: field.to_owned(), known }
+}
+
+/// Numbers and texts among the global variables of the sections `.rodata`, each as zeros, with the field that describes these.
+///
+/// Where they lie is in the symbols: clang leaves the offsets in the BTF to the linker (libbpf does so as well: `btf_fixup_datasec`).
+fn constants(file: &object::File<'_>, btf: &Btf<'_>) -> Vec<(Variable, Field)> {
+    let sections = file.sections().filter_map(|section| Some((section.index(), section.name().ok()?.to_owned())));
+    let mut found = Vec::new();
+    for (index, section) in sections.filter(|(_, name)| name == ".rodata" || name.starts_with(".rodata.")) {
+        let fields = btf.map(&section).and_then(|types| types.value).map_or_else(Vec::new, |value| value.fields);
+        for symbol in file.symbols().filter(|symbol| symbol.section_index() == Some(index)) {
+            let Some(field) = symbol.name().ok().and_then(|name| fields.iter().find(|field| field.name == name)) else {
+                continue;
+            };
+            let Ok(offset) = usize::try_from(symbol.address()) else { continue };
+            if field.size as u64 == symbol.size() && field.size <= MAX_SIZE {
+                let variable = Variable { section: section.clone(), offset, bytes: vec![0; field.size] };
+                found.push((variable, Field { offset: 0, ..field.clone() }));
+            }
+        }
+    }
+    found
+}
+
+/// Writes `value` into `bytes`, where `field` lies; `name` is for messages. Guests are little-endian on every architecture.
+fn write(bytes: &mut [u8], field: &Field, name: &str, value: &Constant) -> Result<(), ContentsError> {
+    let short = || ContentsError::Object(format!("{name} lies outside of what holds it"));
+    let end = field.offset.checked_add(field.size).ok_or_else(short)?;
+    let place = bytes.get_mut(field.offset..end).ok_or_else(short)?;
+    match (value, field.scalar) {
+        (Constant::Text(text), Scalar::Text) => {
+            if text.len() >= field.size || text.contains('\0') {
+                return Err(ContentsError::Text { field: name.to_owned(), most: field.size.saturating_sub(1) });
+            }
+            place[..text.len()].copy_from_slice(text.as_bytes());
+        }
+        (Constant::Number(_), Scalar::Text) => return Err(ContentsError::IsText(name.to_owned())),
+        (Constant::Text(_), _) => return Err(ContentsError::IsNumber(name.to_owned())),
+        (&Constant::Number(value), _) => {
+            let bits = 8 * u32::try_from(field.size).unwrap_or(u32::MAX).min(8);
+            // With a sign or without: -1 stands for all ones in either.
+            let range = -(1_i128 << (bits - 1))..1_i128 << bits;
+            if !range.contains(&i128::from(value)) {
+                return Err(ContentsError::Number { field: name.to_owned(), bits, value });
+            }
+            place.copy_from_slice(value.to_le_bytes().get(..field.size).ok_or_else(short)?);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
