@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 // What can be set before an object runs. contents.bpf.o was made of it: clang-19 -target bpf -O2 -g -c contents.bpf.c
 #define SEC(name) __attribute__((section(name), used))
 #define __type(name, value) typeof(value) *name

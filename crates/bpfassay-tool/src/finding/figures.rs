@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    aliases::Aliases,
     evidence::Evidence,
     truth::{Share, Subject, Truth, total},
 };
@@ -52,7 +53,7 @@ impl Compared {
 }
 
 /// The figures whose units `truth` has, with their places in the report.
-fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator<Item = (usize, &'r ReportedFigure)> {
+pub(super) fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator<Item = (usize, &'r ReportedFigure)> {
     report.figures.iter().enumerate().filter(|(_, figure)| truth.units.contains(&figure.unit))
 }
 
@@ -117,6 +118,8 @@ pub(super) struct Comparison<'t> {
     pub(super) slack: u64,
     /// Whether a finding explains the difference.
     pub(super) explained: bool,
+    /// Names that are not known, under which it was reported as well: see [`Aliases`].
+    pub(super) also: Vec<String>,
 }
 
 impl Comparison<'_> {
@@ -135,9 +138,13 @@ impl Comparison<'_> {
         self.is_open() && self.asked().is_some_and(|asked| self.is(asked))
     }
 
+    /// Whether a correct tool may report `amount`.
+    pub(super) const fn may_be(&self, amount: u64) -> bool {
+        self.at_least <= amount.saturating_add(self.slack) && amount <= self.at_most
+    }
+
     pub(super) const fn is_open(&self) -> bool {
-        let is_within = self.at_least <= self.reported.saturating_add(self.slack) && self.reported <= self.at_most;
-        !self.explained && !is_within
+        !self.explained && !self.may_be(self.reported)
     }
 
     /// Whether something is missing that is not explained.
@@ -148,8 +155,7 @@ impl Comparison<'_> {
     /// Whether exactly `amount` is missing, as far as can be known: an amount no greater than what the truth is uncertain by would fit by chance.
     pub(super) const fn lacks(&self, amount: u64) -> bool {
         let with = self.reported.saturating_add(amount);
-        let fits = self.at_least <= with.saturating_add(self.slack) && with <= self.at_most;
-        self.is_too_low() && fits && amount > self.at_most - self.at_least
+        self.is_too_low() && self.may_be(with) && amount > self.at_most - self.at_least
     }
 }
 
@@ -171,7 +177,7 @@ pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> Str
 /// What a figure grew by, by subject.
 pub(super) type Grown = BTreeMap<Option<String>, u64>;
 
-fn compare<'t>(
+pub(super) fn compare<'t>(
     index: usize,
     figure: &ReportedFigure,
     readings: &Readings,
@@ -197,7 +203,16 @@ fn compare<'t>(
         let samples = readings.samples.iter().filter(|sample| sample.figure == index && is_of(&sample.subject)).count();
         // Each number that it reported may have been rounded down.
         let slack = (figure.scale - 1).saturating_mul(u64::try_from(samples).unwrap_or(u64::MAX));
-        comparisons.push(Comparison { subject, expected, at_least, at_most, reported, slack, explained: false });
+        comparisons.push(Comparison {
+            subject,
+            expected,
+            at_least,
+            at_most,
+            reported,
+            slack,
+            explained: false,
+            also: Vec::new(),
+        });
     }
     Ok((comparisons, grown))
 }
@@ -243,6 +258,7 @@ pub(super) type Explain = fn(&mut Tally, &mut Differences<'_>);
 pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Result<Explained, &'static str> {
     let (report, readings) = evidence.reported()?;
     let truth = evidence.truth.ok_or("there is no ground truth")?;
+    let aliases = Aliases::found(report, readings, truth);
     let mut explained = Explained { tallies: vec![Tally::default(); kinds.len()], obstacle: None };
     for (index, figure) in comparable(report, truth).filter(|(_, figure)| figure.differs.is_none()) {
         let (mut comparisons, grown) = match compare(index, figure, readings, truth) {
@@ -260,6 +276,7 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
             // More than is known of is no finding then.
             comparisons.retain(|one| one.reported < one.at_least);
         }
+        aliases.apply(figure, &mut comparisons, &grown);
         let is_requested = evidence.requested.is_some_and(|requested| requested.contains(&index));
         let mut differences = Differences { report, readings, truth, index, figure, is_requested, comparisons, grown };
         for (kind, tally) in kinds.iter().zip(&mut explained.tallies) {

@@ -4,6 +4,7 @@
 use crate::{
     Whose,
     finding::{
+        aliases::unknown,
         definition::Definition,
         figures::{Comparison, Differences, Tally},
     },
@@ -11,7 +12,7 @@ use crate::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "subject-unknown",
-    explanation: "It reports of a cgroup or mount that did nothing under this name: with the one that is missing instead, where its figure is the same. Not evaluated without a figure by cgroup or mount, or where the ground truth does not cover the whole system.",
+    explanation: "It reports of a cgroup or mount that did nothing under this name: with the one that is missing instead, where a figure of it is the same; its other figures are then compared with that one. Not evaluated without a figure by cgroup or mount, or where the ground truth does not cover the whole system.",
     explain: Some(explain),
     evaluate: |known| known.of_all_figures("no figure by cgroup or mount that can be compared", Vec::new()),
 };
@@ -23,12 +24,15 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
         return;
     }
     tally.evaluated = true;
-    // Without a name are pipes, sockets and other things that are on no mount.
-    let named = grown.iter().filter_map(|(name, &value)| Some((name.as_ref().filter(|name| !name.is_empty())?, value)));
-    for (name, value) in named.filter(|(name, value)| *value > 0 && !truth.knows(figure.whose, name)) {
+    for (name, value) in unknown(figure, grown, truth) {
         let whose = figure.whose.name();
-        let is_same = |one: &&mut Comparison<'_>| one.reported == 0 && one.lacks(value);
-        let same = match comparisons.iter_mut().find(is_same) {
+        let is_also = |one: &Comparison<'_>| one.also.iter().any(|also| also == name);
+        let is_same = |one: &Comparison<'_>| one.reported == 0 && one.lacks(value);
+        let found = comparisons.iter().position(is_also).or_else(|| comparisons.iter().position(is_same));
+        let same = match found.map(|at| &mut comparisons[at]) {
+            Some(one) if is_also(one) && !one.may_be(value) => {
+                format!("taken for {whose} {}, of which another figure is the same", one.subject.shown())
+            }
             Some(one) => {
                 one.explained = true;
                 format!("the same as really of {whose} {}", one.subject.shown())

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Cgroups and mounts that a tool calls by names which nobody else knows: found by the figures that are right, so that the others of the same name
+//! are compared with whose they are.
+
+use std::collections::BTreeMap;
+
+use super::{
+    figures::{Comparison, Grown, comparable, compare},
+    truth::Truth,
+};
+use crate::{Readings, Report, ReportedFigure, Whose};
+
+/// The names, each with that of the only subject which it can be; `None` where figures differ about that.
+#[derive(Debug, Default)]
+pub(super) struct Aliases(BTreeMap<(Whose, String), Option<String>>);
+
+impl Aliases {
+    /// Looks for them: an unknown name stands for a subject that was not reported, if a figure of it is exactly what that lacks, and lacks alone.
+    pub(super) fn found(report: &Report, readings: &Readings, truth: &Truth) -> Self {
+        let mut found = Self::default();
+        if !truth.is_whole_system {
+            return found;
+        }
+        let by_name = |figure: &ReportedFigure| matches!(figure.whose, Whose::Cgroup | Whose::Mount);
+        for (index, figure) in
+            comparable(report, truth).filter(|(_, figure)| by_name(figure) && figure.differs.is_none())
+        {
+            let Ok((comparisons, grown)) = compare(index, figure, readings, truth) else { continue };
+            for (name, value) in unknown(figure, &grown, truth) {
+                let mut same = comparisons.iter().filter(|one| one.reported == 0 && one.lacks(value));
+                let Some(subject) = same.next().map(|one| one.subject.shown().to_owned()) else { continue };
+                let subject = Some(subject).filter(|_| same.next().is_none());
+                let known = found.0.entry((figure.whose, name.to_owned())).or_insert_with(|| subject.clone());
+                if *known != subject {
+                    *known = None;
+                }
+            }
+        }
+        found
+    }
+
+    /// Adds what was reported under other names to what they stand for.
+    pub(super) fn apply(&self, figure: &ReportedFigure, comparisons: &mut [Comparison<'_>], grown: &Grown) {
+        let of_figure = self.0.iter().filter(|((whose, _), _)| *whose == figure.whose);
+        for ((_, name), subject) in of_figure {
+            let one = comparisons.iter_mut().find(|one| subject.as_deref() == Some(one.subject.shown()));
+            if let (Some(one), Some(&value)) = (one, grown.get(&Some(name.clone()))) {
+                one.reported = one.reported.saturating_add(value);
+                one.also.push(name.clone());
+            }
+        }
+    }
+}
+
+/// What `figure` grew by under names that are not known. Without a name are pipes, sockets and other things that are on no mount.
+pub(super) fn unknown<'g>(
+    figure: &ReportedFigure,
+    grown: &'g Grown,
+    truth: &Truth,
+) -> impl Iterator<Item = (&'g str, u64)> {
+    let named =
+        grown.iter().filter_map(|(name, &value)| Some((name.as_deref().filter(|name| !name.is_empty())?, value)));
+    named.filter(|(name, value)| *value > 0 && !truth.knows(figure.whose, name))
+}
