@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Readings, Report, ReportedFigure, Whose};
 
-/// The names, each with that of the only subject which it can be; `None` where figures differ about that.
+/// The names, each with that of the only subject which it can be; `None` where that is not certain.
 #[derive(Debug, Default)]
 pub(super) struct Aliases(BTreeMap<(Whose, String), Option<String>>);
 
@@ -36,14 +36,26 @@ impl Aliases {
                 }
             }
         }
+        // Nothing has two other names: one of them is right by chance.
+        let mut names = BTreeMap::new();
+        for ((whose, _), subject) in &found.0 {
+            *names.entry((*whose, subject.clone())).or_insert(0_u64) += 1;
+        }
+        for ((whose, _), subject) in &mut found.0 {
+            if names[&(*whose, subject.clone())] > 1 {
+                *subject = None;
+            }
+        }
         found
     }
 
-    /// Adds what was reported under other names to what they stand for.
+    /// Adds what was reported under other names to what they stand for, where that was not reported.
     pub(super) fn apply(&self, figure: &ReportedFigure, comparisons: &mut [Comparison<'_>], grown: &Grown) {
         let of_figure = self.0.iter().filter(|((whose, _), _)| *whose == figure.whose);
         for ((_, name), subject) in of_figure {
-            let one = comparisons.iter_mut().find(|one| subject.as_deref() == Some(one.subject.shown()));
+            let is_meant =
+                |one: &&mut Comparison<'_>| one.reported == 0 && subject.as_deref() == Some(one.subject.shown());
+            let one = comparisons.iter_mut().find(is_meant);
             if let (Some(one), Some(&value)) = (one, grown.get(&Some(name.clone()))) {
                 one.reported = one.reported.saturating_add(value);
                 one.also.push(name.clone());

@@ -460,6 +460,14 @@ fn what_is_reported_under_another_name_is_compared_with_whose_it_is() {
     );
     let missing = evidence_of(&misnamed, Kind::OperationsNotSeen);
     assert!(missing.ends_with("/mnt/nfs: 491528, really 1277960: what is missing is exactly readv"), "{missing}");
+    // Two names that are both the same as one mount, by a figure each: one of them is by chance.
+    let two = [tmp[0], tmp[1], (100, 0, Some("/nfs"), 83), (100, 0, Some("/x"), 5), (100, 1, Some("/x"), 1_277_960)];
+    let shown = evidence_of(&results(&two), Kind::SubjectUnknown);
+    assert!(!shown.contains("taken for"), "{shown}");
+    // It has its own name as well: nothing is added to it.
+    let own =
+        [tmp[0], tmp[1], (100, 0, Some("/nfs"), 83), (100, 1, Some("/nfs"), 9), (100, 1, Some("/mnt/nfs"), 1_277_960)];
+    assert_eq!(found(&results(&own)), [Kind::SubjectUnknown]);
     // Which of two it is, no figure shows: nothing is taken for anything.
     let unclear = results(&[tmp[0], (100, 0, Some("/nfs"), 83), (100, 1, Some("/nfs"), 30)]);
     let shown = evidence_of(&unclear, Kind::SubjectUnknown);
