@@ -61,6 +61,12 @@ fn found(cell: &Value) -> Vec<(&str, &Value)> {
     found.map(|finding| (finding["kind"].as_str().unwrap(), &finding["evidence"])).collect()
 }
 
+/// The cell of `tool` on `arch`.
+fn cell<'r>(results: &'r Value, tool: &str, arch: &str) -> &'r Value {
+    let mut cells = results["cells"].as_array().unwrap().iter();
+    cells.find(|cell| cell["tool"] == tool && cell["target"]["arch"] == arch).unwrap()
+}
+
 /// The tool `configured` without what it sets, as a loader would leave it that does not know its maps.
 fn unconfigured(directory: &Path) -> String {
     let text = fs::read_to_string(directory.join("configured.toml")).unwrap();
@@ -102,8 +108,7 @@ fn what_is_wrong_with_a_tool_is_named_on_every_architecture() {
     let mut wrong = Vec::new();
     for arch in ["x86_64", "aarch64", "riscv64"] {
         for tool in RIGHT {
-            let cells = by_ior["cells"].as_array().unwrap();
-            let cell = cells.iter().find(|cell| cell["tool"] == tool && cell["target"]["arch"] == arch).unwrap();
+            let cell = cell(&by_ior, tool, arch);
             let found = found(cell);
             if !found.is_empty() || cell["attach"]["outcome"] != "attached" {
                 wrong.push(format!("{arch} {tool}: nothing is wrong with it, but {found:?}"));
@@ -111,8 +116,7 @@ fn what_is_wrong_with_a_tool_is_named_on_every_architecture() {
         }
         for (tool, fault) in FAULTS.into_iter().chain([(UNCONFIGURED, "operations-not-seen")]) {
             let results = if tool == "requested" { &by_paths } else { &by_ior };
-            let cells = results["cells"].as_array().unwrap();
-            let cell = cells.iter().find(|cell| cell["tool"] == tool && cell["target"]["arch"] == arch).unwrap();
+            let cell = cell(results, tool, arch);
             let found = found(cell);
             if !found.iter().any(|(kind, _)| *kind == fault) {
                 wrong.push(format!("{arch} {tool}: no {fault}, but {found:?}"));

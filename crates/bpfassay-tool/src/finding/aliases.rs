@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use super::{
-    figures::{Comparison, Grown, comparable, compare},
+    figures::{ComparedFigure, Comparison, Grown},
     truth::Truth,
 };
-use crate::{Readings, Report, ReportedFigure, Whose};
+use crate::{ReportedFigure, Whose};
 
 /// The names, each with that of the only subject which it can be; `None` where that is not certain.
 #[derive(Debug, Default)]
@@ -16,17 +16,17 @@ pub(super) struct Aliases(BTreeMap<(Whose, String), Option<String>>);
 
 impl Aliases {
     /// Looks for them: an unknown name stands for a subject that was not reported, if a figure of it is exactly what that lacks, and lacks alone.
-    pub(super) fn found(report: &Report, readings: &Readings, truth: &Truth) -> Self {
+    pub(super) fn found(figures: &[ComparedFigure<'_>], truth: &Truth) -> Self {
         let mut found = Self::default();
         if !truth.is_whole_system {
             return found;
         }
-        let by_name = |figure: &ReportedFigure| matches!(figure.whose, Whose::Cgroup | Whose::Mount);
-        for (index, figure) in
-            comparable(report, truth).filter(|(_, figure)| by_name(figure) && figure.differs.is_none())
-        {
-            let Ok((comparisons, grown)) = compare(index, figure, readings, truth) else { continue };
-            for (name, value) in unknown(figure, &grown, truth) {
+        for ComparedFigure { figure, compared, .. } in figures {
+            let Ok((comparisons, grown)) = compared else { continue };
+            if !matches!(figure.whose, Whose::Cgroup | Whose::Mount) {
+                continue;
+            }
+            for (name, value) in unknown(figure, grown, truth) {
                 let mut same = comparisons.iter().filter(|one| one.reported == 0 && one.lacks(value));
                 let Some(subject) = same.next().map(|one| one.subject.shown().to_owned()) else { continue };
                 let subject = Some(subject).filter(|_| same.next().is_none());

@@ -53,7 +53,7 @@ impl Compared {
 }
 
 /// The figures whose units `truth` has, with their places in the report.
-pub(super) fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator<Item = (usize, &'r ReportedFigure)> {
+fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator<Item = (usize, &'r ReportedFigure)> {
     report.figures.iter().enumerate().filter(|(_, figure)| truth.units.contains(&figure.unit))
 }
 
@@ -177,7 +177,14 @@ pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> Str
 /// What a figure grew by, by subject.
 pub(super) type Grown = BTreeMap<Option<String>, u64>;
 
-pub(super) fn compare<'t>(
+/// A figure with its place in the report, compared, or why it cannot be.
+pub(super) struct ComparedFigure<'a> {
+    index: usize,
+    pub(super) figure: &'a ReportedFigure,
+    pub(super) compared: Result<(Vec<Comparison<'a>>, Grown), String>,
+}
+
+fn compare<'t>(
     index: usize,
     figure: &ReportedFigure,
     readings: &Readings,
@@ -258,10 +265,14 @@ pub(super) type Explain = fn(&mut Tally, &mut Differences<'_>);
 pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Result<Explained, &'static str> {
     let (report, readings) = evidence.reported()?;
     let truth = evidence.truth.ok_or("there is no ground truth")?;
-    let aliases = Aliases::found(report, readings, truth);
+    let figures = comparable(report, truth).filter(|(_, figure)| figure.differs.is_none());
+    let figures: Vec<_> = figures
+        .map(|(index, figure)| ComparedFigure { index, figure, compared: compare(index, figure, readings, truth) })
+        .collect();
+    let aliases = Aliases::found(&figures, truth);
     let mut explained = Explained { tallies: vec![Tally::default(); kinds.len()], obstacle: None };
-    for (index, figure) in comparable(report, truth).filter(|(_, figure)| figure.differs.is_none()) {
-        let (mut comparisons, grown) = match compare(index, figure, readings, truth) {
+    for ComparedFigure { index, figure, compared } in figures {
+        let (mut comparisons, grown) = match compared {
             Ok(compared) => compared,
             Err(reason) => {
                 explained.obstacle.get_or_insert(reason);
