@@ -8,7 +8,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed={ARCH}");
     println!("cargo::rustc-check-cfg=cfg(bpf_target_arch, values(any()))");
-    // Rust's targets name the extensions of RISC-V, too (`riscv64gc`). On a host, where the programs are only looked at, its own.
+    // Rust's targets name the extensions of RISC-V, too (`riscv64gc`). On a host, where the programs are only checked, its own.
     let host = || env::var("HOST").ok()?.split('-').next().map(str::to_owned);
     if let Some(arch) = env::var(ARCH).ok().or_else(host) {
         println!("cargo::rustc-cfg=bpf_target_arch=\"{}\"", arch.trim_end_matches("gc"));

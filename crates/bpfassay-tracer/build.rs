@@ -5,10 +5,10 @@
 //! `PROBE+MAP`, and `$OUT_DIR/objects.rs` lists them all. Every `src/bpf/sets/*.bpf.c` is one program set, listed in
 //! `$OUT_DIR/sets.rs`. A new probe, map layout or set needs no change here.
 //!
-//! Every `src/bpf/bundled/*.bpf.c` is an object of its own, that is loaded as it is (`bpfassay-tracer object`):
+//! Every `src/bpf/bundled/*.bpf.c` is an object of its own, which is loaded unchanged (`bpfassay-tracer object`):
 //! `$OUT_DIR/bundled_objects.rs` lists them.
 //!
-//! The programs in Rust were compiled before, where they were at all: `$OUT_DIR/aya_objects.rs` lists them.
+//! The programs in Rust were compiled before, if at all: `$OUT_DIR/aya_objects.rs` lists them.
 
 #[path = "src/elf_strip.rs"]
 mod elf_strip;
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
     println!("cargo:rerun-if-env-changed={RUST_OBJECTS}");
     println!("cargo:rerun-if-changed=src/elf_strip.rs");
     link_static_dependencies()?;
-    // No uprobe is put on this program, unlike on the workload's: without debug information its symbols are of no use either.
+    // Unlike on the workload, no uprobe is attached to this program: without debug information its symbols have no use either.
     if variable("DEBUG")? == "false" {
         println!("cargo:rustc-link-arg-bins=-Wl,--strip-all");
     }
@@ -116,7 +116,7 @@ fn list_rust_objects(out: &Path) -> Result<()> {
     write_named(out, "aya_objects", &objects)
 }
 
-/// In a static program, libelf (from elfutils 0.189 on) needs zstd, which nothing names, as libbpf-sys only asks for
+/// In a static program, libelf (from elfutils 0.189 on) needs zstd, which no crate links, because libbpf-sys only names
 /// libelf and zlib. It has to come after libelf on the linker's command line, hence an argument and not a library.
 fn link_static_dependencies() -> Result<()> {
     let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
@@ -126,7 +126,7 @@ fn link_static_dependencies() -> Result<()> {
     Ok(())
 }
 
-/// What lies between `prefix` and `suffix` in the names of the files of `directory`, sorted.
+/// The part between `prefix` and `suffix` of the names of the files of `directory`, sorted.
 fn names(directory: &str, prefix: &str, suffix: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -145,7 +145,7 @@ fn variable(name: &str) -> Result<String> {
 
 struct Compiler {
     clang: PathBuf,
-    /// The name that libbpf's headers know the target's architecture by.
+    /// The name of the target's architecture in libbpf's headers.
     arch: &'static str,
     libbpf_headers: String,
 }
@@ -153,7 +153,7 @@ struct Compiler {
 impl Compiler {
     fn find() -> Result<Self> {
         let arch = variable("CARGO_CFG_TARGET_ARCH")?.parse::<Arch>()?.facts().bpf_target;
-        // Set by libbpf-sys, which installs the headers of the very libbpf that it builds.
+        // Set by libbpf-sys, which installs the headers of the libbpf that it builds.
         let libbpf_headers = variable("DEP_BPF_INCLUDE")?;
         Ok(Self { clang: find_clang()?, arch, libbpf_headers })
     }
@@ -173,7 +173,7 @@ impl Compiler {
                 "-Wno-unused-parameter",
                 "-Werror",
             ])
-            // No header of the build machine goes in: the same source gives the same object everywhere.
+            // No header of the build machine is included: the same source gives the same object everywhere.
             .args(["-nostdinc", "-fdebug-compilation-dir=."])
             .arg(format!("-D__TARGET_ARCH_{}", self.arch))
             .arg(format!("-DMAP_LAYOUT=\"map_{map}.h\""))
@@ -194,7 +194,7 @@ impl Compiler {
     }
 }
 
-/// Leaves out of the object what only debuggers read.
+/// Removes from the object what only debuggers read.
 fn strip(object: &Path) -> Result<()> {
     let elf = fs::read(object).map_err(|error| format!("cannot read {}: {error}", object.display()))?;
     let stripped = elf_strip::without_debug_sections(&elf)
@@ -202,7 +202,7 @@ fn strip(object: &Path) -> Result<()> {
     fs::write(object, stripped).map_err(|error| format!("cannot write {}: {error}", object.display()).into())
 }
 
-/// `BPFASSAY_CLANG`, else `clang`, else the newest `clang-NN` on `PATH`.
+/// `BPFASSAY_CLANG`, or `clang`, or the newest `clang-NN` on `PATH`.
 fn find_clang() -> Result<PathBuf> {
     if let Some(clang) = env::var_os("BPFASSAY_CLANG") {
         return Ok(clang.into());

@@ -17,7 +17,7 @@ pub type Records = BTreeMap<String, RunRecord>;
 /// How far a study has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// The command was interrupted: what is recorded is not all, and not final.
+    /// The command was interrupted: the records are incomplete, and not final.
     Interrupted,
     /// The command ended.
     Ended,
@@ -78,13 +78,13 @@ fn outcome(expected: &Expected, run: &str, record: Option<&RunRecord>, stage: St
     }
 }
 
-/// What is wrong with the figures of one block: all of them come from one boot, that did all its runs but those that are to blame, in
-/// their order.
+/// What is wrong with the figures of one block: all of them come from one boot that did all its runs in order, except those that are
+/// to blame.
 fn figures(study: &TrialStudy, expected: &Expected, block: &Block, records: &Records) -> Vec<String> {
     let was_in_boot = |run: &&PlannedRun| {
         let id = &run.spec.id;
         records.get(id).is_some_and(|record| match &record.outcome {
-            // A false message that contradicts the agent's earlier ones is a protocol error, for which the block is booted again without it.
+            // A false message that contradicts the agent's earlier ones is a protocol error, after which the block is booted again without it.
             outcome @ Outcome::Failed(_) => {
                 expected.lies.contains(id) && kind(outcome).as_deref() == Some("run")
                     || expected.blamed.get(id).is_some_and(|blame| blame.in_guest)
@@ -131,7 +131,7 @@ pub fn end(
     (end != End::Code(code)).then(|| format!("the command ended with {end:?} where its records mean {code}"))
 }
 
-/// The exit code that records mean.
+/// The exit code that follows from the records.
 #[must_use]
 pub fn code(plan: &Plan, records: &Records) -> i32 {
     let mut host = false;
@@ -147,7 +147,7 @@ pub fn code(plan: &Plan, records: &Records) -> i32 {
     if host { 3 } else { 0 }
 }
 
-/// The fingerprint of all records but those of `lies`.
+/// The fingerprint of all records except those of `lies`.
 #[must_use]
 pub fn fingerprint(records: &Records, lies: &BTreeSet<String>) -> String {
     bpfassay_results::fingerprint(records.values().filter(|record| !lies.contains(&record.run)))
@@ -181,7 +181,7 @@ mod tests {
         TrialStudy::new(Shape { clock: Clock::Instructions, rounds: 2, replicates: 2 }).unwrap()
     }
 
-    /// Everything measured in boot 1, but the runs of `without`.
+    /// Everything measured in boot 1, except the runs of `without`.
     fn measured(study: &TrialStudy, without: &[&str]) -> Records {
         let mut all = Records::new();
         for block in &study.plan.blocks {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_study_without_faults_is_in_order() {
+    fn a_study_without_faults_has_no_violations() {
         let study = study();
         let all = measured(&study, &[]);
         assert_eq!(records(&study, &Expected::default(), &all, Stage::Ended), Vec::<String>::new());
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_innocent_run_that_failed_is_found_and_so_is_a_culprit_that_did_not() {
+    fn a_failed_run_without_a_fault_and_a_faulty_run_that_passed_are_found() {
         let study = study();
         let id = ids(&study).pop().unwrap();
         let mut all = measured(&study, &[&id]);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_failure_is_no_tools() {
+    fn a_host_failure_is_not_a_failure_of_a_tool() {
         let study = study();
         let id = ids(&study).pop().unwrap();
         let mut all = measured(&study, &[&id]);
@@ -270,11 +270,11 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_half_a_block_are_found() {
+    fn figures_of_an_incomplete_block_are_found() {
         let study = study();
         let ids = ids(&study);
         let mut all = measured(&study, &[]);
-        // The second half in a boot of its own, without the warm-up: what a block resumed half-way has.
+        // The second half in a boot of its own, without the warm-up: what an incorrectly resumed block would have.
         let rest = measured(&study, &ids[..4].iter().map(String::as_str).collect::<Vec<_>>());
         all.extend(rest.into_iter().filter(|(id, _)| ids[4..].contains(id)).map(|(id, mut record)| {
             record.boot = 2;
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_left_aside_and_nothing_else() {
+    fn only_runs_with_false_figures_are_left_out() {
         let study = study();
         let id = ids(&study)[2].clone();
         let mut all = measured(&study, &[]);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_a_terminal_obeys_are_found() {
+    fn control_characters_are_found() {
         assert_eq!(control_character("table\n\tä €\n".as_bytes()), None);
         assert_eq!(control_character(b"a\x1b[2J"), Some("U+001B after `a`".to_owned()));
         assert_eq!(control_character("b\u{9b}".as_bytes()), Some("U+009B after `b`".to_owned()));

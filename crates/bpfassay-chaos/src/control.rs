@@ -16,10 +16,10 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(20);
 const SOCKET: &str = "control";
 
-/// Asks the driver for the host's part `index` and waits until it is done.
+/// Requests the host's part `index` from the driver and waits until it is done.
 ///
 /// # Errors
-/// The system's error where no driver listens in `state`, or it has not answered within 20 s.
+/// The system's error where no driver listens in `state`, or it has not replied within 20 s.
 pub fn ask(state: &Path, index: usize) -> io::Result<()> {
     let mut socket = UnixStream::connect(state.join(SOCKET))?;
     socket.set_read_timeout(Some(PATIENCE))?;
@@ -44,10 +44,10 @@ impl Listener {
         Ok(Self(listener))
     }
 
-    /// Does what is asked for, if anything is.
+    /// Executes what is requested, if anything is.
     ///
     /// # Errors
-    /// What `act` returns, and the system's error where the socket cannot be read or answered.
+    /// What `act` returns, and the system's error where the socket cannot be read or written to.
     pub fn serve(&self, act: impl FnOnce(usize) -> io::Result<()>) -> io::Result<()> {
         let mut socket = match self.0.accept() {
             Ok((socket, _)) => socket,
@@ -59,7 +59,7 @@ impl Listener {
         let mut index = [0];
         if socket.read_exact(&mut index).is_ok() {
             act(index[0].into())?;
-            // The guest may be dead of it.
+            // The action may have killed the guest.
             let _ = socket.write_all(&[0]);
         }
         Ok(())

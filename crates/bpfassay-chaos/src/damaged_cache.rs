@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Makes one at `directory` out of the cache that `manifest` names objects of. Damaged is what a guest of the trial needs: its kernel
+/// Makes one at `directory` from the cache of which `manifest` names objects. A file that a guest of the trial needs is damaged: its kernel
 /// or a part of its initramfs; `draw` decides which one, and where.
 ///
 /// # Errors
-/// Those of the file system; a manifest without such objects.
+/// Those of the file system; `NotFound` or similar for a manifest without such objects.
 pub fn make(manifest: &Path, directory: &Path, draw: u64) -> io::Result<()> {
     let needed = needed(&fs::read(manifest)?)
         .ok_or_else(|| io::Error::other(format!("{} names no objects of a cache", manifest.display())))?;
@@ -31,7 +31,7 @@ pub fn make(manifest: &Path, directory: &Path, draw: u64) -> io::Result<()> {
         *byte ^= 1 << (draw % 8);
     }
     let copy = directory.join(object.strip_prefix(root).map_err(io::Error::other)?);
-    // The name goes, not what the other cache has under it.
+    // Only the name is removed: the file belongs to the other cache, too.
     fs::remove_file(&copy)?;
     fs::write(copy, bytes)
 }

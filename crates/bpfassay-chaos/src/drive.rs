@@ -27,13 +27,13 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How much longer for each guest that hangs: the longest deadline of the study and 10 s.
 const PER_HANG: Duration = Duration::from_secs(22);
-/// How often one looks.
+/// How often the driver polls.
 const PERIOD: Duration = Duration::from_millis(5);
-/// Memory of the host that a guest may take beside its QEMU, in KiB.
+/// Memory of the host that a guest may take besides its QEMU, in KiB.
 const PER_GUEST: u64 = 256 << 10;
 /// Memory of the command itself, in KiB.
 const ITSELF: u64 = 96 << 10;
-/// How often a study is resumed before it must be whole.
+/// How often a study is resumed until it must be complete.
 const RESUMES: usize = 4;
 
 /// The result of a trial.
@@ -41,9 +41,9 @@ const RESUMES: usize = 4;
 pub struct TrialResult {
     /// How each command ended.
     pub ends: Vec<End>,
-    /// What must not have come, a sentence each.
+    /// Violations, a sentence each.
     pub violations: Vec<String>,
-    /// What the commands printed, where something did not hold.
+    /// What the commands printed, where there were violations.
     pub printed: String,
     /// Why the trial could not be made.
     pub skipped: Option<String>,
@@ -51,17 +51,17 @@ pub struct TrialResult {
     pub peak_kib: u64,
 }
 
-/// What trials are made with.
+/// The programs that trials need.
 #[derive(Debug)]
 pub struct Driver {
     /// The command.
     pub bpfassay: PathBuf,
     /// The real QEMU.
     pub qemu: PathBuf,
-    /// This program, where anybody may execute it.
+    /// A copy of this program that any user may execute.
     stand_in: PathBuf,
     _home: tempfile::TempDir,
-    /// Why nothing can be mounted, if nothing can.
+    /// Why no file system can be mounted; `None` where that is possible.
     pub cannot_mount: Option<String>,
     references: Mutex<BTreeMap<Shape, Records>>,
 }
@@ -101,7 +101,7 @@ impl Driver {
 
     /// The fingerprint of the study without faults.
     fn reference(&self, study: &TrialStudy) -> Result<Records, ChaosError> {
-        // Whoever else wants it waits for it.
+        // Other trials that need it wait for it.
         let mut references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reference) = references.get(&study.shape) {
             return Ok(reference.clone());
@@ -154,10 +154,10 @@ impl<'a> RunningTrial<'a> {
         if let Some(damage) = self.trial.damage {
             records = self.damaged(damage, &records)?;
         }
-        // From here on the host is in order. The guests go on as they did where they were to blame.
+        // From here on the host works. The guests continue to fail where they were to blame.
         let lasts = expected.lasts && !expected.interrupted.is_empty();
         if lasts {
-            // The signal does not come again, whatever its act counted.
+            // The signal is not sent again, whatever its act counted.
             let rules: Vec<_> = self.trial.rules.iter().filter(|act| !is_of_host(act)).cloned().collect();
             self.environment.script(&rules)?;
         } else {
@@ -194,7 +194,7 @@ impl<'a> RunningTrial<'a> {
         Ok(self.result)
     }
 
-    /// Goes on with the study, or begins it again where nothing had been begun.
+    /// Resumes the study, or starts it where nothing had been started.
     fn go_on(&mut self, again_failed: bool) -> Result<(), ChaosError> {
         let output = self.environment.output();
         let begun = fs::read(output.join("journal.jsonl")).is_ok_and(|text| text.contains(&b'\n'));
@@ -209,7 +209,7 @@ impl<'a> RunningTrial<'a> {
         self.command(&args)
     }
 
-    /// Something is damaged: the command reports it, or goes on correctly; then it is repaired.
+    /// A file is damaged: the command reports it, or continues correctly; then the file is repaired.
     fn damaged(&mut self, damage: crate::trial::Damage, before: &Records) -> Result<Records, ChaosError> {
         if !self.environment.output().join("journal.jsonl").exists() {
             return Ok(before.clone());
@@ -330,7 +330,7 @@ const fn is_of_host(act: &crate::script::Rule) -> bool {
     matches!(act.action, crate::script::Action::Host(_))
 }
 
-/// The records that count in the journal of `directory`; none where nothing was begun.
+/// The valid records in the journal of `directory`; none where nothing was started.
 fn read(directory: &Path) -> Result<Records, bpfassay_results::JournalError> {
     let text = fs::read(directory.join("journal.jsonl")).unwrap_or_default();
     if !text.contains(&b'\n') {
@@ -341,7 +341,7 @@ fn read(directory: &Path) -> Result<Records, bpfassay_results::JournalError> {
     Ok(results.runs.into_iter().map(|result| (result.record.run.clone(), result.record)).collect())
 }
 
-/// Memory that a process took at most so far, and what lies now in files in memory that it holds, in KiB.
+/// The peak memory of a process, and the size of the files in memory that it holds now, in KiB.
 fn memory(process: u32) -> u64 {
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let mut files = BTreeMap::new();

@@ -47,7 +47,7 @@ impl Environment {
     pub fn new(study: &TrialStudy, stand_in: &Path, qemu: &Path, small: Option<Place>) -> Result<Self, ChaosError> {
         let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
         let root = directory.path();
-        // QEMU may run as somebody else.
+        // QEMU may run as another user.
         fs::set_permissions(root, Permissions::from_mode(0o755))?;
         for (name, mode) in [("bin", 0o755), ("state", 0o1777), ("testbed", 0o755), ("home", 0o700)] {
             fs::create_dir(root.join(name))?;
@@ -77,7 +77,7 @@ impl Environment {
         Ok(environment)
     }
 
-    /// Its directory. No other has the same.
+    /// Its directory, which is unique.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.directory.path()
@@ -103,7 +103,7 @@ impl Environment {
         self.place(Place::Output).join("out")
     }
 
-    /// What the guests do from now on.
+    /// Sets what the guests do from now on.
     ///
     /// # Errors
     /// The system's error where the script cannot be written.
@@ -112,7 +112,7 @@ impl Environment {
         script.write(&self.path("bin"))
     }
 
-    /// The command in this environment. What it prints goes to `stdout` and `stderr` in it.
+    /// The command in this environment. Its output goes to `stdout` and `stderr` in it.
     ///
     /// # Errors
     /// The system's error where the files for the command's output cannot be made.
@@ -126,7 +126,7 @@ impl Environment {
             .env("HOME", self.path("home"))
             .env("TMPDIR", self.place(Place::Temporary))
             .arg("--cache")
-            // Not the place itself: what fills it would make it a directory that is no cache.
+            // Not the directory itself: a file that fills it up would make it a directory that is no cache.
             .arg(self.place(Place::Cache).join("bpfassay"))
             .stdin(Stdio::null())
             .stdout(fs::File::create(self.path("stdout"))?)
@@ -134,7 +134,7 @@ impl Environment {
         Ok(command)
     }
 
-    /// Arguments that begin the study, with `jobs` guests side by side.
+    /// Arguments that start the study, with `jobs` guests side by side.
     #[must_use]
     pub fn begin(&self, jobs: u32) -> Vec<PathBuf> {
         let mut args = vec![PathBuf::from("run"), self.path("study.toml"), "--output".into(), self.output()];
@@ -142,7 +142,7 @@ impl Environment {
         args
     }
 
-    /// Arguments that go on with it.
+    /// Arguments that resume it.
     #[must_use]
     pub fn resume(&self, jobs: u32, again_failed: bool) -> Vec<PathBuf> {
         let mut args = vec![PathBuf::from("run"), "--resume".into(), self.output()];
@@ -173,13 +173,13 @@ impl Environment {
         all
     }
 
-    /// Does what a guest asks the host for, if one does.
+    /// Executes what a guest requests of the host, if one does.
     ///
     /// # Errors
-    /// The system's error where an action fails, or the stand-in cannot be answered.
+    /// The system's error where an action fails, or no reply can be sent to the stand-in.
     pub fn serve(&mut self, actions: &[HostAction], command: u32) -> io::Result<()> {
         let mut asked = None;
-        // The guest goes on only when it is done.
+        // The guest continues only when it is done.
         let this =
             &mut HostActions { small: self.small.as_deref(), root: self.directory.path(), filler: &mut self.filler };
         self.listener.serve(|index| {
@@ -188,7 +188,7 @@ impl Environment {
         })
     }
 
-    /// Does `action` to the process `command`.
+    /// Applies `action` to the process `command`.
     ///
     /// # Errors
     /// The system's error where the action fails, such as a mount or a signal.
@@ -198,7 +198,7 @@ impl Environment {
         actions.perform(action, command)
     }
 
-    /// Damages something, and returns what undoes it: the file and its contents.
+    /// Damages a file, and returns what undoes it: the file and its contents.
     ///
     /// # Errors
     /// The system's error where the file to damage cannot be read or written.
@@ -218,7 +218,7 @@ impl Environment {
             Damage::JournalCut(count) => {
                 let path = self.output().join("journal.jsonl");
                 let whole = fs::read(&path)?;
-                // Not its header: what was never begun cannot be gone on with.
+                // Not its header: a study without one cannot be resumed.
                 let header = whole.iter().position(|byte| *byte == b'\n').map_or(whole.len(), |at| at + 1);
                 let kept = usize::try_from(count).map_or(header, |count| whole.len().saturating_sub(count).max(header));
                 fs::File::options().write(true).open(&path)?.set_len(kept as u64)?;
@@ -227,7 +227,7 @@ impl Environment {
         }
     }
 
-    /// The host is as it was before.
+    /// Restores the host.
     ///
     /// # Errors
     /// The system's error where what was damaged cannot be restored.
@@ -255,7 +255,7 @@ impl Environment {
 impl Drop for Environment {
     fn drop(&mut self) {
         if let Some(small) = &self.small {
-            // Nobody is left in it; if somebody is, it goes with them.
+            // No process is left in it; if one is, it is killed with it.
             let _ = unmount(small, UnmountFlags::DETACH);
         }
     }
@@ -300,7 +300,7 @@ impl HostActions<'_> {
             }
             HostAction::Descriptors(most) => {
                 let pid = i32::try_from(command).ok().and_then(Pid::from_raw);
-                // The hard limit, which the command has from this program, stays: not even root may raise it beyond fs.nr_open.
+                // The hard limit, which the command inherits from this program, stays: not even root may raise it beyond fs.nr_open.
                 let limit = Rlimit { current: Some(*most), ..getrlimit(Resource::Nofile) };
                 prlimit(pid, Resource::Nofile, limit)?;
             }

@@ -25,18 +25,18 @@ pub struct ToolFault {
     pub name: &'static str,
     /// Its program, in Perl; `ready()` prints that it is ready, `sys` makes a system call.
     script: &'static str,
-    /// What its runs may have failed of.
+    /// How its runs may have failed.
     kinds: &'static [&'static str],
     /// Whether at least one of them must have failed.
     must: bool,
-    /// In how many rounds of its boot it takes part. Two where it matters what comes after its run: in one of them other runs do, the
-    /// other it ends.
+    /// In how many rounds of its boot it takes part. Two where what follows its run matters: in one of them other runs follow, in the
+    /// other none.
     rounds: u32,
 }
 
-/// How everything that kills the guest may come to light.
+/// How a guest that is killed may be reported.
 const DEATH: &[&str] = &["panic", "unsound", "not_tried"];
-/// A kernel that a tool starves.
+/// How a kernel without resources may be reported.
 const STARVED: &[&str] = &[
     "out_of_memory",
     "run",
@@ -154,7 +154,7 @@ enum Fault {
     Host(HostFault, u64),
 }
 
-/// What trials with real guests are made with.
+/// The programs and guests of trials with real guests.
 #[derive(Debug)]
 pub struct GuestDriver {
     /// The command.
@@ -174,7 +174,7 @@ impl GuestDriver {
         Self { bpfassay, manifest, reference: Mutex::default() }
     }
 
-    /// Makes the trial of `seed`, one of those whose name has `only` in it.
+    /// Makes the trial of `seed`, one of those whose name contains `only`.
     ///
     /// # Errors
     /// A fault of this program or of the machine it runs on.
@@ -235,7 +235,7 @@ impl GuestDriver {
             environment.wrong("first", vec!["wrong verdict: no run of the tool failed".to_owned()]);
         }
         let code = check::code(&plan, &records);
-        // A tool that is not ready, or finds its counts wrong, is unexpected by itself.
+        // A tool that is not ready, or counts wrongly, is unexpected by itself.
         if !environment.result.ends.iter().all(|end| *end == End::Code(code) || *end == End::Code(4)) {
             environment.wrong(
                 "first",
@@ -245,7 +245,7 @@ impl GuestDriver {
         Ok(environment.result)
     }
 
-    /// The study with failure of the host's.
+    /// The study with a failure of the host.
     fn disturbed(&self, fault: HostFault, after: Duration, reference: &Records) -> Result<TrialResult, ChaosError> {
         let mut environment = GuestEnvironment::new(self, None)?;
         if fault == HostFault::Object {

@@ -11,14 +11,14 @@ use std::{
 
 use crate::process::{Process, marked, signal};
 
-/// How long processes may take to be gone after the command: they are killed by its death.
+/// How long processes may take to exit after the command: its death kills them.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often in a row there must be no process.
 const LOOKS: u32 = 3;
-/// How deep cgroups are looked for.
+/// How deep cgroups are searched.
 const DEPTH: usize = 4;
 
-/// What there was before a command.
+/// What existed before a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Before {
     shared_memory: BTreeSet<String>,
@@ -27,14 +27,14 @@ pub struct Before {
 }
 
 impl Before {
-    /// As it is now. `root` is the directory of the trial.
+    /// Reads what exists now. `root` is the directory of the trial.
     #[must_use]
     pub fn now(root: &Path) -> Self {
         Self { shared_memory: shared_memory(), cgroups: cgroups(), mounts: mounts(root) }
     }
 
-    /// What is there now and was not before, a sentence each. `process` is the command, which has ended; processes of it that still
-    /// live are killed.
+    /// What exists now and did not before, a sentence each. `process` is the command, which has ended; processes of it that still
+    /// exist are killed.
     #[must_use]
     pub fn left(&self, root: &Path, temporary: &Path, process: u32) -> Vec<String> {
         let mut left: Vec<String> = processes(root).into_iter().map(|found| format!("left behind: {found}")).collect();
@@ -43,7 +43,7 @@ impl Before {
         let now = Self::now(root);
         now.mounts.difference(&self.mounts).for_each(|mount| add("the mount", mount.clone()));
         now.shared_memory.difference(&self.shared_memory).for_each(|name| add("the shared memory", name.clone()));
-        // Others use this machine as well: theirs have other numbers.
+        // Other users use this machine as well: their processes have other numbers.
         let number = process.to_string();
         let ours = now.cgroups.difference(&self.cgroups).filter(|path| path.to_string_lossy().contains(&number));
         ours.for_each(|path| add("the cgroup", path.display().to_string()));
@@ -51,7 +51,7 @@ impl Before {
     }
 }
 
-/// Processes of the trial at `root` that do not go.
+/// Processes of the trial at `root` that do not exit.
 fn processes(root: &Path) -> Vec<String> {
     let marker = root.display().to_string();
     let since = Instant::now();
@@ -59,8 +59,8 @@ fn processes(root: &Path) -> Vec<String> {
     let mut nobody = 0;
     loop {
         left = marked(&marker);
-        // A process that has just begun to execute a program has no environment for a moment (execve(2) replaces the memory first and
-        // writes the strings later): nobody once is not nobody.
+        // A process that is executing execve has no environment for a moment (execve(2) replaces the memory first and
+        // writes the strings later): finding none once is no proof.
         nobody = if left.is_empty() { nobody + 1 } else { 0 };
         if nobody == LOOKS || since.elapsed() > PATIENCE {
             break;
@@ -68,7 +68,7 @@ fn processes(root: &Path) -> Vec<String> {
         thread::sleep(Duration::from_millis(10));
     }
     for process in &left {
-        // Gone meanwhile: all the better.
+        // It has exited meanwhile.
         let _ = signal(process.id, rustix::process::Signal::KILL.as_raw());
     }
     let described = |process: Process| {

@@ -26,10 +26,10 @@ use bpfassay_chaos::{
 };
 use clap::Parser;
 
-/// Set in the mount namespace of our own.
+/// Set in the mount namespace of this program.
 const OWN_MOUNTS: &str = "CHAOS_OWN_MOUNTS";
 
-/// Draws faults by seed, does them to a study, and holds what comes of it against what may come of it.
+/// Draws faults by seed, injects them into a study, and compares the outcome with the allowed ones.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// The first seed
@@ -83,24 +83,24 @@ fn main() -> ExitCode {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
-            say(&format!("chaos: {error}"));
+            print_line(&format!("chaos: {error}"));
             ExitCode::from(2)
         }
     }
 }
 
-/// Prints one line; a closed standard output is no reason to stop.
-fn say(line: &str) {
+/// Prints one line; a closed standard output is no error.
+fn print_line(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// How many trials broke what must hold.
+/// How many trials had violations.
 fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
     let seeds = arguments.seed..arguments.seed.saturating_add(arguments.faults);
     if arguments.list {
         for seed in seeds {
             if let Some(drawn) = fault::draw(seed, &arguments.only)? {
-                say(&format!("{seed} {} ({}, {})", drawn.fault.name, drawn.study.shape, drawn.trial.parameters));
+                print_line(&format!("{seed} {} ({}, {})", drawn.fault.name, drawn.study.shape, drawn.trial.parameters));
             }
         }
         return Ok(0);
@@ -144,16 +144,16 @@ fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
     let summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
     if arguments.markdown {
         let args: Vec<_> = std::env::args().skip(1).collect();
-        say(&summary.markdown(&format!("chaos {}", args.join(" "))));
+        print_line(&summary.markdown(&format!("chaos {}", args.join(" "))));
     }
-    say(&summary.text());
+    print_line(&summary.text());
     match broken.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) => Err(error.into()),
         None => Ok(summary.violated()),
     }
 }
 
-/// What makes trials.
+/// The programs and guests of trials.
 enum Either {
     Scripted(Driver),
     Guests(GuestDriver),
@@ -187,11 +187,11 @@ fn trial(driver: &Either, seed: u64, arguments: &Arguments) -> Result<Option<Lin
             text.push_str(&format!("\n{}", line.result.printed));
         }
     }
-    say(&text);
+    print_line(&text);
     Ok(Some(line))
 }
 
-/// Goes on in a mount namespace of its own, so that nothing that is mounted leaks. Why it cannot, if it cannot.
+/// Continues in a mount namespace of its own, so that no mount remains. Returns why it cannot, if it cannot.
 fn own_mounts() -> Option<String> {
     if std::env::var_os(OWN_MOUNTS).is_some() {
         return None;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes by their number.
+//! Processes by their id.
 
 use std::{fs, io};
 
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal};
 /// Sends `signal` to `process`.
 ///
 /// # Errors
-/// ESRCH for process 0 and for one that is gone, EINVAL for a number that is no signal, EPERM for a process of another user.
+/// ESRCH for process 0 and for one that does not exist, EINVAL for a number that is no signal, EPERM for a process of another user.
 pub fn signal(process: u32, signal: i32) -> io::Result<()> {
     let none = || io::Error::from(rustix::io::Errno::SRCH);
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or_else(none)?;
@@ -19,13 +19,13 @@ pub fn signal(process: u32, signal: i32) -> io::Result<()> {
 /// A process with its command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Its id.
     pub id: u32,
     /// Its command line, with spaces between the arguments.
     pub command: String,
 }
 
-/// The processes besides this one whose environment has `marker`. Zombies are not among them.
+/// The processes besides this one whose environment contains `marker`, without zombies.
 #[must_use]
 pub fn marked(marker: &str) -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -42,7 +42,7 @@ pub fn marked(marker: &str) -> Vec<Process> {
         .collect()
 }
 
-/// Most memory that `process` had at once, in KiB, as far as it is known.
+/// Peak memory of `process`, in KiB, as far as it is known.
 #[must_use]
 pub fn peak_kib(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -61,7 +61,7 @@ mod tests {
         let marker = format!("CHAOS_TEST=processes-{}", std::process::id());
         let (name, value) = marker.split_once('=').unwrap();
         let mut child = Command::new("sleep").arg("60").env(name, value).spawn().unwrap();
-        // Its environment is there once it has become `sleep`.
+        // Its environment is complete once it has become `sleep`.
         let found = (0..100).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             marked(&marker).into_iter().next()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Drawing by seed: SplitMix64. The same seed gives the same numbers on every machine, for ever.
+//! Drawing by seed: SplitMix64. The same seed gives the same numbers on every machine.
 
 /// A generator of numbers.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ impl Random {
         first + self.below(last.saturating_sub(first) + 1)
     }
 
-    /// Whether it happens that happens so often.
+    /// Whether an event occurs that has this frequency.
     pub fn percent(&mut self, share: u64) -> bool {
         self.below(100) < share
     }
@@ -41,7 +41,7 @@ impl Random {
     }
 }
 
-/// `value` with every bit depending on every bit (the finisher of SplitMix64).
+/// `value` with every bit depending on every bit (the finalizer of SplitMix64).
 #[must_use]
 pub const fn mixed(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -12,18 +12,18 @@ use serde::{Deserialize, Serialize};
 /// Name of the file, in the directory of the stand-in.
 pub const FILE_NAME: &str = "script.json";
 
-/// What the stand-in goes by.
+/// The instructions of the stand-in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Script {
     /// The real QEMU.
     pub qemu: PathBuf,
-    /// Where it keeps what outlives a boot, and finds the driver's socket. Anybody may write there.
+    /// The directory of what outlives a boot, and of the driver's socket. Any user may write there.
     pub state: PathBuf,
-    /// What it does besides playing an honest guest.
+    /// What it does besides the part of a correct guest.
     pub rules: Vec<Rule>,
 }
 
-/// One thing that is done at one moment.
+/// An action at a moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
     /// When.
@@ -35,7 +35,7 @@ pub struct Rule {
 /// A moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct When {
-    /// Only in boots of this block; `None`: of any.
+    /// Only in boots of this block; `None`: in any.
     pub block: Option<String>,
     /// Any of these points.
     pub points: Vec<Point>,
@@ -46,7 +46,7 @@ pub struct When {
 /// A point in a boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Point {
-    /// QEMU was started and does nothing yet.
+    /// QEMU was started and has done nothing yet.
     Launch,
     /// Before the agent's first message.
     Boot,
@@ -60,7 +60,7 @@ pub enum Point {
     Run(String, Step),
     /// Between this run and the next.
     After(String),
-    /// In the workload of whatever run comes next after this one.
+    /// In the workload of the run that follows this one.
     DuringNext(String),
     /// After the agent's final message, before the guest powers off.
     Done,
@@ -82,7 +82,7 @@ pub enum Step {
 /// Something to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Action {
-    /// The driver does the host's part of that number; the guest waits until it is done.
+    /// The driver does the host's part with this number; the guest waits until it is done.
     Host(usize),
     /// QEMU exits before it opens its monitor.
     Refuse {
@@ -95,7 +95,7 @@ pub enum Action {
     Kill(i32),
     /// QEMU is stopped, and the guest with it; `Some`: for so many milliseconds.
     Stop(Option<u64>),
-    /// The guest sends this, then goes on so.
+    /// The guest sends this, then continues in this way.
     Send(Vec<Piece>, Then),
     /// The guest reports this about itself when it is ready (at [`Point::SetUp`]).
     Facts(Box<GuestFacts>),
@@ -106,7 +106,7 @@ pub enum Action {
 /// What a guest does after it sent something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Then {
-    /// It goes on as if nothing were.
+    /// It continues normally.
     GoesOn,
     /// Nothing more, for ever.
     Hangs,
@@ -119,7 +119,7 @@ pub enum Then {
 /// Part of what a guest sends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Piece {
-    /// A message in its frame. A run of it may be [`crate::agent::player::THIS`] and its kin.
+    /// A message in its frame. Its run may be [`crate::agent::player::THIS`] or another placeholder.
     Message(GuestMessage),
     /// The end of a run, with the figures that it would have.
     Measured(String),
@@ -137,7 +137,7 @@ pub enum Piece {
     AgentFlood(u64),
     /// A pause in milliseconds.
     Pause(u64),
-    /// The same over and over, so many times, with a pause in milliseconds after each.
+    /// The same repeatedly, so many times, with a pause in milliseconds after each.
     Repeated(u32, u64, Box<Piece>),
     /// The bytes of a piece one by one, with a pause in milliseconds after each.
     ByteByByte(u64, Box<Piece>),
@@ -164,7 +164,7 @@ impl Script {
         fs::rename(new, directory.join(FILE_NAME))
     }
 
-    /// The act at `point` of a boot that does `runs`, if it is to be done. It counts as done from then on.
+    /// The act at `point` of a boot that does `runs`, if it is to be done. From then on it counts as done.
     #[must_use]
     pub fn action(&self, point: &Point, runs: &[&str]) -> Option<&Action> {
         self.rules.iter().enumerate().find_map(|(index, act)| {

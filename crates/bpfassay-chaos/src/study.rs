@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The study that faults are injected into, and its made-up guests.
+//! The study that faults are injected into, and its artificial guests.
 
 use std::{
     fmt, fs, io,
@@ -15,13 +15,13 @@ use bpfassay_testbed::{
 
 use crate::agent::figures::Past;
 
-/// Seed of the study; that of a block's machine is this and its replicate.
+/// Seed of the study; the seed of a block's machine is this plus its replicate.
 const SEED: u64 = 1000;
 
-/// By which clock guests measure.
+/// The clock of guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Clock {
-    /// What guests put out goes to files.
+    /// The output of guests goes to files.
     Instructions,
     /// It goes to sockets.
     Wall,
@@ -48,7 +48,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Why there is no study to disturb: a fault of this program.
+/// Why there is no study for faults: an error of this program.
 #[derive(Debug, thiserror::Error)]
 pub enum ChaosError {
     /// The study is wrong.
@@ -66,7 +66,7 @@ pub struct TrialStudy {
     pub shape: Shape,
     /// Its text.
     pub text: String,
-    /// What it is to do.
+    /// Its plan.
     pub plan: Plan,
 }
 
@@ -83,7 +83,7 @@ impl TrialStudy {
         Ok(Self { shape, text, plan })
     }
 
-    /// The figures that `wanted` has in a boot of its block that does `runs`, as far as it is among them.
+    /// The figures that `wanted` has in a boot of its block that does `runs`, if it is among them.
     #[must_use]
     pub fn figures<'a>(
         &self,
@@ -93,7 +93,7 @@ impl TrialStudy {
     ) -> Option<RunFigures> {
         let seed = match self.shape.clock {
             Clock::Instructions => SEED + u64::from(replicate),
-            // Such guests are given none.
+            // Such guests do not get any.
             Clock::Wall => 0,
         };
         let mut past = Past::new(seed);
@@ -107,13 +107,13 @@ impl TrialStudy {
     }
 }
 
-/// Whether a run is one that somebody may be blamed for: one with a probe or a tool.
+/// Whether a run can be blamed: one with a probe or a tool.
 #[must_use]
 pub fn is_tool_run(spec: &RunSpec) -> bool {
     !spec.probe.is_baseline() || spec.tool.is_some()
 }
 
-/// Deadlines are time of the host, and six times as long as written under the instruction clock. A loaded host must come from QEMU's
+/// Deadlines are time of the host, and six times as long as written under the instruction clock. A loaded host must get from QEMU's
 /// start to the agent's first message within the first.
 fn text(shape: Shape) -> String {
     let (clock, boot, phase) = match shape.clock {
@@ -134,7 +134,7 @@ fn text(shape: Shape) -> String {
     .to_string()
 }
 
-/// The file of a study with faults: what differs between the scripted one and the one with real guests.
+/// The file of a study with faults: the differences between the scripted one and the one with real guests.
 pub(crate) struct StudyText {
     pub(crate) clock: &'static str,
     /// The probe configurations, as elements of a list.
@@ -188,12 +188,12 @@ tear-down = "{phase}"
     }
 }
 
-/// Files of the made-up testbed.
+/// Files of the artificial testbed.
 #[derive(Debug, Clone)]
 pub struct Testbed {
     /// The manifest.
     pub manifest: PathBuf,
-    /// A kernel image and an initramfs, which nothing ever boots.
+    /// A kernel image and an initramfs, which are never booted.
     pub images: [PathBuf; 2],
 }
 
@@ -247,7 +247,7 @@ mod tests {
     const SHAPE: Shape = Shape { clock: Clock::Instructions, rounds: 2, replicates: 2 };
 
     #[test]
-    fn the_study_has_what_faults_need() {
+    fn the_study_has_the_runs_that_faults_need() {
         let study = TrialStudy::new(SHAPE).unwrap();
         assert_eq!(study.plan.blocks.len(), 2);
         for block in &study.plan.blocks {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_depend_on_everything_before_them_and_on_nothing_else() {
+    fn figures_depend_on_earlier_runs_and_the_seed_only() {
         let study = TrialStudy::new(SHAPE).unwrap();
         let block = &study.plan.blocks[0];
         let last = &block.runs[8].spec.id;
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_testbed_is_one() {
+    fn the_testbed_can_be_read() {
         let directory = tempfile::tempdir().unwrap();
         let testbed = Testbed::make(directory.path()).unwrap();
         let manifest = Manifest::load(&testbed.manifest, Check::Content).unwrap();

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use crate::{drive::TrialResult, trial::End};
 
-/// What the page is about.
+/// The introduction of the page.
 const HEAD: &str = "\
 # Faults by seed
 
@@ -26,9 +26,9 @@ const MOST: usize = 12;
 pub struct Line {
     /// The seed.
     pub seed: u64,
-    /// What it drew.
+    /// The drawn fault.
     pub fault: &'static str,
-    /// With which parameters.
+    /// Its parameters.
     pub parameters: String,
     /// Its result.
     pub result: TrialResult,
@@ -37,7 +37,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// In one line, with what is wrong below it.
+    /// One line, with the violations below it.
     #[must_use]
     pub fn text(&self) -> String {
         let Self { seed, fault, parameters, result, seconds } = self;
@@ -49,7 +49,7 @@ impl Line {
         };
         let mut text = format!("{seed} {fault} ({parameters}) {verdict} [{}] {seconds:.1}s", ends.join(" "));
         for violation in result.violations.iter().take(MOST) {
-            // Nothing can be done about text that does not fit into memory.
+            // Formatting into a String does not fail.
             let _ = write!(text, "\n    {violation}");
         }
         if result.violations.len() > MOST {
@@ -85,7 +85,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts `line`, too.
+    /// Adds `line`.
     pub fn add(&mut self, line: &Line) {
         let counts = self.faults.entry(line.fault).or_default();
         counts.trials += 1;
@@ -98,7 +98,7 @@ impl Summary {
         self.peak_kib = self.peak_kib.max(line.result.peak_kib);
     }
 
-    /// How many trials broke what must hold.
+    /// How many trials had violations.
     #[must_use]
     pub fn violated(&self) -> u32 {
         self.faults.values().map(|counts| counts.violated).sum()
@@ -110,7 +110,7 @@ impl Summary {
         self.faults.values().map(|counts| counts.trials).sum()
     }
 
-    /// As a page of Markdown: what was done, the results, a line per fault. `command` is the one that did it.
+    /// A page of Markdown: what was done, the results, a line per fault. `command` is the one that was run.
     #[must_use]
     pub fn markdown(&self, command: &str) -> String {
         let mut text = format!("{HEAD}\n```sh\n{command}\n```\n\n**{}.**\n\n", self.text());
@@ -118,13 +118,13 @@ impl Summary {
         for (fault, counts) in &self.faults {
             let ends: Vec<_> = counts.ends.iter().map(|(end, count)| format!("{}: {count}", ended(*end))).collect();
             let Counts { trials, skipped, violated, .. } = counts;
-            // Nothing can be done about text that does not fit into memory.
+            // Formatting into a String does not fail.
             let _ = writeln!(text, "| {fault} | {trials} | {skipped} | {violated} | {} |", ends.join(", "));
         }
         text
     }
 
-    /// As a message.
+    /// A message.
     #[must_use]
     pub fn text(&self) -> String {
         let skipped: u32 = self.faults.values().map(|counts| counts.skipped).sum();

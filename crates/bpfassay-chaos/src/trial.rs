@@ -17,7 +17,7 @@ pub struct Trial {
     pub jobs: u32,
     /// What the guests do.
     pub rules: Vec<Rule>,
-    /// What the host does when an act asks for it ([`Action::Host`]).
+    /// What the host does when an act requests it ([`Action::Host`]).
     pub host: Vec<HostAction>,
     /// What the host does so many milliseconds after the command started.
     pub timed: Option<(u64, HostAction)>,
@@ -25,7 +25,7 @@ pub struct Trial {
     pub small: Option<(Place, bool)>,
     /// What is damaged after the command ended and before it is resumed.
     pub damage: Option<Damage>,
-    /// What must come of it.
+    /// The allowed outcomes.
     pub expected: Expected,
     /// The drawn parameters, for people.
     pub parameters: String,
@@ -42,20 +42,20 @@ pub enum Place {
     Cache,
 }
 
-/// Something that the host does to the command.
+/// An action of the host on the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostAction {
-    /// It gets this signal so many times, 50 ms apart.
+    /// It receives this signal so many times, 50 ms apart.
     Signal(i32, u32),
     /// It is stopped for so many milliseconds.
     Pause(u64),
     /// The small file system is filled up.
     Fill,
-    /// It may open so many descriptors from now on.
+    /// Its limit of open descriptors from now on.
     Descriptors(u64),
-    /// The program QEMU is taken away.
+    /// The program QEMU is removed.
     NoQemu,
-    /// The directory of console logs is taken away, and a file put in its place.
+    /// The directory of console logs is removed, and a file put in its place.
     NoLogs,
 }
 
@@ -64,24 +64,24 @@ pub enum HostAction {
 pub enum Damage {
     /// A bit of a guest's image (0: kernel, 1: initramfs), at this share of its length in thousandths.
     Image(usize, u64),
-    /// The last so many bytes of the journal are gone, as after a crash of the host.
+    /// The last so many bytes of the journal are lost, as after a crash of the host.
     JournalCut(u64),
 }
 
-/// What must come of a trial.
+/// The allowed outcomes of a trial.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Expected {
     /// Runs that may fail or must.
     pub blamed: BTreeMap<String, Blame>,
-    /// Runs that may fail by the host, or stay undone.
+    /// Runs that may fail by the host, or remain undone.
     pub by_host: BTreeSet<String>,
-    /// Runs that say what is not so: nothing is known of their figures.
+    /// Runs with false figures: their figures are not checked.
     pub lies: BTreeSet<String>,
-    /// The command may be interrupted, and then ends so; otherwise it comes to its end.
+    /// The command may be interrupted, and then ends with that; otherwise it runs to its end.
     pub interrupted: Vec<End>,
-    /// The command may be unable to record anything, or to begin.
+    /// The command may be unable to record anything, or to start.
     pub may_give_up: bool,
-    /// Whether what the guests do goes on when the study is resumed: they, not the host, are disturbed.
+    /// Whether the guests' faults continue when the study is resumed: the guests, not the host, are faulty.
     pub lasts: bool,
     /// Guests that may have to be waited for until a deadline.
     pub hangs: u32,
@@ -94,7 +94,7 @@ pub struct Blame {
     pub kinds: Vec<&'static str>,
     /// Whether it has to fail.
     pub must: bool,
-    /// Whether the guest lived on, so that the run was part of its boot.
+    /// Whether the guest continued, so that the run was part of its boot.
     pub in_guest: bool,
 }
 
@@ -105,12 +105,12 @@ pub enum End {
     Code(i32),
     /// By a signal.
     Signal(i32),
-    /// It had to be killed: it was over its time.
+    /// It had to be killed: it exceeded its time limit.
     Never,
 }
 
 impl Trial {
-    /// Nothing happens, and everything is measured.
+    /// No fault, and everything is measured.
     #[must_use]
     pub fn quiet(shape: Shape) -> Self {
         Self {
@@ -154,7 +154,7 @@ impl Expected {
         self.blamed.insert(run.to_owned(), Blame { kinds: kinds.to_vec(), must, in_guest: false });
     }
 
-    /// `run` fails with one of `kinds` in a guest that lives on.
+    /// `run` fails with one of `kinds` in a guest that continues.
     pub fn fails_in_guest(&mut self, run: &str, kinds: &[&'static str]) {
         self.blamed.insert(run.to_owned(), Blame { kinds: kinds.to_vec(), must: true, in_guest: true });
     }

@@ -9,7 +9,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// Seeds of one part. Each part makes its studies without a fault again, which its trials are compared with.
+/// Seeds of one part. Each part runs its studies without a fault again, with which its trials are compared.
 const PART: u64 = 50;
 
 /// The command, which cargo builds beside this program where the whole workspace is tested; by itself this crate does not build it.
@@ -43,10 +43,10 @@ macro_rules! parts {
 
 parts!(seeds_1_to_50 = 0, seeds_51_to_100 = 1, seeds_101_to_150 = 2, seeds_151_to_200 = 3);
 
-/// A program in the command's place that spoils what the real one does.
+/// A program in place of the command that runs the real one and then damages its results.
 fn spoiling(directory: &Path, after: &str) -> PathBuf {
     let path = directory.join("bpfassay");
-    // The journal of the study without faults stays as it is: the others are compared with it.
+    // The journal of the study without faults is not changed: the others are compared with it.
     let text = format!("#!/bin/sh\n'{}' \"$@\"\ncode=$?\n{after}\nexit $code\n", bpfassay().display());
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -62,7 +62,7 @@ fn violation(after: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The disturbed study is the one whose guest did something: its stand-in made a note of it.
+/// The faulty study is the one whose guest acted: its stand-in recorded that.
 const DISTURBED: &str = "ls state/done-* >/dev/null 2>&1 &&";
 
 #[test]

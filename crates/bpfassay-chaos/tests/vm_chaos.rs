@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! 17 seeds with real guests: each of the 17 faults once. What tools do has no drawn parameter: no other seed would add to it.
+//! 17 seeds with real guests: each of the 17 faults once. Faults of tools have no drawn parameter: no other seed would add to it.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{
@@ -37,5 +37,5 @@ macro_rules! parts {
     };
 }
 
-// Those of the host together, since each is compared with the study without a fault.
+// Those of the host together, because each is compared with the study without a fault.
 parts!(host_seeds_10_to_16 = 10, 7; tool_seeds_17_to_21 = 17, 5; tool_seeds_22_to_26 = 22, 5);

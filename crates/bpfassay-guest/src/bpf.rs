@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The BPF programs, maps and links that the kernel holds: which there are, what they are called, and how long programs ran.
+//! The BPF programs, maps and links that the kernel holds: their ids, their names, and how long programs ran.
 
 use std::{
     collections::BTreeSet,
@@ -37,12 +37,12 @@ pub(crate) fn links() -> Result<Option<BTreeSet<u32>>> {
     }
 }
 
-/// The object of this kind with this id; `None` where it is gone.
+/// The object of this kind with this id; `None` where it no longer exists.
 fn open(kind: Kind, id: u32) -> Result<Option<OwnedFd>> {
     by_id(kind, id).map_err(Error::system("open a BPF object"))
 }
 
-/// The programs or maps with these ids, those left out that are gone.
+/// The programs or maps with these ids, without those that no longer exist.
 ///
 /// # Errors
 /// The kernel's error.
@@ -73,7 +73,7 @@ pub(crate) fn memlock(fdinfo: &str) -> Option<u64> {
     fdinfo.lines().find_map(|line| line.strip_prefix("memlock:")?.trim().parse().ok())
 }
 
-/// Has the kernel keep statistics of every program (Linux 5.8 and later), for as long as the descriptor is open.
+/// Makes the kernel keep statistics of every program (Linux 5.8 and later) for as long as the descriptor is open.
 ///
 /// # Errors
 /// The kernel's error.
@@ -81,7 +81,7 @@ pub(crate) fn enable_statistics() -> Result<OwnedFd> {
     bpfassay_bpf::enable_statistics().map_err(Error::system("switch on statistics of BPF programs"))
 }
 
-/// The statistics of the programs with these ids, those left out that are gone.
+/// The statistics of the programs with these ids, without those that no longer exist.
 ///
 /// # Errors
 /// The kernel's error; [`Error::Order`] where it keeps no statistics (before Linux 5.1).
@@ -97,7 +97,7 @@ pub(crate) fn statistics(ids: impl IntoIterator<Item = u32>) -> Result<Vec<Progr
     Ok(all)
 }
 
-/// How often the kernel skipped the programs with these ids because they were running on that CPU already; `None` where it
+/// How often the kernel skipped the programs with these ids because they were already running on that CPU; `None` where it
 /// does not count that (before Linux 5.12).
 ///
 /// # Errors

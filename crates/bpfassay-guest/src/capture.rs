@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a workload that is any program prints: standard output whole, but bounded, and the end of standard error.
+//! The output of a workload that is any program: standard output whole, up to a bound, and the tail of standard error.
 
 use std::{
     io::{self, ErrorKind, PipeReader, PipeWriter, Read},
@@ -17,7 +17,7 @@ use crate::{
 /// The two streams of a program.
 #[derive(Debug)]
 pub(crate) struct Capture {
-    /// `None` once it was closed.
+    /// `None` after it was closed.
     output: Option<PipeReader>,
     error: Option<PipeReader>,
     text: Vec<u8>,
@@ -25,7 +25,7 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Pipes for a program: what is read here, and its standard output and standard error.
+    /// Pipes for a program: the ends that are read here, and its standard output and standard error.
     pub(crate) fn open() -> io::Result<(Self, PipeWriter, PipeWriter)> {
         let (output, standard_output) = io::pipe()?;
         let (error, standard_error) = io::pipe()?;
@@ -36,12 +36,12 @@ impl Capture {
         Ok((ours, standard_output, standard_error))
     }
 
-    /// Those that are open, to be waited for.
+    /// The pipes that are open, to poll.
     pub(crate) fn streams(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [&self.output, &self.error].into_iter().flatten().map(AsFd::as_fd)
     }
 
-    /// Keeps what has come. Whether it is no more on standard output than [`MAX_OUTPUT`].
+    /// Reads what has arrived. Returns whether standard output is still within [`MAX_OUTPUT`].
     pub(crate) fn take(&mut self) -> Result<bool> {
         let Self { output, error, text, last } = self;
         drain(error, |bytes| {
@@ -54,7 +54,7 @@ impl Capture {
         })
     }
 
-    /// The end of standard error, or where it wrote nothing there of standard output.
+    /// The tail of standard error, or of standard output where the program wrote nothing to standard error.
     pub(crate) fn output_tail(&self) -> String {
         match self.last.bytes().is_empty() {
             true => String::from_utf8_lossy(output_tail::last(&self.text)).into_owned(),
@@ -68,7 +68,7 @@ impl Capture {
     }
 }
 
-/// Passes on what there is to read, for as long as `keep` wants more. Whether it did to the end.
+/// Reads what is available and passes it to `keep` until that returns `false`. Returns whether it never did.
 fn drain(stream: &mut Option<PipeReader>, mut keep: impl FnMut(&[u8]) -> bool) -> Result<bool> {
     let mut buffer = [0; 16 << 10];
     while let Some(open) = stream {
@@ -78,7 +78,7 @@ fn drain(stream: &mut Option<PipeReader>, mut keep: impl FnMut(&[u8]) -> bool) -
             Ok(_) => return Ok(false),
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::system("listen to the workload")(error)),
+            Err(error) => return Err(Error::system("read the workload's output")(error)),
         }
     }
     Ok(true)
@@ -92,7 +92,7 @@ mod tests {
     use crate::output_tail::OUTPUT_TAIL;
 
     #[test]
-    fn output_is_kept_whole_and_complaints_to_their_end() {
+    fn standard_output_is_kept_whole_and_the_tail_of_standard_error() {
         let (mut capture, output, error) = Capture::open().unwrap();
         let script = "echo '{\"a\": 1}'; for i in $(seq 1000); do echo complaint $i >&2; done; exec >&-";
         Command::new("sh").args(["-c", script]).stdout(output).stderr(error).status().unwrap();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_waited_for_that_was_not_written() {
+    fn reading_does_not_block_where_nothing_was_written() {
         let (mut capture, output, _error) = Capture::open().unwrap();
         assert!(capture.take().unwrap());
         assert_eq!(capture.streams().count(), 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cgroup (v2) of a workload: made for one run, ended as a whole.
+//! The cgroup (v2) of a workload: created for one run, killed as a whole.
 
 use std::{
     fs::{self, File},
@@ -20,10 +20,10 @@ use crate::{
     link::wait_readable,
 };
 
-/// How long the processes of a killed cgroup may take to be gone.
+/// How long the processes of a killed cgroup may take to exit.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A cgroup; [`Cgroup::remove`] ends it.
+/// A cgroup; [`Cgroup::remove`] removes it.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
     path: String,
@@ -32,25 +32,25 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes a cgroup named `name`, without slashes, in the one whose directory is `parent`.
+    /// Creates a cgroup named `name`, without slashes, in the one whose directory is `parent`.
     pub(crate) fn make(parent: &str, name: &str) -> Result<Self> {
         let path = format!("{parent}/{name}");
         make(&path)?;
         Self::open(path)
     }
 
-    /// What `bpf_get_current_cgroup_id` gives for processes in it.
+    /// The id that `bpf_get_current_cgroup_id` returns for its processes.
     pub(crate) const fn id(&self) -> u64 {
         self.id
     }
 
-    /// Lets it have at most so many processes and threads, where the kernel can count them.
+    /// Limits the number of its processes and threads, where the kernel can count them.
     pub(crate) fn limit_processes(&self, most: u32) -> Result<()> {
         // Only in boots with another tool: the controller makes every fork a little slower.
         let parent = Path::new(&self.path).parent().unwrap_or(Path::new("/"));
         let limit = format!("{}/pids.max", self.path);
         if fs::write(parent.join("cgroup.subtree_control"), "+pids").is_err() {
-            // A kernel without this controller, or a running system that has processes beside the cgroups.
+            // A kernel without this controller, or a running system whose parent cgroup has processes of its own.
             return Ok(());
         }
         fs::write(&limit, most.to_string()).map_err(Error::file("write", &limit))
@@ -67,13 +67,13 @@ impl Cgroup {
         Ok(processes(&self.read("cgroup.procs")?).collect())
     }
 
-    /// The file to write `0` to for joining it.
+    /// The file to which a process writes `0` to join it.
     pub(crate) fn door(&self) -> Result<File> {
         let path = format!("{}/cgroup.procs", self.path);
         fs::OpenOptions::new().write(true).open(&path).map_err(Error::file("open", path))
     }
 
-    /// Whether any process lives in it.
+    /// Whether it has any process.
     pub(crate) fn is_populated(&mut self) -> Result<bool> {
         let mut text = String::new();
         self.events
@@ -83,7 +83,7 @@ impl Cgroup {
         populated(&text).ok_or_else(|| Error::unexpected(&self.path, "a line `populated 0` or `populated 1`", &text))
     }
 
-    /// Kills every process in it and waits until they are gone.
+    /// Kills every process in it and waits until they have exited.
     pub(crate) fn kill(&mut self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let kill = format!("{}/cgroup.kill", self.path);
@@ -91,7 +91,7 @@ impl Cgroup {
         if at_once {
             write(&kill)?;
         } else if self.is_populated()? {
-            // Before 5.14: nothing frozen forks, and SIGKILL reaches what is frozen.
+            // Before 5.14: a frozen process does not fork, and SIGKILL reaches it.
             write(&format!("{}/cgroup.freeze", self.path))?;
         }
         while self.is_populated()? {
@@ -111,9 +111,9 @@ impl Cgroup {
         Ok(())
     }
 
-    /// One that is there.
+    /// An existing cgroup.
     fn open(path: String) -> Result<Self> {
-        // The number of the directory is the id (kernfs, 5.5 and later).
+        // The inode number of the directory is the id (kernfs, 5.5 and later).
         let id = fs::metadata(&path).map_err(Error::file("look at", &path))?.ino();
         let events = format!("{path}/cgroup.events");
         let events = File::open(&events).map_err(Error::file("open", &events))?;
@@ -130,24 +130,24 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Removes it; nothing may live in it any more.
+    /// Removes it; it may have no process any more.
     pub(crate) fn remove(self) -> Result<()> {
         fs::remove_dir(&self.path).map_err(Error::file("remove cgroup", &self.path))
     }
 }
 
-/// Makes the cgroup whose directory is `path`; its id.
+/// Creates the cgroup whose directory is `path`; returns its id.
 pub(crate) fn make(path: &str) -> Result<u64> {
     make_anew(path).map_err(Error::file("make cgroup", path))?;
     Ok(fs::metadata(path).map_err(Error::file("look at", path))?.ino())
 }
 
-/// Kills everything in the cgroup at `path` and those below it, the lowest first.
+/// Kills all processes in the cgroup at `path` and in those below it, the deepest first.
 pub(crate) fn kill_tree(path: &str) -> Result<()> {
     below(path)?.into_iter().try_for_each(|path| Cgroup::open(path)?.kill())
 }
 
-/// Removes the cgroup at `path` and those below it, with all that lives in them.
+/// Removes the cgroup at `path` and those below it, and kills their processes.
 pub(crate) fn clear(path: &str) -> Result<()> {
     below(path)?.into_iter().try_for_each(|path| {
         let mut cgroup = Cgroup::open(path)?;
@@ -156,7 +156,7 @@ pub(crate) fn clear(path: &str) -> Result<()> {
     })
 }
 
-/// The directories of the cgroup at `path` and those below it, the lowest first.
+/// The directories of the cgroup at `path` and of those below it, the deepest first.
 pub(crate) fn below(path: &str) -> Result<Vec<String>> {
     let mut found = vec![path.to_owned()];
     let mut next = 0;
@@ -173,7 +173,7 @@ pub(crate) fn below(path: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Makes the directory `path`; an empty one that is there already, left behind by an agent that was killed, goes first.
+/// Makes the directory `path`; removes an empty one first that an agent which was killed left behind.
 fn make_anew(path: &str) -> io::Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_agent_left_behind_is_made_anew_unless_somebody_lives_there() {
+    fn a_cgroup_of_a_killed_agent_is_made_anew_unless_it_has_processes() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("run-1").display().to_string();
         make_anew(&path).unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn life_is_read_from_the_events() {
+    fn whether_it_has_processes_is_read_from_its_events() {
         assert_eq!(populated("populated 1\nfrozen 0\n"), Some(true));
         assert_eq!(populated("frozen 1\npopulated 0\n"), Some(false));
         assert_eq!(populated("frozen 1\n"), None);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes that the agent starts, and all the others that become its children because it is process 1.
+//! Processes that the agent starts, and the orphans that become its children because it is process 1.
 
 use std::{
     collections::BTreeMap,
@@ -24,35 +24,35 @@ use crate::{
     signals,
 };
 
-/// Every child that has ended and has not been asked for. Only one may exist: it takes all of them.
+/// Reaps every child that has exited. Only one may exist, because it reaps all of them.
 #[derive(Debug)]
 pub(crate) struct Children {
     signals: File,
-    /// Ends of children that [`Children::expect`] named.
+    /// Exit statuses of children that [`Children::expect`] named.
     ended: BTreeMap<i32, Option<ExitStatus>>,
 }
 
 impl Children {
-    /// Starts watching; `SIGCHLD` must be blocked ([`signals::block`]).
+    /// Starts to watch; `SIGCHLD` must be blocked ([`signals::block`]).
     pub(crate) fn watch() -> Result<Self> {
         let signals = signals::descriptor(&[libc::SIGCHLD]).map_err(Error::system("watch child processes"))?;
         fcntl_setfl(&signals, OFlags::NONBLOCK).map_err(Error::system("watch child processes"))?;
         Ok(Self { signals: signals.into(), ended: BTreeMap::new() })
     }
 
-    /// Keeps the end of this child until [`Children::end_of`] asks for it. Call before the next [`Children::reap`].
+    /// Keeps the exit status of this child until [`Children::end_of`] returns it. Call before the next [`Children::reap`].
     pub(crate) fn expect(&mut self, pid: Pid) {
         self.ended.entry(pid.as_raw_nonzero().get()).or_default();
     }
 
-    /// Takes every child that has ended.
+    /// Reaps every child that has exited.
     pub(crate) fn reap(&mut self) -> Result<()> {
         let mut signals = [0; 16 * size_of::<libc::signalfd_siginfo>()];
         loop {
             match self.signals.read(&mut signals) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(Error::system("take the signals of child processes")(error)),
+                Err(error) => return Err(Error::system("read the signals of child processes")(error)),
             }
         }
         loop {
@@ -69,7 +69,7 @@ impl Children {
         }
     }
 
-    /// How this child ended, if it has; reported once.
+    /// The exit status of this child, if it has exited; returned once.
     pub(crate) fn end_of(&mut self, pid: Pid) -> Option<ExitStatus> {
         let pid = pid.as_raw_nonzero().get();
         let status = *self.ended.get(&pid)?;
@@ -79,7 +79,7 @@ impl Children {
         status
     }
 
-    /// Waits until this child ends; `None` where it has not within `patience`.
+    /// Waits until this child exits; `None` where it has not within `patience`.
     pub(crate) fn wait_for(&mut self, pid: Pid, patience: Duration) -> Result<Option<ExitStatus>> {
         let deadline = Instant::now() + patience;
         loop {
@@ -95,7 +95,7 @@ impl Children {
         }
     }
 
-    /// Kills this child and takes its end.
+    /// Kills this child and reaps it.
     pub(crate) fn kill(&mut self, pid: Pid, patience: Duration) -> Result<Option<ExitStatus>> {
         match kill_process(pid, Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => self.wait_for(pid, patience),
@@ -110,15 +110,15 @@ impl AsFd for Children {
     }
 }
 
-/// The number of a child that the standard library started.
+/// The process id of a child that the standard library started.
 pub(crate) fn pid_of(child: &std::process::Child) -> Result<Pid> {
     i32::try_from(child.id())
         .ok()
         .and_then(Pid::from_raw)
-        .ok_or_else(|| Error::Order(format!("{} is no process number", child.id())))
+        .ok_or_else(|| Error::Order(format!("{} is no process id", child.id())))
 }
 
-/// How a program ended, as a predicate.
+/// How a program ended, as a predicate of a sentence.
 pub(crate) fn ended_how(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit status {code}"),
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_described_as_predicates() {
+    fn exit_statuses_are_described_as_predicates() {
         assert_eq!(ended_how(ExitStatus::from_raw(3 << 8)), "ended with exit status 3");
         assert_eq!(ended_how(ExitStatus::from_raw(9)), "was ended by signal 9");
     }

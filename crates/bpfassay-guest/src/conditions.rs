@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The conditions in which phases begin: how the kernel's threads are scheduled, and at which instant.
+//! The conditions under which phases begin: how the kernel's threads are scheduled, and at which instant.
 //!
-//! A write over loopback NFS is a race between the threads of the server and the kworkers that send the client's requests. Who
-//! wins, and so how often the server wakes for a part of a request, decides how many instructions the flush takes. Real-time
-//! priorities decide it the same way each time. The rest is the distance to the next tick of the timer, which is the same in every phase
-//! that begins at a whole second, and what the kernel has kept of earlier work: free pages of each CPU, which are few here, and statistics that are
-//! added up, which wait.
+//! A write over loopback NFS is a race between the threads of the server and the kworkers that send the client's requests. Its
+//! outcome, and so how often the server wakes for a part of a request, decides how many instructions the flush takes. Real-time
+//! priorities make the outcome the same each time. What remains is the distance to the next timer tick, which is the same in every phase
+//! that begins at a whole second, and what the kernel has kept of earlier work: the per-CPU lists of free pages, which are kept short here, and
+//! statistics that are not added up yet, which are delayed.
 
 use std::{collections::BTreeSet, fs, io, path::Path, thread, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::{
     symbols, system, tool,
 };
 
-/// Real-time priority of kworkers: above the server's, so that a request is sent whole before the server wakes.
+/// Real-time priority of kworkers: above that of the server, so that a request is sent whole before the server wakes.
 const KWORKERS: i32 = 20;
 
 /// Real-time priority of the threads of the NFS server.
@@ -36,61 +36,61 @@ const SERVER: i32 = 10;
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// At least so long before a phase nothing is at work, in nanoseconds: what makes it ready has ended by then.
+/// The least time before a phase in which nothing runs, in nanoseconds: the preparations of the phase have ended by then.
 const QUIET: u64 = 100_000_000;
 
-/// For the last of it nobody but the timer is waited for.
+/// In the last part of it only the timer is waited for.
 const ALONE: u64 = 1_000_000;
 
-/// The share of time that real-time threads may take, -1: all. Otherwise the kernel holds them up after 0.95 s of each second, in the middle of
+/// The share of time that real-time threads may take, -1: all. Otherwise the kernel throttles them after 0.95 s of each second, in the middle of
 /// a phase that is long enough.
 const SHARE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
-/// How often the kernel adds up statistics of memory, in seconds (`vmstat_update`, mm/vmstat.c). At one second, its work falls into a phase or just
-/// beside it: 9,000 instructions, 0.1 % of a read of 64 MiB from the page cache.
+/// How often the kernel adds up statistics of memory, in seconds (`vmstat_update`, mm/vmstat.c). At one second, this work falls into a phase or just
+/// outside it: 9,000 instructions, 0.1 % of a read of 64 MiB from the page cache.
 const STATISTICS: (&str, &str) = ("/proc/sys/vm/stat_interval", "3600\n");
 
-/// The divisor of a zone's pages of which each CPU may keep as many free ones (`percpu_pagelist_high_fraction`, admin-guide/sysctl/vm.rst). So large a one
-/// leaves the least, four batches: how many pages lay there when a phase began decided the cost of its writes by up to 0.3 %.
+/// The divisor of a zone's pages that gives how many free pages each CPU may keep (`percpu_pagelist_high_fraction`, admin-guide/sysctl/vm.rst). Such a large
+/// divisor leaves the minimum, four batches: the number of free pages kept when a phase began changed the cost of its writes by up to 0.3 %.
 const PAGE_LISTS: (&str, &str) = ("/proc/sys/vm/percpu_pagelist_high_fraction", "65536\n");
 
-/// What is written to it has the kernel gather free pages into large blocks (admin-guide/sysctl/vm.rst): how many were free in small ones decided the cost of
-/// reads that follow by up to 0.1 %.
+/// A write to it makes the kernel compact memory (admin-guide/sysctl/vm.rst): how fragmented the free memory was changed the cost of the
+/// following reads by up to 0.1 %.
 const COMPACT: &str = "/proc/sys/vm/compact_memory";
 
-/// What holds when a phase begins.
+/// The conditions when a phase begins.
 #[derive(Debug)]
 pub(crate) struct Conditions {
-    /// How long to rest before it: see [`bpfassay_protocol::job::Job::settle_ms`].
+    /// How long to wait before it: see [`bpfassay_protocol::job::Job::settle_ms`].
     settle: Duration,
     scheduling: Scheduling,
-    /// Whether the host receives where the machine code of loaded programs is.
+    /// Whether the host is sent the addresses of the machine code of loaded programs.
     symbols: bool,
-    /// Processes that have been looked at: their kind does not change.
+    /// Processes that have been examined already: their kind does not change.
     seen: BTreeSet<u32>,
     /// Whether there is an NFS server.
     has_server: bool,
 }
 
 impl Conditions {
-    /// As `job` asks for them.
+    /// As `job` requests them.
     pub(crate) fn of(job: &Job) -> Self {
         let settle = Duration::from_millis(job.settle_ms);
         Self { settle, scheduling: job.scheduling, symbols: job.symbols, seen: BTreeSet::new(), has_server: false }
     }
 
-    /// Sends where the machine code of programs is, where the job asks for it: before the phases of a run whose tracer or tool has loaded some.
+    /// Sends the addresses of the machine code of programs, where the job requests it: before the phases of a run whose tracer or tool has loaded some.
     ///
     /// # Errors
-    /// As [`symbols::send_programs`].
+    /// Those of [`symbols::send_programs`].
     pub(crate) fn send_programs(&self, link: &Link) -> Result<()> {
         if self.symbols { symbols::send_programs(link) } else { Ok(()) }
     }
 
-    /// Gathers free memory into large blocks, where conditions are fixed and the kernel can.
+    /// Compacts memory, where conditions are fixed and the kernel can do it.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// The kernel refuses it.
     pub(crate) fn compact(&self) -> Result<()> {
         match self.scheduling == Scheduling::Fixed && Path::new(COMPACT).exists() {
             true => system::write(COMPACT, "1\n"),
@@ -98,7 +98,7 @@ impl Conditions {
         }
     }
 
-    /// Waits until the kernel has got done with what came before.
+    /// Waits until the kernel has finished what earlier work left to it.
     pub(crate) fn rest(&self, tool: Option<&mut tool::Running>) -> Result<()> {
         match tool {
             None => thread::sleep(self.settle),
@@ -107,11 +107,11 @@ impl Conditions {
         Ok(())
     }
 
-    /// Gives kworkers and the threads of the NFS server their priorities. Returns how many did not have them yet; `None` where nothing
-    /// is fixed, or no server is there.
+    /// Gives kworkers and the threads of the NFS server their priorities. Returns how many did not have them yet; `None` where
+    /// scheduling is not fixed, or there is no server.
     ///
     /// # Errors
-    /// Where /proc cannot be read or the system refuses.
+    /// /proc cannot be read, or the kernel refuses a priority.
     pub(crate) fn fix(&mut self) -> Result<Option<FixedThreads>> {
         if self.scheduling == Scheduling::Kernel {
             return Ok(None);
@@ -126,7 +126,7 @@ impl Conditions {
                 continue;
             }
             let path = format!("/proc/{pid}/stat");
-            // One that ended meanwhile needs no priority.
+            // One that has exited meanwhile needs no priority.
             let Ok(text) = fs::read(&path) else { continue };
             let text = String::from_utf8_lossy(&text);
             let stat = stat::parse(&text).ok_or_else(|| Error::unexpected(&path, "fields as in proc(5)", &text))?;
@@ -158,10 +158,10 @@ impl Conditions {
         Ok(Some(fixed))
     }
 
-    /// Waits for a whole second of `CLOCK_MONOTONIC`, where phases begin at one; a tool is served meanwhile.
+    /// Waits for a whole second of `CLOCK_MONOTONIC`, where phases begin at one; the tool's output is read meanwhile.
     ///
     /// # Errors
-    /// Where the clock cannot be read, or the tool fails.
+    /// The clock cannot be read, or the tool fails.
     pub(crate) fn await_second(&self, tool: Option<&mut tool::Running>) -> Result<()> {
         if self.scheduling == Scheduling::Kernel {
             return Ok(());
@@ -187,7 +187,7 @@ enum Kind {
     Server,
 }
 
-/// Which of them a process is, if any. A program may call itself as it likes, but it is no kernel thread.
+/// The kind of this process, if it has one. A program may take any name, but it is no kernel thread.
 fn kind(stat: &Stat<'_>) -> Option<Kind> {
     match stat.name {
         _ if !stat.is_kernel_thread() => None,
@@ -196,7 +196,7 @@ fn kind(stat: &Stat<'_>) -> Option<Kind> {
     }
 }
 
-/// Gives the thread `pid` the policy `SCHED_FIFO`; `false` where it has ended. Not by the C library's function, which musl only has as one that
+/// Gives the thread `pid` the policy `SCHED_FIFO`; `false` where it has exited. Not through the C library, because musl's function always
 /// fails.
 fn set_fifo(pid: u32, priority: i32) -> io::Result<bool> {
     let parameter = libc::c_int::from(priority);
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Elsewhere, the programs of a whole machine would be listed for nobody, and a machine that does not permit that would fail the run.
+    /// Otherwise the programs of a whole machine would be listed for nobody, and a machine that does not permit that would fail the run.
     #[test]
     fn programs_are_sent_only_where_the_job_asks_for_them() {
         for symbols in [false, true] {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn as_the_kernel_schedules_nothing_is_changed_and_nothing_is_waited_for() {
+    fn with_the_kernels_own_scheduling_nothing_is_changed_or_waited_for() {
         let mut conditions = Conditions::of(&job(Scheduling::Kernel, false));
         assert_eq!(conditions.fix().unwrap(), None);
         let begun = Instant::now();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The paths on the machine that measures: the guest that this agent is the init of, or a running system.
+//! The paths on the machine that measures: the guest in which this agent is process 1, or a running system.
 
 use std::{
     env,
@@ -28,22 +28,22 @@ use crate::{
 /// Where cgroup2 is mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Everything of runs on a running system that is not on the file system under test; locked while one measures. Only this user
+/// All files of runs on a running system that are not on the file system under test; locked while an agent measures. Only this user
 /// can write there ([`test_dir::private`]), so names in it can be trusted.
 const WORK_HERE: &str = "/run/bpfassay-here";
 
-/// Paths of programs and places.
+/// Paths of programs and directories.
 #[derive(Debug)]
 pub(crate) struct Environment {
     /// Mount point of the file system under test.
     pub mount: String,
-    /// Directory in it that belongs to runs alone: whatever is in it goes before each run.
+    /// Directory in it for runs alone: its contents are removed before each run.
     pub test_dir: TestDir,
     /// Directory for everything else of runs.
     pub work: String,
-    /// Where tracers of this boot keep what they read of the kernel's functions.
+    /// Where tracers of this boot cache what they read about the kernel's functions.
     pub symbols: String,
-    /// Directory of the cgroup in which those of workloads are made.
+    /// Directory of the cgroup in which those of workloads are created.
     pub cgroups: String,
     /// The bundled tracer.
     pub tracer: String,
@@ -51,14 +51,14 @@ pub(crate) struct Environment {
     pub ior: String,
     /// The real IOR, where there is one.
     pub external_ior: String,
-    /// What was made on a running system is written down here.
+    /// The record of what was made on a running system.
     record: Option<Record>,
     /// Held for as long as runs may be executed.
     _lock: Option<File>,
 }
 
 impl Environment {
-    /// A guest that is there for measuring alone, with the file system under test at `mount`.
+    /// A guest that exists for measuring alone, with the file system under test at `mount`.
     pub(crate) fn guest(mount: &str) -> Self {
         Self {
             mount: mount.to_owned(),
@@ -75,18 +75,18 @@ impl Environment {
     }
 
     /// A running system: programs as `PATH` finds them, a cgroup below this process's own, and a directory in the file
-    /// system `mount`. [`Environment::leave`] removes what was made; what an agent left that was killed is removed first, and what
-    /// could not be removed of that is returned as text.
+    /// system `mount`. [`Environment::leave`] removes what was made. What a killed agent left is removed first; the text that is
+    /// returned names what could not be removed of that.
     ///
     /// # Errors
-    /// Where another agent measures on this system, a program is missing, or a directory cannot be made.
+    /// Another agent measures on this system, a program is missing, or a directory cannot be made.
     pub(crate) fn here(mount: &MountFacts, external_ior: Option<&str>) -> Result<(Self, Vec<String>)> {
         let lock = test_dir::private(WORK_HERE)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
                 return Err(Error::Order(
-                    "another bpfassay measures on this system: wait until it has ended, for both would measure each other"
+                    "another bpfassay measures on this system: wait until it has ended, because each would disturb the other's figures"
                         .to_owned(),
                 ));
             }
@@ -116,7 +116,7 @@ impl Environment {
             cgroup: cgroups.clone(),
             cgroup_inode: None,
         };
-        // What follows must be left by `leave`, or here.
+        // From here on, `leave` must remove it, or this function.
         let test_dir = match make(made, mount, name, &record) {
             Ok(test_dir) => test_dir,
             Err(error) => {
@@ -139,7 +139,7 @@ impl Environment {
         Ok((environment, problems))
     }
 
-    /// Whether everything here is there for measuring alone.
+    /// Whether this machine exists for measuring alone.
     pub(crate) const fn is_guest(&self) -> bool {
         matches!(self.test_dir, TestDir::Guest { .. })
     }
@@ -151,7 +151,7 @@ impl Environment {
 
     /// Removes what [`Environment::here`] made.
     pub(crate) fn leave(self) -> Result<()> {
-        // As much as can be, whatever fails.
+        // As much as possible, even where a step fails.
         let left = [
             cgroup::clear(&self.cgroups),
             self.test_dir.leave(),
@@ -165,9 +165,9 @@ impl Environment {
     }
 }
 
-/// Makes the directory of runs and the cgroup as `made` names them, and writes them down before and after.
+/// Makes the directory of runs and the cgroup as `made` names them, and records them before and after.
 fn make(mut made: Made, mount: &MountFacts, name: CString, record: &Record) -> Result<TestDir> {
-    let write = |made: &Made| record.write(made).map_err(Error::file("write down what is made in", WORK_HERE));
+    let write = |made: &Made| record.write(made).map_err(Error::file("record what is made in", WORK_HERE));
     write(&made)?;
     let test_dir = TestDir::here(mount, name)?;
     made.test_dir_inode = test_dir.inode();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_cgroup_is_that_of_the_second_version() {
+    fn the_own_cgroup_is_read_from_the_line_of_version_2() {
         assert_eq!(own_cgroup("0::/system.slice/x.service\n"), Some("/system.slice/x.service"));
         assert_eq!(own_cgroup("1:name=systemd:/a\n0::/\n"), Some("/"));
         assert_eq!(own_cgroup("1:cpu:/a\n"), None);

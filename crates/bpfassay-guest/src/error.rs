@@ -13,15 +13,15 @@ pub(crate) enum Error {
         action: &'static str,
         /// The file.
         path: String,
-        /// The system's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A system call that concerns no file.
     #[error("cannot {action}")]
     System {
-        /// What was tried.
+        /// The operation.
         action: String,
-        /// The system's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The job file does not hold a job.
@@ -33,7 +33,7 @@ pub(crate) enum Error {
         source: serde_json::Error,
     },
     /// The job was written for another protocol version.
-    #[error("the job speaks protocol version {theirs}, this agent {ours}: rebuild the guest payload")]
+    #[error("the job has protocol version {theirs}, this agent {ours}: rebuild the guest payload")]
     JobVersion {
         /// Version in the job.
         theirs: u32,
@@ -46,15 +46,15 @@ pub(crate) enum Error {
          and virtio_pci and virtio_console to the job's modules where the kernel does not have them built in"
     )]
     NoPort {
-        /// The name looked for.
+        /// Its name.
         name: &'static str,
-        /// How long.
+        /// How long it was waited for.
         seconds: u64,
     },
     /// A message does not fit into a frame.
     #[error("cannot send a message to the host")]
     Frame(#[from] bpfassay_protocol::frame::FrameError),
-    /// A file of the kernel does not hold what it should.
+    /// A file of the kernel does not have the expected contents.
     #[error("{path} does not hold {expected}; found `{found}`")]
     Unexpected {
         /// The file.
@@ -69,17 +69,17 @@ pub(crate) enum Error {
     Spawn {
         /// The program.
         program: String,
-        /// The system's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A program did not do what it should.
+    /// A program did not do what was expected.
     #[error("{program} {problem}{}", quoted(.output))]
     Program {
         /// The program.
         program: String,
         /// What it did, as a predicate ("ended with exit status 1").
         problem: String,
-        /// The end of what it printed.
+        /// The tail of its output.
         output: String,
     },
     /// A job, or a part of it, that cannot be executed.
@@ -90,7 +90,7 @@ pub(crate) enum Error {
 /// Shorthand.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// `; its last output: …` unless there are none.
+/// `; its last output: …`, or nothing where there was no output.
 fn quoted(output: &str) -> String {
     let output = output.trim();
     if output.is_empty() { String::new() } else { format!("; its last output: {output}") }
@@ -109,7 +109,7 @@ impl Error {
         move |source| Self::System { action, source: source.into() }
     }
 
-    /// A file that does not hold what it should; keeps the beginning of `found`.
+    /// A file with unexpected contents; keeps the beginning of `found`.
     pub(crate) fn unexpected(path: impl AsRef<Path>, expected: impl Into<String>, found: &str) -> Self {
         Self::Unexpected {
             path: path.as_ref().display().to_string(),

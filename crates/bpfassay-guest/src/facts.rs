@@ -10,7 +10,7 @@ use crate::{
     system::read,
 };
 
-/// Reads everything; `mount` and `localio` come from whoever mounted.
+/// Reads all of them; the caller knows `mount` and `localio`.
 pub(crate) fn collect(mount: MountFacts, localio: Option<bool>, steps: Vec<(String, u64)>) -> Result<GuestFacts> {
     let uname = rustix::system::uname();
     let text = |field: &std::ffi::CStr| field.to_string_lossy().into_owned();

@@ -9,10 +9,10 @@ use bpfassay_protocol::{
 
 use crate::error::Result;
 
-/// The frame that reports `outcome`, and what had to be left out of it for that, most harmless first.
+/// The frame that reports `outcome`, and what was left out to make it fit, the least important first.
 ///
 /// # Errors
-/// Where it is too large even without everything that may be left out.
+/// It is too large even without everything that may be left out.
 pub(crate) fn report(run: &str, mut outcome: RunOutcome, largest: usize) -> Result<(Vec<u8>, Vec<String>)> {
     let mut notes = Vec::new();
     let mut reduction = 0;
@@ -31,7 +31,7 @@ pub(crate) fn report(run: &str, mut outcome: RunOutcome, largest: usize) -> Resu
             Some(None) => {}
             None => return Err(too_large.into()),
         }
-        // Thinning is repeated as long as there is something to thin.
+        // Samples are thinned repeatedly while there are any.
         if reduction < THINNING || figures.samples.is_empty() {
             reduction += 1;
         }

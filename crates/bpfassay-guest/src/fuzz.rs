@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent's readers of what comes from outside, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function gives its
-//! input to one reader and asserts what always holds of the answer; nothing else may use them.
+//! The agent's readers of untrusted bytes, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function passes its
+//! input to one reader and asserts what always holds of the result; nothing else may use them.
 
 use bpfassay_protocol::{
     control::{MAX_LINE, PhaseEvent},
@@ -36,7 +36,7 @@ pub fn mountstats(text: &str) {
     let _ = mountstats::find(text, "/mnt/nfs");
 }
 
-/// `/proc/timer_list`: a sum of nothing is not 0.
+/// `/proc/timer_list`: a sum without terms is not 0.
 pub fn timer_list(text: &str) {
     assert_ne!(idle::total(text), Some(0));
 }
@@ -71,7 +71,7 @@ pub fn rpc_call(call: &[u8]) {
     }
 }
 
-/// A question of one of the kernel's caches, and a message of the client tracker. An answer is one line.
+/// A question of one of the kernel's caches, and a message of the client tracker. A reply is one line.
 pub fn upcall(question: &[u8]) {
     for cache in channel::Cache::ALL {
         if let Some(answer) = cache.answer(question, channel::Export { path: "/srv" }) {
@@ -84,7 +84,7 @@ pub fn upcall(question: &[u8]) {
     assert_eq!(message.len(), question.len());
 }
 
-/// An announcement of the kernel's.
+/// A uevent of the kernel.
 pub fn uevent(message: &[u8]) {
     let _ = uevent::parse(message);
 }
@@ -114,14 +114,14 @@ pub fn control_channel(bytes: &[u8]) {
     let _ = phases.finish();
 }
 
-/// A line of the tracer's.
+/// A line of the tracer.
 pub fn tracer_line(line: &[u8]) {
     if let Err(message) = tracer::parse(line) {
         assert!(message.len() < 2000, "the error quotes {} bytes", message.len());
     }
 }
 
-/// What a tool writes: kept up to a bound, and never more than that.
+/// The output of a tool: kept up to a bound, and never more than that.
 pub fn tool_output(bytes: &[u8]) {
     // The first byte selects what is waited for, the others are the input.
     let Some((&first, text)) = bytes.split_first() else { return };
@@ -134,11 +134,11 @@ pub fn tool_output(bytes: &[u8]) {
     }
     let (pieces, _) = output.into_pieces();
     assert!(pieces.len() <= MAX_PIECES);
-    // What is no UTF-8 is replaced, each byte by three.
+    // Bytes that are no UTF-8 are replaced, each by three.
     assert!(pieces.iter().map(|piece| piece.text.len()).sum::<usize>() <= 3 * text.len().min(MAX_CAPTURED));
 }
 
-/// The answer of a tool's HTTP endpoint: a body is the end of it.
+/// The response of a tool's HTTP endpoint: a body is the end of it.
 pub fn http_answer(answer: &[u8]) {
     match endpoint::body(answer) {
         Ok(body) => assert!(answer.ends_with(&body)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent on a running system: it measures on a file system that is mounted there, and reports what comes of it in frames
+//! The agent on a running system: it measures on a file system that is mounted there, and reports the results in frames
 //! on standard output, as guests do through their port.
 //!
 //! It mounts nothing, inserts no module, changes no setting, reaps and kills only what it started, and removes what it made
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     external_ior: Option<String>,
 }
 
-/// Measures as the arguments ask. Exit status: 0 everything was done, whatever came of it; 1 it could not be, as the
+/// Measures as the arguments request. Exit status: 0 all runs were done, whatever their outcomes; 1 that was not possible, as the
 /// last message reports; 2 the arguments are wrong.
 pub(crate) fn main(args: impl Iterator<Item = String>) -> ExitCode {
     let Some(arguments) = parse(args) else {
@@ -84,7 +84,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Option<Arguments>
     (!arguments.job.is_empty() && !arguments.mount.is_empty()).then_some(arguments)
 }
 
-/// Measures; the last message where it is not that everything is done.
+/// Measures; returns the last message where that is not "done".
 fn measure(arguments: &Arguments, link: &Link) -> Result<Option<GuestMessage>> {
     signals::block()?;
     signals::block_to_end()?;
@@ -117,7 +117,7 @@ fn measure(arguments: &Arguments, link: &Link) -> Result<Option<GuestMessage>> {
         &mut children,
     );
     if !stop::over() {
-        // The thread that watches for reasons to stop has lost its patience, and ends this process.
+        // The thread that watches for reasons to stop has reached its time limit, and ends this process.
         loop {
             std::thread::park();
         }
@@ -148,7 +148,7 @@ fn execute(
 fn runs(job: &Job) -> Result<&[RunSpec]> {
     match &job.task {
         Task::Runs { .. } if !job.modules.is_empty() => {
-            Err(Error::Order("the job names modules, and into a running system nothing is inserted".to_owned()))
+            Err(Error::Order("the job names modules, and on a running system no module is inserted".to_owned()))
         }
         Task::Runs { .. } if job.scheduling == Scheduling::Fixed => Err(Error::Order(
             "the job fixes how kernel threads are scheduled, and a running system's are left as they are: set `scheduling = \"kernel\"`"
@@ -159,7 +159,7 @@ fn runs(job: &Job) -> Result<&[RunSpec]> {
     }
 }
 
-/// Whether the file system under test is one like `wanted`. Its size, and the server's threads, are what they are.
+/// Whether the file system under test is one like `wanted`. Its size and the number of the server's threads are not compared.
 fn fits(wanted: &FileSystem, mount: &MountFacts) -> Result<()> {
     let (study, fits) = match wanted {
         FileSystem::Nfs(nfs) => {
@@ -174,11 +174,11 @@ fn fits(wanted: &FileSystem, mount: &MountFacts) -> Result<()> {
     }
     let MountFacts { path, file_system, options, .. } = mount;
     Err(Error::Order(format!(
-        "the study is about {study}, and {path} is {file_system} ({options}): mount what it is about, or change the study"
+        "the study runs on {study}, and {path} is {file_system} ({options}): mount that, or change the study"
     )))
 }
 
-/// Whether LOCALIO is `found` as the job wants it; `None` where the kernel has none. It is not switched here: that is done
+/// Whether LOCALIO is as the job requests it, where `found` is whether it is in use; `None`: the kernel has none. It is not switched here: that is done
 /// before mounting.
 fn fits_localio(wanted: Option<bool>, found: Option<bool>) -> Result<()> {
     match (wanted, found) {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_mount_like_that_of_the_study_will_do() {
+    fn only_a_mount_like_that_of_the_study_is_accepted() {
         let nfs = |version| FileSystem::Nfs(Nfs { version, localio: None, threads: 8, size_mib: 64 });
         let v42 = mounted("nfs4", "rw,vers=4.2,rsize=1048576");
         fits(&nfs(NfsVersion::V42), &v42).unwrap();

@@ -76,7 +76,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Everything between the kernel's start of this process and power-off.
+/// Everything from the kernel's start of this process to power-off.
 fn live() -> Result<()> {
     signals::block()?;
     let mut steps = Steps::default();
@@ -135,7 +135,7 @@ fn live() -> Result<()> {
 fn read_job(path: &str) -> Result<Job> {
     let text = fs::read(path).map_err(Error::file("read the job from", path))?;
     let invalid = |source| Error::Job { path: path.to_owned(), source };
-    // The version first: another one may have another form.
+    // The version first: a job of another version may have another form.
     #[derive(serde::Deserialize)]
     struct Version {
         protocol: u32,

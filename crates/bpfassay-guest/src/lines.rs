@@ -6,7 +6,7 @@ use std::{
     io::{ErrorKind, Read},
 };
 
-/// What a stream gave.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// There may be more later.
@@ -22,11 +22,11 @@ pub(crate) enum LineError {
     #[error("wrote a line of more than {0} bytes")]
     TooLong(usize),
     /// The stream cannot be read.
-    #[error("cannot be listened to: {0}")]
+    #[error("cannot be read: {0}")]
     Read(#[from] std::io::Error),
 }
 
-/// Takes bytes as they come, gives back lines.
+/// Takes bytes as they arrive, returns lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
     longest: usize,
@@ -45,7 +45,7 @@ impl Lines {
         self.whole.pop_front()
     }
 
-    /// Takes what is there with one read.
+    /// Takes what one read returns.
     pub(crate) fn take(&mut self, stream: &mut impl Read) -> Result<Taken, LineError> {
         let mut buffer = [0; 16 << 10];
         match stream.read(&mut buffer) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The port to the host: finding it, frames out, frames in; or a file for the frames, where no host listens.
+//! The port to the host: finding it, frames out, frames in; or a file for the frames, where no host reads them.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -32,7 +32,7 @@ const PORTS: &str = "/sys/class/virtio-ports";
 /// How long to wait for the port after the last module is in.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long the host may take to acknowledge the last message before the guest powers off all the same.
+/// How long the host may take to acknowledge the last message before the guest powers off without it.
 const SHUTDOWN_ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The one link of this process, for the panic hook.
@@ -42,7 +42,7 @@ static LINK: OnceLock<Link> = OnceLock::new();
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
     port: Arc<Mutex<File>>,
-    /// Whether a host takes the last message and answers.
+    /// Whether a host receives the last message and acknowledges it.
     answers: bool,
     gone: Arc<(Mutex<bool>, Condvar)>,
 }
@@ -83,7 +83,7 @@ impl Link {
         self.send(&GuestMessage::Hello { agent: env!("CARGO_PKG_VERSION").to_owned() })
     }
 
-    /// Waits until the port is there, then as [`Link::try_open`]. `events` must have listened since before the device
+    /// Waits until the port exists, then as [`Link::try_open`]. `events` must have been open since before the device
     /// could appear.
     pub(crate) fn open(events: &Listener) -> Result<&'static Self> {
         let deadline = Instant::now() + PATIENCE;
@@ -116,8 +116,8 @@ impl Link {
         self.send(&GuestMessage::Log { text: text.into() })
     }
 
-    /// Sends the last message and gives the host time to take it: until it orders power-off (which happens in the
-    /// listening thread, so this does not return then), hangs up, or [`SHUTDOWN_ACK_TIMEOUT`] has passed. The port itself does not
+    /// Sends the last message and gives the host time to receive it: until it orders power-off (which happens in the
+    /// receiving thread, so this does not return then), hangs up, or [`SHUTDOWN_ACK_TIMEOUT`] has passed. The port itself does not
     /// report how much of what was written still waits inside QEMU.
     pub(crate) fn send_last(&self, message: &GuestMessage) -> Result<()> {
         self.send(message)?;
@@ -126,12 +126,12 @@ impl Link {
         }
         let (gone, changed) = &*self.gone;
         let gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whether it hung up or the time is over makes no difference: the next step is to power off.
+        // Whether it hung up or the time has passed makes no difference: the next step is to power off.
         let _ = changed.wait_timeout_while(gone, SHUTDOWN_ACK_TIMEOUT, |gone| !*gone);
         Ok(())
     }
 
-    /// Takes the host's messages for ever.
+    /// Receives the host's messages for ever.
     fn listen(&self, mut port: File) -> Result<std::convert::Infallible> {
         let connections = connection_events(&port)?;
         let mut connections = File::from(connections);
@@ -173,7 +173,7 @@ static FAILING: AtomicBool = AtomicBool::new(false);
 fn fail_with(message: String) -> ! {
     power::say(&format!("failed: {message}"));
     if !FAILING.swap(true, Ordering::SeqCst) {
-        // Where it failed early the port may be there and not open yet.
+        // After an early failure the port may exist and not be open yet.
         let sent =
             Link::try_open().and_then(|link| link.map_or(Ok(()), |l| l.send_last(&GuestMessage::Failed { message })));
         if let Err(error) = sent {
@@ -210,7 +210,7 @@ fn connection_events(port: &File) -> Result<OwnedFd> {
     if status < 0 { Err(watch(std::io::Error::last_os_error())) } else { Ok(events) }
 }
 
-/// Blocks until something happened to a virtio-serial port.
+/// Blocks until a uevent of a virtio-serial port arrives.
 fn wait_for_port_event(events: &Listener, deadline: Instant) -> Result<()> {
     loop {
         loop {
@@ -218,7 +218,7 @@ fn wait_for_port_event(events: &Listener, deadline: Instant) -> Result<()> {
                 Ok(Some(event)) if event.subsystem == "virtio-ports" => return Ok(()),
                 Ok(Some(_)) => {}
                 Ok(None) => break,
-                // Announcements were lost: one of them may have been the port's.
+                // Uevents were lost: one of them may have been the port's.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return Ok(()),
                 Err(error) => return Err(Error::system("receive the kernel's device events")(error)),
             }
@@ -231,7 +231,7 @@ fn wait_for_port_event(events: &Listener, deadline: Instant) -> Result<()> {
     }
 }
 
-/// poll(2) with a deadline; repeats when interrupted. Gives back the number of ready descriptors.
+/// poll(2) with a deadline; repeats when interrupted. Returns the number of ready descriptors.
 pub(crate) fn wait_readable(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> Result<usize> {
     let timeout = timeout.map(|left| Timespec {
         tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
@@ -245,7 +245,7 @@ pub(crate) fn wait_readable(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -
     }
 }
 
-/// Device file of the port named [`AGENT_PORT`], if it is there.
+/// Device file of the port named [`AGENT_PORT`], if it exists.
 fn find(ports: &str) -> Result<Option<String>> {
     let entries = match fs::read_dir(ports) {
         Ok(entries) => entries,
@@ -254,7 +254,7 @@ fn find(ports: &str) -> Result<Option<String>> {
     };
     for entry in entries {
         let entry = entry.map_err(Error::file("list", ports))?;
-        // The attribute appears only after the host has named the port; then there is another announcement.
+        // The attribute appears only after the host has named the port; then there is another uevent.
         if fs::read_to_string(entry.path().join("name")).is_ok_and(|name| name.trim_end() == AGENT_PORT) {
             return Ok(Some(format!("/dev/{}", entry.file_name().to_string_lossy())));
         }

@@ -25,13 +25,13 @@ pub(crate) struct Made {
     pub test_dir: String,
     /// Its inode.
     pub test_dir_inode: Option<u64>,
-    /// Directory of the cgroup in which those of workloads are made.
+    /// Directory of the cgroup in which those of workloads are created.
     pub cgroup: String,
     /// Its inode.
     pub cgroup_inode: Option<u64>,
 }
 
-/// The file that it is written to.
+/// The file that holds the record.
 #[derive(Debug, Clone)]
 pub(crate) struct Record(PathBuf);
 
@@ -41,14 +41,14 @@ impl Record {
         Self(Path::new(directory).join("made.json"))
     }
 
-    /// Writes it whole.
+    /// Writes the whole record.
     pub(crate) fn write(&self, made: &Made) -> io::Result<()> {
         let new = self.0.with_extension("new");
         fs::write(&new, serde_json::to_vec(made)?)?;
         fs::rename(&new, &self.0)
     }
 
-    /// Removes it.
+    /// Removes the record.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match fs::remove_file(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -56,7 +56,7 @@ impl Record {
         }
     }
 
-    /// Removes what an agent left that has written this, and this. An error message that names what could not be removed.
+    /// Removes what the agent that wrote this record left, and the record. Returns a message that names what could not be removed.
     pub(crate) fn clear(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut done = |what: String, result: Result<(), String>| {
@@ -70,7 +70,7 @@ impl Record {
             Err(error) => done(format!("what {} names", self.0.display()), Err(error.to_string())),
             Ok(Err(error)) => done(format!("what {} names", self.0.display()), Err(error.to_string())),
             Ok(Ok(made)) => {
-                // The cgroup first: what lives in it may write into the directory.
+                // The cgroup first: its processes may write into the directory.
                 done(made.cgroup.clone(), clear_cgroup(&made));
                 let test_dir = format!("{}/{}", made.mount, made.test_dir);
                 done(test_dir, clear_test_dir(&made).map_err(|error| error.to_string()));
@@ -90,7 +90,7 @@ fn clear_cgroup(made: &Made) -> Result<(), String> {
         Ok(facts) if made.cgroup_inode.is_none_or(|inode| inode == facts.ino()) => {
             cgroup::clear(&made.cgroup).map_err(|error| with_causes(&error))
         }
-        // Somebody else's by now.
+        // It belongs to somebody else now.
         Ok(_) => Ok(()),
     }
 }
@@ -113,9 +113,9 @@ fn clear_test_dir(made: &Made) -> io::Result<()> {
         Some(inode) if inode == facts.ino() && facts.uid() == rustix::process::geteuid().as_raw() => {
             tree::empty(&directory)?;
         }
-        // It is another directory by now, and must not be removed.
+        // It is another directory now, and must not be removed.
         Some(_) => return Ok(()),
-        // Nothing had been done in it.
+        // No run had used it.
         None => {}
     }
     tree::remove_at(&parent, &name)
@@ -158,7 +158,7 @@ mod tests {
         record.write(&Made { test_dir_inode: made.test_dir_inode.map(|inode| inode + 1), ..made.clone() }).unwrap();
         assert!(record.clear().is_empty());
         assert!(directory.path().join("mount/test_dir/run/file").exists());
-        // Of one that was about to be made it is only certain that nothing was in it.
+        // For one that was about to be made, all that is certain is that nothing was in it.
         record.write(&Made { test_dir_inode: None, ..made.clone() }).unwrap();
         assert_eq!(record.clear().len(), 1);
         assert!(directory.path().join("mount/test_dir/run/file").exists());

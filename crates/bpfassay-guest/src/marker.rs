@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Marks in the stream of executed instructions: where a window begins and ends in which QEMU's plugin counts (`bpfassay-plugin`).
+//! Markers in the stream of executed instructions: where a window begins and ends in which QEMU's plugin counts (`bpfassay-plugin`).
 //!
 //! A marker is an instruction that every processor of its architecture executes without any effect: a `nop` with an operand on x86_64, a
 //! move to the zero register on aarch64, a comparison into the zero register on riscv64. It is executed twice per phase, by the agent
-//! only, and does the same with and without the plugin, which the guest cannot see.
+//! only, and does the same with and without the plugin, which is invisible to the guest.
 
 use std::{
     arch::asm,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of what a program printed, kept for messages.
+//! The end of a program's output, kept for messages.
 
 use std::{
     fs::File,
@@ -14,7 +14,7 @@ pub(crate) const OUTPUT_TAIL: usize = 2048;
 pub(crate) struct OutputTail(Vec<u8>);
 
 impl OutputTail {
-    /// Takes in what came next.
+    /// Appends what arrived next.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(last(bytes));
         let surplus = self.0.len().saturating_sub(OUTPUT_TAIL);

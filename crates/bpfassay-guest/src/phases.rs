@@ -47,7 +47,7 @@ impl Phases {
         self.window = Some(number);
     }
 
-    /// The same as [`Self::begin`] for its end, and what it did: what it `moved`, and the `events` that it counted.
+    /// The same as [`Self::begin`] for its end, with what it `moved`, and the `events` that it counted.
     ///
     /// # Errors
     /// As [`Self::begin`].
@@ -103,7 +103,7 @@ impl Phases {
     /// All phases, after the workload has ended.
     ///
     /// # Errors
-    /// Where it ended within one, as a predicate, too.
+    /// Where it ended within a phase, as a predicate, too.
     pub(crate) fn finish(self) -> Result<Vec<WorkloadPhase>, String> {
         match self.open {
             None => Ok(self.ended),
@@ -149,7 +149,7 @@ mod tests {
     const OTHER: &str = r#"{"event":"end","phase":"write","test":0,"repetition":2,"moved":{}}"#;
 
     #[test]
-    fn a_phase_has_the_readings_at_its_barriers_and_its_ledger() {
+    fn a_phase_has_the_readings_at_its_barriers_and_what_it_moved() {
         let mut phases = Phases::default();
         phases.take(event(BEGIN), reading(5)).unwrap();
         phases.take(event(END), reading(9)).unwrap();

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use rustix::system::{RebootCommand, reboot};
 
-/// Powers off at once. Nothing in a guest needs writing back.
+/// Powers off at once. A guest has nothing to write back.
 pub(crate) fn off() -> ! {
-    // As process 1 with all capabilities this does not come back, except on machines without power control; then
-    // waiting is all that is left, and the host's deadline ends the guest.
+    // As process 1 with all capabilities this does not return, except on machines without power control; then
+    // this process waits, and the host's deadline ends the guest.
     if let Err(error) = reboot(RebootCommand::PowerOff) {
         say(&format!("cannot power off: {error}"));
     }
@@ -21,6 +21,6 @@ pub(crate) fn off() -> ! {
 
 /// Writes a line to the console.
 pub(crate) fn say(text: &str) {
-    // There is nowhere left to report it when the console itself fails.
+    // Where the console itself fails, there is nothing left to report it to.
     let _ = writeln!(io::stderr(), "bpfassay-guest: {text}");
 }

@@ -41,8 +41,8 @@ use crate::{
 /// How long a killed process may take to be gone.
 const KILLING: Duration = Duration::from_secs(30);
 
-/// Executes `specs` one after the other, and reports what came of each. After each with a tool the system must be as before the
-/// first, else no other begins: the message that reports this is returned. `conditions` hold when phases begin.
+/// Executes `specs` one after the other, and reports the outcome of each. After each with a tool the system must be as before the
+/// first, otherwise no other begins: the message that reports this is returned. `conditions` hold when phases begin.
 ///
 /// # Errors
 /// As [`execute`].
@@ -53,7 +53,7 @@ pub(crate) fn execute_all(
     link: &Link,
     children: &mut Children,
 ) -> Result<Option<GuestMessage>> {
-    // Where no tool runs, nothing is to blame.
+    // Where no tool ran, no tool is to blame.
     let has_tool = |spec: &RunSpec| spec.tool.is_some() || !spec.probe.is_baseline();
     let snapshot = specs.iter().any(has_tool).then(|| Snapshot::take(environment));
     let mut tracers = Pool::new(specs, environment);
@@ -70,14 +70,14 @@ pub(crate) fn execute_all(
         Ok(None)
     };
     let executed = execute_each();
-    // Whatever became of the runs.
+    // Whatever the outcomes of the runs.
     for note in tracers.end(children)? {
         link.log(note)?;
     }
     executed
 }
 
-/// Executes `spec` at `environment` and reports what came of it. `conditions` hold when phases begin.
+/// Executes `spec` at `environment` and reports its outcome. `conditions` hold when phases begin.
 ///
 /// # Errors
 /// Only where nothing can be sent to the host; everything else is an outcome of the run.
@@ -100,7 +100,7 @@ fn execute(
         };
         let mut outcome =
             attempt(spec, announced, conditions, &mut paths, link, (&mut *children, &mut *tracers), &mut notes)
-                // What was measured in a place that somebody exchanged meanwhile was measured nowhere.
+                // A figure from a directory that somebody replaced meanwhile is no figure of this file system.
                 .and_then(|outcome| environment.test_dir.check().map(|()| outcome))
                 .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
         let (Some(rule), RunOutcome::Measured(figures)) = (&spec.until_steady, &mut outcome) else { break outcome };
@@ -112,10 +112,10 @@ fn execute(
         stop::check()?;
     };
     if let Err(error) = paths.remove() {
-        // What was measured stands; the next run makes sure of its own fresh state.
+        // The figures are valid; the next run prepares its own fresh state.
         notes.push(with_causes(&error));
     }
-    // Of a run that was killed to stop early nothing is known.
+    // Nothing is known about a run that was killed to stop early.
     stop::check()?;
     let (frame, left_out) = match figures::report(&spec.id, outcome, bpfassay_protocol::frame::MAX_PAYLOAD) {
         Ok(report) => report,
@@ -135,7 +135,7 @@ fn execute(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Announced {
     All,
-    /// What more repeats may follow: all but the last.
+    /// What a repeat with more to follow sends: all but the last.
     Beginning,
     Nothing,
 }
@@ -192,7 +192,7 @@ fn attempt(
             match tool {
                 Ok(running) => Some(running),
                 Err(outcome) => {
-                    // Its reference tracer has nothing to see either.
+                    // Nor does its reference tracer see anything.
                     started.map(|tracer| tracers.stop(tracer, children)).transpose()?;
                     return outcome;
                 }
@@ -204,8 +204,8 @@ fn attempt(
     let measured = run.measure(spec, paths);
     let Run { mut tracer, tool, phases, children, .. } = run;
     let is_sent = announced.phase(link, Phase::TearDown, &spec.id);
-    // The tracer is detached whatever became of the workload, and the tool ended, both before the first error is reported; the tool first, whose
-    // last output has a reference then.
+    // The tracer is detached whatever the workload's outcome, and the tool ended, both before the first error is reported; the tool first, so that
+    // its last output has a reference.
     let stopped = tool.map(|tool| tool.stop(children, || reference(&mut tracer))).transpose();
     let remains = tracer.map(|tracer| tracers.stop(tracer, children)).transpose();
     is_sent?;
@@ -263,17 +263,17 @@ struct Run<'a> {
     phases: Phases,
 }
 
-/// What the tracer has counted by now, where one counts.
+/// What the tracer has counted until now, where one counts.
 fn reference(tracer: &mut Option<Tracer>) -> Result<Option<Sample>> {
     tracer.as_mut().map(Tracer::sample).transpose()
 }
 
-/// What the whole workload gave.
+/// The results of the whole workload.
 struct Measured {
     cgroup: u64,
     mount: MountFacts,
     whole: Interval,
-    /// What it printed, where that is its summary.
+    /// Its output, where that is its summary.
     output: Option<String>,
 }
 
@@ -285,14 +285,14 @@ impl Run<'_> {
             true => self.measure_beside(&mut cgroup, spec, paths, &name),
             false => self.measure_in(&mut cgroup, spec, paths),
         };
-        // Whatever is left of a workload that failed must not run into the next one.
+        // Processes that a failed workload left must not disturb the next one.
         cgroup.kill()?;
         self.children.reap()?;
         cgroup.remove()?;
         measured
     }
 
-    /// Measures while a neighbour is at work on the same mount: from before the first reading until after the last.
+    /// Measures while a neighbour runs on the same mount: from before the first reading until after the last.
     fn measure_beside(
         &mut self,
         cgroup: &mut Cgroup,
@@ -307,7 +307,7 @@ impl Run<'_> {
             self.children.reap()?;
             match self.children.end_of(neighbour.pid) {
                 None => Ok(measured),
-                // What it did until then may have disturbed nothing.
+                // What it did until then may not have disturbed the run.
                 Some(status) => Err(Error::Program {
                     program: workload::NEIGHBOUR.to_owned(),
                     problem: ended_how(status),
@@ -343,16 +343,16 @@ impl Run<'_> {
             self.end_workload(&running, cgroup)?;
         }
         let status = finished?;
-        // What it printed last.
+        // Its last output.
         take_output(&mut running)?;
         check_exit(status, &mut running)?;
-        // Nor may processes that it left behind run into the last reading.
+        // Nor may processes that it left disturb the last reading.
         cgroup.kill()?;
         let (after, _) = self.reading(Edge::After)?;
         if let Some(tool) = &mut self.tool
             && self.tracer.is_some()
         {
-            // What it reads of its counters for the first report may be from before the last call.
+            // The counters that it read for the first report may be from before the last call.
             tool.await_report(2, || reference(&mut self.tracer))?;
         }
         let output = match running.output {
@@ -362,7 +362,7 @@ impl Run<'_> {
         Ok(Measured { cgroup: cgroup.id(), mount, whole: Interval { before, after }, output })
     }
 
-    /// Waits for the workload to end, and serves its barriers, the tracer and the tool meanwhile.
+    /// Waits for the workload to end; meanwhile serves its barriers and reads the output of tracer and tool.
     fn supervise(&mut self, running: &mut Running) -> Result<ExitStatus> {
         let mut lines = Lines::new(MAX_LINE);
         let mut listening = running.control.is_some();
@@ -408,7 +408,7 @@ impl Run<'_> {
             let taken = lines.take(&mut control.socket).map_err(|error| misspoke(error.to_string()))?;
             while let Some(line) = lines.next() {
                 self.barrier(&line)?;
-                // A workload that is gone meanwhile is found out by its end, above.
+                // That a workload is gone is noticed by its exit, above.
                 match control.socket.write_all(b"g") {
                     Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
                     other => other.map_err(Error::system("let the workload go on"))?,
@@ -418,7 +418,7 @@ impl Run<'_> {
         }
     }
 
-    /// The workload stands at the beginning or the end of a phase, or reports what its calls took.
+    /// Handles what the workload reports: it has reached the beginning or the end of a phase, or how long its calls took.
     fn barrier(&mut self, line: &[u8]) -> Result<()> {
         let event = serde_json::from_slice::<PhaseEvent>(line).map_err(|error| {
             let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
@@ -442,7 +442,7 @@ impl Run<'_> {
         .map_err(misspoke)
     }
 
-    /// Reads clock and counters: the clock next to the phase, the counters on its far side.
+    /// Reads clock and counters: the clock next to the phase, the counters on the other side of it.
     fn reading(&mut self, edge: Edge) -> Result<(Reading, Activity)> {
         let early = match edge {
             Edge::Before => None,
@@ -460,7 +460,7 @@ impl Run<'_> {
                 self.conditions.fix()?;
                 let activity = Activity::read();
                 self.conditions.await_second(self.tool.as_mut())?;
-                // Nothing waits between the two: the workload stands still and this process runs.
+                // Nothing waits between the two: the workload is stopped at the barrier and this process runs.
                 let idle = idle::read()?;
                 (monotonic_ns()?, idle, activity)
             }
@@ -480,7 +480,7 @@ impl Run<'_> {
     }
 }
 
-/// On which side of an interval a reading is.
+/// The side of an interval on which a reading is taken.
 #[derive(Clone, Copy)]
 enum Edge {
     Before,

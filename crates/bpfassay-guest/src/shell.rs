@@ -26,7 +26,7 @@ use crate::{
 /// Where busybox's commands go.
 const COMMANDS: &str = "/bpfassay/bin";
 
-/// Longer than anybody sits before a shell; the wait ends earlier with the shell.
+/// Longer than anybody uses a shell; the wait ends earlier with the shell.
 const WATCH: Duration = Duration::from_secs(3600);
 
 /// Runs the shell until it ends.
@@ -42,7 +42,7 @@ pub(crate) fn run(facts: &GuestFacts, link: &Link, children: &mut Children) -> R
         console(&active)
             .ok_or_else(|| { Error::unexpected("/sys/class/tty/console/active", "the name of a console", &active) })?
     );
-    // Kernel messages would run into what is typed; they stay readable by dmesg.
+    // Kernel messages would be mixed with what is typed; dmesg still shows them.
     system::write("/proc/sys/kernel/printk", "1\n")?;
     let mut terminal = OpenOptions::new().read(true).write(true).open(&device).map_err(Error::file("open", &device))?;
     terminal.write_all(banner(facts).as_bytes()).map_err(Error::file("write", &device))?;
@@ -86,7 +86,7 @@ fn start(terminal: &File, directory: &str) -> Result<rustix::process::Pid> {
         .stderr(terminal.try_clone().map_err(spawn_error)?);
     let prepare = || {
         rustix::process::setsid()?;
-        // Standard input is the console already; the session takes it over from whoever has it.
+        // Standard input is the console already; the session takes it over from the session that has it.
         rustix::process::ioctl_tiocsctty(io::stdin())?;
         Ok(())
     };
@@ -101,7 +101,7 @@ pub(crate) fn console(active: &str) -> Option<&str> {
     active.split_whitespace().next_back().filter(|name| !name.contains('/'))
 }
 
-/// What is at hand.
+/// What is available.
 fn banner(facts: &GuestFacts) -> String {
     let GuestFacts { kernel_release, machine, mount, .. } = facts;
     let mut text = format!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Signals that the agent receives through file descriptors.
+//! Signals that the agent reads from file descriptors.
 
 use std::{
     io,
@@ -8,14 +8,14 @@ use std::{
 
 use crate::error::{Error, Result};
 
-/// Signals by which an agent on a running system is asked to end.
+/// Signals that request an agent on a running system to end.
 pub(crate) const TO_END: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
-/// Blocks the signals that every agent takes through file descriptors. Call before the first thread starts; programs that the agent
+/// Blocks the signals that every agent reads from file descriptors. Call before the first thread starts; programs that the agent
 /// starts get them unblocked by the standard library.
 ///
 /// # Errors
-/// The system refuses it.
+/// The kernel refuses it.
 pub(crate) fn block() -> Result<()> {
     block_all(&[libc::SIGCHLD, libc::SIGIO])
 }
@@ -23,7 +23,7 @@ pub(crate) fn block() -> Result<()> {
 /// Blocks [`TO_END`] in the same way.
 ///
 /// # Errors
-/// The system refuses it.
+/// The kernel refuses it.
 pub(crate) fn block_to_end() -> Result<()> {
     block_all(&TO_END)
 }
@@ -40,7 +40,7 @@ fn block_all(signals: &[libc::c_int]) -> Result<()> {
 /// `signals`, which must be blocked in every thread, as a readable file (signalfd(2)).
 ///
 /// # Errors
-/// The system refuses it: no more descriptors.
+/// The kernel refuses it: no more descriptors.
 pub(crate) fn descriptor(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
     // SAFETY: the set is initialised; a descriptor of zero or above is new and ours.
     unsafe {

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 pub(crate) struct Steps(Vec<(String, u64)>);
 
 impl Steps {
-    /// Step `name` ends now.
+    /// Records that the step `name` ends now.
     pub(crate) fn ended(&mut self, name: impl Into<String>) -> Result<()> {
         self.0.push((name.into(), now(ClockId::Boottime)?));
         Ok(())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stopping early on a running system: by a signal, or because the reader of the output is gone. What runs is killed with its cgroups, and
+//! Stopping early on a running system: by a signal, or because nobody reads the output any more. What runs is killed with its cgroups, and
 //! what was made is removed.
 
 use std::{
@@ -23,10 +23,10 @@ use crate::{
     power, signals,
 };
 
-/// How long the agent may take to come to its end by itself, once nothing of what it measures lives.
+/// How long the agent may take to end by itself, once all that it measures was killed.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How often what it still starts meanwhile is killed.
+/// How often processes that it starts meanwhile are killed.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// Why this agent is to stop.
@@ -56,7 +56,7 @@ pub(crate) fn watch(cgroups: String, record: Record) -> Result<()> {
         REASON.get_or_init(|| reason);
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline && !OVER.load(Ordering::SeqCst) {
-            // One that is gone already was removed by the agent's own end.
+            // If it does not exist, the agent's own end has removed it.
             let _ = cgroup::kill_tree(&cgroups);
             thread::sleep(PERIOD);
         }
@@ -66,21 +66,21 @@ pub(crate) fn watch(cgroups: String, record: Record) -> Result<()> {
         for problem in record.clear() {
             power::say(&problem);
         }
-        power::say("stopped before the last run had come to its end");
+        power::say("stopped before the last run had ended");
         std::process::exit(1);
     };
     thread::Builder::new().name("stop".to_owned()).spawn(watch).map_err(Error::system("start a thread"))?;
     Ok(())
 }
 
-/// The agent has removed what it made. Whether it may end: else the watching thread is about to end it.
+/// Reports that the agent has removed what it made. Returns whether it may end; otherwise the watching thread is about to end it.
 pub(crate) fn over() -> bool {
     !OVER.swap(true, Ordering::SeqCst)
 }
 
-/// Waits for a signal, or until the reader of `output` is gone.
+/// Waits for a signal, or until nobody reads `output` any more.
 fn await_reason(output: &OwnedFd, signals: &OwnedFd) -> Result<String> {
-    // Of a file nothing is ever reported: it is not asked whether it can be written to.
+    // Nothing is ever reported for a regular file: POLLOUT is not requested.
     let mut waiting = [PollFd::new(signals, PollFlags::IN), PollFd::new(output, PollFlags::empty())];
     wait_readable(&mut waiting, None)?;
     let [signal, _] = &waiting;

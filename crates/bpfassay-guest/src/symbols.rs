@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which function the kernel has at which address: all of them once per boot, and those of BPF programs while they are loaded.
+//! The kernel's functions with their addresses: all of them once per boot, and those of BPF programs while they are loaded.
 
 use std::{
     fmt::Write as _,
@@ -27,7 +27,7 @@ const MAX_TEXT: usize = 2 << 20;
 /// Sends the kernel's functions, those of modules included.
 ///
 /// # Errors
-/// Where the kernel does not list them, or nothing can be sent.
+/// The kernel does not list them, or nothing can be sent.
 pub(crate) fn send_functions(link: &Link) -> Result<()> {
     let file = File::open(KALLSYMS).map_err(Error::file("read", KALLSYMS))?;
     let mut lines = BufReader::with_capacity(1 << 16, file);
@@ -59,10 +59,10 @@ fn function(line: &str) -> Option<(u64, &str)> {
     (address != 0 && matches!(kind, "t" | "T" | "w" | "W")).then_some((address, name))
 }
 
-/// Sends where the machine code of every program is that the kernel has loaded.
+/// Sends the addresses of the machine code of every program that the kernel has loaded.
 ///
 /// # Errors
-/// The kernel's error, or that nothing can be sent.
+/// The kernel's error, or nothing can be sent.
 pub(crate) fn send_programs(link: &Link) -> Result<()> {
     let programs = programs().map_err(Error::system("ask for the machine code of BPF programs"))?;
     link.send(&GuestMessage::Symbols(Box::new(Symbols { functions: String::new(), programs })))

@@ -19,16 +19,16 @@ use crate::error::{Error, Result};
 /// Name of the guest as `uname -n` shows it; NFSv4 makes its client identifier from it.
 const HOST_NAME: &str = "bpfassay";
 
-/// A mount at start.
+/// A mount of the set-up.
 struct Early {
     file_system: &'static str,
     path: &'static str,
     options: Option<&'static CStr>,
-    /// Whether a kernel without this file system is no guest of ours.
+    /// Whether a kernel without this file system cannot be a guest.
     needed: bool,
 }
 
-/// What programs print is kept there; one that prints without end must not take the guest's memory.
+/// The output of programs is kept there; a program that prints without end must not take the guest's memory.
 const RUN_SIZE: &CStr = c"size=64m,mode=0755";
 
 const EARLY: [Early; 3] = [
@@ -53,7 +53,7 @@ pub(crate) fn mount_first() -> Result<()> {
     EARLY.iter().try_for_each(|early| mount_one(early).map(|_| ()))
 }
 
-/// Mounts the rest. Gives back what this kernel does not have.
+/// Mounts the rest. Returns what this kernel does not have.
 pub(crate) fn mount_rest() -> Result<Vec<&'static str>> {
     let mut missing = Vec::new();
     for later in &LATER {
@@ -67,7 +67,7 @@ pub(crate) fn mount_rest() -> Result<Vec<&'static str>> {
 /// Whether it is mounted now.
 fn mount_one(early: &Early) -> Result<bool> {
     let Early { file_system, path, options, needed } = early;
-    // The kernel's own directories are there or cannot be made; the others may be missing in the initramfs.
+    // The kernel's own directories exist or cannot be made; the others may be missing in the initramfs.
     if let Err(error) = fs::create_dir_all(path) {
         return if *needed { Err(Error::file("make directory", path)(error)) } else { Ok(false) };
     }
@@ -79,10 +79,10 @@ fn mount_one(early: &Early) -> Result<bool> {
     }
 }
 
-/// Names the guest and keeps the kernel from starting helpers that are not there.
+/// Sets the host name and keeps the kernel from starting helper programs that do not exist.
 pub(crate) fn name() -> Result<()> {
     rustix::system::sethostname(HOST_NAME.as_bytes()).map_err(Error::system("set the host name"))?;
-    // Every module comes by the job; without this each `request_module` of the kernel starts a process that fails.
+    // The job names every module; without this each `request_module` of the kernel starts a process that fails.
     const MODPROBE: &str = "/proc/sys/kernel/modprobe";
     // A kernel that cannot load modules has no such file.
     if Path::new(MODPROBE).exists() {
@@ -91,7 +91,7 @@ pub(crate) fn name() -> Result<()> {
     Ok(())
 }
 
-/// Makes the files and directories that tools and libraries look for; a user's tree may bring its own.
+/// Makes the files and directories that tools and libraries expect; a user's tree may bring its own.
 pub(crate) fn make_usual_files() -> Result<()> {
     // A real IOR's MPI looks up its own host.
     for directory in ["/etc", "/var/log"] {
@@ -152,7 +152,7 @@ pub(crate) fn write(path: &str, text: &str) -> Result<()> {
         .map_err(Error::file("write", path))
 }
 
-/// A file of the kernel as text, without the newline at its end.
+/// The text of a file of the kernel, without the newline at its end.
 pub(crate) fn read(path: &str) -> Result<String> {
     let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
     Ok(text.trim_end().to_owned())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The directory of runs in the file system under test. In a guest, no other program uses it. On a running system local users may
-//! be able to rename what lies beside theirs, so nothing there is reached by its name: the directory is made with a name that
-//! cannot be predicted, kept open, and everything in it is reached from there.
+//! be able to rename what is beside theirs, so nothing there is accessed by its path: the directory is made with a name that
+//! cannot be predicted, kept open, and everything in it is accessed relative to its descriptor.
 
 use std::{
     ffi::{CStr, CString},
@@ -19,13 +19,13 @@ use crate::{
     tree,
 };
 
-/// How the name of the directory on a running system begins.
+/// The prefix of the name of the directory on a running system.
 const PREFIX: &str = ".bpfassay-here-";
 
-/// Name of a file that shows whether files work.
+/// Name of a file that tests whether files can be used.
 const TRIAL: &CStr = c".bpfassay-trial";
 
-/// Permissions of a run's own directory: workloads may change their user.
+/// Mode of a run's own directory: workloads may change their user.
 const RUN_MODE: u32 = 0o755;
 
 /// The directory of runs.
@@ -52,14 +52,14 @@ pub(crate) struct Kept {
 /// A run's own directory.
 #[derive(Debug)]
 pub(crate) struct RunDirectory {
-    /// What programs are given: its path in a guest; else one through this process's open descriptor, which no renaming changes.
+    /// The path that programs are given: its path in a guest; otherwise one through this process's open descriptor, which no renaming changes.
     pub path: String,
     /// Open for as long as that path is used.
     _held: Option<File>,
 }
 
 impl TestDir {
-    /// Draws the name of one on a running system.
+    /// A random name for one on a running system.
     pub(crate) fn draw_name() -> Result<CString> {
         tree::random_name(PREFIX).map_err(Error::system("draw a random name"))
     }
@@ -67,7 +67,7 @@ impl TestDir {
     /// Makes one on a running system, with this name in the root directory of `mount`.
     ///
     /// # Errors
-    /// Where the directory cannot be made, or is not what was made when it is looked at.
+    /// The directory cannot be made, or another one is found at its name afterwards.
     pub(crate) fn here(mount: &MountFacts, name: CString) -> Result<Self> {
         let parent = tree::open(&mount.path).map_err(Error::file("open", &mount.path))?;
         let device = parent.metadata().map_err(Error::file("look at", &mount.path))?.dev();
@@ -106,7 +106,7 @@ impl TestDir {
     /// It, open.
     fn open(&self) -> io::Result<File> {
         match self {
-            // Kept open in a guest it could not be unmounted, and whether a tool does that is to be found out.
+            // Kept open in a guest, it could not be unmounted, and whether a tool unmounts it is to be noticed.
             Self::Guest { path } => tree::open(path),
             Self::Here(kept) => kept.directory.try_clone(),
         }
@@ -154,7 +154,7 @@ impl TestDir {
     /// Writes, reads and removes a file in it.
     ///
     /// # Errors
-    /// What does not work.
+    /// The operation that failed.
     pub(crate) fn try_file(&self) -> io::Result<()> {
         const TEXT: &[u8] = b"bpfassay";
         let test_dir = self.open()?;
@@ -171,7 +171,7 @@ impl TestDir {
     /// Whether it is where it was made.
     ///
     /// # Errors
-    /// An error message where it was exchanged or moved: what a run does there by path then goes elsewhere.
+    /// It was replaced or moved: what a run does there by path then goes elsewhere. The error is a message.
     pub(crate) fn check(&self) -> Result<()> {
         let Self::Here(kept) = self else { return Ok(()) };
         let place = self.place();
@@ -185,10 +185,10 @@ impl TestDir {
         }
     }
 
-    /// Removes what [`TestDir::here`] made; a guest's goes with the guest.
+    /// Removes what [`TestDir::here`] made; a guest's is gone with the guest.
     ///
     /// # Errors
-    /// Where it cannot be emptied or removed, or where another entry has its name by now, which is left alone.
+    /// It cannot be emptied or removed, or another entry has its name now, which is left alone.
     pub(crate) fn leave(&self) -> Result<()> {
         let Self::Here(kept) = self else { return Ok(()) };
         self.empty()?;
@@ -197,12 +197,12 @@ impl TestDir {
     }
 }
 
-/// Why `directory` is not what this process has just made on `device`; `None` where it is.
+/// Why `directory` is not the one that this process has just made on `device`; `None` where it is.
 fn ours(directory: &File, device: u64) -> io::Result<Option<String>> {
     let facts = directory.metadata()?;
     let user = rustix::process::geteuid().as_raw();
     Ok(if facts.uid() != user {
-        // An NFS server that takes root for somebody else gives whoever that is power over what root makes.
+        // An NFS server that maps root to another user gives that user power over what root makes.
         Some(format!(
             "belongs to user {} and not to {user}, who could change it under root's hands (an NFS server does that unless it \
              exports with no_root_squash)",
@@ -219,10 +219,10 @@ fn ours(directory: &File, device: u64) -> io::Result<Option<String>> {
     })
 }
 
-/// The directory `path`, which only this user may write to: made where it is not there.
+/// The directory `path`, which only this user may write to; made where it does not exist.
 ///
 /// # Errors
-/// Where it cannot be made, is a link, or belongs to somebody else.
+/// It cannot be made, is a link, or belongs to another user.
 pub(crate) fn private(path: &str) -> Result<File> {
     let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
     let name = CString::new(name).map_err(|error| Error::file("make directory", path)(io::Error::from(error)))?;
@@ -235,7 +235,7 @@ pub(crate) fn private(path: &str) -> Result<File> {
             facts.uid()
         )));
     }
-    // One of an earlier version could be read, and so locked, by everybody.
+    // One of an earlier version was readable, and so lockable, for everybody.
     rustix::fs::fchmod(&directory, Mode::from_raw_mode(0o700)).map_err(Error::file("close to others", path))?;
     Ok(directory)
 }
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_its_place_is_noticed_and_left_alone() {
+    fn a_directory_in_its_place_is_noticed_and_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let (mount, victim) = (directory.path().join("mount"), directory.path().join("victim"));
         fs::create_dir_all(victim.join("run-1")).unwrap();
@@ -307,7 +307,7 @@ mod tests {
         assert!(error.contains("moved the directory of runs away from"), "{error}");
         assert!(test_dir.leave().is_err());
         assert_eq!(fs::read_to_string(victim.join("run-1/precious")).unwrap(), "x");
-        // What was written lay where the directory is now, and went.
+        // The files were in the directory, wherever it is now, and were removed.
         assert!(fs::read_dir(mount.join("aside")).unwrap().next().is_none());
     }
 

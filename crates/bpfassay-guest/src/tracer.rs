@@ -31,7 +31,7 @@ use crate::{
     output_tail, workload,
 };
 
-/// How long loading and attaching may take before this run is given up (the host may be less patient).
+/// How long loading and attaching may take before this run is given up (the host may have a shorter limit).
 const ATTACHING: Duration = Duration::from_secs(180);
 
 /// How long a reading may take.
@@ -40,10 +40,10 @@ const READING: Duration = Duration::from_secs(60);
 /// How long detaching may take before the tracer is killed.
 const DETACHING: Duration = Duration::from_secs(30);
 
-/// Rows of periodic samples that are kept; with about 150 bytes each they fit into the smallest guest.
+/// Most rows of periodic samples that are kept; at about 150 bytes each they fit into the smallest guest.
 const MAX_ROWS: usize = 200_000;
 
-/// What became of an attempt to start a tracer.
+/// The outcome of an attempt to start a tracer.
 pub(crate) enum Started {
     /// It counts.
     Attached(Box<Tracer>),
@@ -64,7 +64,7 @@ pub(crate) struct Tracer {
 /// Its process.
 struct Process {
     pid: Pid,
-    /// What it was started with.
+    /// The arguments that it was started with.
     arguments: Vec<String>,
     /// Whether it attaches and detaches by commands.
     keeps_loaded: bool,
@@ -94,7 +94,7 @@ impl Periodic {
         }
     }
 
-    /// Together with the rest that a tracer leaves behind.
+    /// Combined with the other results of a tracer.
     fn remains(self, attached: Attached, ended: Option<Ended>, mut notes: Vec<String>) -> Remains {
         if self.dropped > 0 {
             notes.push(format!("the last {} periodic samples were dropped: too many rows", self.dropped));
@@ -103,9 +103,9 @@ impl Periodic {
     }
 }
 
-/// What a tracer leaves behind.
+/// The results of a tracer.
 pub(crate) struct Remains {
-    /// How it had attached.
+    /// What it attached, and how.
     pub attached: Attached,
     /// Periodic samples, in order.
     pub samples: Vec<Sample>,
@@ -125,7 +125,7 @@ fn arguments(spec: &RunSpec, environment: &Environment) -> Vec<String> {
     if let Some(interval) = spec.sampling_interval_ms {
         arguments.extend(["--interval".to_owned(), format!("{interval}ms")]);
     }
-    // The workload's own functions: a static program has its C library in itself.
+    // The workload's own functions: a static program contains its C library.
     if probe.probe == Probe::Uprobe && !spec.tracer_arguments.iter().any(|argument| argument.starts_with("--uprobe")) {
         arguments.extend(["--uprobe".to_owned(), workload::program(&spec.workload, environment).to_owned()]);
     }
@@ -149,7 +149,7 @@ fn not_started(environment: &Environment) -> impl FnOnce(io::Error) -> Error {
     |source| Error::Spawn { program: environment.tracer.clone(), source }
 }
 
-/// What this kernel offers, as the tracer finds out by trying. What it prints to standard error goes to `stderr`.
+/// The features of this kernel, as the tracer determines them by trying each. Its standard error goes to `stderr`.
 pub(crate) fn features(environment: &Environment, mut stderr: File, children: &mut Children) -> Result<Vec<Feature>> {
     let mut child = command(environment, &stderr)?
         .arg("--features")
@@ -178,7 +178,7 @@ pub(crate) fn features(environment: &Environment, mut stderr: File, children: &m
 }
 
 impl Process {
-    /// Starts the tracer with `arguments`. What it prints to standard error goes to `stderr`. `keeps_loaded`: it attaches by
+    /// Starts the tracer with `arguments`. Its standard error goes to `stderr`. `keeps_loaded`: it attaches by
     /// [`Process::attach`] then, otherwise at once.
     fn start(
         arguments: Vec<String>,
@@ -202,7 +202,7 @@ impl Process {
         Ok(Self { pid, arguments, keeps_loaded, stdin, stdout, stderr, lines: Lines::new(MAX_LINE) })
     }
 
-    /// Has a tracer that keeps its programs loaded attach them, and waits as [`Process::attached`].
+    /// Makes a tracer that keeps its programs loaded attach them, and waits as [`Process::attached`].
     fn attach(mut self, children: &mut Children) -> Result<Started> {
         match self.send("attach") {
             Ok(()) => self.attached(children),
@@ -257,14 +257,14 @@ impl Process {
         next_line(&mut self.lines, &mut self.stdout, deadline)
     }
 
-    /// Forgets what it printed to standard error: the output of another run.
+    /// Discards its standard error so far: it belongs to another run.
     fn forget_output(&mut self) -> io::Result<()> {
         self.stderr.set_len(0)?;
-        // The tracer writes at the same position.
+        // The tracer has the same file offset.
         self.stderr.seek(SeekFrom::Start(0)).map(drop)
     }
 
-    /// Ends it, and takes what it still writes; notes on its end go to `notes`.
+    /// Ends it, and reads what it still writes; notes about its end go to `notes`.
     fn end(self, children: &mut Children, periodic: &mut Periodic, notes: &mut Vec<String>) -> Result<Option<Ended>> {
         let Self { pid, stdin, mut stdout, mut stderr, mut lines, .. } = self;
         drop(stdin);
@@ -315,7 +315,7 @@ impl Tracer {
         }
     }
 
-    /// Takes the periodic samples that are there; call when [`Tracer::as_fd`] is readable.
+    /// Reads the periodic samples that have arrived; call when [`Tracer::as_fd`] is readable.
     pub(crate) fn take_periodic(&mut self) -> Result<()> {
         let taken = self.process.lines.take(&mut self.process.stdout);
         let taken = match taken {
@@ -341,7 +341,7 @@ impl Tracer {
         failure(problem, &mut self.process.stderr)
     }
 
-    /// Detaches a tracer that keeps its programs loaded. Its process is returned where all went well; otherwise it is ended.
+    /// Detaches a tracer that keeps its programs loaded. Returns its process where that succeeded; otherwise ends it.
     fn detach(mut self, children: &mut Children) -> Result<(Remains, Option<Process>)> {
         if self.failed || self.process.send("detach").is_err() {
             return self.stop(children).map(|remains| (remains, None));
@@ -408,7 +408,7 @@ fn next_line(
 pub(crate) fn parse(line: &[u8]) -> std::result::Result<TracerLine, String> {
     serde_json::from_slice(line).map_err(|error| {
         let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
-        // It may quote a part of the line, however long.
+        // It may quote a part of the line, whatever its length.
         let error: String = error.to_string().chars().take(200).collect();
         format!("wrote a line that is no message ({error}): `{beginning}`")
     })

@@ -14,22 +14,22 @@ use rustix::{
     io::Errno,
 };
 
-/// Most rounds of emptying: a directory that something goes on filling is an error, not a loop without end.
+/// Most rounds of emptying: a directory that another program keeps filling is an error, not an endless loop.
 const MAX_ROUNDS: u32 = 100_000;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A directory, never through a link at the end of `path`.
+/// Opens a directory, never through a link at the end of `path`.
 pub(crate) fn open(path: impl AsRef<Path>) -> io::Result<File> {
     Ok(openat(CWD, path.as_ref(), DIRECTORY, Mode::empty())?.into())
 }
 
-/// The directory `name` in `parent`, in the same way.
+/// Opens the directory `name` in `parent`, in the same way.
 pub(crate) fn open_at(parent: &File, name: &CStr) -> io::Result<File> {
     Ok(openat(parent, name, DIRECTORY, Mode::empty())?.into())
 }
 
-/// Makes the directory `name` in `parent`; one that is there already is an error.
+/// Makes the directory `name` in `parent`; an existing one is an error.
 pub(crate) fn make_at(parent: &File, name: &CStr, mode: u32) -> io::Result<()> {
     Ok(mkdirat(parent, name, Mode::from_raw_mode(mode))?)
 }
@@ -50,7 +50,7 @@ pub(crate) fn remove_at(parent: &File, name: &CStr) -> io::Result<()> {
     Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Whether nothing is in `directory`.
+/// Whether `directory` is empty.
 pub(crate) fn is_empty(directory: &File) -> io::Result<bool> {
     Ok(entries(directory)?.next().transpose()?.is_none())
 }
@@ -62,11 +62,11 @@ pub(crate) fn random_name(prefix: &str) -> io::Result<CString> {
     Ok(CString::new(format!("{prefix}{:032x}", u128::from_ne_bytes(bytes)))?)
 }
 
-/// Removes everything in `top`, follows no link, and leaves no file system but that of `top`. However deep the directories in
-/// it lie, two are open at a time: those within one are moved up first.
+/// Removes everything in `top`, follows no link, and does not leave the file system of `top`. However deep the directories in
+/// it are nested, two are open at a time: those within one are moved up first.
 ///
 /// # Errors
-/// Where something cannot be removed: another file system is mounted there, or something goes on filling it.
+/// Something cannot be removed: another file system is mounted there, or another program keeps filling it.
 pub(crate) fn empty(top: &File) -> io::Result<()> {
     let device = top.metadata()?.dev();
     let mut moved = Moved::default();
@@ -87,7 +87,7 @@ pub(crate) fn empty(top: &File) -> io::Result<()> {
     Err(still_filled())
 }
 
-/// Names for directories on their way up.
+/// Names for directories that are moved up.
 #[derive(Default)]
 struct Moved {
     stem: Option<String>,
@@ -104,7 +104,7 @@ impl Moved {
     }
 }
 
-/// What became of an entry that may be a file.
+/// The outcome of removing an entry that may be a file.
 enum Removed {
     Yes,
     IsDirectory,
@@ -123,7 +123,7 @@ fn remove_file(parent: &File, name: &CStr, kind: FileType) -> io::Result<Removed
 
 fn remove_directory(top: &File, name: &CStr, device: u64, moved: &mut Moved) -> io::Result<()> {
     let directory: File = match openat(top, name, DIRECTORY, Mode::empty()) {
-        // It went, or became something else: the next round of its parent sees to that.
+        // It was removed, or replaced by something else: the next round of its parent handles that.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
         directory => directory?.into(),
     };
@@ -162,7 +162,7 @@ fn entries(directory: &File) -> io::Result<impl Iterator<Item = io::Result<(CStr
 }
 
 fn still_filled() -> io::Error {
-    io::Error::other("something goes on making files in it")
+    io::Error::other("another program keeps making files in it")
 }
 
 #[cfg(test)]

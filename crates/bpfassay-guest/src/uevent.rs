@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel's announcements of devices (netlink, `NETLINK_KOBJECT_UEVENT`).
+//! The kernel's uevents (netlink, `NETLINK_KOBJECT_UEVENT`).
 
 use std::{
     io,
@@ -14,24 +14,24 @@ use rustix::net::{
 
 use crate::error::{Error, Result};
 
-/// Multicast group of the kernel's own announcements (udev's are in group 2).
+/// Multicast group of the kernel's own uevents (udev's are in group 2).
 const KERNEL: u32 = 1;
 
-/// One announcement.
+/// One uevent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Uevent {
     /// The subsystem ("virtio-ports"); empty where it has none.
     pub subsystem: String,
 }
 
-/// Takes announcements from the moment it is made.
+/// Receives uevents from the moment it is created.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: OwnedFd,
 }
 
 impl Listener {
-    /// Starts listening.
+    /// Starts to receive.
     pub(crate) fn new() -> Result<Self> {
         let open = || -> rustix::io::Result<OwnedFd> {
             let socket = socket_with(
@@ -46,10 +46,10 @@ impl Listener {
         Ok(Self { socket: open().map_err(Error::system("listen to the kernel's device events"))? })
     }
 
-    /// The next announcement already there; `None` when there are no more for now.
+    /// The next uevent that has arrived; `None` when there are no more for now.
     ///
     /// # Errors
-    /// `ENOBUFS` where the kernel had to drop announcements: look at sysfs again.
+    /// `ENOBUFS` where the kernel had to drop uevents: look at sysfs again.
     pub(crate) fn next(&self) -> io::Result<Option<Uevent>> {
         let mut buffer = [0u8; 8192];
         loop {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_announces_itself() {
+    fn the_uevent_of_a_port_is_read() {
         let message = b"add@/devices/pci0000:00/0000:00:03.0/virtio0/virtio-ports/vport0p1\0ACTION=add\0\
             DEVPATH=/devices/pci0000:00/0000:00:03.0/virtio0/virtio-ports/vport0p1\0SUBSYSTEM=virtio-ports\0\
             MAJOR=248\0MINOR=1\0DEVNAME=vport0p1\0SEQNUM=1207\0";

@@ -33,7 +33,7 @@ use crate::{
 /// Largest summary that is passed on, in bytes.
 const MAX_SUMMARY: u64 = 1 << 20;
 
-/// Where programs are looked for.
+/// Where programs are searched for.
 pub(crate) const PATH: &str = "/bpfassay:/bpfassay/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
 /// Directories and files of one run.
@@ -57,7 +57,7 @@ impl<'a> RunPaths<'a> {
         let name = plain(id);
         let data = match &environment.test_dir {
             TestDir::Guest { path } => format!("{path}/{name}"),
-            // Known once it is made.
+            // Known after it is made.
             TestDir::Here(_) => String::new(),
         };
         let work = format!("{}/{name}", environment.work);
@@ -103,13 +103,13 @@ impl<'a> RunPaths<'a> {
     }
 }
 
-/// A file name made from a run's id. Ids hold more than file names may: `@` above all, at which IOR splits a list of test
+/// A file name made from a run's id. Ids may contain characters that file names may not: `@` above all, at which IOR splits a list of test
 /// files. Two ids may give the same name, but only one run has files at a time.
 pub(crate) fn plain(id: &str) -> String {
     let kept = |character: char| {
         if character.is_ascii_alphanumeric() || "._-".contains(character) { character } else { '_' }
     };
-    // Not first a dot, never empty, and no longer than a file name may be.
+    // It does not begin with a dot, is not empty, and is not longer than a file name may be.
     ["run-"].into_iter().flat_map(str::chars).chain(id.chars().take(120).map(kept)).collect()
 }
 
@@ -121,7 +121,7 @@ struct CommandLine {
     environment: &'static [(&'static str, &'static str)],
 }
 
-/// Open MPI refuses to run as root, and more ranks than cores, unless asked to; others ignore these.
+/// Open MPI refuses to run as root, and more ranks than cores, unless these are set; others ignore them.
 const OF_LAUNCHER: &[(&str, &str)] = &[
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -150,7 +150,7 @@ fn command_line(workload: &Workload, paths: &RunPaths<'_>, launcher: Option<&str
     Ok(CommandLine { program: launcher.to_owned(), arguments, environment: OF_LAUNCHER })
 }
 
-/// The program that does the reading and writing of `workload`.
+/// The program that does the I/O of `workload`.
 pub(crate) fn program<'a>(workload: &'a Workload, environment: &'a Environment) -> &'a str {
     match &workload.program {
         Program::Bundled => &environment.ior,
@@ -173,11 +173,11 @@ fn find_launcher(environment: &Environment) -> Option<String> {
 /// The agent's ends of the control channel.
 #[derive(Debug)]
 pub(crate) struct Control {
-    /// Events come from here, and one byte into it lets the workload go on.
+    /// Events are read from this one, and one byte written to it releases the workload.
     pub socket: UnixStream,
 }
 
-/// A workload that runs.
+/// A running workload.
 #[derive(Debug)]
 pub(crate) struct Running {
     /// Its first process.
@@ -186,23 +186,23 @@ pub(crate) struct Running {
     pub control: Option<Control>,
     /// What it prints.
     pub output: Output,
-    /// When it is to be ended; `None`: that is the host's matter.
+    /// When it is killed; `None`: the host has a deadline.
     pub deadline: Option<Instant>,
     /// Its program, for messages.
     pub program: String,
 }
 
-/// Where what a workload prints goes to.
+/// Where the output of a workload goes.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// A file, read for messages only: its summary lies in a file of its own.
+    /// A file, read for messages only: its summary is in a file of its own.
     File(File),
-    /// Its summary is what it prints.
+    /// Its output is its summary.
     Captured(Capture),
 }
 
 impl Running {
-    /// The end of what it printed.
+    /// The tail of its output.
     pub(crate) fn output_tail(&mut self) -> String {
         match &mut self.output {
             Output::File(file) => output_tail::of_file(file),
@@ -247,16 +247,16 @@ pub(crate) fn start(workload: &Workload, paths: &RunPaths<'_>, cgroup: &Cgroup) 
     Ok(Running { pid: pid_of(&child)?, control, output, deadline, program })
 }
 
-/// The process that reads and writes beside a workload.
+/// The process that does I/O beside a workload.
 #[derive(Debug)]
 pub(crate) struct Neighbour {
     /// Its process.
     pub pid: Pid,
-    /// What it complains about.
+    /// Its standard error.
     pub output: File,
 }
 
-/// Starts the neighbour inside `cgroup` and waits until it is at work.
+/// Starts the neighbour inside `cgroup` and waits until it does I/O.
 pub(crate) fn start_neighbour(paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<Neighbour> {
     let line = CommandLine {
         program: paths.environment.ior.clone(),
@@ -268,7 +268,7 @@ pub(crate) fn start_neighbour(paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<N
     let (mut greeting, theirs) = io::pipe().map_err(spawn_error)?;
     let mut command = line.command(paths);
     command.stdout(theirs).stderr(output.try_clone().map_err(spawn_error)?);
-    // The command, and with it this process's copy of the pipe's other end, is gone when this returns.
+    // The command, and with it this process's copy of the pipe's other end, is dropped when this returns.
     let child = spawn_in(cgroup, command, None)?.map_err(spawn_error)?;
     match greeting.read(&mut [0]) {
         Ok(1) => Ok(Neighbour { pid: pid_of(&child)?, output }),
@@ -281,7 +281,7 @@ pub(crate) fn start_neighbour(paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<N
     }
 }
 
-/// What messages call it.
+/// Its name in messages.
 pub(crate) const NEIGHBOUR: &str = "the neighbour";
 
 impl CommandLine {
@@ -300,11 +300,11 @@ impl CommandLine {
     }
 }
 
-/// Starts `command` inside `cgroup`, where it inherits one descriptor more than the usual three.
+/// Starts `command` inside `cgroup`, where it inherits one descriptor besides the usual three.
 pub(crate) fn spawn_in(cgroup: &Cgroup, mut command: Command, inherited: Option<i32>) -> Result<io::Result<Child>> {
     let mut door = cgroup.door()?;
     let prepare = move || {
-        // Joins the cgroup before the program is executed, so that all it does counts there.
+        // Joins the cgroup before the program is executed, so that everything it does counts there.
         door.write_all(b"0")?;
         if let Some(fd) = inherited {
             // SAFETY: the descriptor is open in this process, a copy of the agent.
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn file_names_keep_what_is_plain_in_an_id() {
+    fn file_names_keep_the_plain_characters_of_an_id() {
         assert_eq!(
             plain("x86_64-6.1_posix-1m_nfs4.2_1_r1_fexit+percpu@aya"),
             "run-x86_64-6.1_posix-1m_nfs4.2_1_r1_fexit_percpu_aya"

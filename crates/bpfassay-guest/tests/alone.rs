@@ -10,7 +10,7 @@ fn agent(arguments: &[&str]) -> Output {
 
 /// Started by hand on somebody's machine it must not mount anything or power off.
 #[test]
-fn outside_a_guest_it_does_nothing_without_arguments() {
+fn outside_a_guest_the_agent_does_nothing_without_arguments() {
     for arguments in [&[][..], &["here"], &["here", "--mount", "/tmp"]] {
         let output = agent(arguments);
         assert_eq!(output.status.code(), Some(2));

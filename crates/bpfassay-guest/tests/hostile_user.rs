@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `here` as root beside a local user who may rename things in the file system under test: what is his neighbour's stays whole.
+//! `here` as root beside a local user who may rename things in the file system under test: files of others stay unchanged.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -9,7 +9,7 @@ use std::{fs, os::unix::fs::symlink};
 use bpfassay_protocol::message::RunOutcome;
 use common::{NOBODY, Stage, is_root};
 
-/// Waits for one thing and then puts a link to the victim in the place of the directory of runs. Its arguments: when, the stage.
+/// Waits for an event and then puts a link to the victim in the place of the directory of runs. Its arguments: which event, the stage.
 const ATTACKER: &str = r#"
 use strict;
 my ($moment, $stage) = @ARGV;
@@ -32,13 +32,13 @@ swap();
 nap(1000);
 "#;
 
-/// Runs two runs while the attacker acts at `moment`, on a tmpfs with these options; what came of the runs.
+/// Executes two runs while the attacker acts at `moment`, on a tmpfs with these options; the outcomes of the runs.
 fn attacked(moment: &str, options: &str) -> Vec<RunOutcome> {
     let script = "touch {stage}/open/begun; sleep 0.3; echo ours >{directory}/precious; echo data >data; echo done";
     let stage = Stage::new(options, &["one", "two"], script);
     fs::create_dir(stage.at("open")).unwrap();
     fs::write(stage.at("attacker.pl"), ATTACKER).unwrap();
-    // What root has elsewhere, with names like those of runs.
+    // Files of root elsewhere, with names like those of runs.
     for directory in ["victim", "victim/run-one", "victim/run-two", "victim/inner/most"] {
         fs::create_dir_all(stage.at(directory)).unwrap();
         fs::write(stage.at(directory).join("precious"), "theirs").unwrap();
@@ -98,12 +98,12 @@ fn a_directory_exchanged_as_soon_as_it_is_there_is_noticed_and_nothing_else_is_t
         return;
     }
     let outcomes = attacked("at-once", "mode=0777");
-    // Where it went before it was opened, there is no run at all.
+    // Where it was replaced before it was opened, no run begins at all.
     assert!(outcomes.iter().all(noticed), "{outcomes:?}");
 }
 
 #[test]
-fn a_directory_exchanged_to_and_fro_leads_nowhere_else() {
+fn a_directory_replaced_and_put_back_leads_nowhere_else() {
     if !is_root() {
         return;
     }

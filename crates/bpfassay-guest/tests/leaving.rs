@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `here` that is stopped in the middle of a run: no process, cgroup, file or record of it stays.
+//! `here` that is stopped in the middle of a run: no process, cgroup, file or record of it remains.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -9,10 +9,10 @@ use std::{fs, time::Instant};
 use bpfassay_protocol::message::{GuestMessage, RunOutcome};
 use common::{Stage, is_root};
 
-/// A workload that is there for long, in another session and process group.
+/// A workload that runs for a long time, in another session and process group.
 const LONG: &str = "echo data >data; touch {stage}/begun; exec setsid --wait sleep 4321.{id}";
 
-/// Starts an agent, does `end` once its workload is at work, and waits for the agent, which is `$pid`. Then lists what is left.
+/// Starts an agent, executes `end` once its workload runs, and waits for the agent, which is `$pid`. Then lists what is left.
 fn ended(id: &str, start: &str, end: &str) -> Stage {
     let stage = Stage::new("mode=1777", &["one", "two"], &LONG.replace("{id}", id));
     let since = Instant::now();
@@ -31,7 +31,7 @@ pgrep -f "sleep [4]321.{id}" >"$stage/left-processes" || true
         .wait()
         .unwrap();
     assert!(status.success());
-    assert!(since.elapsed().as_secs() < 14, "the agent came to its end by its last resort only");
+    assert!(since.elapsed().as_secs() < 14, "the agent ended only at its time limit");
     stage
 }
 
@@ -62,7 +62,7 @@ fn a_signal_ends_it_and_all_that_it_made() {
 }
 
 #[test]
-fn the_death_of_whoever_listens_ends_it_and_all_that_it_made() {
+fn the_death_of_its_reader_ends_it_and_all_that_it_made() {
     if !is_root() {
         return;
     }
@@ -74,7 +74,7 @@ $agent >"$stage/pipe" 2>"$stage/errors" & pid=$!"#;
     assert_eq!(fs::read_to_string(stage.at("status")).unwrap(), "1\n");
 }
 
-/// What it left itself, the next one removes.
+/// It could not remove anything itself; the next one does.
 #[test]
 fn what_a_killed_agent_left_is_removed_by_the_next() {
     if !is_root() {

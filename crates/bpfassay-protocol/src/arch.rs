@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The architectures of guests, and everything that differs between them as data: one file for each in `arch/`.
 //!
-//! A new architecture is a file there, and here its `mod`, its name and its line of [`Arch::facts`]. A fact that it does not give is
+//! A new architecture is a file there, and here its `mod`, its name and its line of [`Arch::facts`]. A missing fact is
 //! a compile error: [`ArchFacts`] has no defaults.
 
 mod aarch64;
@@ -49,7 +49,7 @@ impl Arch {
 /// The facts of one architecture.
 #[derive(Debug)]
 pub struct ArchFacts {
-    /// Debian's name of it.
+    /// Debian's name.
     pub debian_name: &'static str,
     /// Rust's target for the guest's programs.
     pub rust_target: &'static str,
@@ -61,12 +61,12 @@ pub struct ArchFacts {
     pub image: ImageFormat,
     /// Debian packages with QEMU's program and the firmware that it needs, separated by spaces.
     pub qemu_packages: &'static str,
-    /// QEMU's machine type under TCG. Where QEMU has versions of it, the one of the oldest QEMU supported: the guest then sees the same
+    /// QEMU's machine type under TCG. Where QEMU has versions of it, the one of the oldest supported QEMU: the guest then sees the same
     /// hardware under every newer QEMU.
     pub machine_type: &'static str,
     /// The same under KVM.
     pub kvm_machine_type: &'static str,
-    /// QEMU's processor model under TCG, chosen on purpose, because it decides what an instruction does. Under KVM it is `host`.
+    /// QEMU's processor model under TCG, set explicitly because it decides what an instruction does. Under KVM it is `host`.
     pub cpu_model: &'static str,
     /// The kernel's name of the first serial port.
     pub console: &'static str,
@@ -76,13 +76,13 @@ pub struct ArchFacts {
     pub single_tcg_cpu_parameters: &'static [&'static str],
     /// Sizes of memory, in MiB, at which QEMU refuses an initramfs: from the first, up to the second and the initramfs together.
     pub refused_memory_mib: Option<(u32, u32)>,
-    /// The name by which libbpf's headers know it: the end of `__TARGET_ARCH_x86`.
+    /// Its name in libbpf's headers: the end of `__TARGET_ARCH_x86`.
     pub bpf_target: &'static str,
-    /// What stands before `sys_NAME` in the names of the functions of system calls (arch/*/include/asm/syscall_wrapper.h).
+    /// The prefix of `sys_NAME` in the names of the functions of system calls (arch/*/include/asm/syscall_wrapper.h).
     pub syscall_prefix: &'static str,
     /// Offsets in `struct pt_regs` of the registers with a function's arguments, in bytes, first argument first.
     pub argument_offsets: &'static [usize],
-    /// How many bytes behind a function's entry a kprobe is put where the entry is refused.
+    /// How many bytes after a function's entry a kprobe is attached where the entry is refused.
     pub behind_ftrace_site: Option<usize>,
     /// Whether the kernel may refuse `bpf_get_current_task` to programs that the JIT compiler did not compile.
     pub current_task_needs_jit: bool,
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_architectures_share_what_must_distinguish_them() {
+    fn architectures_do_not_share_what_must_distinguish_them() {
         for (at, arch) in Arch::ALL.iter().enumerate() {
             let one = arch.facts();
             assert_eq!(Arch::of_elf_machine(one.elf_machine), Some(*arch));

@@ -13,27 +13,27 @@ pub const MAX_RANKS: u32 = 1024;
 pub struct CallTimes {
     /// Ranks that took part; figures are over the calls of all.
     pub ranks: u32,
-    /// Calls. One that moved a part only counts as one with those that moved the rest.
+    /// Calls. A call that moved a part only counts as one with those that moved the rest.
     pub calls: u64,
-    /// Their times together.
+    /// The sum of their times.
     pub sum_ns: u64,
-    /// What of the ranks' phases, from the first open to the last close, is in no call: open, fsync, close.
+    /// The part of the ranks' phases, from the first open to the last close, that is in no call: open, fsync, close.
     pub tail_ns: u64,
     /// The longest of them.
     pub max_ns: u64,
-    /// Of their distribution; `None` where there were more calls than there was room for.
+    /// Their distribution; `None` where there were more calls than times were kept for.
     pub distribution: Option<CallDistribution>,
 }
 
-/// One in so many calls is left out of the trimmed mean as one of the fastest, and as many as the slowest: more than the ticks of the timer that fall into a
-/// phase, and so few that what calls of one kind cost alternately, such as refills of the free pages of a CPU, is in it whole.
+/// One in this many calls is left out of the trimmed mean as one of the fastest, and as many as the slowest: more than the timer ticks in a
+/// phase, and so few that a cost that calls of one kind have alternately, such as refills of the free pages of a CPU, is included.
 const TRIMMED: usize = 20;
 
-/// What the calls took without the extreme ones.
+/// The times of the calls without the extreme ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallDistribution {
-    /// Median; of an even number of calls the upper one of the two.
+    /// Median; for an even number of calls the upper one of the two.
     pub median_ns: u64,
     /// Calls without the fastest and the slowest twentieth.
     pub trimmed_calls: u64,
@@ -42,7 +42,7 @@ pub struct CallDistribution {
 }
 
 impl CallDistribution {
-    /// Of the calls that took `times`, which are left in order; `None` where there are none.
+    /// From the times of the calls, `times`, which are sorted; `None` where there are none.
     pub fn of(times: &mut [u64]) -> Option<Self> {
         times.sort_unstable();
         let trimmed = times.len() / TRIMMED;
@@ -56,7 +56,7 @@ impl CallDistribution {
 }
 
 impl CallTimes {
-    /// Checks times that a workload reports of a phase that took `interval_ns`, in which it made `calls` calls by its own count.
+    /// Checks times that a workload reports for a phase that took `interval_ns`, in which it made `calls` calls by its own count.
     ///
     /// # Errors
     /// What is impossible about them, as a predicate.

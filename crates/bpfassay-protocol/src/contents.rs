@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the maps and constants of a bare eBPF object hold before its programs are attached, as a loader of its own would set them.
+//! The contents of the maps and constants of a bare eBPF object before its programs are attached, as a loader of its own would set them.
 //!
 //! A tool file has them, the host checks them against the object's types, and the tracer that loads the object receives them as JSON.
 
@@ -18,7 +18,7 @@ pub struct Contents {
     /// Entries of maps, set in this order once the object is loaded and before any program is attached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<MapEntry>,
-    /// Global variables of the sections `.rodata`, set before the object is loaded: the verifier takes them for constants.
+    /// Global variables of the sections `.rodata`, set before the object is loaded: the verifier treats them as constants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rodata: Fields,
 }
@@ -49,7 +49,7 @@ pub struct MapEntry {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Constant {
-    /// A number, a truth value or an enumeration.
+    /// A number, a boolean or an enumerator.
     Number(i64),
     /// Characters; a NUL follows.
     Text(String),
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contents_are_short_json() {
+    fn contents_are_compact_json() {
         let text = r#"{"set":[{"map":"conf","key":{"key":0},"value":{"magic":-1,"name":"x"}}],"rodata":{"pid":7}}"#;
         let contents: Contents = serde_json::from_str(text).unwrap();
         assert_eq!(contents.set[0].value["magic"], Constant::Number(-1));

@@ -3,10 +3,10 @@
 //!
 //! The agent puts the number of an inherited descriptor, one end of a stream socket pair, into the environment variable
 //! [`ENVIRONMENT`]. At the beginning and at the end of every timed phase the workload sends one [`PhaseEvent`] as a line of
-//! JSON and then receives exactly one byte before it goes on: while it waits, no rank of it does any I/O, and the agent
-//! reads counters. What takes time to compute of a phase ([`PhaseEvent::Calls`]) follows its end as an event of its own, so that no interval
-//! between readings contains it. Both sides use `send` and `recv`, never `read` and `write`: those would pass `vfs_read` and `vfs_write`,
-//! and the kernel's I/O accounting of the task, between the readings.
+//! JSON and then receives exactly one byte before it continues: while it waits, no rank of it does any I/O, and the agent
+//! reads counters. Figures that take time to compute ([`PhaseEvent::Calls`]) follow the end of the phase as an event of their own, so that no interval
+//! between readings contains that time. Both sides use `send` and `recv`, never `read` and `write`: those would call `vfs_read` and `vfs_write`,
+//! and change the kernel's I/O accounting of the task, between the readings.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub const MAX_LINE: usize = 64 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum PhaseEvent {
-    /// All ranks stand before the first open of the phase.
+    /// All ranks have stopped before the first open of the phase.
     Begin(PhaseName),
     /// All ranks have passed the last close of the phase.
     End {
@@ -33,7 +33,7 @@ pub enum PhaseEvent {
         phase: PhaseName,
         /// What the phase's system calls returned, summed over ranks.
         moved: BTreeMap<Operation, Totals>,
-        /// The workload's own count of what program sets count, where it counts it.
+        /// The workload's own count of what program sets count, where it counts that.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         events: BTreeMap<ProgramEvent, Totals>,
     },

@@ -18,7 +18,7 @@ names! {
         Kfunc = "kfunc",
         /// A way to attach.
         AttachType = "attach-type",
-        /// Something that programs are made of: instructions, loops, callbacks, kinds of subprograms and map values.
+        /// A construct in programs: instructions, loops, callbacks, kinds of subprograms and map values.
         Construct = "construct",
         /// Type information of the kernel and of its modules.
         Btf = "btf",
@@ -36,26 +36,26 @@ pub struct Feature {
     /// Its name: the kernel's own, in lower case, without the prefix of its kind (`ringbuf`, `kprobe/bpf_get_stack`). One
     /// word; with the kind unique.
     pub name: String,
-    /// What came of trying it.
+    /// The outcome of trying it.
     pub support: Support,
 }
 
 impl Feature {
-    /// The name, which no other has: kind and name (`map-type ringbuf`).
+    /// The unique name: kind and name (`map-type ringbuf`).
     #[must_use]
     pub fn id(&self) -> String {
         format!("{} {}", self.kind, self.name)
     }
 }
 
-/// What came of trying a feature.
+/// The outcome of trying a feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Support {
     /// It works.
     Works {
-        /// A number or name that belongs to it, if one (`2` for the JIT's setting).
+        /// A number or name of it, if it has one (`2` for the JIT's setting).
         value: Option<String>,
     },
     /// The kernel refuses it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pitfalls of tracing: what the tracer notices, before and after a run, that makes its figures wrong or fragile.
+//! Pitfalls of tracing: properties of the kernel, noticed before or after a run, that make the tracer's figures wrong or fragile.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,11 +10,11 @@ names! {
     pub enum Pitfall: "pitfall" {
         /// The kernel has no function of that name.
         SymbolMissing = "symbol-missing",
-        /// The compiler put the function's body, wholly or in part, into its callers: calls pass the probe by.
+        /// The compiler inlined the function's body, wholly or in part, into its callers: calls do not pass the probe.
         SymbolInlined = "symbol-inlined",
         /// The function exists under another name only (`.isra.0`, `.constprop.0`, `.part.0`).
         SymbolRenamed = "symbol-renamed",
-        /// The name stands for several functions in `/proc/kallsyms`.
+        /// Several functions in `/proc/kallsyms` have this name.
         SymbolAmbiguous = "symbol-ambiguous",
         /// Not in `available_filter_functions`: ftrace, and with it trampolines and fprobe, cannot hook it.
         NotTraceable = "not-traceable",
@@ -30,13 +30,13 @@ names! {
         RecursionMisses = "recursion-misses",
         /// Keys that did not fit into a map.
         MapInsertFailures = "map-insert-failures",
-        /// Keys that an LRU map threw out with their counts.
+        /// Keys that an LRU map evicted with their counts.
         LruEvictions = "lru-evictions",
         /// Events that did not fit into the ring buffer.
         RingBufferDrops = "ring-buffer-drops",
-        /// Another probe sits on the same function: both pay for a slower way through ftrace.
+        /// Another probe is attached to the same function: both take a slower path through ftrace.
         FunctionShared = "function-shared",
-        /// A list of the kernel's that could not be read: what stands in it is not known.
+        /// A list of the kernel that could not be read: its contents are not known.
         NotChecked = "not-checked",
     }
 }
@@ -49,6 +49,6 @@ pub struct Finding {
     pub pitfall: Pitfall,
     /// What it concerns: a kernel function, a program, or a map.
     pub subject: String,
-    /// What was seen, in one line, with its numbers.
+    /// The observation, in one line, with its numbers.
     pub detail: String,
 }

@@ -19,13 +19,13 @@ const HEADER: usize = 8;
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The stream does not hold a frame where one must begin.
-    #[error("expected a frame, found bytes {found:02x?}: the peer does not speak this protocol")]
+    #[error("expected a frame, found bytes {found:02x?}: the peer does not use this protocol")]
     NotAFrame {
         /// The bytes found in place of the header.
         found: Vec<u8>,
     },
-    /// The peer speaks another version.
-    #[error("the peer speaks protocol version {theirs}, this side {PROTOCOL_VERSION}: rebuild the guest payload")]
+    /// The peer has another version.
+    #[error("the peer has protocol version {theirs}, this side {PROTOCOL_VERSION}: rebuild the guest payload")]
     Version {
         /// The version announced.
         theirs: u8,
@@ -50,7 +50,7 @@ pub enum FrameError {
 /// `message` as one frame.
 ///
 /// # Errors
-/// [`FrameError::TooLarge`] for a message longer than [`MAX_PAYLOAD`]; [`FrameError::Payload`] for one that has no JSON form.
+/// [`FrameError::TooLarge`] for a message longer than [`MAX_PAYLOAD`]; [`FrameError::Payload`] for one that cannot be written as JSON.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
     let mut frame = vec![0; HEADER];
     serde_json::to_writer(&mut frame, message).map_err(|source| FrameError::Payload { length: 0, source })?;
@@ -64,7 +64,7 @@ pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
     Ok(frame)
 }
 
-/// Takes bytes as they come and gives back whole messages.
+/// Takes bytes as they arrive and returns whole messages.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
@@ -73,9 +73,9 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Adds bytes received.
+    /// Appends bytes received.
     pub fn push(&mut self, bytes: &[u8]) {
-        // Once for many frames: each of them by itself would move all that follow it.
+        // Once for many frames: each of them would otherwise move all that follow it.
         self.buffer.drain(..std::mem::take(&mut self.start));
         self.buffer.extend_from_slice(bytes);
     }
@@ -86,7 +86,7 @@ impl Decoder {
         self.start < self.buffer.len()
     }
 
-    /// The payload of the next frame once all of it has come, for a look at it before [`Self::next`] takes it.
+    /// The payload of the next frame once all of it has arrived, to be examined before [`Self::next`] takes it.
     ///
     /// # Errors
     /// [`FrameError::NotAFrame`] where no frame begins there, [`FrameError::Version`] for another version's, [`FrameError::TooLarge`] for more than
@@ -110,7 +110,7 @@ impl Decoder {
         Ok(buffer.get(HEADER..HEADER + length))
     }
 
-    /// The next whole message, or `None` until more bytes come.
+    /// The next whole message, or `None` until more bytes arrive.
     ///
     /// # Errors
     /// As [`Self::payload`], and [`FrameError::Payload`] where the frame does not hold a `T`. The stream is lost then.
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn oversized_frames_are_refused_before_their_payload_comes() {
+    fn oversized_frames_are_refused_before_their_payload_arrives() {
         let mut decoder = Decoder::default();
         let mut header = encode(&1).unwrap();
         header.truncate(4);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! I/O paths: the ways of data between a program and a file that the workload `io-paths` uses.
+//! I/O paths: the ways on which data move between a program and a file that the workload `io-paths` uses.
 //!
-//! One table for the program that does the work, for the report that evaluates what a tracer saw of it, and for the
-//! documentation: per path the system calls, how many bytes it moves under which operation, and what is special.
+//! One table for the program that does the I/O, for the report that evaluates what a tracer counted of it, and for the
+//! documentation: per path the system calls, how many bytes it moves under which operation, and its special property.
 //!
-//! A path that uses no `read` or `write` system call counts under the operation of the same direction: what it
-//! takes out of a file on the file system under test to [`Operation::Read`], what it puts into one to
-//! [`Operation::Write`] (mapped files to [`Operation::MapRead`] and [`Operation::MapWrite`]). A call is one request that
-//! the kernel answers with one result: a system call, an AIO control block, a submission queue entry.
+//! A path that uses no `read` or `write` system call counts under the operation of the same direction: what it reads
+//! from a file on the file system under test under [`Operation::Read`], what it writes to one under
+//! [`Operation::Write`] (mapped files under [`Operation::MapRead`] and [`Operation::MapWrite`]). A call is one request that
+//! the kernel completes with one result: a system call, an AIO control block, a submission queue entry.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ pub enum Amount {
 macro_rules! paths {
     ($($variant:ident = $name:literal, $calls:literal, [$($operation:ident: $amount:ident),+], $note:literal;)+) => {
         names! {
-            /// One way that data can take, or one operation on names. In the order in which they are run.
+            /// One way on which data can move, or one operation on names. In the order in which they are run.
             pub enum IoPath: "I/O path" {
                 $(#[doc = $note] $variant = $name),+
             }
@@ -63,7 +63,7 @@ macro_rules! paths {
                 }
             }
 
-            /// What is special about it, in one sentence.
+            /// Its special property, in one sentence.
             #[must_use]
             pub const fn note(self) -> &'static str {
                 match self { $(Self::$variant => $note),+ }
@@ -151,7 +151,7 @@ paths! {
 }
 
 impl IoPath {
-    /// Bytes that its calls ask for, where they are certain to be others than the `returned` ones: this separates tools that count
+    /// Bytes that its calls request, where they certainly differ from the `returned` ones: this separates tools that count
     /// requested bytes from those that count moved ones.
     #[must_use]
     pub const fn requested(self, returned: u64) -> Option<u64> {
@@ -163,7 +163,7 @@ impl IoPath {
     }
 }
 
-/// What became of one path.
+/// The outcome of one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_both_ways_owes_both_and_each_operation_once() {
+    fn a_path_in_both_directions_has_both_and_each_operation_once() {
         for path in IoPath::ALL {
             let expected = path.expected();
             for (index, one) in expected.iter().enumerate() {

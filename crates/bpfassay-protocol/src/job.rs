@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The job: what one boot of a guest has to do. It travels in the guest's initramfs at [`crate::JOB_PATH`], so that
+//! The job: what one boot of a guest has to do. It is a file in the guest's initramfs, at [`crate::JOB_PATH`], so that
 //! a guest needs no message before it measures.
 
 use serde::{Deserialize, Serialize};
@@ -18,25 +18,25 @@ pub struct Job {
     /// The file system under test.
     pub file_system: FileSystem,
     /// How long to wait before every run and before every phase that can be held, in milliseconds of the guest's clock, so
-    /// that the kernel gets done with what came before (memory that is freed late, write-back). Under the instruction clock
+    /// that the kernel finishes delayed work of earlier runs (memory that is freed late, write-back). Under the instruction clock
     /// this takes hardly any time of the host.
     #[serde(default)]
     pub settle_ms: u64,
     /// How threads of the kernel are scheduled, and when phases begin.
     pub scheduling: Scheduling,
-    /// Whether the host wants to have the functions of the kernel by their addresses.
+    /// Whether the host wants the kernel's functions with their addresses.
     #[serde(default)]
     pub symbols: bool,
-    /// What comes once the guest is ready.
+    /// What follows once the guest is ready.
     pub task: Task,
 }
 
 names! {
     /// How threads of the guest's kernel are scheduled, and when phases begin.
     pub enum Scheduling: "scheduling" {
-        /// As the kernel does it, at any time.
+        /// As the kernel does it; phases begin at any time.
         Kernel = "kernel",
-        /// Where a guest has an NFS server: kworkers have the policy `SCHED_FIFO` and the priority 20, nfsd's threads 10; the workload stays as it is.
+        /// Where a guest has an NFS server: kworkers have the policy `SCHED_FIFO` and the priority 20, nfsd's threads 10; the workload is not changed.
         /// Every phase begins at a whole second of `CLOCK_MONOTONIC`. Each CPU keeps few free pages of its own, and statistics of memory are not added up.
         /// This is a stabilised server, not a typical one.
         Fixed = "fixed",
@@ -103,7 +103,7 @@ names! {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
-    /// The host's name for it; comes back with every message about it.
+    /// The host's name for it; every message about it has it.
     pub id: String,
     /// The tracer's configuration; the baseline attaches nothing.
     pub probe: ProbeConfiguration,
@@ -131,7 +131,7 @@ pub struct RunSpec {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UntilSteady {
-    /// Repeats that are not looked at: the first ones of a guest.
+    /// Repeats that are not compared: the first ones of a guest.
     pub skipped: u32,
     /// How many repeats have to agree, at least 2.
     pub agreeing: u32,
@@ -142,7 +142,7 @@ pub struct UntilSteady {
 }
 
 impl UntilSteady {
-    /// Whether repeats that took `durations` in their phases, in nanoseconds, are the last; `Some(true)`: since they are steady.
+    /// Whether repeats that took `durations` in their phases, in nanoseconds, are enough; `Some(true)`: because they are steady.
     #[must_use]
     pub fn ends(&self, durations: &[Vec<u64>]) -> Option<bool> {
         let looked_at = durations.get(self.skipped as usize..).unwrap_or_default();
@@ -164,7 +164,7 @@ impl UntilSteady {
     }
 }
 
-/// A workload to run in its own cgroup on the file system under test. The guest knows nothing about kinds of workloads: all that
+/// A workload to run in its own cgroup on the file system under test. The guest has no code for kinds of workloads: all that
 /// differs between them is here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -183,13 +183,13 @@ pub struct Workload {
     /// How long it may take by the guest's clock, in milliseconds; then it is killed with its cgroup. `None`: the host ends it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// Whether another process, in a cgroup of its own, reads and writes on the same mount meanwhile.
+    /// Whether another process, in a cgroup of its own, does I/O on the same mount meanwhile.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub neighbour: bool,
     /// Whether the baseline's run lists the features of the kernel.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub features: bool,
-    /// Which program does IOR's work, where that is what it does. The guest only repeats it beside the figures.
+    /// Which program does IOR's work, where the workload is IOR. The guest only copies it into the figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<IorEngine>,
 }
@@ -224,30 +224,30 @@ pub enum Summary {
     Output,
 }
 
-/// Stands in the arguments of a [`Workload`] for the run's own directory on the file system under test.
+/// In the arguments of a [`Workload`], the placeholder of the run's own directory on the file system under test.
 pub const DIRECTORY: &str = "{directory}";
 
-/// Stands in the arguments of a [`Workload`] for the file that it writes its summary to ([`Summary::File`]).
+/// In the arguments of a [`Workload`], the placeholder of the file that it writes its summary to ([`Summary::File`]).
 pub const SUMMARY: &str = "{summary}";
 
 /// Most bytes that a program may write to standard output.
 pub const MAX_OUTPUT: usize = 1 << 20;
 
 names! {
-    /// What a workload without files does.
+    /// The microbenchmarks.
     pub enum Microbenchmark: "microbenchmark" {
-        /// Two threads hand a futex to and fro: an operation is there and back.
+        /// Two threads wake each other in turn through a futex: an operation is one wake-up in each direction.
         Futex = "futex",
-        /// Two threads send a message to and fro over TCP on the loopback interface: an operation is there and back.
+        /// Two threads send a message in turn over TCP on the loopback interface: an operation is one message in each direction.
         Tcp = "tcp",
-        /// A piece of System V shared memory is made, attached, touched, detached and removed, and an anonymous shared mapping
-        /// made and removed: that is an operation.
+        /// A System V shared memory segment is created, attached, touched, detached and removed, and an anonymous shared mapping
+        /// created and removed: that is an operation.
         SharedMemory = "shared-memory",
     }
 }
 
 impl Microbenchmark {
-    /// Least and most bytes of one operation, and how many it is by default; `None` where an operation has no bytes.
+    /// Smallest, largest and default number of bytes of one operation; `None` where an operation has no bytes.
     #[must_use]
     pub const fn sizes(self) -> Option<(u32, u32, u32)> {
         match self {
@@ -261,9 +261,9 @@ impl Microbenchmark {
 names! {
     /// Which values of a metric are better.
     pub enum Better: "way to be better" {
-        /// More of it: operations per second.
+        /// Larger values: operations per second.
         Higher = "higher",
-        /// Less of it: seconds.
+        /// Smaller values: seconds.
         Lower = "lower",
     }
 }
@@ -301,7 +301,7 @@ mod tests {
     fn a_warm_up_ends_when_the_last_repeats_agree_in_every_phase() {
         let ends = |durations: &[[u64; 2]]| RULE.ends(&durations.iter().map(|of| of.to_vec()).collect::<Vec<_>>());
         assert_eq!(ends(&[]), None);
-        // The first is not looked at, whatever it agrees with.
+        // The first is not compared, whatever it agrees with.
         assert_eq!(ends(&[[1_000_000, 7]; 2]), None);
         assert_eq!(ends(&[[9, 9], [1_000_000, 7], [1_000_100, 7]]), Some(true));
         assert_eq!(ends(&[[9, 9], [1_000_100, 7], [1_000_000, 7]]), Some(true));

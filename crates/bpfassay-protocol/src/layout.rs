@@ -23,5 +23,5 @@ pub const MODULES: &str = "/bpfassay/modules";
 /// a symbolic link; `busybox --install -s DIRECTORY` makes the links to its applets.
 pub const BUSYBOX: &str = "/bpfassay/busybox";
 
-/// Directories that exist and are empty at start: mount points for the agent and places for its files.
+/// Directories that exist and are empty at start: mount points, and directories for the agent's files.
 pub const DIRECTORIES: [&str; 7] = ["/dev", "/mnt", "/proc", "/run", "/sys", "/tmp", "/var"];

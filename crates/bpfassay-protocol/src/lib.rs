@@ -2,8 +2,8 @@
 //! The names that host, guest and tracer share, and the messages they exchange.
 //!
 //! Here: names (architectures, probe configurations, operations), the job that a guest executes, the messages it
-//! sends back, the tracer's lines, and the framing of messages on a byte stream.
-//! Not here: any input or output, any policy, anything only one side needs.
+//! sends, the tracer's lines, and the framing of messages on a byte stream.
+//! Not here: any input or output, any policy, anything that only one side needs.
 //!
 //! Everything a guest or a tool sends is untrusted: frames are bounded ([`frame::MAX_PAYLOAD`]) and decoding never
 //! allocates more than was announced within that bound.
@@ -38,7 +38,7 @@ pub use io_path::IoPath;
 pub use operation::Operation;
 pub use probe::ProbeConfiguration;
 
-/// Version of everything in this crate that crosses the host/guest border. Both sides must agree exactly.
+/// Version of everything in this crate that passes between host and guest. Both sides must agree exactly.
 pub const PROTOCOL_VERSION: u32 = 12;
 
 /// Name of the virtio-serial port that carries [`message::GuestMessage`] frames to the host; in the guest it is found
@@ -61,11 +61,11 @@ pub fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A name that is not known; carries the known ones.
+/// An unknown name, with the known ones.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {kind} `{name}`; known are {known}")]
 pub struct UnknownName {
-    /// What kind of thing was to be named ("architecture", "probe", …).
+    /// The kind of the name ("architecture", "probe", …).
     pub kind: &'static str,
     /// The name as given.
     pub name: String,

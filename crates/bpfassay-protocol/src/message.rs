@@ -18,19 +18,19 @@ use crate::{
     tracer::{Attached, Device, Ended, ProgramStatistics, Refusal, Sample},
 };
 
-/// What a guest sends to the host. The messages come in this order, and a host may end a guest that sends them in another:
+/// What a guest sends to the host. The messages come in this order; a host may end a guest that sends them in another:
 ///
 /// 1. [`Self::Hello`], once.
 /// 2. [`Self::Phase`] with [`Phase::SetUp`], once, without a run.
 /// 3. [`Self::Ready`], once.
 /// 4. For each run, in the order of the job: [`Self::Phase`] with [`Phase::Attach`], [`Phase::Workload`] and [`Phase::TearDown`], each at
 ///    most once, in this order, and with the run's id; then [`Self::RunEnded`] with the same id, once. Any of the phases may be missing:
-///    a baseline attaches nothing, what is refused has no workload, and a run may fail before its first phase. What follows
-///    `TearDown` within a run is `RunEnded` alone. For a shell there is [`Phase::Shell`] in place of runs, once, without a run.
+///    a baseline attaches nothing, a refused run has no workload, and a run may fail before its first phase. Only `RunEnded` follows
+///    `TearDown` within a run. For a shell there is [`Phase::Shell`] in place of runs, once, without a run.
 /// 5. [`Self::Done`], when every run has ended; or [`Self::Unsound`] between two runs or after the last, with the id of the run that
 ///    ended last, which had a probe configuration other than the baseline, or a tool.
 ///
-/// [`Self::Log`] and [`Self::Symbols`] may come at any time after `Hello`, and [`Self::Failed`] too, also in place of all that should follow. Nothing follows
+/// [`Self::Log`] and [`Self::Symbols`] may come at any time after `Hello`, and [`Self::Failed`] too, also in place of all other messages. Nothing follows
 /// `Done`, `Unsound` and `Failed`. [`Phase::Boot`] is never announced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -49,34 +49,34 @@ pub enum GuestMessage {
     },
     /// The file system is mounted and the guest can work.
     Ready(Box<GuestFacts>),
-    /// A run came to its end, measured or not.
+    /// A run has ended, measured or not.
     RunEnded {
         /// [`crate::job::RunSpec::id`].
         run: String,
-        /// What came of it.
+        /// Its outcome.
         outcome: Box<RunOutcome>,
     },
-    /// After `run` the guest is not as it was before it, so nothing that is measured from here on could be trusted: a mount is
-    /// gone, or a program, probe, process or cgroup is left. The guest powers off after this.
+    /// After `run` the guest is not as it was before it, so no later measurement could be trusted: a mount is
+    /// missing, or a program, probe, process or cgroup is left. The guest powers off after this.
     Unsound {
         /// [`crate::job::RunSpec::id`] of the run that ended last.
         run: String,
         /// What differs, one sentence each, bounded in number and length.
         differences: Vec<String>,
     },
-    /// Functions of the kernel by their addresses, for the host to name the instructions that it counts.
+    /// The kernel's functions with their addresses, with which the host names the instructions that it counts.
     Symbols(Box<Symbols>),
-    /// A line worth keeping in the log.
+    /// A line for the log.
     Log {
         /// The text.
         text: String,
     },
-    /// The guest itself cannot go on; it powers off after this.
+    /// The guest itself cannot continue; it powers off after this.
     Failed {
         /// What failed, on what, and the error.
         message: String,
     },
-    /// Everything is done; the guest powers off after this.
+    /// All runs are done; the guest powers off after this.
     Done,
 }
 
@@ -124,7 +124,7 @@ pub struct GuestFacts {
     pub memory_kib: u64,
     /// Size of a page in bytes.
     pub page_size: u64,
-    /// Whether `/sys/kernel/btf/vmlinux` is there.
+    /// Whether `/sys/kernel/btf/vmlinux` exists.
     pub btf: bool,
     /// `/proc/sys/net/core/bpf_jit_enable`; `None` where it cannot be read.
     pub jit: Option<u32>,
@@ -181,7 +181,7 @@ impl Default for MountFacts {
     }
 }
 
-/// What came of a run inside the guest.
+/// The outcome of a run inside the guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -190,7 +190,7 @@ pub enum RunOutcome {
     Measured(Box<RunFigures>),
     /// The tracer does not work on this kernel; the workload was not run.
     Refused(Refusal),
-    /// Something else went wrong.
+    /// Another failure.
     Failed {
         /// What failed, on what, and the error.
         message: String,
@@ -208,7 +208,7 @@ pub struct RunFigures {
     /// The workload's own summary as it wrote it: JSON of IOR or of the workload `io-paths`, all of the standard output of any
     /// other program; empty for workloads that have none.
     pub summary: String,
-    /// The kernel's features, if it was they that were asked for.
+    /// The kernel's features, if the run was to list them.
     #[serde(default)]
     pub features: Vec<Feature>,
     /// Id of the cgroup (v2) that the workload ran in.
@@ -224,21 +224,21 @@ pub struct RunFigures {
     /// What the tracer reported at its end; `None` for the baseline and for one that did not end by itself.
     #[serde(default)]
     pub ended: Option<Ended>,
-    /// What the kernel's statistics say of each program of another tool under test, where they were asked for.
+    /// The kernel's statistics of each program of another tool under test, where they were requested.
     #[serde(default)]
     pub tool_statistics: Vec<ProgramStatistics>,
-    /// What there is to say of another tool under test, where one ran.
+    /// The observations of another tool under test, where one ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<Box<ToolFigures>>,
     /// Periodic samples, in order.
     pub samples: Vec<Sample>,
-    /// How a warm-up that is repeated until it is steady came to its end; the other figures are those of its last repeat. `None` for other runs.
+    /// The end of a warm-up that is repeated until it is steady; the other figures are those of its last repeat. `None` for other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
 }
 
 impl RunFigures {
-    /// How long each phase took, in nanoseconds of the guest's clock; of a workload without phases the whole.
+    /// How long each phase took, in nanoseconds of the guest's clock; for a workload without phases, the whole.
     #[must_use]
     pub fn durations_ns(&self) -> Vec<u64> {
         let duration = |interval: &Interval| interval.after.monotonic_ns.saturating_sub(interval.before.monotonic_ns);
@@ -255,7 +255,7 @@ impl RunFigures {
 pub struct WarmUp {
     /// Whether it was steady at its end; `false`: it was repeated as often as it may be.
     pub is_steady: bool,
-    /// How long each phase of each repeat took, in nanoseconds of the guest's clock; of a workload without phases the whole.
+    /// How long each phase of each repeat took, in nanoseconds of the guest's clock; for a workload without phases, the whole.
     pub durations_ns: Vec<Vec<u64>>,
 }
 
@@ -271,7 +271,7 @@ pub struct WorkloadPhase {
     pub repetition: u32,
     /// What the workload moved in this phase: what its own system calls returned, by operation, summed over ranks.
     pub moved: BTreeMap<Operation, Totals>,
-    /// The workload's own count of what program sets count, where it counts it.
+    /// The workload's own count of what program sets count, where it counts that.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub events: BTreeMap<ProgramEvent, Totals>,
     /// The number of the window in which the host may count instructions meanwhile, from 1 in every boot.
@@ -280,7 +280,7 @@ pub struct WorkloadPhase {
     /// How long its calls took; `None` where the workload did not time them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallTimes>,
-    /// What the kernel did meanwhile; `None` in records of versions that did not look.
+    /// What the kernel did meanwhile; `None` in records of versions that did not read that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<PhaseActivity>,
     /// Readings at the barriers before and after.
@@ -313,7 +313,7 @@ pub struct Interval {
     pub after: Reading,
 }
 
-/// What is read at a barrier, while the workload stands still.
+/// The readings at a barrier, while the workload is stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reading {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bare eBPF objects: what the tracer prints while it loads one, and how it serves a map of it.
+//! Bare eBPF objects: what the tracer prints while it loads one, and how it serves one of its maps.
 //!
-//! The tracer writes one [`ObjectLine`] per line to standard output and answers `GET /map` with a [`MapPage`].
+//! The tracer writes one [`ObjectLine`] per line to standard output and replies to `GET /map` with a [`MapPage`].
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -10,7 +10,7 @@ use crate::{prototype::Checked, tracer::Refusal};
 /// Largest object that is loaded, in bytes.
 pub const MAX_OBJECT: u64 = 16 << 20;
 
-/// Longest body of a [`MapPage`], in bytes: less than a guest takes of an endpoint's answer.
+/// Longest body of a [`MapPage`], in bytes: less than a guest accepts of an endpoint's response.
 pub const MAX_PAGE: usize = 200 << 10;
 
 /// One line of a tracer that loads an object.
@@ -20,7 +20,7 @@ pub const MAX_PAGE: usize = 200 << 10;
 pub enum ObjectLine {
     /// The first line: what its programs read, compared with the kernel's BTF.
     Prototypes {
-        /// Those programs whose sections name a kernel function.
+        /// The programs whose sections name a kernel function.
         checked: Vec<Checked>,
     },
     /// The first line where they could not be compared.
@@ -28,7 +28,7 @@ pub enum ObjectLine {
         /// Why.
         reason: String,
     },
-    /// The second line of a bundled object, which its reader has not at hand: what its maps hold.
+    /// The second line of a bundled object, which the reader of these lines does not have: the types of its maps.
     Types {
         /// Its type information: the section `.BTF`.
         btf: Hex,
@@ -44,7 +44,7 @@ pub enum ObjectLine {
 pub struct MapPage {
     /// The map's name in the object.
     pub map: String,
-    /// How often each value is there: possible CPUs for a per-CPU map, then each copy is padded to a multiple of 8 bytes; else 1.
+    /// The number of copies of each value: possible CPUs for a per-CPU map, where each copy is padded to a multiple of 8 bytes; otherwise 1.
     pub copies: u32,
     /// Keys and values.
     pub entries: Vec<(Hex, Hex)>,
@@ -61,7 +61,7 @@ impl MapPage {
     #[must_use]
     pub fn new(map: &str, copies: u32, entries: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>, more: bool) -> Self {
         let mut page = Self { map: map.to_owned(), copies, entries: Vec::new(), cut: more };
-        // The longest that everything but entries can be: a name takes six bytes a character at most (`\u0000`).
+        // The largest size of everything but entries: a name takes six bytes per character at most (`\u0000`).
         let mut length = 128 + 6 * map.len();
         for (key, value) in entries {
             length = length.saturating_add(Self::length(key.len(), value.len()));
@@ -74,7 +74,7 @@ impl MapPage {
         page
     }
 
-    /// Bytes of JSON that an entry takes: digits, quotation marks, brackets and commas.
+    /// Bytes of JSON of an entry: digits, quotation marks, brackets and commas.
     #[must_use]
     pub const fn length(key: usize, value: usize) -> usize {
         2_usize.saturating_mul(key.saturating_add(value)).saturating_add(8)
@@ -93,7 +93,7 @@ impl Serialize for Hex {
 impl<'de> Deserialize<'de> for Hex {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let wrong = || de::Error::custom("these are no pairs of hexadecimal digits");
+        let wrong = || de::Error::custom("not a sequence of pairs of hexadecimal digits");
         let nibble = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
         if !text.len().is_multiple_of(2) {
             return Err(wrong());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_printed_as_every_tracer_prints_it() {
+    fn a_refusal_is_printed_in_the_form_of_every_tracer() {
         let refusal = Refusal {
             step: Step::Load,
             program: Some("p".into()),

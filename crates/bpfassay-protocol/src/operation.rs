@@ -6,15 +6,15 @@ use crate::names;
 names! {
     /// One kind of file operation, named as in the virtual file system.
     pub enum Operation: "operation" {
-        /// Data read by `read`, `pread64` and their relatives (`vfs_read`).
+        /// Data read by `read`, `pread64` and similar calls (`vfs_read`).
         Read = "read",
-        /// Data written by `write`, `pwrite64` and their relatives (`vfs_write`).
+        /// Data written by `write`, `pwrite64` and similar calls (`vfs_write`).
         Write = "write",
         /// Data read by `readv`, `preadv` and `preadv2` (`vfs_readv`).
         Readv = "readv",
         /// Data written by `writev`, `pwritev` and `pwritev2` (`vfs_writev`).
         Writev = "writev",
-        /// Files opened (`do_filp_open` and `open` below it); failed look-ups count as errors where the probe sees them.
+        /// Files opened (`do_filp_open` and `open` below it); failed lookups count as errors where the probe sees them.
         Open = "open",
         /// Regular files created.
         Create = "create",
@@ -28,25 +28,25 @@ names! {
         Rename = "rename",
         /// `fsync` and `fdatasync`.
         Fsync = "fsync",
-        /// Pages of a mapped file made readable by a page fault: what the kernel lets one see of reading through a
-        /// mapping. Bytes of whole pages, not of the loads.
+        /// Pages of a mapped file made readable by a page fault: the part of reading through a mapping that can be traced
+        /// in the kernel. Bytes of whole pages, not of the loads.
         MapRead = "map-read",
         /// Pages of a mapped file made writable by a page fault; bytes as of `map-read`.
         MapWrite = "map-write",
-        /// `MPI_File_open`. Which file and mount it was is not known, as for the other calls of MPI-IO; what the library does
-        /// below them is counted by itself, as the operations above.
+        /// `MPI_File_open`. Which file and mount it was is not known, as for the other calls of MPI-IO; the calls that the library makes
+        /// in turn are counted separately, as the operations above.
         MpiOpen = "mpi-open",
-        /// `MPI_File_read` and its relatives with `_at`, `_all`, `_shared` and `_ordered`. Bytes asked for, where the
-        /// datatype is one of those that MPICH and its relatives predefine, whose handles contain their size; else 0: then only
+        /// `MPI_File_read` and its variants with `_at`, `_all`, `_shared` and `_ordered`. Bytes requested, where the
+        /// datatype is one of those that MPICH and its derivatives predefine, whose handles contain their size; otherwise 0: then only
         /// the calls are known.
         MpiRead = "mpi-read",
-        /// `MPI_File_write` and its relatives; bytes as of `mpi-read`.
+        /// `MPI_File_write` and its variants; bytes as for `mpi-read`.
         MpiWrite = "mpi-write",
     }
 }
 
 impl Operation {
-    /// The way that data goes, where the operation moves data.
+    /// The direction of the data, where the operation moves data.
     #[must_use]
     pub const fn direction(self) -> Option<Direction> {
         match self {
@@ -66,7 +66,7 @@ impl Operation {
     }
 }
 
-/// Which way data goes, seen from the program.
+/// The direction of data, seen from the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From the file into the program.

@@ -2,8 +2,8 @@
 //! Probe configurations: which hooks, through which map layout and loader.
 //!
 //! Written `probe[+map][@loader]`, for example `fexit+percpu@libbpf`; what is left out takes the default, and output
-//! leaves defaults out again. `none` is the baseline and takes neither map nor loader. `programs` takes program sets in place
-//! of a map layout, `programs+sched+tcp`, and stands for all of them where none is named.
+//! leaves defaults out again. `none` is the baseline and has neither map nor loader. `programs` takes program sets in place
+//! of a map layout, `programs+sched+tcp`; without any it means all of them.
 
 use std::{fmt, str::FromStr};
 
@@ -35,10 +35,10 @@ names! {
         /// No hook on the path of a call: the kernel's own I/O accounting of each task, read by an iterator and at the exit of
         /// tasks. Counts the bytes that calls *returned*, for all mounts together.
         TaskIo = "task-io",
-        /// BPF trampolines and a tracepoint on every way that data take between programs and files, as far as the kernel
-        /// lets one see them; counts the bytes that each *returned*.
+        /// BPF trampolines and a tracepoint on every way on which data move between programs and files, as far as the kernel
+        /// has a function to hook for it; counts the bytes that each *returned*.
         Complete = "complete",
-        /// Sets of programs that count other things than file operations per mount ([`crate::program_set`]), several at once.
+        /// Sets of programs that count other events than file operations per mount ([`crate::program_set`]), several at once.
         Programs = "programs",
     }
 }
@@ -68,7 +68,7 @@ names! {
 }
 
 impl Probe {
-    /// What the `bytes` of this probe's counters mean.
+    /// The meaning of the `bytes` of this probe's counters.
     #[must_use]
     pub const fn counts(self) -> Option<ByteMeaning> {
         match self {
@@ -86,7 +86,7 @@ impl Probe {
         }
     }
 
-    /// Whether its counters keep mounts apart; where not, they carry mount 0 and device 0:0, and hold what a cgroup did on
+    /// Whether its counters distinguish mounts; otherwise they have mount 0 and device 0:0, and contain what a cgroup did on
     /// all mounts, pipes and terminals.
     #[must_use]
     pub const fn tells_mounts(self) -> bool {
@@ -136,7 +136,7 @@ impl ProbeConfiguration {
 }
 
 impl ProbeConfiguration {
-    /// `programs` with the sets named in `names`, which `+` separates; all without.
+    /// `programs` with the sets in `names`, which `+` separates; all of them without any.
     fn of_sets(text: &str, names: Option<&str>, loader: Option<Loader>) -> Result<Self, UnknownName> {
         let all = Self::with_defaults(Probe::Programs);
         if loader.is_some_and(|loader| loader != all.loader) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Program sets: programs of the tracer that summarise what processes do, each set a subject of its own, for the question what
+//! Program sets: programs of the tracer that summarise what processes do, each set for one subsystem, to measure what
 //! several eBPF tools cost together.
 //!
-//! A set is one object with programs and one map, keyed by cgroup, process and event. What a set sees of an event is calls,
+//! A set is one object with programs and one map, keyed by cgroup, process and event. A set counts for an event calls,
 //! errors, bytes where the event moves some, and time.
 
 use std::fmt;
@@ -32,7 +32,7 @@ names! {
     pub enum ProgramEvent: "program event" {
         /// A task was taken off a CPU.
         Switch = "switch",
-        /// A task was put on a CPU, after having waited for it for a time that is known.
+        /// A task was put on a CPU, after it had waited for it for a known time.
         RunQueue = "run-queue",
         /// `FUTEX_WAIT` and `FUTEX_WAIT_BITSET` returned.
         FutexWait = "futex-wait",
@@ -40,9 +40,9 @@ names! {
         FutexWake = "futex-wake",
         /// Any other futex operation returned.
         FutexOther = "futex-other",
-        /// `tcp_sendmsg` returned; bytes that it took.
+        /// `tcp_sendmsg` returned; bytes sent.
         TcpSend = "tcp-send",
-        /// `tcp_recvmsg` returned; bytes that it gave.
+        /// `tcp_recvmsg` returned; bytes received.
         TcpReceive = "tcp-receive",
         /// `shmget` returned.
         ShmGet = "shmget",
@@ -50,15 +50,15 @@ names! {
         ShmAttach = "shmat",
         /// `shmdt` returned.
         ShmDetach = "shmdt",
-        /// `mmap` with `MAP_SHARED` or `MAP_SHARED_VALIDATE` returned; bytes asked for.
+        /// `mmap` with `MAP_SHARED` or `MAP_SHARED_VALIDATE` returned; bytes requested.
         MapShared = "map-shared",
         /// `openat` returned.
         FileOpen = "file-open",
         /// `close` returned.
         FileClose = "file-close",
-        /// `vfs_read` of a regular file returned; bytes that it gave.
+        /// `vfs_read` of a regular file returned; bytes read.
         FileRead = "file-read",
-        /// `vfs_write` to a regular file returned; bytes that it took.
+        /// `vfs_write` to a regular file returned; bytes written.
         FileWrite = "file-write",
     }
 }
@@ -77,7 +77,7 @@ impl ProgramEvent {
     }
 }
 
-/// Some of the sets.
+/// A selection of sets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProgramSets(u8);
 
@@ -88,7 +88,7 @@ impl ProgramSets {
     /// All of them.
     pub const ALL: Self = Self((1 << ProgramSet::ALL.len()) - 1);
 
-    /// These and `set`.
+    /// This selection with `set`.
     #[must_use]
     pub const fn with(self, set: ProgramSet) -> Self {
         Self(self.0 | 1 << set as u8)
@@ -118,7 +118,7 @@ impl fmt::Display for ProgramSets {
     }
 }
 
-/// What one set counted of one event in one cgroup, all its processes together.
+/// What one set counted for one event in one cgroup, over all its processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -127,11 +127,11 @@ pub struct EventRow {
     pub cgroup: u64,
     /// The event.
     pub event: ProgramEvent,
-    /// Processes that it was counted of.
+    /// Processes for which it was counted.
     pub processes: u32,
     /// Calls, bytes and errors, since the programs were attached.
     pub totals: Totals,
-    /// Nanoseconds from the entry to the return of those calls; of [`ProgramEvent::RunQueue`] the time waited; 0 for
+    /// Nanoseconds from the entry to the return of those calls; for [`ProgramEvent::RunQueue`] the time waited; 0 for
     /// [`ProgramEvent::Switch`].
     pub time_ns: u64,
 }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_set_counts_something_and_all_of_them_are_all() {
+    fn every_set_has_an_event_and_all_contains_every_set() {
         let mut sets = ProgramSets::NONE;
         for &set in ProgramSet::ALL {
             assert!(ProgramEvent::ALL.iter().any(|event| event.set() == set), "{set}");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which function is at which address of the guest's kernel.
+//! The functions of the guest's kernel with their addresses.
 
 use serde::{Deserialize, Serialize};
 
-/// Functions of the guest's kernel by their addresses.
+/// Functions of the guest's kernel with their addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Symbols {
-    /// Functions of the kernel and its modules, a line each: the distance from the address of the line before in hexadecimal (of the first
+    /// Functions of the kernel and its modules, a line each: the difference to the address of the line before in hexadecimal (in the first
     /// line from 0, wrapping), a space, and the rest of the line of `/proc/kallsyms`: the name, and `\t[module]` for those of a module.
     pub functions: String,
     /// BPF programs that are loaded.
@@ -20,14 +20,14 @@ pub struct Symbols {
 pub struct ProgramCode {
     /// Its id.
     pub id: u32,
-    /// Its name, cut off behind 15 bytes.
+    /// Its name, truncated to 15 bytes.
     pub name: String,
     /// Address and length in bytes of each of its functions; empty where the kernel interprets it.
     pub functions: Vec<(u64, u32)>,
 }
 
 impl Symbols {
-    /// Address and name of each of `functions`, `name [module]` for those of a module. Lines that are none are left out.
+    /// Address and name of each of `functions`, `name [module]` for those of a module. Invalid lines are left out.
     pub fn functions(&self) -> impl Iterator<Item = (u64, String)> {
         let mut last = 0_u64;
         self.functions.lines().filter_map(move |line| {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_sums_of_distances() {
+    fn addresses_are_sums_of_differences() {
         let functions = "ffffffff81000000 a\n10 b\t[nfs]\nnone\nfffffffffffffff8 c\n".to_owned();
         let found: Vec<_> = Symbols { functions, programs: Vec::new() }.functions().collect();
         let base = 0xffff_ffff_8100_0000;

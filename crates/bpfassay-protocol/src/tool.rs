@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools under test that are not the bundled tracer: what a guest receives of one, and what it reports about it.
+//! Tools under test that are not the bundled tracer: what a guest receives about one, and what it reports about it.
 //!
-//! The guest starts, watches and stops a tool and keeps what it prints, byte by byte and with the time of arrival. What the
-//! output means is decided on the host.
+//! The guest starts, watches and stops a tool and keeps what it prints, byte by byte and with the time of arrival. The host
+//! interprets the output.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{names, tracer::Sample};
 
-/// Most bytes of a tool's output that a guest keeps in one run; what comes later is counted and dropped.
+/// Most bytes of a tool's output that a guest keeps in one run; later ones are counted and dropped.
 pub const MAX_CAPTURED: usize = 1 << 20;
 
 /// Most pieces of a tool's output that a guest keeps in one run.
@@ -27,14 +27,14 @@ pub struct Tool {
     pub ready: Ready,
     /// How it is stopped.
     pub stop: Stop,
-    /// Where it is asked for its figures, if it serves them.
+    /// Where its figures are requested, if it serves them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<Endpoint>,
-    /// Whether its output is kept; else only its tail is, for messages.
+    /// Whether its output is kept; otherwise only its tail is, for messages.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub captured: bool,
     /// How long to wait for its next output before and after the workload, in milliseconds of the guest's clock: a tool that reports at
-    /// intervals then has reported what came before, and what the workload did. `None`: it is not waited for.
+    /// intervals has then reported earlier calls, and those of the workload. `None`: it is not waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_within_ms: Option<u64>,
     /// How long it may take to become ready, in milliseconds of the guest's clock.
@@ -60,7 +60,7 @@ impl Tool {
         }
     }
 
-    /// Whether it is asked what it counted.
+    /// Whether its figures are requested.
     #[must_use]
     pub const fn reports(&self) -> bool {
         self.captured || self.endpoint.is_some()
@@ -82,7 +82,7 @@ pub enum Ready {
     },
     /// It accepts connections on this TCP port of the loopback interface.
     Port(u16),
-    /// The kernel has so many BPF programs more than before, and for a while got no others.
+    /// The kernel has so many BPF programs more than before, and for a while no further ones were loaded.
     Programs {
         /// At least so many.
         count: u32,
@@ -90,7 +90,7 @@ pub enum Ready {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         named: Option<String>,
     },
-    /// It was started: for what attaches without a sign.
+    /// It was started: for tools that attach without a sign.
     Started,
 }
 
@@ -104,14 +104,14 @@ names! {
     }
 }
 
-/// How a tool is asked to end.
+/// How a tool is requested to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
-    /// What it is sent first.
+    /// The signal that is sent first.
     pub signal: Signal,
-    /// How long it may take to end by itself then, in milliseconds of the guest's clock; after that it is killed with its cgroup.
+    /// How long it may then take to end, in milliseconds of the guest's clock; after that it is killed with its cgroup.
     pub grace_ms: u64,
 }
 
@@ -123,7 +123,7 @@ impl Default for Stop {
 }
 
 names! {
-    /// A signal that asks a program to end.
+    /// A signal that requests a program to end.
     pub enum Signal: "signal" {
         /// `SIGINT`.
         Int = "INT",
@@ -135,7 +135,7 @@ names! {
         Quit = "QUIT",
         /// `SIGUSR1`.
         Usr1 = "USR1",
-        /// `SIGKILL`: for what handles none.
+        /// `SIGKILL`: for programs that handle no other.
         Kill = "KILL",
     }
 }
@@ -149,12 +149,12 @@ pub struct Endpoint {
     pub port: u16,
     /// Path of the request.
     pub path: String,
-    /// How often it is asked between barriers, in milliseconds; `None`: at barriers only.
+    /// How often they are requested between barriers, in milliseconds; `None`: at barriers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_ms: Option<u64>,
 }
 
-/// What a guest saw of a tool in one run.
+/// What a guest observed of a tool in one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolFigures {
@@ -169,17 +169,17 @@ pub struct ToolFigures {
     pub ended: String,
     /// The programs that it had loaded when it was ready.
     pub programs: Vec<BpfObject>,
-    /// The maps that it had made when it was ready.
+    /// The maps that it had created when it was ready.
     pub maps: Vec<BpfObject>,
-    /// How many links it had made when it was ready; `None` where the kernel does not list them (before Linux 5.8).
+    /// How many links it had created when it was ready; `None` where the kernel does not list them (before Linux 5.8).
     pub links: Option<u32>,
-    /// What of these was there still when it had ended.
+    /// Which of these remained when it had ended.
     pub left_behind: LeftBehind,
     /// Its processes' memory when it was ready and just before it was stopped: `VmRSS` of all in its cgroup, in bytes.
     pub resident_bytes: [u64; 2],
     /// Processor time of all its processes, in microseconds, at three instants (`usage_usec` of its cgroup).
     pub processor_us: ProcessorTime,
-    /// How often the kernel skipped one of its programs because it was running on that CPU already (`recursion_misses`), when
+    /// How often the kernel skipped one of its programs because it was already running on that CPU (`recursion_misses`), when
     /// it was stopped; `None` where the kernel does not report it (before Linux 5.12).
     #[serde(default)]
     pub recursion_misses: Option<u64>,
@@ -197,15 +197,15 @@ pub struct ToolFigures {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BpfObject {
-    /// The kernel's number for it.
+    /// The kernel's id of it.
     pub id: u32,
-    /// Its name as the kernel keeps it, 15 bytes at most.
+    /// Its name in the kernel, 15 bytes at most.
     pub name: String,
     /// `enum bpf_prog_type` or `enum bpf_map_type` of include/uapi/linux/bpf.h.
     pub kind: u32,
     /// Memory that the kernel accounts to it, in bytes (`memlock` of its `fdinfo`); `None` where the kernel does not report it.
     pub memory_bytes: Option<u64>,
-    /// Of a program: what the kernel made of it.
+    /// For a program: what the verifier and the compiler made of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<ProgramCode>,
 }
@@ -249,7 +249,7 @@ impl LeftBehind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessorTime {
-    /// When it was ready, and what came with that was over.
+    /// When it was ready, and had finished its set-up.
     pub ready: u64,
     /// When the guest had then been idle for [`Self::idle_ns`].
     pub idle: u64,
@@ -265,20 +265,20 @@ pub struct ProcessorTime {
 pub struct OutputPiece {
     /// When they arrived, in nanoseconds of `CLOCK_MONOTONIC`.
     pub monotonic_ns: u64,
-    /// From where.
+    /// Where it came from.
     pub source: Source,
-    /// Its text; what is not UTF-8 is replaced.
+    /// Its text; bytes that are not UTF-8 are replaced.
     pub text: String,
-    /// What the bundled tracer had counted before and after, where it counts in the same run and was asked.
+    /// What the bundled tracer had counted before and after, where it counts in the same run and was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Box<Reference>>,
 }
 
-/// What the bundled tracer had counted around a report of a tool, which a correct report lies between.
+/// What the bundled tracer had counted around a report of a tool, between which a correct report must be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reference {
-    /// Before the tool made its report: before it was asked for it, or before it was waited for.
+    /// Before the tool made its report: before it was requested, or waited for.
     pub before: Sample,
     /// Right after the report had arrived.
     pub after: Sample,
@@ -291,9 +291,9 @@ names! {
         Output = "stdout",
         /// Standard error.
         Error = "stderr",
-        /// Its HTTP endpoint: the body of an answer.
+        /// Its HTTP endpoint: the body of a response.
         Endpoint = "endpoint",
-        /// Its HTTP endpoint: why there was no answer.
+        /// Its HTTP endpoint: why there was no response.
         NoAnswer = "no-answer",
     }
 }
@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_reads_back_as_written() {
+    fn a_tool_is_read_as_it_was_written() {
         let tool = Tool {
             ready: Ready::Line { pattern: "^x".to_owned(), stream: Some(Stream::Stderr) },
             ..Tool::new("x", vec!["/x".to_owned()], 2)
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_left_behind_is_nothing_of_any_kind() {
+    fn nothing_is_left_where_nothing_of_any_kind_is_left() {
         assert!(LeftBehind { links: Some(0), ..LeftBehind::default() }.is_nothing());
         assert!(!LeftBehind { links: Some(1), ..LeftBehind::default() }.is_nothing());
         assert!(!LeftBehind { events: vec!["p_x".to_owned()], ..LeftBehind::default() }.is_nothing());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines of JSON between the tracer and whoever started it.
+//! Lines of JSON between the tracer and the program that started it.
 //!
 //! The tracer writes one [`TracerLine`] per line to standard output and reads commands from standard input:
 //! `sample LABEL` makes it write a [`TracerLine::Sample`] with that label at once; end of file makes it detach and
 //! exit with status 0.
 //!
 //! With `--keep-loaded` it begins with nothing attached: `attach` makes it attach its programs and write [`TracerLine::Ready`], `detach`
-//! makes it detach them and write [`TracerLine::Ended`], as often as wanted. The programs stay loaded in between, and count from zero each time.
+//! makes it detach them and write [`TracerLine::Ended`], any number of times. The programs stay loaded in between, and count from zero each time.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub enum TracerLine {
     Refused(Refusal),
     /// A reading of the counters.
     Sample(Sample),
-    /// The last line of a tracer that was asked to end or to detach, after it has detached.
+    /// The last line of a tracer that was requested to end or to detach, after it has detached.
     Ended(Ended),
     /// What this kernel offers (`--features`): the only line then.
     Features {
@@ -44,10 +44,10 @@ pub enum TracerLine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Attached {
-    /// What was asked for.
+    /// The configuration.
     pub configuration: ProbeConfiguration,
-    /// Time to open and load the programs, in nanoseconds of `CLOCK_MONOTONIC`; `None` where they were loaded before, for a run
-    /// that has ended.
+    /// Time to open and load the programs, in nanoseconds of `CLOCK_MONOTONIC`; `None` where they were loaded before, for an earlier
+    /// run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_ns: Option<u64>,
     /// Time to attach them, in the same unit.
@@ -75,7 +75,7 @@ pub struct Ended {
     pub findings: Vec<Finding>,
     /// Time to detach, in nanoseconds of `CLOCK_MONOTONIC`.
     pub detach_ns: u64,
-    /// What the kernel's statistics say of each program, where they were switched on (`--bpf-stats`).
+    /// The kernel's statistics of each program, where they were enabled (`--bpf-stats`).
     pub statistics: Vec<ProgramStatistics>,
     /// Calls counted since attaching, of all keys together, read next to the statistics; `None` without statistics.
     #[serde(default)]
@@ -86,7 +86,7 @@ pub struct Ended {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgramStatistics {
-    /// [`Program::name`]; of another tool's programs the name that the kernel keeps, 15 bytes at most.
+    /// [`Program::name`]; for another tool's programs the name in the kernel, 15 bytes at most.
     pub program: String,
     /// Times that it ran (`run_cnt`).
     pub runs: u64,
@@ -106,7 +106,7 @@ pub struct Program {
     pub jited_bytes: u32,
     /// BPF instructions after the verifier's rewriting.
     pub instructions: u32,
-    /// Instructions that the verifier looked at (5.16 and later), if the kernel reports it.
+    /// Instructions that the verifier processed (5.16 and later), if the kernel reports it.
     pub verified_instructions: Option<u32>,
 }
 
@@ -118,21 +118,21 @@ pub struct Refusal {
     pub step: Step,
     /// The program concerned, if one.
     pub program: Option<String>,
-    /// The kernel's error number as a positive value, if it was the kernel that refused.
+    /// The kernel's error number as a positive value, if the kernel refused.
     pub errno: Option<i32>,
     /// The kernel's or the library's own message, without a trailing newline.
     pub message: String,
-    /// The telling line of the verifier's log, where there is one.
+    /// The line of the verifier's log that has the reason, where there is one.
     pub verifier: Option<String>,
     /// Pitfalls found on this kernel that may explain it.
     #[serde(default)]
     pub findings: Vec<Finding>,
-    /// What its programs read beside the prototypes of this kernel's functions; `None` where that was not compared.
+    /// What its programs read, compared with the prototypes of this kernel's functions; `None` where that was not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prototypes: Option<Box<Prototypes>>,
 }
 
-/// A step of bringing a tracer up.
+/// A step of starting a tracer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -151,7 +151,7 @@ pub enum Step {
 pub struct Sample {
     /// When reading began, in nanoseconds of `CLOCK_MONOTONIC`.
     pub monotonic_ns: u64,
-    /// The label of the `sample` command that asked for it; none for periodic ones.
+    /// The label of the `sample` command that requested it; none for periodic ones.
     pub label: Option<String>,
     /// Counters since the tracer attached, one row per key, sorted by key.
     pub rows: Vec<CounterRow>,
@@ -198,7 +198,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Not known, as of an open that failed before there was a file. No device has this number: those of file systems
+    /// Not known, as for an open that failed before there was a file. No device has this number: those of file systems
     /// without one begin at 0:1 (`get_anon_bdev`, fs/super.c, 5.10 to 7.2).
     pub const UNKNOWN: Self = Self { major: 0, minor: 0 };
 
@@ -220,7 +220,7 @@ pub struct Losses {
     pub recursion_misses: Option<u64>,
     /// Keys that did not fit into a map: their events were not counted.
     pub map_insert_failures: Option<u64>,
-    /// Keys that an LRU map threw out with their counts; `None` for layouts that never evict.
+    /// Keys that an LRU map evicted with their counts; `None` for layouts that never evict.
     #[serde(default)]
     pub lru_evictions: Option<u64>,
     /// Events that did not fit into the ring buffer; `None` for layouts without one.

@@ -11,10 +11,10 @@ use std::{
 /// Most files that a new architecture may touch, its own included.
 const MOST: usize = 9;
 
-/// The architecture whose name stands for all of them: Linux, Debian, Rust and libbpf all begin theirs so.
+/// The architecture whose name also names a family: Linux, Debian, Rust and libbpf all have a prefix of it.
 const NAME: &str = "riscv";
 
-/// What is no architecture of guests: the device tree of QEMU's board, which shows that a host is itself a guest.
+/// Not an architecture of guests: the device tree of QEMU's board, which shows that a host is itself a guest.
 const OTHERS: [&str; 1] = ["riscv-virtio"];
 
 fn root() -> PathBuf {
@@ -44,7 +44,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether code, not a comment, names the architecture. What follows `#[cfg(test)]` is not looked at.
+/// Whether code, not a comment, names the architecture. What follows `#[cfg(test)]` is not searched.
 fn names_one(text: &str) -> bool {
     let is_comment = |line: &&str| ["//", "/*", "*"].iter().any(|mark| line.starts_with(mark));
     let code = text.lines().map(str::trim).take_while(|line| *line != "#[cfg(test)]").filter(|line| !is_comment(line));

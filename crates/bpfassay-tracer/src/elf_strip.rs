@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Leaves out of an eBPF object what only debuggers read. Of the build script, which embeds the objects; tested with the library.
+//! Removes from an eBPF object what only debuggers read. Part of the build script, which embeds the objects; tested with the library.
 //!
-//! clang writes DWARF whenever it writes BTF, and no loader reads it: it is a third of an object, and relocations of BTF, which
-//! no loader applies either, another fifth.
+//! clang writes DWARF whenever it writes BTF, and no loader reads it: it is a third of an object. Relocations of BTF, which
+//! no loader applies either, are another fifth.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ const RELOCATIONS: u32 = 9;
 const ABSOLUTE: u16 = 0xfff1;
 const RESERVED: u16 = 0xff00;
 
-/// The little-endian 64-bit object `elf` without the sections for debuggers; `None` for what is no such object.
+/// The little-endian 64-bit object `elf` without the sections for debuggers; `None` for anything else.
 pub(crate) fn without_debug_sections(elf: &[u8]) -> Option<Vec<u8>> {
     // The magic, ELFCLASS64, ELFDATA2LSB.
     if !elf.starts_with(b"\x7fELF\x02\x01") {
@@ -45,7 +45,7 @@ pub(crate) fn without_debug_sections(elf: &[u8]) -> Option<Vec<u8>> {
     for section in &sections {
         stays.push(!is_for_debuggers(name_of(section)?));
     }
-    // The number that each section has then.
+    // The new number of each section.
     let after = |index: u64| -> Option<u64> {
         let index = usize::try_from(index).ok()?;
         stays.get(index)?.then(|| stays[..index].iter().filter(|stays| **stays).count() as u64)
@@ -91,7 +91,7 @@ pub(crate) fn without_debug_sections(elf: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// libbpf (`ignore_elf_section`) and aya pass these over.
+/// libbpf (`ignore_elf_section`) and aya skip these.
 fn is_for_debuggers(name: &[u8]) -> bool {
     let about = name.strip_prefix(b".rela").or_else(|| name.strip_prefix(b".rel")).unwrap_or(name);
     about.starts_with(b".debug_") || about != name && (about == b".BTF" || about == b".BTF.ext")
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// A program that refers to a global variable, which lies behind a section for debuggers that refers to the program.
+    /// A program that refers to a global variable, whose section follows one for debuggers that refers to the program.
     fn sample() -> Vec<u8> {
         let mut object = Object::new(BinaryFormat::Elf, object::Architecture::Bpf, object::Endianness::Little);
         let segment = object.segment_name(StandardSegment::Text).to_vec();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_refers_to_the_same_things() {
+    fn the_remaining_sections_refer_to_the_same_symbols() {
         let (before, after) = (sample(), without_debug_sections(&sample()).unwrap());
         assert!(after.len() < before.len());
         let names = |elf: &[u8]| sections(elf).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
@@ -175,7 +175,7 @@ mod tests {
         let counter = object.symbol_by_index(index).unwrap();
         let section = object.section_by_index(counter.section_index().unwrap()).unwrap();
         assert_eq!((counter.name().unwrap(), section.name().unwrap()), ("counter", ".data"));
-        // Nothing more to leave out.
+        // Nothing more to remove.
         assert_eq!(without_debug_sections(&after).unwrap().len(), after.len());
     }
 

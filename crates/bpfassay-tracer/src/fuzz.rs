@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tracer's readers of what comes from outside, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function gives its
-//! input to one reader and asserts what always holds of the answer; nothing else may use them.
+//! The tracer's readers of untrusted bytes, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function passes its
+//! input to one reader and asserts what always holds of the result; nothing else may use them.
 
 use std::{collections::BTreeSet, ffi::OsString, io, os::unix::ffi::OsStringExt as _};
 
@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// Functions that lists of the kernel are searched for.
+/// Functions that are searched for in lists of the kernel.
 const WANTED: [&str; 4] = ["vfs_read", "vfs_write", "lookup", "nfs_file_read"];
 
 /// `/proc/self/mountinfo`.
@@ -75,7 +75,7 @@ pub fn kernel_lists(text: &[u8]) {
     let _ = preemption::decide(Some(&text), "") | preemption::decide(None, &text);
 }
 
-/// The file of `--symbol-cache`: what is read is written as it is read again.
+/// The file of `--symbol-cache`: what is read is written in the form in which it is read again.
 pub fn symbol_cache(text: &str) {
     const STATE: &str = "4fc5d7f0-0000-0000-0000-000000000000 nfs,nfsd";
     let text = format!("{STATE}\n{text}");
@@ -83,7 +83,7 @@ pub fn symbol_cache(text: &str) {
     assert_eq!(kept::parse(&kept::write(&symbols, STATE, &text), STATE), Some(symbols));
 }
 
-/// A request to the tracer's endpoint: what makes it whole does not change with what follows its head.
+/// A request to the tracer's endpoint: whether it is complete does not depend on what follows its head.
 pub fn http_request(bytes: &[u8]) {
     let wanted = http::read(bytes, "/metrics");
     if wanted.is_none() {
@@ -111,7 +111,7 @@ pub fn arguments(bytes: &[u8]) {
     }
 }
 
-/// What programs wrote into maps and into the ring buffer.
+/// Contents of maps and of the ring buffer.
 pub fn maps(bytes: &[u8]) {
     let (first, rest) = bytes.split_at(bytes.len().min(24));
     if let (Ok(key), Ok(value)) = (decode::key(first), decode::sum(rest.chunks(24))) {
@@ -131,7 +131,7 @@ pub fn maps(bytes: &[u8]) {
     }
 }
 
-/// A program, a library or an object: the place of each hooked function lies inside it.
+/// A program, a library or an object: each hooked function is inside it.
 pub fn object(elf: &[u8]) {
     let _ = uprobes::offsets(elf);
     let _ = uprobes::interpreter(elf);
@@ -141,7 +141,7 @@ pub fn object(elf: &[u8]) {
     }
 }
 
-/// Names of sections and programs, and what a dynamic linker lists.
+/// Names of sections and programs, and the list of a dynamic linker.
 pub fn names(text: &str) {
     let _ = uprobes::listed(text);
     for line in text.lines() {

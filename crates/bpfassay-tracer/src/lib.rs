@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay-tracer`: the bundled tracer, a program of its own.
 //!
-//! Here: attaching one probe configuration, counting calls, bytes and errors per (cgroup, mount, operation), and
+//! Here: attaching one probe configuration, counting calls, bytes and errors per (cgroup, mount, operation),
 //! writing the counters as lines of JSON ([`bpfassay_protocol::tracer`]) on command or at an interval, and serving
 //! them to Prometheus. `bpfassay-tracer object` loads an object of the user in place of these.
-//! Not here: what is run meanwhile, what a count is compared with, and any verdict.
+//! Not here: what runs meanwhile, what a count is compared with, and any verdict.
 //!
-//! Each room uses only those below it:
+//! Each module uses only those below it:
 //!
 //! - `cli`: the command line and the exit status.
 //! - `service`: the life of a tracer while its programs count: commands, samples, the metrics endpoint.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program as others see it: arguments, exit status, and the refusal line.
+//! The program from outside: arguments, exit status, and the refusal line.
 
 use std::{
     borrow::Cow,
@@ -20,7 +20,7 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// Takes away what loading an eBPF program for tracing needs, so that every kernel refuses it, also for root.
+/// Drops the privileges that loading an eBPF program for tracing needs, so that every kernel refuses it, also for root.
 fn without_privileges(mut command: Command) -> Command {
     const CAP_SYS_ADMIN: libc::c_ulong = 21;
     const CAP_PERFMON: libc::c_ulong = 38;
@@ -38,7 +38,7 @@ fn without_privileges(mut command: Command) -> Command {
         }
         Ok(())
     };
-    // SAFETY: the closure only makes system calls and allocates nothing, as is asked of code between fork and exec.
+    // SAFETY: the closure only makes system calls and allocates nothing, as is required between fork and exec.
     unsafe { command.pre_exec(drop_capabilities) };
     command
 }
@@ -55,7 +55,7 @@ fn a_refusal_is_one_line_and_status_3() {
         assert_ne!(refusal.step, Step::Open, "{refusal:?}");
         assert!(refusal.errno.is_some_and(|errno| errno > 0), "{refusal:?}");
         assert!(!refusal.message.is_empty() && !refusal.message.contains('\n'), "{refusal:?}");
-        assert_eq!(text(&output.stderr), "", "libbpf's messages belong into the refusal");
+        assert_eq!(text(&output.stderr), "", "libbpf's messages belong in the refusal");
     }
 }
 

@@ -2,8 +2,8 @@
 //! Choosing the accelerator by booting with it.
 //!
 //! That /dev/kvm exists and opens is not enough: processors refuse the CPU model, nested KVM hangs before the first
-//! instruction. So a kernel is booted under KVM, without root file system, and KVM is taken only if that kernel comes
-//! all the way to its own end in time.
+//! instruction. So a kernel is booted under KVM, without a root file system, and KVM is chosen only if that kernel reaches
+//! its own end in time.
 
 use std::{path::Path, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     Accelerator, BootOptions, Deadlines, EndReason, Ending, Event, Guest, KernelIncidentKind, Machine, Qemu, VmError,
 };
 
-/// What the user asks for.
+/// What the user requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AcceleratorWish {
@@ -33,11 +33,11 @@ pub enum AcceleratorWish {
 pub struct AcceleratorChoice {
     /// The accelerator.
     pub accelerator: Accelerator,
-    /// Why this one, for people.
+    /// The reason, for people.
     pub reason: String,
 }
 
-/// What a choice depends on: a cached choice holds as long as none of it changes.
+/// What a choice depends on: a cached choice is valid as long as none of it changes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct AcceleratorKey {
     /// Architecture of the guest.
@@ -59,7 +59,7 @@ impl AcceleratorKey {
             arch: qemu.arch,
             qemu: qemu.version_text.clone(),
             host_kernel: format!("{} {}", uname.release().to_string_lossy(), uname.version().to_string_lossy()),
-            // Where the processor is unknown all choices have one key, which a change of kernel or QEMU still ends.
+            // Where the processor is unknown all choices have one key, which a change of kernel or QEMU still invalidates.
             processor: std::fs::read_to_string("/proc/cpuinfo").map(|text| processor(&text)).unwrap_or_default(),
         }
     }
@@ -91,7 +91,7 @@ pub(crate) fn processor(cpuinfo: &str) -> String {
     values.collect::<Vec<_>>().join(" / ")
 }
 
-/// Chooses the accelerator for guests like `machine`, whose kernel is booted without initramfs for the purpose.
+/// Chooses the accelerator for guests like `machine`, whose kernel is booted without an initramfs for this purpose.
 ///
 /// The console of the trial is kept at `log_path`; `patience` bounds the trial.
 ///
@@ -156,7 +156,7 @@ async fn try_kvm(
     }
 }
 
-/// What follows for KVM from the end of the trial.
+/// The conclusion about KVM from the end of the trial.
 fn verdict(ending: &Ending) -> Result<String, String> {
     match &ending.reason {
         // The kernel found no root: it initialised every CPU and itself on the way there.
@@ -168,7 +168,7 @@ fn verdict(ending: &Ending) -> Result<String, String> {
         EndReason::BootTimeout { seconds } if ending.console_tail.is_empty() => {
             Err(format!("a kernel booted under KVM wrote nothing to its console within {seconds} s"))
         }
-        reason => Err(format!("a kernel booted under KVM did not come to its end: {reason}")),
+        reason => Err(format!("a kernel booted under KVM did not reach its own end: {reason}")),
     }
 }
 

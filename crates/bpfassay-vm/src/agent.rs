@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The messages of the agent's port, bounded in size and number.
 //!
-//! A message is weighed before it is decoded, and its weight stays taken until the guest's owner has the message: whatever an
-//! agent sends, what waits between its port and the owner is bounded in bytes.
+//! The size of a message in memory is estimated before it is decoded, and counted until the guest's owner has the message: whatever an
+//! agent sends, the messages between its port and the owner are bounded in bytes.
 
 use std::sync::Arc;
 
@@ -18,34 +18,34 @@ use crate::{
     output::{Backlog, Output},
 };
 
-/// Bytes that messages may take which have not come to the owner of the guest: more than the heaviest message by itself.
+/// Bytes that messages may take which have not reached the owner of the guest: more than the largest message by itself.
 const CAPACITY: u32 = 72 << 20;
-/// Bytes that a JSON value takes in memory besides its text, on average: the largest that serde keeps while it looks for a tag takes
-/// 32, but numbers and the names of fields are gone once the message is there.
+/// Bytes that a JSON value takes in memory besides its text, on average: the largest that serde keeps while it searches for a tag takes
+/// 32, but numbers and the names of fields are dropped when the message is decoded.
 const VALUE: usize = 16;
 
-/// Most bytes read at once to catch up with an agent that goes on writing: more than may be left to be read.
+/// Most bytes read at once to catch up with an agent that continues writing: more than may be left unread.
 const CATCH_UP: usize = 2 * Backlog::LIMIT as usize;
 
-/// A message and the room that it takes.
+/// A message and the memory that it takes.
 pub(crate) struct Received {
     pub(crate) message: GuestMessage,
     pub(crate) room: OwnedSemaphorePermit,
 }
 
-/// What the listener gives.
+/// What the reader of the port passes on.
 pub(crate) enum PortEvent {
     /// The next message.
     Message(Received),
     /// The stream is no stream of messages; nothing follows.
     Wrong(EndReason),
-    /// Everything that the agent had written when this number was asked for came before it.
+    /// Everything that the agent had written when this number was requested came before it.
     CaughtUp(u64),
 }
 
-/// Reads the agent's frames until the stream ends or is no stream of messages, and answers each number in `asked`.
+/// Reads the agent's frames until the stream ends or is invalid, and replies to each number in `asked`.
 ///
-/// Console and agent's port are read separately: in which run a line of the console came is known only once everything is read that the
+/// Console and agent's port are read separately: in which run a line of the console was written is known only once everything is read that the
 /// agent had sent by then.
 pub(crate) async fn listen(agent: Output, events: mpsc::Sender<PortEvent>, mut asked: mpsc::UnboundedReceiver<u64>) {
     let mut listener =
@@ -80,7 +80,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Takes in `bytes`. `None`: nothing more is to be read.
+    /// Processes `bytes`. `None`: nothing more is to be read.
     async fn take(&mut self, bytes: &[u8]) -> Option<()> {
         self.decoder.push(bytes);
         loop {
@@ -105,7 +105,7 @@ impl Listener {
         }
     }
 
-    /// Takes in what is there now.
+    /// Reads what is available now.
     async fn catch_up(&mut self, buffer: &mut [u8]) -> Option<()> {
         let mut left = CATCH_UP;
         while left > 0 {
@@ -122,7 +122,7 @@ impl Listener {
     }
 }
 
-/// Bytes of memory that the message of this text takes, about.
+/// Estimated bytes of memory that the message of this text takes.
 fn weight(payload: &[u8]) -> u32 {
     let mut values = 1usize;
     let (mut quoted, mut escaped) = (false, false);
@@ -139,7 +139,7 @@ fn weight(payload: &[u8]) -> u32 {
     u32::try_from(weight).unwrap_or(CAPACITY).min(CAPACITY)
 }
 
-/// What a stream that is none of frames means for the guest.
+/// The end of the guest that follows from an invalid stream.
 fn protocol_error(error: &FrameError) -> EndReason {
     match error {
         FrameError::Version { theirs } => {

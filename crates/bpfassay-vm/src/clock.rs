@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
-    /// Ordinary time of the host.
+    /// The clock of the host.
     Wall,
     /// The guest's own instructions: its time advances by 1 ns with each of them, and to the next timer at once where it
-    /// has nothing to do. Only under TCG. What the guest does then depends on nothing but what it was started with, as
-    /// long as nothing comes from outside: such a guest takes no input, and what it puts out goes to files, which never
+    /// is idle. Only under TCG. What the guest does then depends on nothing but what it was started with, as
+    /// long as nothing comes from outside: such a guest has no input, and its output goes to files, which never
     /// make it wait.
     Instructions,
 }
 
 impl Clock {
-    /// Whether what the guest puts out goes to files, and nothing goes in.
+    /// Whether the guest's output goes to files, and it has no input.
     #[must_use]
     pub const fn is_one_way(self) -> bool {
         matches!(self, Self::Instructions)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far a QEMU can be kept away from the host here, found out by starting it so.
+//! How far QEMU can be confined on this host, determined by starting it so.
 //!
 //! Every QEMU gets the limits of `limits.rs`, and its own filter of system calls where it has one; where root started this program,
 //! it moreover runs as a user of its own.
@@ -28,14 +28,14 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a trial's output that are kept.
 const MAX_OUTPUT: u64 = 16 << 10;
-/// How a QEMU can be kept away from the host, found out by starting it so.
+/// How QEMU can be confined, determined by starting it so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Confinement {
     /// Whether its filter of system calls works.
     pub sandbox: bool,
     /// Whether it runs as a user of its own. Never where this program was not started by root, which may not change users.
     pub own_user: bool,
-    /// What of the two is not possible here, and why, one sentence each.
+    /// Which of the two is not possible here, and why, one sentence each.
     pub lacking: Vec<String>,
 }
 
@@ -64,16 +64,16 @@ impl Confinement {
                 }
             }
         }
-        // It does not start at all, whatever is permitted to it: booting a guest will report that.
+        // It does not start at all, even without confinement: booting a guest will report that.
         Self { sandbox: true, own_user, lacking }
     }
 
-    /// Has `program` load `plugin`, as confined as its guests are. `Err`: why it does not, in one line.
+    /// Makes `program` load `plugin`, as confined as its guests are. `Err`: why it does not, in one line.
     pub(crate) async fn try_plugin(&self, program: &Path, arch: Arch, plugin: &[u8]) -> Result<(), String> {
         try_start(program, arch, self.sandbox, self.own_user, Some(plugin)).await
     }
 
-    /// What is to be done to a QEMU with that accelerator, and what is lacking of it.
+    /// The confinement of a QEMU with that accelerator, and what is missing of it.
     pub(crate) fn limits(&self, accelerator: Accelerator, cpus: u32) -> (Limits, Vec<String>) {
         let mut lacking = self.lacking.clone();
         let groups = match (self.own_user, accelerator) {
@@ -91,7 +91,7 @@ impl Confinement {
     }
 }
 
-/// Whether QEMU is to be another user: `Ok(false)` where this program is not root, `Err` where it is and cannot.
+/// Whether QEMU is to run as another user: `Ok(false)` where this program is not root, `Err` where it is and cannot do that.
 fn may_change_user() -> Result<bool, String> {
     if !rustix::process::geteuid().is_root() {
         return Ok(false);
@@ -109,7 +109,7 @@ fn may_change_user() -> Result<bool, String> {
     Ok(true)
 }
 
-/// The first capability in need that `/proc/self/status` does not show as effective: to change users, and afterwards to kill such a
+/// The first required capability that `/proc/self/status` does not show as effective: to change users, and afterwards to kill such a
 /// QEMU and to decide how its threads are scheduled (`cpu_pinning.rs`).
 fn missing_capability(status: &str) -> Option<&'static str> {
     const NEEDED: [(u32, &str); 4] = [(5, "CAP_KILL"), (6, "CAP_SETGID"), (7, "CAP_SETUID"), (23, "CAP_SYS_NICE")];
@@ -130,7 +130,7 @@ fn is_mapped(map: &str) -> bool {
     })
 }
 
-/// The group by which another user than root may use `device`; `None` where everybody may.
+/// The group through which another user than root may use `device`; `None` where every user may.
 fn group_of_kvm(device: &Path) -> Result<Option<libc::gid_t>, String> {
     let found = fs::metadata(device).map_err(|error| format!("{}: {error}", device.display()))?;
     match (found.mode() & 0o006, found.mode() & 0o060, found.gid()) {
@@ -140,7 +140,7 @@ fn group_of_kvm(device: &Path) -> Result<Option<libc::gid_t>, String> {
     }
 }
 
-/// Starts QEMU with a board and nothing on it, and has it quit. `Err`: why it did not come so far, in one line.
+/// Starts QEMU with a board without devices, and makes it quit. `Err`: why that failed, in one line.
 async fn try_start(
     program: &Path,
     arch: Arch,
@@ -169,7 +169,7 @@ async fn try_start(
     let quit = b"{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"quit\"}\n";
     let attempt = async {
         if let Some(mut stdin) = child.stdin.take() {
-            // One that has ended already has written why.
+            // One that has exited already has written why.
             let _ = stdin.write_all(quit).await;
         }
         let (_, stderr) = printed(&mut child).await;
@@ -195,7 +195,7 @@ pub(crate) async fn printed(child: &mut Child) -> (String, String) {
 async fn beginning(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
     let mut kept = Vec::new();
     if let Some(mut stream) = stream {
-        // What came before an error is all there is.
+        // Only what came before an error is available.
         let _ = (&mut stream).take(MAX_OUTPUT).read_to_end(&mut kept).await;
         // The rest is read, so that the program is not blocked by it, and dropped.
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn capabilities_in_need_are_named() {
+    fn missing_capabilities_are_named() {
         assert_eq!(missing_capability("Name:\tx\nCapEff:\t000001ffff7fffff\n"), Some("CAP_SYS_NICE"));
         assert_eq!(missing_capability("CapEff:\t000001fffeffffff\n"), None);
         assert_eq!(missing_capability("CapEff:\t0000000000000000\n"), Some("CAP_KILL"));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_qemu_does_not_take_is_named_and_left_out() {
+    async fn confinement_that_a_qemu_does_not_support_is_named_and_left_out() {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let program = directory.path().join("qemu");

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where on the host the threads of a guest that counts instructions run.
+//! On which host CPUs the threads of a guest that counts instructions run.
 //!
-//! Such a guest must not notice how fast the host's threads get on, and QEMU has one place where it does: a virtual CPU
+//! Such a guest must not notice how fast the host's threads run, and QEMU has one place where it does: a virtual CPU
 //! that goes to sleep marks itself (`halted`, set by the instruction itself) before the instructions of its slice are added to the
 //! clock (`icount_process_data`), and only afterwards takes the lock under which the main loop works. The main loop is woken at
-//! every deadline of the guest's timers (`icount_notify_aio_contexts`). If it comes round in that gap and finds the CPU asleep, it
-//! moves the clock on to the next timer from where it was before the slice (`icount_start_warp_timer`), and the slice is added on
+//! every deadline of the guest's timers (`icount_notify_aio_contexts`). If it runs in that gap and finds the CPU asleep, it
+//! advances the clock to the next timer from where it was before the slice (`icount_start_warp_timer`), and the slice is added on
 //! top: the timer is late by as many instructions (QEMU 7.2: accel/tcg/tcg-accel-ops-rr.c, softmmu/icount.c).
 //!
-//! A guest of ours that sleeps 100,000 times for 50 µs (x86_64 6.12, Linux 6.18 on the host, two cores under load) shows how often:
-//! one boot in four parted without measures, four in twelve with all threads on one CPU, where the scheduler still takes the CPU away
-//! from one thread for another wherever it likes. None of 20 did where the main loop is moreover a thread of real-time priority,
+//! A guest that sleeps 100,000 times for 50 µs (x86_64 6.12, Linux 6.18 on the host, two cores under load) shows how often:
+//! one boot in four differed without measures, four in twelve with all threads on one CPU, where the scheduler still takes the CPU away
+//! from one thread for another at any point. None of 20 did where the main loop is moreover a thread of real-time priority,
 //! which runs as soon as it is woken: that is, at the wake-up and never in the gap. Without the privilege for that, the other
-//! threads step back by a nice value, which makes the scheduler do the same as a rule: none of 16 parted.
+//! threads get a nice value, which usually makes the scheduler do the same: none of 16 differed.
 
 use std::{
     collections::BTreeMap,
@@ -25,11 +25,11 @@ use rustix::{
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 
-/// How far the other threads step back where the main loop may not have real-time priority. Each step leaves it four fifths of its
+/// The nice value of the other threads where the main loop may not have real-time priority. Each step leaves it four fifths of its
 /// share of the CPU beside other programs (sched(7)): 5 steps leave a third.
 const STEP_BACK: i32 = 5;
 
-/// How many guests have each CPU.
+/// How many guests use each CPU.
 static TAKEN: Mutex<BTreeMap<usize, u32>> = Mutex::new(BTreeMap::new());
 
 fn taken() -> MutexGuard<'static, BTreeMap<usize, u32>> {
@@ -43,7 +43,7 @@ pub(crate) struct CpuPinning {
 }
 
 impl CpuPinning {
-    /// The CPU that fewest guests have among those that this program may use; `None` where the system does not name them.
+    /// The CPU with the fewest guests among those that this program may use; `None` where the system does not name them.
     pub(crate) fn take() -> Option<Self> {
         let allowed = sched_getaffinity(None).ok()?;
         Self::among((0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)))
@@ -63,8 +63,8 @@ impl CpuPinning {
         set
     }
 
-    /// Has the other threads of QEMU's process step back where its first thread, the main loop, has no real-time priority
-    /// ([`pin`] could not give it). To be called when its threads are there, that is when its monitor answers.
+    /// Gives the other threads of QEMU's process a nice value where its first thread, the main loop, has no real-time priority
+    /// ([`pin`] could not give it). To be called when its threads exist, that is when its monitor replies.
     pub(crate) fn favour_main_loop(&self, process: u32) {
         if is_real_time(process) {
             return;
@@ -80,14 +80,14 @@ impl CpuPinning {
     }
 }
 
-/// Puts the calling process on `cpus`, at real-time priority if it may have that; threads that it starts have none.
+/// Restricts the calling process to `cpus`, at real-time priority if it may have that; threads that it starts have none.
 /// For the time between fork and exec: makes system calls only.
 pub(crate) fn pin(cpus: &CpuSet) -> io::Result<()> {
     sched_setaffinity(None, cpus)?;
     let parameters = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the kernel reads one `sched_param`, which lives until the call is over. The system call itself, because musl has
-    // this function refuse everything. A refusal (no CAP_SYS_NICE, no RLIMIT_RTPRIO) is what `favour_main_loop` is for.
+    // SAFETY: the kernel reads one `sched_param`, which outlives the call. The system call itself, because musl's
+    // function always fails. A refusal (no CAP_SYS_NICE, no RLIMIT_RTPRIO) is what `favour_main_loop` is for.
     let _ = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const parameters) };
     Ok(())
 }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn guests_share_a_cpu_only_where_there_are_more_of_them() {
-        // Numbers that no test of real guests has.
+        // Numbers that no test with real guests uses.
         let take = || CpuPinning::among([901, 902].into_iter()).unwrap();
         let (first, second) = (take(), take());
         assert_eq!((first.cpu, second.cpu), (901, 902));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the parts of a machine have in common: each gives its QEMU arguments and its kernel parameters, and depends on nothing else.
+//! What the parts of a machine have in common: each returns its QEMU arguments and its kernel parameters, and depends on nothing else.
 //!
 //! The parts are the files of `machine/`, and [`crate::Machine`] is the list of them.
 
@@ -21,10 +21,10 @@ pub trait Device {
 }
 
 /// File descriptors that QEMU inherits: of devices one end of a socket pair each (or a file: see [`Clock::is_one_way`]), and the files
-/// that it loads, which it opens as /dev/fd/NUMBER: a file without a name can be loaded then, and one that QEMU's user finds no way to.
+/// that it loads, which it opens as /dev/fd/NUMBER: so a file without a name can be loaded, and one that QEMU's user cannot reach.
 ///
 /// The numbers are fixed, so that the command line of a machine is the same every time, and high, so that they do not
-/// meet descriptors that the host program has open (which are numbered from the bottom).
+/// collide with descriptors that the host program has open (which are numbered from the bottom).
 pub mod descriptor {
     /// The first serial port.
     pub const CONSOLE: i32 = 900;
@@ -38,7 +38,7 @@ pub mod descriptor {
     pub const KERNEL: i32 = 904;
     /// The plugin that counts instructions.
     pub const PLUGIN: i32 = 905;
-    /// What the plugin writes.
+    /// The output of the plugin.
     pub const COUNTS: i32 = 906;
 }
 

@@ -16,7 +16,7 @@ pub struct Ending {
     pub reason: EndReason,
     /// The phase it was in.
     pub phase: Phase,
-    /// The run it was at, if one.
+    /// The run that it was executing, if any.
     pub run: Option<String>,
     /// Milliseconds of the host from QEMU's start to its exit.
     pub lived_ms: u64,
@@ -26,7 +26,7 @@ pub struct Ending {
     pub console_tail: Vec<String>,
     /// What QEMU wrote to standard error, shortened.
     pub qemu_stderr: String,
-    /// Why the console log is not complete, if it is not (disk full, size limit).
+    /// Why the console log is incomplete, if it is (disk full, size limit).
     pub log_incomplete: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub enum EndReason {
         /// The incident with the line that reported it.
         incident: Box<KernelIncident>,
     },
-    /// The agent reported that it could not go on.
+    /// The agent reported that it could not continue.
     AgentFailed {
         /// Its message.
         message: String,
@@ -80,7 +80,7 @@ pub enum EndReason {
         /// Seconds waited.
         seconds: u64,
     },
-    /// The agent had sent messages, then did not get to the end of its phase in time.
+    /// The agent had sent messages, then did not reach the end of its phase in time.
     PhaseTimeout {
         /// Seconds that the phase may take.
         seconds: u64,
@@ -90,9 +90,9 @@ pub enum EndReason {
         /// Seconds that a boot may take.
         seconds: u64,
     },
-    /// It wrote more, or faster, than the host takes in.
+    /// It wrote more, or faster, than the host accepts.
     Flood {
-        /// How much of what.
+        /// How much of which output.
         message: String,
     },
     /// It did not power off in time after its work was done.
@@ -100,7 +100,7 @@ pub enum EndReason {
         /// Seconds waited.
         seconds: u64,
     },
-    /// What came on the agent's port is not this protocol: no frames, no messages, or messages out of order
+    /// The bytes on the agent's port do not follow this protocol: no frames, no messages, or messages out of order
     /// ([`crate::OutOfOrder`]).
     ProtocolError {
         /// What is wrong with it.
@@ -113,12 +113,12 @@ pub enum EndReason {
         /// This side's.
         ours: u32,
     },
-    /// QEMU stopped the guest by itself: a KVM internal error, for one.
+    /// QEMU stopped the guest by itself: because of a KVM internal error, for example.
     QemuStopped {
         /// The state of the guest as QEMU names it.
         state: String,
     },
-    /// QEMU was stopped on the host (SIGSTOP), so that the guest could not get further in time.
+    /// QEMU was stopped on the host (SIGSTOP), so that the guest could not continue in time.
     QemuSuspended,
     /// QEMU itself failed or was killed.
     QemuExited {

@@ -20,7 +20,7 @@ pub enum VmError {
         /// Debian packages that hold it and the firmware it needs.
         packages: &'static str,
     },
-    /// The program given as QEMU does not behave like one.
+    /// The program given as QEMU is something else.
     #[error("{} does not print its version as QEMU does, but `{printed}`: give the path of a qemu-system program", .program.display())]
     NotQemu {
         /// The program.
@@ -43,7 +43,7 @@ pub enum VmError {
         program: PathBuf,
         /// Its version.
         version: QemuVersion,
-        /// The oldest version that will do.
+        /// The oldest supported version.
         minimum: QemuVersion,
     },
     /// A program could not be started.
@@ -66,10 +66,10 @@ pub enum VmError {
         #[source]
         source: io::Error,
     },
-    /// The machine has its initramfs in an open file, and the boot was given none.
+    /// The machine has its initramfs in an open file, and the boot was started without one.
     #[error("the initramfs is to be an open file, and there is none among the options of the boot")]
     NoInitramfs,
-    /// The machine has a plugin, and the boot was given none.
+    /// The machine has a plugin, and the boot was started without one.
     #[error("the machine is to load a plugin, and there is none among the options of the boot")]
     NoPlugin,
     /// The console log could not be made.
@@ -81,13 +81,13 @@ pub enum VmError {
         #[source]
         source: io::Error,
     },
-    /// The guest's clock counts its instructions, so nothing may come to it from outside.
+    /// The guest's clock counts its instructions, so it can have no input.
     #[error("a guest under the instruction clock takes no input: use the clock `wall`")]
     OneWay,
     /// The operating system refused a socket or thread.
     #[error("could not get {what} for a guest")]
     System {
-        /// What was asked for.
+        /// What was requested.
         what: &'static str,
         /// The operating system's error.
         #[source]
@@ -115,7 +115,7 @@ pub enum VmError {
         /// The error of QEMU or of the QMP library.
         message: String,
     },
-    /// KVM was asked for and does not work.
+    /// KVM was requested and does not work.
     #[error("KVM was requested and does not work here: {reason}")]
     NoKvm {
         /// Why.

@@ -9,9 +9,9 @@ use crate::{EndReason, KernelIncident, KernelIncidentKind, monitor::Shutdown, pr
 
 /// Bytes kept of each message of a guest about its own end.
 const MAX_MESSAGE: usize = 4096;
-/// Most bytes that an agent may log in one boot. Honest ones log some lines.
+/// Most bytes that an agent may log in one boot. Correct ones log some lines.
 const MAX_LOGGED: usize = 32 << 20;
-/// Most differences kept of a guest that is not as before.
+/// Most differences kept of a guest that was changed.
 const MAX_DIFFERENCES: usize = 64;
 
 /// What is known about the guest so far.
@@ -19,7 +19,7 @@ pub(crate) struct ExitClassifier {
     pub(crate) progress: Progress,
     /// The host's own decision, by which it kills QEMU.
     decision: Option<EndReason>,
-    /// The first sign of the kernel's death, and whether it is past doubt.
+    /// The first sign of the kernel's death, and whether it is certain.
     death: Option<KernelIncident>,
     certain: bool,
     pub(crate) stop_asked: bool,
@@ -32,17 +32,17 @@ impl ExitClassifier {
         Self { progress, decision: None, death: None, certain: false, stop_asked: false, shutdown: None, logged: 0 }
     }
 
-    /// Whether the host has decided, so that QEMU is being killed.
+    /// Whether the host has decided to end the guest, so that QEMU is being killed.
     pub(crate) fn is_decided(&self) -> bool {
         self.decision.is_some()
     }
 
-    /// Whether that was for what the guest put out.
+    /// Whether that was because of the guest's output.
     pub(crate) fn is_flood(&self) -> bool {
         matches!(self.decision, Some(EndReason::Flood { .. }))
     }
 
-    /// Whether the kernel is dead past doubt.
+    /// Whether the kernel is certainly dead.
     pub(crate) fn is_dead(&self) -> bool {
         self.certain
     }
@@ -52,13 +52,13 @@ impl ExitClassifier {
         self.certain = true;
     }
 
-    /// Records the host's own decision; the first one counts.
+    /// Records the host's own decision; only the first one is kept.
     pub(crate) fn decide(&mut self, reason: EndReason) {
         self.decision.get_or_insert(reason);
     }
 
-    /// Takes account of a message: what of the run it is about, and how much the agent logs. Where the owner takes everything as fast as
-    /// it comes, nothing else would end a guest that logs for ever before the end of its phase. `false`: nothing more of it counts.
+    /// Processes a message: its run, and how much the agent logs. Where the owner takes everything as fast as
+    /// it arrives, nothing else would end a guest that logs for ever before the end of its phase. `false`: nothing more of it counts.
     pub(crate) fn handle_message(&mut self, message: &GuestMessage, now: Duration) -> bool {
         self.progress.handle_message(message, now);
         let bytes = match message {
@@ -77,11 +77,11 @@ impl ExitClassifier {
         true
     }
 
-    /// Takes account of what the kernel reported.
+    /// Processes an incident that the kernel reported.
     pub(crate) fn take_incident(&mut self, incident: &KernelIncident) {
         let (deadly, certain) = match incident.kind {
             KernelIncidentKind::Panic | KernelIncidentKind::Oops => (true, true),
-            // Many a BUG is only reported; one that kills brings a panic with it.
+            // Many a BUG is only reported; a fatal one is followed by a panic.
             KernelIncidentKind::Bug => (true, false),
             _ => (false, false),
         };
@@ -91,7 +91,7 @@ impl ExitClassifier {
         self.certain |= certain;
     }
 
-    /// The reason for ending a guest that has not got further in time.
+    /// The reason for ending a guest that has not progressed in time.
     pub(crate) fn overdue(&self) -> EndReason {
         let seconds = self.progress.allowance().unwrap_or_default().as_secs();
         if self.progress.done || self.progress.failed.is_some() || self.progress.unsound.is_some() {
@@ -103,7 +103,7 @@ impl ExitClassifier {
         }
     }
 
-    /// Why the guest ended, from everything known once QEMU is gone. The kernel's own death explains all else.
+    /// Why the guest ended, from everything known after QEMU's exit. The kernel's own death has precedence over all else.
     pub(crate) fn reason(&self, incidents: &[KernelIncident], status: &io::Result<ExitStatus>) -> EndReason {
         let gone = match status {
             Ok(status) => EndReason::QemuExited { status: status.to_string() },
@@ -113,7 +113,7 @@ impl ExitClassifier {
         if self.certain
             && let Some(death) = &self.death
         {
-            // With the details that came after it was reported.
+            // With the details that followed.
             let full =
                 incidents.iter().find(|incident| incident.line == death.line && incident.time_us == death.time_us);
             return EndReason::KernelDied { incident: Box::new(full.unwrap_or(death).clone()) };
@@ -131,8 +131,8 @@ impl ExitClassifier {
         if let Some(message) = &self.progress.failed {
             return EndReason::AgentFailed { message: shortened(message) };
         }
-        // The finisher of the riscv64 board ends QEMU before 8.0 at once, without a message of the monitor; with another
-        // status than 0 where the guest did not mean to power off.
+        // The power-off device of the riscv64 board ends QEMU before 8.0 at once, without a message of the monitor; with another
+        // status than 0 where the guest did not request to power off.
         let shutdown = self.shutdown.or(clean.then_some(Shutdown::GuestPowerOff));
         match shutdown {
             Some(Shutdown::GuestPowerOff) if self.progress.done && clean => EndReason::Done,
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_death_of_the_kernel_explains_all_else() {
+    fn the_death_of_the_kernel_has_precedence() {
         let mut dead = classifier(DONE);
         dead.stop_asked = true;
         dead.decide(EndReason::PhaseTimeout { seconds: 1 });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ends a guest that leaves more to be read than the host has memory to spare.
+//! Ends a guest whose unread output exceeds a limit of the host's memory.
 
 use std::{
     os::fd::OwnedFd,
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::{EndReason, VmError, limits, output::Backlog};
 
-/// How often the files are looked at. A guest fills memory at up to some GB/s.
+/// How often the files are checked. A guest fills memory at up to some GB/s.
 const PERIOD: Duration = Duration::from_millis(5);
 
 /// Watches until this is dropped.
@@ -24,10 +24,10 @@ pub(crate) struct Guard {
     _wanted: Sender<()>,
 }
 
-/// Watches `backlogs`, each with the name of its place, of the QEMU with this process id, which has not been waited for yet. One
-/// that grows too long is what `floods` gives, and QEMU is killed then.
+/// Watches `backlogs`, each with its name, of the QEMU with this process id, which has not been waited for yet. When
+/// one exceeds its limit, it is reported through `floods`, and QEMU is killed.
 ///
-/// By a thread of its own: tasks of the runtime run when those before them let them, which may be while a guest fills the memory.
+/// In a thread of its own: a task of the runtime runs when other tasks yield, and a guest may fill the memory before that.
 pub(crate) fn watch(
     backlogs: Vec<(&'static str, Backlog)>,
     process: Option<u32>,
@@ -35,7 +35,7 @@ pub(crate) fn watch(
     let (wanted, dropped) = channel::<()>();
     let (sender, floods) = mpsc::unbounded_channel();
     if !backlogs.is_empty() {
-        // Where there are no such descriptors (Linux before 5.3) the supervisor kills it, as soon as it comes round to it.
+        // Where there are no pidfds (Linux before 5.3) the supervisor kills it, as soon as it runs.
         let qemu = process
             .and_then(|id| Pid::from_raw(id.cast_signed()))
             .and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());
@@ -43,7 +43,7 @@ pub(crate) fn watch(
             while dropped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                 if let Some(from) = too_long(&backlogs) {
                     let message = format!("more than {} MiB were left to be read on {from}", Backlog::LIMIT >> 20);
-                    // Before the kill, so that the reason is there when QEMU's end is seen. Where there is no receiver, the guest has no
+                    // Before the kill, so that the reason is known when QEMU's exit is noticed. Where there is no receiver, the guest has no
                     // owner any more.
                     let _ = sender.send(EndReason::Flood { message });
                     kill(qemu.as_ref());
@@ -57,7 +57,7 @@ pub(crate) fn watch(
     Ok((Guard { _wanted: wanted }, floods))
 }
 
-/// What it means if QEMU exited with `status` because it wrote a file beyond its limit, the backstop of this watch.
+/// The reason if QEMU exited with `status` because it wrote a file beyond its limit, the backstop of this watch.
 pub(crate) fn of_exit(status: &ExitStatus) -> Option<EndReason> {
     (status.signal() == Some(libc::SIGXFSZ))
         .then(|| EndReason::Flood { message: format!("more than {} MiB were put out", limits::FILE_SIZE >> 20) })
@@ -70,7 +70,7 @@ fn too_long(backlogs: &[(&'static str, Backlog)]) -> Option<&'static str> {
 
 fn kill(qemu: Option<&OwnedFd>) {
     if let Some(qemu) = qemu {
-        // It may just have ended by itself.
+        // It may just have exited by itself.
         let _ = pidfd_send_signal(qemu, Signal::KILL);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Readers of what comes from outside, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function gives its input to one
-//! reader and asserts what always holds of the answer; nothing else may use them.
+//! Readers of untrusted bytes, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function passes its input to one
+//! reader and asserts what always holds of the result; nothing else may use them.
 
 use crate::{
     accelerator,
@@ -13,7 +13,7 @@ pub fn console(bytes: &[u8]) {
     let (mut lines, mut watch) = (Lines::default(), Watch::default());
     let mut look = |line: String| {
         assert!(!line.chars().any(|c| c.is_ascii_control() && c != '\t'));
-        // What is no UTF-8 is replaced, each byte by three.
+        // Bytes that are no UTF-8 are replaced, each by three.
         assert!(line.len() <= 3 * 4096 + 10, "a line of {} bytes", line.len());
         watch.line(&line);
     };
@@ -37,7 +37,7 @@ pub fn qemu_version(text: &str) {
     }
 }
 
-/// `/proc/cpuinfo` of the host: no more of it than there is.
+/// `/proc/cpuinfo` of the host: no more than its length.
 pub fn cpuinfo(text: &str) {
     assert!(accelerator::processor(text).len() <= text.len() + 1);
 }

@@ -21,7 +21,7 @@ use crate::{
     process, supervisor,
 };
 
-/// How long a QEMU that has refused its guest may take to be gone.
+/// How long a QEMU that has refused its guest may take to exit.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Messages to the agent that may wait to be read.
 const AGENT_BACKLOG: usize = 64;
@@ -39,10 +39,10 @@ pub struct BootOptions {
     pub deadlines: Deadlines,
     /// Whether the console is for [`Guest::interact`], and the guest's job is a shell.
     pub interactive: bool,
-    /// The initramfs, for a machine with [`Initramfs::OpenFile`]: any file that is open for reading, wherever in it.
-    /// [`crate::file_for_initramfs`] gives one without a name.
+    /// The initramfs, for a machine with [`Initramfs::OpenFile`]: any file that is open for reading, at any offset.
+    /// [`crate::file_for_initramfs`] returns one without a name.
     pub initramfs: Option<Arc<File>>,
-    /// The plugin, for a machine with one ([`Machine::plugin`]): a shared object that QEMU loads. [`Guest::read_counts`] gives what it writes.
+    /// The plugin, for a machine with one ([`Machine::plugin`]): a shared object that QEMU loads. [`Guest::read_counts`] returns its output.
     pub plugin: Option<&'static [u8]>,
 }
 
@@ -63,7 +63,7 @@ impl BootOptions {
 
 /// A guest from QEMU's start to QEMU's exit.
 ///
-/// A task of the tokio runtime watches it: it enforces the deadlines, writes the log, and answers the agent's last message
+/// A task of the tokio runtime watches it: it enforces the deadlines, writes the log, and acknowledges the agent's last message
 /// (`Done`, `Failed` or `Unsound`) with [`HostMessage::PowerOff`], whether or not anybody asks for
 /// events. Dropping the guest kills QEMU.
 #[derive(Debug)]
@@ -89,12 +89,12 @@ pub(crate) struct TerminalEnds {
 }
 
 impl Guest {
-    /// Starts QEMU and waits until its monitor answers. The guest runs from then on.
+    /// Starts QEMU and waits until its monitor replies. The guest runs from then on.
     ///
     /// # Errors
     /// Nothing was started: [`VmError::Input`], [`VmError::NoInitramfs`], [`VmError::NoPlugin`] for kernel, initramfs or plugin missing or unreadable, [`VmError::OneWay`] for
     /// an interactive guest under the instruction clock, [`VmError::Log`], [`VmError::Spawn`], [`VmError::System`] where the host refuses a
-    /// file, a process or a socket. QEMU was started and is gone again: [`VmError::Refused`] where it refused its arguments,
+    /// file, a process or a socket. QEMU was started and has exited: [`VmError::Refused`] where it refused its arguments,
     /// [`VmError::MonitorSilent`], [`VmError::Monitor`] where its monitor failed.
     pub async fn boot(qemu: &Qemu, machine: &Machine, options: BootOptions) -> Result<Self, VmError> {
         let (limits, mut unconfined) = qemu.confinement.limits(machine.accelerator, machine.cpus);
@@ -146,7 +146,7 @@ impl Guest {
                 Ok(status) => status.map_or_else(|error| error.to_string(), |status| status.to_string()),
                 Err(_) => format!("it closed its monitor, and did not exit within {} s", REFUSAL_PATIENCE.as_secs()),
             };
-            // Dropped, it is killed, if need be.
+            // Dropped, it is killed if it still runs.
             drop(process.child);
             let stderr = timeout(REFUSAL_PATIENCE, stderr).await.ok().and_then(Result::ok).unwrap_or_default();
             return Err(VmError::Refused { status, stderr });
@@ -208,7 +208,7 @@ impl Guest {
         self.qemu_version
     }
 
-    /// In what respect this QEMU is less confined than it should be, one sentence each; empty where it is confined.
+    /// How this QEMU is less confined than it should be, one sentence each; empty where it is confined.
     #[must_use]
     pub fn unconfined(&self) -> &[String] {
         &self.unconfined
@@ -220,8 +220,8 @@ impl Guest {
         self.process_id
     }
 
-    /// What the plugin has written since the last call; nothing where the machine has none. It is to be called often: a guest for which more is
-    /// left than for the agent's port is ended.
+    /// The output of the plugin since the last call; empty where the machine has none. It is to be called often: a guest with more unread
+    /// output than the limit of the agent's port is ended.
     ///
     /// # Errors
     /// The operating system's, where the file cannot be read.
@@ -244,7 +244,7 @@ impl Guest {
             return Event::Ended(ending.clone());
         }
         let event = match self.events.recv().await {
-            // With the room that it took: from here on it is its owner's.
+            // With the memory that it took: from here on it is its owner's.
             Some((event, _room)) => event,
             None => Event::Ended(Box::new(Ending::abandoned())),
         };
@@ -270,15 +270,15 @@ impl Guest {
         })
     }
 
-    /// Asks the agent to power off and, when `grace` is over, QEMU to quit; at once where the agent takes no messages. The end
+    /// Requests the agent to power off and, after `grace`, QEMU to quit; at once where the agent receives no messages. The end
     /// comes as an event.
     pub fn request_stop(&self, grace: Duration) {
         let grace = if self.one_way { Duration::ZERO } else { grace };
         if !grace.is_zero() {
-            // Where the agent takes no messages any more, QEMU quits after the grace.
+            // Where the agent receives no messages any more, QEMU quits after the grace.
             let _ = self.send(&HostMessage::PowerOff);
         }
-        // The guest may have ended by itself, which is what was asked for.
+        // The guest may have ended by itself, as requested.
         let _ = self.stop_requests.send(StopRequest { grace });
     }
 
@@ -288,7 +288,7 @@ impl Guest {
         self.end().await
     }
 
-    /// Stops the guest at once and waits until QEMU is gone. Events until then are dropped.
+    /// Stops the guest at once and waits until QEMU has exited. Events until then are dropped.
     pub async fn kill(self) -> Ending {
         self.shut_down(Duration::ZERO).await
     }

@@ -4,7 +4,7 @@
 //! Here: the QEMU command line as a list of devices ([`Machine`], pure), finding a QEMU ([`Qemu`]), choosing the
 //! accelerator by booting ([`accelerator`]), running guests ([`Guest`]) with deadlines per phase ([`Deadlines`]), the
 //! console and what the kernel reports there ([`console`]), and how each guest ended ([`Ending`]).
-//! Not here: what a guest's root file system holds, which runs it does, and any policy about what an ending means
+//! Not here: the contents of a guest's root file system, which runs it does, and any policy about the meaning of an ending
 //! for a run.
 //!
 //! A guest is untrusted: lines, frames and logs are bounded, and whatever it does ends in an [`Event`].

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The files that QEMU loads, opened here and inherited by it.
 //!
-//! QEMU opens them anew, as /dev/fd/NUMBER, maybe as another user than this program: whether that user could find them does not
-//! matter then, whether it may read them does. One that it may not is copied to memory.
+//! QEMU opens them again, as /dev/fd/NUMBER, maybe as another user than this program: whether that user could find them does not
+//! matter then, but whether it may read them does. A file that it may not read is copied to memory.
 
 use std::{
     fs::File,
@@ -35,7 +35,7 @@ pub(crate) fn inherit(what: &'static str, file: &File, limits: &Limits) -> Resul
     opened.map_err(|source| VmError::Input { what, path: "in an open file".into(), source })
 }
 
-/// The plugin and the file that it writes to, as QEMU inherits them, and that file again, to be read.
+/// The plugin and its output file, as QEMU inherits them, and that file again, to be read.
 pub(crate) fn plugin(plugin: &[u8]) -> Result<([(OwnedFd, RawFd); 2], File), VmError> {
     let made = || -> io::Result<_> {
         let (counts, theirs) = file_in_memory("counts")?;

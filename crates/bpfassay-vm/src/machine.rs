@@ -39,11 +39,11 @@ use crate::{
 pub enum Initramfs {
     /// At this path.
     Path(PathBuf),
-    /// In the open file that the boot is given: [`crate::BootOptions::initramfs`].
+    /// In the open file of the boot: [`crate::BootOptions::initramfs`].
     OpenFile,
 }
 
-/// Everything that decides the QEMU command line of one guest. Nothing is looked at or started here.
+/// Everything that decides the QEMU command line of one guest. Nothing is read or started here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -51,7 +51,7 @@ pub struct Machine {
     pub arch: Arch,
     /// What runs the guest's instructions.
     pub accelerator: Accelerator,
-    /// By which clock it runs.
+    /// Its clock.
     pub clock: Clock,
     /// Seed of all that is random in the machine; only under [`Clock::Instructions`].
     #[serde(default)]
@@ -61,7 +61,7 @@ pub struct Machine {
     /// Memory in MiB.
     pub memory_mib: u32,
     /// Kernel image; in a form that QEMU boots on the architecture. For x86_64 the uncompressed ELF `vmlinux` boots seconds
-    /// sooner under TCG than the bzImage it came in.
+    /// faster under TCG than its bzImage.
     pub kernel: PathBuf,
     /// Initramfs, if any.
     pub initrd: Option<Initramfs>,
@@ -77,7 +77,7 @@ pub struct Machine {
     /// Whether a plugin counts executed instructions: [`crate::BootOptions::plugin`]. Only under TCG.
     #[serde(default)]
     pub plugin: bool,
-    /// Further kernel parameters, for example `mitigations=off`. They come last: the kernel lets the last one win.
+    /// Further kernel parameters, for example `mitigations=off`. They come last: the kernel uses the last of several.
     #[serde(default)]
     pub kernel_parameters: Vec<String>,
 }
@@ -125,13 +125,13 @@ impl Machine {
         ]
     }
 
-    /// The processor model, as QEMU takes it.
+    /// The processor model, as an argument of QEMU.
     #[must_use]
     pub fn cpu_model(&self) -> &'static str {
         Cpu { arch: self.arch, accelerator: self.accelerator, count: self.cpus }.model()
     }
 
-    /// The machine type with its properties, as QEMU takes it.
+    /// The machine type with its properties, as an argument of QEMU.
     #[must_use]
     pub fn machine_type(&self) -> &'static str {
         Board { arch: self.arch, accelerator: self.accelerator }.machine_type()
@@ -158,7 +158,7 @@ impl Machine {
         self.devices().iter().flat_map(|device| device.arguments()).chain(boot.arguments()).collect()
     }
 
-    /// The whole command for people to read, quoted for a POSIX shell, with the paths of kernel and initramfs where they have some. Run
+    /// The whole command for people to read, quoted for a POSIX shell, with the paths of kernel and initramfs where they have some. Executed
     /// by hand it needs the sockets of [`crate::device::descriptor`].
     #[must_use]
     pub fn shell_command(&self, program: &Path) -> String {

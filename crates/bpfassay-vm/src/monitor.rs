@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QMP: the life cycle of the guest as QEMU sees it.
+//! QMP: the life cycle of the guest as reported by QEMU.
 
 use std::{
     collections::VecDeque,
@@ -22,7 +22,7 @@ use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
 
 use crate::{QemuVersion, VmError};
 
-/// How long QEMU may take from exec to the answer of its monitor. It loads the kernel before; a loaded host is slow.
+/// How long QEMU may take from exec to the reply of its monitor. It loads the kernel before; a loaded host is slow.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Longest line that is read from the monitor, in bytes. Those that matter here have a few hundred.
@@ -48,14 +48,14 @@ pub(crate) enum Shutdown {
     GuestReset,
     /// The guest reported a panic.
     GuestPanic,
-    /// The host asked for it.
+    /// The host requested it.
     Host,
     /// QEMU gave up by itself.
     Error,
 }
 
 impl Shutdown {
-    /// What `reason` of the event `SHUTDOWN` means (QEMU's qapi/run-state.json, `ShutdownCause`).
+    /// The meaning of `reason` of the event `SHUTDOWN` (QEMU's qapi/run-state.json, `ShutdownCause`).
     fn of_reason(reason: &str) -> Self {
         match reason {
             "guest-shutdown" => Self::GuestPowerOff,
@@ -67,8 +67,8 @@ impl Shutdown {
     }
 }
 
-/// Declares the QMP commands that are used here: none has arguments. The crate `qapi-qmp` has all of them, for more time to build than
-/// the rest of this crate takes.
+/// Declares the QMP commands that are used here: none has arguments. The crate `qapi-qmp` has all of them, but takes longer to build than
+/// the rest of this crate.
 macro_rules! commands {
     ($($(#[$doc:meta])* $command:ident = $name:literal -> $answer:ty;)+) => {$(
         $(#[$doc])*
@@ -87,20 +87,20 @@ macro_rules! commands {
 commands! {
     /// Ends the negotiation.
     Capabilities = "qmp_capabilities" -> Empty;
-    /// Asks for the state of the guest.
+    /// Requests the state of the guest.
     QueryStatus = "query-status" -> Status;
-    /// Asks QEMU to exit.
+    /// Requests QEMU to exit.
     Quit = "quit" -> Empty;
 }
 
-/// The answer to [`QueryStatus`].
+/// The reply to [`QueryStatus`].
 #[derive(Deserialize)]
 struct Status {
     /// The state of the guest.
     status: String,
 }
 
-/// What QEMU sends first.
+/// The greeting of QEMU.
 #[derive(Deserialize)]
 struct Greeting {
     #[serde(rename = "QMP")]
@@ -117,7 +117,7 @@ struct Version {
     qemu: QemuVersion,
 }
 
-/// Any later line: an answer, an error or an event. Further keys, and events that are not known here, are those of newer versions.
+/// Any later line: a reply, an error or an event. Further keys, and events that are not known here, are those of newer versions.
 #[derive(Deserialize)]
 struct Line {
     #[serde(rename = "return")]
@@ -134,7 +134,7 @@ struct Refusal {
 }
 
 impl Line {
-    /// What it is, if it is an event that matters here.
+    /// The event that it reports, if it is one that matters here.
     fn notice(&self) -> Option<Notice> {
         Some(match self.event.as_deref()? {
             "SHUTDOWN" => {
@@ -146,7 +146,7 @@ impl Line {
         })
     }
 
-    /// The answer to a command, if it is one.
+    /// The reply to a command, if it is one.
     fn answer(self) -> Option<Answer> {
         match (self.error, self.answer) {
             (Some(error), _) => Some(Err(error.desc)),
@@ -156,7 +156,7 @@ impl Line {
     }
 }
 
-/// What a command gives, or why QEMU refused it.
+/// The result of a command, or why QEMU refused it.
 type Answer = Result<Any, String>;
 
 /// The lines of a monitor.
@@ -186,12 +186,12 @@ fn into_io(error: LinesCodecError) -> io::Error {
     }
 }
 
-/// Whether QEMU is gone, by itself or killed: its exit is reported elsewhere.
+/// Whether QEMU has exited, by itself or killed: its exit is reported elsewhere.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
-/// What is asked of the monitor.
+/// A request to the monitor.
 enum Request {
     QueryStatus(oneshot::Sender<Answer>),
     Quit,
@@ -205,7 +205,7 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Greets, negotiates, and starts to listen. `Ok(None)`: QEMU closed the connection, it is about to exit.
+    /// Greets, negotiates, and starts to receive. `Ok(None)`: QEMU closed the connection, it is about to exit.
     pub(crate) async fn connect(
         stream: UnixStream,
     ) -> Result<Option<(Self, mpsc::UnboundedReceiver<Notice>)>, VmError> {
@@ -226,8 +226,8 @@ impl Monitor {
         tokio::spawn(async move {
             match serve(lines, received, sender).await {
                 Err(error) if !is_gone(&error) => {
-                    // The guest goes on; how it ended then follows from console, agent and exit status alone.
-                    tracing::warn!(%error, "the monitor of a guest cannot be understood any more");
+                    // The guest continues; how it ended then follows from console, agent and exit status alone.
+                    tracing::warn!(%error, "the monitor of a guest cannot be parsed any more");
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -238,7 +238,7 @@ impl Monitor {
     /// The state of the guest as QEMU names it, such as `running` or `internal-error`.
     ///
     /// # Errors
-    /// [`VmError::Monitor`] where QEMU is gone, or gives no state.
+    /// [`VmError::Monitor`] where QEMU has exited, or returns no state.
     pub(crate) async fn state(&self) -> Result<String, VmError> {
         let failed = |message| VmError::Monitor { step: QueryStatus::NAME, message };
         let (sender, answer) = oneshot::channel();
@@ -249,9 +249,9 @@ impl Monitor {
         Ok(status)
     }
 
-    /// Asks QEMU to quit, without waiting for it.
+    /// Requests QEMU to quit, without waiting for it.
     pub(crate) fn quit(&self) {
-        // QEMU may be gone already; its exit is the answer that counts.
+        // QEMU may have exited already; its exit is the result that counts.
         let _ = self.requests.send(Request::Quit);
     }
 }
@@ -267,7 +267,7 @@ async fn negotiate(lines: &mut Lines) -> io::Result<()> {
     }
 }
 
-/// Sends what is requested and passes on what happens, until QEMU is gone or the receiver of notices is closed. QEMU answers in the order of
+/// Sends what is requested and passes on events, until QEMU has exited or the receiver of events is closed. QEMU replies in the order of
 /// the commands (its docs/interop/qmp-spec: only out-of-band commands, which are not negotiated here, overtake others).
 async fn serve(
     mut lines: Lines,
@@ -296,7 +296,7 @@ async fn serve(
                 } else if let Some(answer) = line.answer()
                     && let Some(Some(sender)) = waiting.pop_front()
                 {
-                    // Whoever asked may have stopped waiting.
+                    // The requester may have stopped waiting.
                     let _ = sender.send(answer);
                 }
             }
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_that_are_not_known_are_passed_over() {
+    async fn unknown_events_are_skipped() {
         let (monitor, mut notices) = connected(&[
             "{\"event\": \"FROM_THE_FUTURE\", \"data\": [1], \"new\": {}, \"timestamp\": {}}\n{\"return\": {}}",
             "{\"event\": \"ANOTHER\"}\n{\"return\": {\"status\": \"io-error\", \"running\": false}}",

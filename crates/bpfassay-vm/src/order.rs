@@ -2,8 +2,8 @@
 //! The order in which an agent may send its messages. Pure.
 //!
 //! A boot: `Hello`, phase `set-up`, `Ready`, its runs one after the other, `Done`. A run: phases `attach`, `workload` and
-//! `tear-down`, each at most once and in this order, then `RunEnded`. A run that fails or is refused passes over phases; one that
-//! was measured came through `workload` and `tear-down`. In place of runs, a shell job has the phase `shell`. `Log` and `Symbols` may come at any time
+//! `tear-down`, each at most once and in this order, then `RunEnded`. A run that fails or is refused skips phases; one that
+//! was measured had `workload` and `tear-down`. In place of runs, a shell job has the phase `shell`. `Log` and `Symbols` may come at any time
 //! after `Hello`, `Failed` ends every boot, and `Unsound` comes right after the run that it names. Nothing comes after the last message.
 //!
 //! Run ids are compared with each other only: which runs a guest is to execute is for its owner to check.
@@ -31,7 +31,7 @@ pub enum BootedFor {
     Shell,
 }
 
-/// A message that must not come where it came.
+/// A message out of order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("received {received}, expected {expected}")]
 pub struct OutOfOrder {
@@ -41,13 +41,13 @@ pub struct OutOfOrder {
     pub expected: String,
 }
 
-/// How far the messages of one boot have come.
+/// The state of the messages of one boot.
 #[derive(Debug)]
 pub struct MessageOrder {
     booted_for: BootedFor,
     stage: Stage,
-    /// Hashes of the ids of the runs that have ended: ids are the guest's and may be long. The hash is keyed at random, so that no
-    /// guest can make two ids meet.
+    /// Hashes of the ids of the runs that have ended: ids are chosen by the guest and may be long. The hash is keyed at random, so that no
+    /// guest can construct a collision.
     ended: HashSet<u64>,
     hasher: RandomState,
     /// The run that ended last, until the next message about another.
@@ -56,7 +56,7 @@ pub struct MessageOrder {
 
 #[derive(Debug)]
 enum Stage {
-    /// Nothing has come.
+    /// No message yet.
     Silent,
     Greeted,
     SettingUp,
@@ -80,7 +80,7 @@ impl MessageOrder {
         Self { booted_for, stage: Stage::Silent, ended: HashSet::new(), hasher: RandomState::new(), last_ended: None }
     }
 
-    /// Takes account of the next message.
+    /// Processes the next message.
     ///
     /// # Errors
     /// [`OutOfOrder`] for a message that may not come here; no later message of this agent counts.
@@ -91,7 +91,7 @@ impl MessageOrder {
         Err(OutOfOrder { received: named(message), expected: self.expected() })
     }
 
-    /// Goes on to where `message` leads, if it may come here.
+    /// Changes to the state after `message`, if it may come here.
     fn follow(&mut self, message: &GuestMessage) -> bool {
         let next = match (&self.stage, message) {
             (Stage::Silent, GuestMessage::Hello { .. }) => Stage::Greeted,
@@ -163,7 +163,7 @@ impl MessageOrder {
         self.last_ended = Some(run.to_owned());
     }
 
-    /// What may come next, `Log` and `Failed` aside.
+    /// What may come next, except `Log` and `Failed`.
     fn expected(&self) -> String {
         let text = match &self.stage {
             Stage::Silent => "`hello` first and once",
@@ -211,7 +211,7 @@ fn named(message: &GuestMessage) -> String {
     }
 }
 
-/// The beginning of what the guest named, without anything for a terminal to obey.
+/// The beginning of a name that the guest chose, without control characters.
 fn shown(text: &str) -> String {
     let end = text.floor_char_boundary(MAX_SHOWN);
     let more = if end < text.len() { "…" } else { "" };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest puts out, read as it comes: from a socket, or from the end of a file that grows.
+//! The output of a guest, read as it arrives: from a socket, or from the end of a file that grows.
 
 use std::{
     fs::File,
@@ -24,7 +24,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How often a file is looked at: often enough to look immediate, at hardly any cost.
+/// How often a file is read: often enough to look immediate, at hardly any cost.
 const PERIOD: Duration = Duration::from_millis(10);
 
 /// Where output comes from.
@@ -37,7 +37,7 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Reads what there is, waiting for it if need be; 0 at the end.
+    /// Reads what is available, waiting for it if need be; 0 at the end.
     pub(crate) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Socket(socket) => socket.read(buffer).await,
@@ -45,11 +45,11 @@ impl Output {
         }
     }
 
-    /// Reads what there is already; 0 where there is nothing.
+    /// Reads what is available already; 0 where there is nothing.
     pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Socket(socket) => {
-                // By the system call itself: tokio's own attempt goes by what the reactor last found out.
+                // By the system call itself: tokio's own attempt depends on what the reactor last noticed.
                 let socket: &UnixStream = socket.as_ref();
                 match rustix::io::retry_on_intr(|| rustix::net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT)) {
                     Ok((count, _)) => Ok(count),
@@ -69,7 +69,7 @@ pub(crate) struct Tail {
     offset: u64,
     /// The offset again, for [`Backlog`].
     read: Arc<AtomicU64>,
-    /// Whether QEMU is gone, after which the file grows no more.
+    /// Whether QEMU has exited, after which the file does not grow any more.
     gone: watch::Receiver<bool>,
 }
 
@@ -79,7 +79,7 @@ impl Tail {
         Self { file: Arc::new(file), offset: 0, read: Arc::default(), gone }
     }
 
-    /// How much is left to be read, as a handle that another thread can ask.
+    /// How much is unread, as a handle for another thread.
     pub(crate) fn backlog(&self) -> Backlog {
         Backlog { file: Arc::clone(&self.file), read: Arc::clone(&self.read) }
     }
@@ -87,7 +87,7 @@ impl Tail {
     pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = rustix::io::retry_on_intr(|| rustix::io::pread(&*self.file, &mut *buffer, self.offset))?;
         if count > 0 {
-            // The file is in memory, and what was read is not needed any more. Where its pages cannot be freed, they are freed with
+            // The file is in memory, and the part that was read is not needed any more. Where its pages cannot be freed, they are freed with
             // the file.
             let _ = rustix::fs::fallocate(
                 &*self.file,
@@ -101,12 +101,12 @@ impl Tail {
         Ok(count)
     }
 
-    /// Nothing is lost where this is given up while it waits.
+    /// Cancel-safe: nothing is lost while it waits.
     async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // A file that always has more would otherwise never let other tasks of this thread come round.
+        // A file that always has more would otherwise never let other tasks of this thread run.
         tokio::task::coop::consume_budget().await;
         loop {
-            // Asked first, so that what was written last is not missed.
+            // Checked first, so that the last bytes are not missed.
             let gone = *self.gone.borrow();
             let count = self.read_now(buffer)?;
             if count > 0 {
@@ -115,7 +115,7 @@ impl Tail {
             if gone {
                 return Ok(0);
             }
-            // The supervisor, which reports QEMU's end, is gone, too: there is nothing to wait for.
+            // The supervisor, which reports QEMU's exit, is gone, too: there is nothing to wait for.
             if let Ok(Err(_)) = timeout(PERIOD, self.gone.changed()).await {
                 sleep(PERIOD).await;
                 if rustix::fs::fstat(&*self.file)?.st_size.unsigned_abs() <= self.offset {
@@ -126,9 +126,9 @@ impl Tail {
     }
 }
 
-/// What has been written into a file and not been read.
+/// How much has been written into a file and not been read.
 ///
-/// QEMU never waits where it writes to a file, so nothing but the host's memory would bound what a guest leaves there.
+/// QEMU never waits where it writes to a file, so only the host's memory would bound what a guest writes there.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     file: Arc<File>,
@@ -136,22 +136,22 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Most bytes that may be left to be read. An honest agent sends one frame per run, of at most 8 MiB.
+    /// Most unread bytes. A correct agent sends one frame per run, of at most 8 MiB.
     pub(crate) const LIMIT: u64 = 24 << 20;
 
-    /// Bytes left to be read.
+    /// The number of unread bytes.
     pub(crate) fn unread(&self) -> io::Result<u64> {
-        // Read first: it can only grow meanwhile, which makes the difference too large by what came in between.
+        // The offset first: it can only grow meanwhile, which makes the difference too large by the bytes that were read in between.
         let read = self.read.load(Ordering::Relaxed);
         Ok(rustix::fs::fstat(&*self.file)?.st_size.unsigned_abs().saturating_sub(read))
     }
 }
 
-/// A file in memory without a name, to write the initramfs of a boot into ([`crate::BootOptions::initramfs`]). It takes no room on
-/// any disk, and is gone with the last process that has it open, however that ends.
+/// A file in memory without a name, to write the initramfs of a boot into ([`crate::BootOptions::initramfs`]). It takes no space on
+/// any disk, and is freed with the last process that has it open, however that ends.
 ///
 /// # Errors
-/// The operating system's, where it gives no file in memory.
+/// The operating system's, where it cannot create a file in memory.
 pub fn file_for_initramfs() -> io::Result<File> {
     Ok(File::from(rustix::fs::memfd_create("initramfs", MemfdFlags::CLOEXEC)?))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starting QEMU with inherited sockets and files, so that nothing of it outlives this program.
+//! Starts QEMU with inherited sockets and files, so that it does not outlive this program.
 
 use std::{
     ffi::OsString,
@@ -71,7 +71,7 @@ impl Channel {
         }
     }
 
-    /// What comes from it, where to write to if there is such a way, and what is left to be read where QEMU does not wait for
+    /// Its output, where to write to if that is possible, and how much is unread where QEMU does not wait for
     /// that. `gone` changes when QEMU has exited.
     pub(crate) fn split(self, gone: watch::Receiver<bool>) -> (Output, Option<OwnedWriteHalf>, Option<Backlog>) {
         match self {
@@ -88,7 +88,7 @@ impl Channel {
     }
 }
 
-/// Starts `program` for a guest with that clock, with `loaded` among what it inherits.
+/// Starts `program` for a guest with that clock, which inherits `loaded` among other files.
 pub(crate) async fn start(
     program: &Path,
     arguments: Vec<OsString>,
@@ -130,16 +130,16 @@ pub(crate) fn keep_stderr(stderr: Option<ChildStderr>) -> JoinHandle<String> {
                 kept.extend_from_slice(&buffer[..room]);
             }
         }
-        // A guest may have its part in it.
+        // A guest may influence it.
         let is_control = |c: char| c.is_control() && c != '\n';
         String::from_utf8_lossy(&kept).replace(is_control, " ").trim().to_owned()
     })
 }
 
-/// `program` as it is found from any directory.
+/// The path of `program` that is valid in any directory.
 pub(crate) fn absolute(program: &Path) -> PathBuf {
     if program.components().count() < 2 {
-        // A name to be looked for on `PATH`.
+        // A name to be searched for on `PATH`.
         return program.to_owned();
     }
     std::path::absolute(program).unwrap_or_else(|_| program.to_owned())
@@ -155,7 +155,7 @@ fn pair() -> Result<(UnixStream, OwnedFd), VmError> {
     make().map_err(|source| VmError::System { what: "a socket pair", source })
 }
 
-/// Starts `command`: with `descriptors` under the numbers beside them, on `cpus`, within `limits`, and to die with this program.
+/// Starts `command`: with `descriptors` under the numbers beside them, on `cpus`, within `limits`, and so that it dies with this program.
 pub(crate) async fn spawn(
     mut command: Command,
     descriptors: Vec<(OwnedFd, RawFd)>,
@@ -171,7 +171,7 @@ pub(crate) async fn spawn(
 fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, cpus: Option<CpuSet>, limits: Limits) {
     let parent = getpid();
     let prepare = move || -> io::Result<()> {
-        // What needs the rights of this program comes before it gives them up.
+        // Steps that need the rights of this program come before it gives them up.
         if let Some(cpus) = &cpus {
             cpu_pinning::pin(cpus)?;
         }
@@ -187,7 +187,7 @@ fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, cpus: Opti
         }
         Ok(())
     };
-    // SAFETY: between fork and exec only async-signal-safe things may be done. The closure makes system calls through
+    // SAFETY: between fork and exec only async-signal-safe functions may be called. The closure makes system calls through
     // rustix, reads memory that it owns, and allocates nothing (errors are bare error numbers).
     unsafe { command.pre_exec(prepare) };
 }
@@ -195,7 +195,7 @@ fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, cpus: Opti
 /// Duplicates `descriptor` as `number`, to be kept over exec. Refuses to replace a descriptor that is in use: it could
 /// be the pipe by which the standard library reports a failed exec.
 fn place(descriptor: &OwnedFd, number: RawFd) -> io::Result<()> {
-    // SAFETY: the number may be no open descriptor at all; it is only passed to fcntl, which refuses it then.
+    // SAFETY: the number may be no open descriptor; it is only passed to fcntl, which refuses it then.
     let target = unsafe { BorrowedFd::borrow_raw(number) };
     if rustix::io::fcntl_getfd(target).is_ok() || descriptor.as_raw_fd() == number {
         return Err(io::Error::from(rustix::io::Errno::BUSY));
@@ -210,8 +210,8 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// The thread that starts every QEMU.
 ///
-/// The death signal is sent when the *thread* that forked ends (prctl(2)), and threads of a tokio runtime come and go;
-/// this one stays as long as the program does.
+/// The death signal is sent when the *thread* that forked ends (prctl(2)), and threads of a tokio runtime start and end;
+/// this one exists as long as the program does.
 static SPAWNER: Mutex<Option<mpsc::Sender<Job>>> = Mutex::new(None);
 
 async fn on_spawner(mut command: Command) -> Result<io::Result<Child>, VmError> {
@@ -222,11 +222,11 @@ async fn on_spawner(mut command: Command) -> Result<io::Result<Child>, VmError> 
     let job: Job = Box::new(move || {
         // tokio registers the child with the runtime that is entered.
         let _entered = runtime.enter();
-        // Nobody waiting any more means that the child is dropped, which kills it.
+        // Where nobody waits any more, the child is dropped, which kills it.
         let _ = answer.send(command.spawn());
     });
     spawner()?.send(job).map_err(|_| gone("it has ended"))?;
-    receive.await.map_err(|_| gone("it gave no answer"))
+    receive.await.map_err(|_| gone("it sent no reply"))
 }
 
 fn spawner() -> Result<mpsc::Sender<Job>, VmError> {

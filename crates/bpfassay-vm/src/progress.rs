@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far a guest has come, and until when it must have come further. Pure: time is a parameter.
+//! How far a guest has come, and its deadlines. Pure: time is a parameter.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use bpfassay_protocol::message::{GuestMessage, Phase};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How long each phase may take, in seconds of the host. `None`: as long as it likes.
+/// How long each phase may take, in seconds of the host. `None`: no limit.
 ///
 /// A phase begins with the agent's message about it ([`Phase::Boot`]: with QEMU's start). Every run has its own phases, each of
 /// which comes once ([`crate::MessageOrder`]), so [`Self::workload`] is for one run. A guest that reports one run after the
-/// other for ever passes none of these; [`Self::whole_boot`] is for that.
+/// other for ever exceeds none of these; [`Self::whole_boot`] is for that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deadlines {
@@ -35,7 +35,7 @@ pub struct Deadlines {
 }
 
 impl Default for Deadlines {
-    /// Ample under TCG on a loaded two-core host; a hang costs a minute, not an hour.
+    /// More than enough under TCG on a loaded two-core host; a hang costs a minute, not an hour.
     fn default() -> Self {
         Self {
             boot: Some(60),
@@ -85,7 +85,7 @@ impl Deadlines {
     }
 }
 
-/// Where a guest stands.
+/// The state of a guest.
 #[derive(Debug)]
 pub(crate) struct Progress {
     deadlines: Deadlines,
@@ -97,7 +97,7 @@ pub(crate) struct Progress {
     pub(crate) spoke: bool,
     /// Whether the agent has reported that everything is done.
     pub(crate) done: bool,
-    /// What the agent reported to have failed.
+    /// The failure that the agent reported.
     pub(crate) failed: Option<String>,
     /// The run after which the agent found the guest changed, and how.
     pub(crate) unsound: Option<(String, Vec<String>)>,
@@ -122,7 +122,7 @@ impl Progress {
         }
     }
 
-    /// Takes account of a message that came `now` after QEMU's start.
+    /// Processes a message that arrived `now` after QEMU's start.
     pub(crate) fn handle_message(&mut self, message: &GuestMessage, now: Duration) {
         if !self.spoke {
             self.spoke = true;
@@ -156,7 +156,7 @@ impl Progress {
         self.since = now;
     }
 
-    /// The guest was asked to power off, or announced that it will.
+    /// The guest was requested to power off, or announced that it will.
     pub(crate) fn leave(&mut self, now: Duration) {
         if !self.leaving {
             self.leaving = true;
@@ -164,7 +164,7 @@ impl Progress {
         }
     }
 
-    /// Nobody looked for some time, and maybe nothing ran: the time of the phase begins again `now`.
+    /// No alarm was served for some time, and maybe nothing ran: the time of the phase begins again `now`.
     pub(crate) fn restart(&mut self, now: Duration) {
         self.since = now;
     }
@@ -179,7 +179,7 @@ impl Progress {
         self.deadlines.whole_boot
     }
 
-    /// When the guest must have come further, since QEMU's start.
+    /// The time by which the guest must have progressed, since QEMU's start.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         self.allowance().map(|allowed| self.since.saturating_add(allowed))
     }
@@ -219,7 +219,7 @@ mod tests {
         progress.handle_message(&phase(Phase::Workload), 6 * SECOND);
         assert_eq!(progress.deadline(), Some(46 * SECOND));
         progress.handle_message(&GuestMessage::Log { text: String::new() }, 30 * SECOND);
-        assert_eq!(progress.deadline(), Some(46 * SECOND), "talk is not progress");
+        assert_eq!(progress.deadline(), Some(46 * SECOND), "log messages are not progress");
         assert_eq!(progress.run.as_deref(), Some("r1"));
         progress.handle_message(&phase(Phase::Shell), 31 * SECOND);
         assert_eq!(progress.deadline(), None);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finding a QEMU and its version.
+//! Finding QEMU and its version.
 
 use std::{
     fmt, io,
@@ -19,7 +19,7 @@ use crate::{Confinement, VmError, confine};
 /// How long a QEMU may take to print its version.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The oldest QEMU that will do: the one of Debian 12, and the one whose machine types are used.
+/// The oldest supported QEMU: the one of Debian 12, and the one whose machine types are used.
 pub const MINIMUM: QemuVersion = QemuVersion { major: 7, minor: 2, micro: 0 };
 
 /// A QEMU program and its version.
@@ -33,7 +33,7 @@ pub struct Qemu {
     pub version: QemuVersion,
     /// Its version in full, distribution's revision included: `7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)`.
     pub version_text: String,
-    /// How it can be kept away from this host.
+    /// How it can be confined on this host.
     pub confinement: Confinement,
 }
 
@@ -85,7 +85,7 @@ pub fn is_on_path(arch: Arch) -> bool {
 }
 
 impl Qemu {
-    /// The QEMU for guests of `arch`: `program` if given, else the one on `PATH`.
+    /// The QEMU for guests of `arch`: `program` if given, otherwise the one on `PATH`.
     ///
     /// # Errors
     /// [`VmError::NoQemu`] where there is none, [`VmError::Spawn`] where it cannot be started, [`VmError::NotQemu`] and [`VmError::VersionSilent`]
@@ -129,10 +129,10 @@ impl Qemu {
 }
 
 impl Qemu {
-    /// Whether it loads `plugin`, a shared object, found out by starting it so. `Err`: why it does not, in one line.
+    /// Whether it loads `plugin`, a shared object, determined by starting it so. `Err`: why it does not, in one line.
     ///
     /// # Errors
-    /// What QEMU printed.
+    /// What QEMU printed, where it does not load it.
     pub async fn try_plugin(&self, plugin: &[u8]) -> Result<(), String> {
         self.confinement.try_plugin(&self.program, self.arch, plugin).await
     }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_of_distributions_are_understood() {
+    fn versions_of_distributions_are_parsed() {
         for (printed, number) in [
             ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)\nCopyright (c)", "7.2.22"),
             ("QEMU emulator version 10.0.2\n", "10.0.2"),

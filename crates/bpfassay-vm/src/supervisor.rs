@@ -45,24 +45,24 @@ use crate::{
     progress::Progress,
 };
 
-/// Events that may wait for the owner of the guest before the agent's port is read no further.
+/// Events that may wait for the owner of the guest before the agent's port is not read any further.
 pub(crate) const EVENT_BACKLOG: usize = 64;
-/// From the line that reports the kernel's death to the kill of a guest that has not ended by itself: the rest of the
-/// report comes in that time.
+/// From the message that reports the kernel's death to the kill of a guest that has not ended by itself: the rest of the
+/// report is written in that time.
 const OUTPUT_TAIL: Duration = Duration::from_secs(5);
 /// From the order to quit to the kill of a QEMU that does not.
 const QUIT_PATIENCE: Duration = Duration::from_secs(2);
-/// From QEMU's exit to the end of its sockets, which closes at once unless something else holds them open; for what comes of them to
+/// From QEMU's exit to the end of its sockets, which close at once unless another process holds them open; for their remaining contents to
 /// be read; and for its standard error.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 
-/// An alarm this late means that the host stood still: this program, and maybe QEMU, was stopped or frozen, and since when is unknown.
+/// An alarm this late means that the host was suspended: this program, and maybe QEMU, was stopped or frozen, and since when is unknown.
 const LATE: Duration = Duration::from_secs(1);
 
-/// From the order to the console's reader to stop to its report.
+/// From the order to the console's reader to stop to its result.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
-/// Everything there is to watch and to report to.
+/// Everything that is watched, and the receivers of reports.
 pub(crate) struct Supervisor {
     pub(crate) child: Child,
     pub(crate) stderr: JoinHandle<String>,
@@ -93,7 +93,7 @@ fn is_last(message: &GuestMessage) -> bool {
 }
 
 impl Supervisor {
-    /// Watches until QEMU is gone, then reports the end.
+    /// Watches until QEMU has exited, then reports the end.
     pub(crate) async fn run(mut self) {
         let ((console_read, console_write), (agent_read, agent_write)) = (self.console, self.agent);
         let (incident_sender, mut incidents) = mpsc::unbounded_channel();
@@ -112,9 +112,9 @@ impl Supervisor {
         ];
         let (ask, asked) = mpsc::unbounded_channel();
         let listener = tokio::spawn(agent::listen(agent_read, port_event_sender, asked));
-        // What the kernel reported, until all is read that the agent had sent by then, which shows in which run that was.
+        // Incidents of the kernel, until all is read that the agent had sent by then, which shows in which run they occurred.
         let mut held = Held::default();
-        // The end of a phase that has come, and the question that is to be answered first: the agent may have sent a message in time.
+        // A deadline that has passed, and the question that must be answered first: the agent may have sent a message in time.
         let mut last_look: Option<(u64, Instant)> = None;
 
         let mut classifier = ExitClassifier::new(Progress::new(self.deadlines));
@@ -132,7 +132,7 @@ impl Supervisor {
         let mut floods_open = true;
         let status = loop {
             let phase_end = end_of_phase(&classifier.progress);
-            // While the owner does not take events, the guest cannot report progress either: the time of its phase stands still, that
+            // While the owner does not take events, the guest cannot report progress either: the time of its phase is paused, that
             // of the boot does not.
             let phase_end = phase_end.filter(|_| queue.len() < EVENT_BACKLOG && !classifier.is_decided());
             let phase_end = phase_end.filter(|end| last_look.is_none_or(|(_, asked_for)| asked_for != *end));
@@ -146,7 +146,7 @@ impl Supervisor {
                         if classifier.is_dead() && alarms.output_tail.is_none() {
                             alarms.output_tail = Some(Instant::now() + OUTPUT_TAIL);
                         }
-                        // The listener ends with the agent's port.
+                        // The reader ends with the agent's port.
                         match agent_open && ask.send(held.next()).is_ok() {
                             true => held.push(incident),
                             false => queue.push_back((Event::KernelIncident(incident), None)),
@@ -177,8 +177,8 @@ impl Supervisor {
                     match take(message, &mut order, &mut classifier, self.started.elapsed()) {
                         Some(delivery) => {
                             if let (Event::Message(message), _) = &delivery && is_last(message) {
-                                // The agent cannot see whether its last frame has left QEMU; it waits for this before it powers
-                                // off. One that takes no messages has its own deadline, and ours for lingering.
+                                // The agent cannot know whether its last frame has left QEMU; it waits for this before it powers
+                                // off. One that receives no messages has its own deadline, and ours for the shutdown.
                                 let (agent, frame) = &self.shutdown_ack;
                                 let _ = agent.try_send(frame.clone());
                             }
@@ -214,7 +214,7 @@ impl Supervisor {
                     None => monitor_open = false,
                 },
                 request = self.stop_requests.recv(), if stop_requests_open => {
-                    // Nobody holds the guest any more: it has no reason to go on.
+                    // The guest has no owner any more: nothing needs it to continue.
                     let grace = request.map_or(Duration::ZERO, |StopRequest { grace }| grace);
                     stop_requests_open = !grace.is_zero();
                     classifier.stop_asked = true;
@@ -250,7 +250,7 @@ impl Supervisor {
                         }
                         Some(Alarm::Kill) => {
                             alarms = Alarms::default();
-                            // It fails only if QEMU has exited, which the next turn finds out.
+                            // It fails only if QEMU has exited, which the next iteration notices.
                             let _ = self.child.start_kill();
                         }
                         None => {}
@@ -259,16 +259,16 @@ impl Supervisor {
             }
         };
 
-        // QEMU is gone: what it left in the sockets and files is read to the end.
+        // QEMU has exited: the remaining contents of sockets and files are read to the end.
         self.qemu_gone.send_replace(true);
         let flood = self.floods.try_recv().ok().or_else(|| flood::of_exit(status.as_ref().ok()?));
         if let Some(flood) = flood {
             classifier.decide(flood);
         }
-        // A flood on the agent's port goes on behind the messages that show in which run it began; it is not read for longer than this.
+        // A flood on the agent's port continues after the messages that show in which run it began; it is not read for longer than this.
         let flood_end = classifier.is_flood().then(|| Instant::now() + DRAIN_PATIENCE);
         if flood_end.is_some() {
-            // The rest of the console is of no use.
+            // The rest of the console is not needed.
             enough.store(true, Ordering::Relaxed);
         }
         while agent_open {
@@ -282,7 +282,7 @@ impl Supervisor {
                         queue.extend(delivery);
                     }
                 },
-                // Messages that wait for the owner keep those behind them at the port.
+                // Messages that wait for the owner keep later ones at the port.
                 permit = self.events.reserve(), if !queue.is_empty() => deliver(permit, &mut queue),
                 () = sleep(DRAIN_PATIENCE), if queue.is_empty() => {
                     tracing::warn!("the agent's port of a guest stayed open after QEMU's exit");
@@ -313,7 +313,7 @@ impl Supervisor {
         let report = match timeout_at(patience, &mut console).await {
             Ok(report) => report.ok(),
             Err(_) => {
-                // It stops with the bytes that it is at.
+                // It stops at its current offset.
                 enough.store(true, Ordering::Relaxed);
                 timeout(LAST_LOOK, console).await.ok().and_then(Result::ok)
             }
@@ -338,14 +338,14 @@ impl Supervisor {
         };
         queue.push_back((Event::Ended(Box::new(ending)), None));
         for event in queue {
-            // The owner may be gone, which is no news.
+            // The owner may be gone, which is no error.
             let _ = self.events.send(event).await;
         }
     }
 }
 
-/// Why a guest that has not come further in time is ended: for `reason`, unless QEMU is stopped (`proc_pid_stat(5)`: the state is the
-/// first character behind the name in parentheses).
+/// Why a guest that has not progressed in time is ended: for `reason`, unless QEMU is stopped (`proc_pid_stat(5)`: the state is the
+/// first character after the name in parentheses).
 fn unless_suspended(qemu: Option<u32>, reason: EndReason) -> EndReason {
     let stat = qemu.and_then(|id| std::fs::read(format!("/proc/{id}/stat")).ok()).unwrap_or_default();
     let behind = stat.iter().rposition(|byte| *byte == b')').map_or(0, |at| at + 1);
@@ -355,7 +355,7 @@ fn unless_suspended(qemu: Option<u32>, reason: EndReason) -> EndReason {
     }
 }
 
-/// Gives the owner the first event of `queue`.
+/// Passes the first event of `queue` to the owner.
 fn deliver(permit: Result<Permit<'_, Delivery>, SendError<()>>, queue: &mut VecDeque<Delivery>) {
     match (permit, queue.pop_front()) {
         (Ok(permit), Some(event)) => permit.send(event),
@@ -364,7 +364,7 @@ fn deliver(permit: Result<Permit<'_, Delivery>, SendError<()>>, queue: &mut VecD
     }
 }
 
-/// Takes account of what came from the agent, and gives what the owner gets of it. After `None`, no message of
+/// Processes an item from the agent, and returns what the owner gets of it. After `None`, no message of
 /// this agent counts, and `classifier` has the reason.
 fn take(
     event: PortEvent,
@@ -390,13 +390,13 @@ fn take(
     Some((Event::Message(received.message), Some(received.room)))
 }
 
-/// The state, as QEMU names it, of a guest that it stopped for good; `None` for a stop that is part of an exit.
+/// The state, as QEMU names it, of a guest that it stopped permanently; `None` for a stop that is part of an exit.
 async fn stopped_state(monitor: &Monitor) -> Option<String> {
     let state = timeout(QUIT_PATIENCE, monitor.state()).await.ok()?.ok()?;
     matches!(state.as_str(), "internal-error" | "io-error" | "guest-panicked" | "paused").then_some(state)
 }
 
-/// Writes what comes, in order, until it is aborted or the other side is gone. Where there is no way to the guest it ends at
+/// Writes what it receives, in order, until it is aborted or the other side is closed. Where the guest cannot be written to it ends at
 /// once, so that sending fails.
 async fn write_all(socket: Option<OwnedWriteHalf>, mut input: mpsc::Receiver<Vec<u8>>) {
     let Some(mut socket) = socket else { return };
@@ -405,6 +405,6 @@ async fn write_all(socket: Option<OwnedWriteHalf>, mut input: mpsc::Receiver<Vec
             return;
         }
     }
-    // Nothing more will come; but dropping the half would shut it down, and QEMU takes that for the end of the socket.
+    // Nothing more will follow; but dropping the half would shut it down, which QEMU treats as the end of the socket.
     std::future::pending().await
 }

@@ -35,7 +35,7 @@ impl RawTerminal {
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        // A terminal that is gone needs no restoring.
+        // A closed terminal needs no restoring.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.before);
     }
 }
@@ -53,9 +53,9 @@ impl Guest {
             return Err(unusable("connect the guest to", "the guest was not booted for it"));
         };
         if !io::stdin().is_terminal() {
-            return Err(unusable("use", "standard input is none"));
+            return Err(unusable("use", "standard input is not a terminal"));
         }
-        // Readiness by epoll and not a reading thread: that would sit in its last read when the program wants to end.
+        // Readiness by epoll and not a reading thread: that would block in its last read when the program is to end.
         // SAFETY: standard input names the same descriptor as long as the program runs, and nothing here closes it.
         let keyboard = unsafe { AsyncFd::register(io::stdin()) }
             .map_err(|source| VmError::Terminal { step: "wait for input from", source: source.into() })?;

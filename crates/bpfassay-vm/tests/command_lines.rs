@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The exact QEMU command lines. A difference here is a difference of the measured machine: look twice, then renew the files with
+//! The exact QEMU command lines. A difference here is a difference of the measured machine: check it, then renew the files with
 //! `BPFASSAY_RENEW=1 cargo test -p bpfassay-vm --test command_lines`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, and prints what it skips and measures")]
 
@@ -62,7 +62,7 @@ fn every_option_of_a_study() {
 }
 
 #[test]
-fn what_qemu_gets_is_the_same_wherever_kernel_and_initramfs_lie() {
+fn arguments_do_not_depend_on_the_paths_of_kernel_and_initramfs() {
     let shown = machine(Arch::X86_64);
     let args = |machine: &Machine| {
         machine.arguments().into_iter().map(|arg| arg.into_string().unwrap()).collect::<Vec<_>>().join(" ")
@@ -80,7 +80,7 @@ fn what_qemu_gets_is_the_same_wherever_kernel_and_initramfs_lie() {
 }
 
 #[test]
-fn a_machine_survives_being_written_down() {
+fn a_machine_is_read_as_it_was_written() {
     let machine = machine(Arch::Riscv64);
     let text = serde_json::to_string(&machine).unwrap();
     assert_eq!(serde_json::from_str::<Machine>(&text).unwrap(), machine);

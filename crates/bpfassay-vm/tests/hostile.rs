@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests that put out as much as they can: each ends in time, by a named kind, and takes little of the host's memory.
+//! Guests that write as much as they can: each ends in time, with a classified reason, and takes little of the host's memory.
 //!
-//! What stands in for QEMU here is this program, started anew: it has QEMU's descriptors and is faster than any guest. It answers the
+//! The stand-in for QEMU is this program, started again: it has QEMU's descriptors and is faster than any guest. It replies on the
 //! monitor, and never quits on request.
 #![allow(
     clippy::panic,
@@ -35,12 +35,12 @@ use bpfassay_protocol::{
 };
 use bpfassay_vm::{BootOptions, Clock, Confinement, EndReason, Ending, Guest, Machine, Qemu, device::descriptor};
 
-/// Tells the program started anew what to put out.
+/// Selects what the program started again writes.
 const MODE: &str = "BPFASSAY_TEST_HOSTILE";
 
-/// Seconds that the guests have.
+/// Time limit of the guests, in seconds.
 const SECONDS: u64 = 3;
-/// What may come on top of that.
+/// The tolerance on top of that.
 const SPARE_MS: u64 = 10_000;
 /// What a guest may take of the host's memory, in bytes.
 const MEMORY: u64 = 256 << 20;
@@ -60,7 +60,7 @@ fn largest(before: &str, unit: &str, after: &str) -> Vec<u8> {
     frame
 }
 
-/// Not a test: what stands in for QEMU.
+/// Not a test: the stand-in for QEMU.
 #[test]
 #[ignore = "stands in for QEMU"]
 fn stand_in() {
@@ -141,7 +141,7 @@ fn stand_in_for(mode: &str, directory: &Path) -> Qemu {
     let text = format!("#!/bin/sh\n{MODE}='{mode}' exec '{}' --exact stand_in --ignored --nocapture\n", this.display());
     fs::write(&program, text).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    // Nobody but this user may find his way to this program.
+    // Only this user may have access to this program.
     let confinement = Confinement { sandbox: false, own_user: false, lacking: Vec::new() };
     let version = "7.2.0".parse().unwrap();
     Qemu { arch: Arch::X86_64, program, version, version_text: "7.2.0".to_owned(), confinement }
@@ -167,7 +167,7 @@ fn files_in_memory() -> u64 {
     sizes.values().sum()
 }
 
-/// The most that files in memory take until this is asked.
+/// The peak size of files in memory until this is read.
 struct Meter {
     wanted: Arc<AtomicBool>,
     thread: thread::JoinHandle<u64>,
@@ -233,9 +233,9 @@ async fn boot(mode: &str, clock: Clock, takes_events: bool) -> Ending {
     ending
 }
 
-/// One test: what it measures is the memory of the whole process.
+/// One test: it measures the memory of the whole process.
 #[test]
-fn every_flood_ends_in_time_by_a_named_kind_and_in_little_memory() {
+fn every_flood_ends_in_time_with_a_classified_reason_and_in_little_memory() {
     use EndReason::{BootTimeout, Flood, PhaseTimeout, ProtocolError, TooLong};
     // With a runtime of its own, whose end waits for the tasks of this guest.
     let boot =
@@ -263,7 +263,7 @@ fn every_flood_ends_in_time_by_a_named_kind_and_in_little_memory() {
         let line = boot("one console line", clock, true);
         assert!(matches!(line.reason, BootTimeout { .. } | TooLong { .. } | Flood { .. }), "{line:?}");
     }
-    // Where QEMU waits until the host reads, the guest's time is what ends it, or what its agent logs, which is counted.
+    // Where QEMU waits until the host reads, the guest is ended by its time limit, or by the limit of what its agent logs.
     for (mode, takes_events) in [("small messages", true), ("many values", true), ("both", false)] {
         let ending = boot(mode, Clock::Wall, takes_events);
         assert!(matches!(ending.reason, Flood { .. } | PhaseTimeout { .. } | TooLong { .. }), "{mode}: {ending:?}");

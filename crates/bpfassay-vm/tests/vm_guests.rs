@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Real guests: how each kind of end is reported, on the three architectures.
 //!
-//! These tests boot the kernels that `BPFASSAY_TEST_KERNEL_ARCH` name (6.12 or newer), and say so where they are not set.
+//! These tests boot the kernels that `BPFASSAY_TEST_KERNEL_ARCH` name (6.12 or newer), and print that they are skipped where none is set.
 #![allow(
     clippy::panic,
     clippy::print_stdout,
@@ -31,7 +31,7 @@ use bpfassay_vm::{
 };
 use common::{Bench, runs};
 
-/// Makes a module of one test per architecture out of an async function of the architecture.
+/// Makes a module with one test per architecture from an async function of the architecture.
 macro_rules! on_every_architecture {
     ($($name:ident),+ $(,)?) => { $(
         mod $name {
@@ -74,7 +74,7 @@ fn frames(messages: &[GuestMessage]) -> Vec<u8> {
     messages.iter().flat_map(|message| frame::encode(message).unwrap()).collect()
 }
 
-/// What an agent sends that comes as far as to be ready, then `more`.
+/// The messages of an agent that becomes ready, then `more`.
 fn up(more: &[GuestMessage]) -> Vec<GuestMessage> {
     let ready = GuestMessage::Ready(Box::default());
     [&[hello(), GuestMessage::Phase { phase: Phase::SetUp, run: None }, ready], more].concat()
@@ -201,7 +201,7 @@ mod scenario {
         let (messages, _, ending) = story(&mut guest).await;
         assert_eq!(messages, [hello()], "what came before it counts");
         let EndReason::ProtocolError { message } = &ending.reason else { panic!("{ending:?}") };
-        assert!(message.contains("does not speak this protocol"), "{message}");
+        assert!(message.contains("does not use this protocol"), "{message}");
     }
 
     pub(crate) async fn a_restart_without_a_message(arch: Arch) {
@@ -220,7 +220,7 @@ mod scenario {
         assert_eq!(ending.reason, EndReason::PoweredOffEarly, "it read the message: {ending:?}");
     }
 
-    /// What goes wrong where QEMU's threads have no CPUs of their own (`cpu_pinning.rs`): one boot of this test in thirty has naps of its own.
+    /// What goes wrong where QEMU's threads have no CPUs of their own (`cpu_pinning.rs`): in one boot of this test in thirty the naps differ.
     pub(crate) async fn naps_by_the_instruction_clock_are_the_same_beside_any_load(arch: Arch) {
         let mut lines = Vec::new();
         for loaded in [true, false] {
@@ -238,7 +238,7 @@ mod scenario {
         assert!(lines.iter().all(|line| *line == lines[0]), "{lines:?}");
     }
 
-    /// The console of a guest that counts instructions has the times of all that its kernel does.
+    /// The console of a guest that counts instructions has the times of all events of its kernel.
     pub(crate) async fn a_guest_is_the_same_however_its_files_come_to_qemu(arch: Arch) {
         let mut consoles = Vec::new();
         // Two boots that differ in both.
@@ -269,7 +269,7 @@ mod scenario {
     }
 
     pub(crate) async fn phases_out_of_order(arch: Arch) {
-        // Each of these would start a new time, or none, for a guest that does nothing any more.
+        // Each of these would restart the time limit, or have none, for a guest that does nothing any more.
         let shell = GuestMessage::Phase { phase: Phase::Shell, run: None };
         for (last, part) in [
             (phase(Phase::Workload), "received phase `workload` of run `run-1`, expected phase `tear-down`"),
@@ -331,7 +331,7 @@ async fn powering_off_before_the_work_is_done_is_an_early_end() {
 }
 
 #[tokio::test]
-async fn an_agent_that_fails_and_one_that_lingers() {
+async fn an_agent_that_fails_and_one_that_does_not_power_off() {
     let failed = GuestMessage::Failed { message: "mount: no such device".to_owned() };
     let data = frames(&[hello(), failed]);
     let Some(mut bench) = Bench::with_init(Arch::X86_64, &data, "p", "").await else { return };
@@ -345,7 +345,7 @@ async fn an_agent_that_fails_and_one_that_lingers() {
 }
 
 #[tokio::test]
-async fn a_boot_has_an_end_whatever_the_guest_does_and_its_events_are_not_received() {
+async fn a_boot_ends_whatever_the_guest_does_although_its_events_are_not_received() {
     let data = frames(&up(&[phase(Phase::Workload)]));
     let Some(mut bench) = Bench::with_init(Arch::X86_64, &data, "h", "").await else { return };
     bench.options.deadlines.workload = None;
@@ -381,7 +381,7 @@ async fn stopping_is_an_end_of_its_own_with_and_without_grace() {
         assert_eq!(guest.shut_down(grace).await.reason, EndReason::Stopped);
         assert!(!runs(process));
     }
-    // With an agent that obeys, the grace is not used up.
+    // With an agent that powers off, the grace is not used up.
     let bench = Bench::with_init(Arch::X86_64, &frames(&[hello()]), "wp", "").await.unwrap();
     let mut guest = bench.boot().await;
     assert_eq!(guest.next_event().await, Event::Message(hello()));

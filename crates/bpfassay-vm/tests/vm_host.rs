@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the host side owes its user: the choice of the accelerator, no QEMU left behind, a terminal as it was.
+//! What the user of the host expects: the choice of the accelerator, no QEMU left behind, a terminal as it was.
 //!
-//! Some of these tests start this test program anew, because what they look at is a whole process.
+//! Some of these tests start this test program again, because they check a whole process.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -28,10 +28,10 @@ use rustix::{
     termios::{LocalModes, tcgetattr},
 };
 
-/// Set in the program started anew.
+/// Set in the program started again.
 const INNER: &str = "BPFASSAY_TEST_INNER";
 
-/// The test `name` of this program, to be started anew.
+/// The test `name` of this program, to be started again.
 fn again(name: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args([name, "--exact", "--nocapture"]).env(INNER, "1").stdout(Stdio::piped());
@@ -47,7 +47,7 @@ async fn the_accelerator_is_chosen_by_booting_with_it() {
     let native = *Arch::ALL.iter().find(|&&arch| is_native(arch)).unwrap();
     let Some(bench) = Bench::new(native).await else { return };
     let log = bench.directory.path().join("trial.log");
-    // Three times what a kernel takes where KVM works; where it hangs, that is waited for twice, on a busy CPU.
+    // Three times what a kernel takes where KVM works; where it hangs, it is waited for twice, on a busy CPU.
     let patience = Duration::from_secs(6);
     let choice = choose(bench.qemu(), &bench.machine, AcceleratorWish::Auto, &log, patience).await.unwrap();
     println!("{choice:?}");
@@ -57,7 +57,7 @@ async fn the_accelerator_is_chosen_by_booting_with_it() {
         Accelerator::Kvm => {
             assert_eq!(forced.unwrap().accelerator, Accelerator::Kvm);
             let text = std::fs::read_to_string(&log).unwrap();
-            assert!(text.contains("Kernel panic"), "the trial's kernel came to its end: {text}");
+            assert!(text.contains("Kernel panic"), "the trial's kernel reached its own end: {text}");
         }
         Accelerator::Tcg => assert!(matches!(forced, Err(VmError::NoKvm { .. })), "{forced:?}"),
     }
@@ -89,10 +89,10 @@ async fn qemu_dies_with_the_program_that_started_it() {
     }
     let mut inner = again("qemu_dies_with_the_program_that_started_it").spawn().unwrap();
     let mut lines = BufReader::new(inner.stdout.take().unwrap()).lines();
-    // On a single CPU the test's own name stands before it.
+    // On a single CPU the test's own name precedes it.
     let qemu = lines.find_map(|line| line.unwrap().split_once("qemu is ")?.1.parse::<u32>().ok()).unwrap();
     assert!(runs(qemu));
-    // The death signal is one more thing that a change of user takes away.
+    // A change of user clears the death signal, too.
     let user = status(qemu, "Uid");
     assert_eq!(user.starts_with("20"), bench.qemu().confinement.own_user, "{user}");
     inner.kill().unwrap();
@@ -114,7 +114,7 @@ fn status(process: u32, field: &str) -> String {
 #[tokio::test]
 async fn qemu_is_kept_away_from_the_host() {
     let Some(mut bench) = Bench::with_init(Arch::X86_64, &hello(), "h", "").await else { return };
-    // Where no other user finds a way to the kernel, or may read it.
+    // Where no other user has access to the kernel, or may read it.
     let kernel = bench.directory.path().join("kernel");
     std::fs::copy(&bench.machine.kernel, &kernel).unwrap();
     std::fs::set_permissions(&kernel, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
@@ -160,7 +160,7 @@ async fn qemu_is_kept_away_from_the_host() {
 
 #[tokio::test]
 async fn a_terminal_shows_the_console_takes_keys_and_is_as_before_afterwards() {
-    // The guest speaks on its console, waits for a line typed there, speaks again, and waits for the host's signal to go on.
+    // The guest writes to its console, waits for a line typed there, writes again, and waits for the host's signal to continue.
     let text = "<2>a line of the guest\n";
     let Some(mut bench) = Bench::with_init(Arch::X86_64, &hello(), "ktkwp", text).await else { return };
     if env::var_os(INNER).is_some() {

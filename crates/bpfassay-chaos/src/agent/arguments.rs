@@ -15,7 +15,7 @@ use bpfassay_protocol::{
 };
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-/// Largest initramfs that is looked through for the job.
+/// Largest initramfs that is searched for the job.
 const MAX_INITRAMFS: u64 = 64 << 20;
 
 /// The directory of the stand-in.
@@ -35,20 +35,20 @@ pub(crate) fn seed(arguments: &[OsString]) -> u64 {
     value(arguments, "-seed").and_then(|argument| argument.to_str()?.parse().ok()).unwrap_or_default()
 }
 
-/// The descriptor `number` of this process, once more.
+/// A duplicate of the descriptor `number` of this process.
 pub(crate) fn inherited(number: i32) -> io::Result<OwnedFd> {
     let this = pidfd_open(getpid(), PidfdFlags::empty())?;
     Ok(pidfd_getfd(this, number, PidfdGetfdFlags::empty())?)
 }
 
-/// The job in the initramfs that QEMU was given.
+/// The job in the initramfs that QEMU was started with.
 pub(crate) fn job(arguments: &[OsString]) -> io::Result<Job> {
     let path = value(arguments, "-initrd").ok_or_else(|| io::Error::other("no -initrd"))?;
     let text = path.to_string_lossy();
     let descriptor = text.strip_prefix("/dev/fd/").or_else(|| text.strip_prefix("/proc/self/fd/"));
     let mut bytes = Vec::new();
     match descriptor.and_then(|number| number.parse().ok()) {
-        // By its number: whoever runs this may not be allowed to open it by that name.
+        // By its number: the user of this process may not be permitted to open it by name.
         Some(number) => read_from_start(&inherited(number)?, &mut bytes)?,
         None => {
             File::open(Path::new(path))?.take(MAX_INITRAMFS).read_to_end(&mut bytes)?;
@@ -69,7 +69,7 @@ fn read_from_start(file: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// The content of the last file of that name in newc archives that follow each other.
+/// The contents of the last file of that name in newc archives that follow each other.
 fn last_file<'a>(bytes: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
     const HEADER: usize = 110;
     let wanted = wanted.trim_start_matches('/').as_bytes();

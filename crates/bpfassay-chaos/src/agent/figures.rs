@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures of a run that did not take place: a pure function of the machine's seed, of what ran before in the same boot, and of the run.
-//! So a run that is measured in another boot, or after other runs, has other figures, as in a real guest; and from the runs of
-//! a boot all its figures follow.
+//! Figures of a scripted run: a pure function of the machine's seed, of the runs before it in the same boot, and of the run.
+//! So a run that is measured in another boot, or after other runs, has other figures, as in a real guest; and the runs of
+//! a boot determine all its figures.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,12 @@ const MOVED: u64 = 1 << 20;
 const CALLS: u64 = 4;
 const MS: u64 = 1_000_000;
 
-/// What decides the figures of the next run of a boot.
+/// What determines the figures of the next run of a boot.
 #[derive(Debug, Clone)]
 pub struct Past(u64);
 
 impl Past {
-    /// That of a boot with this seed in which nothing ran yet.
+    /// The state of a boot with this seed in which nothing has run yet.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(mixed(seed))
@@ -54,7 +54,7 @@ impl Past {
     pub fn figures(&self, spec: &RunSpec) -> RunFigures {
         let drawn = self.after(&spec.id);
         let probe = spec.probe;
-        // Between 100 and 101 ms, and a little more with a probe: overheads that are there, and scatter.
+        // Between 100 and 101 ms, and a little more with a probe: real overheads, and scatter.
         let cost = if probe.is_baseline() { 0 } else { 2 * MS };
         let write_ns = 100 * MS + drawn % MS + cost;
         let read_ns = 50 * MS + (drawn >> 20) % MS + cost;

@@ -7,10 +7,10 @@ use std::{
     time::Duration,
 };
 
-/// How long QEMU may take for an answer.
+/// How long QEMU may take for a reply.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The monitor's commands that switch on the power management of the board (ICH9: its registers at I/O port 0x600) and then to go to sleep
+/// The monitor's commands that enable the power management of the board (ICH9: its registers at I/O port 0x600) and then enter sleep
 /// state S5, as a kernel does.
 const POWER_OFF: [&str; 5] =
     ["o /w 0xcf8 0x8000f840", "o /w 0xcfc 0x601", "o /w 0xcf8 0x8000f844", "o /b 0xcfc 0x80", "o /h 0x604 0x2000"];
@@ -34,12 +34,12 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The guest powers off.
+    /// Powers the guest off.
     pub(crate) fn power_off(&mut self) -> io::Result<()> {
         self.write_ports(&POWER_OFF)
     }
 
-    /// The guest resets itself.
+    /// Resets the guest.
     pub(crate) fn reset(&mut self) -> io::Result<()> {
         self.write_ports(&RESET)
     }
@@ -54,7 +54,7 @@ impl Machine {
     fn order(&mut self, order: &str) -> io::Result<()> {
         self.orders.write_all(order.as_bytes())?;
         self.orders.write_all(b"\n")?;
-        // Its answer, or an event, or QEMU's end.
+        // Its reply, or an event, or QEMU's end.
         self.answer()
     }
 

@@ -23,9 +23,9 @@ use crate::{
 /// The inherited descriptors of `bpfassay_vm::device::descriptor`.
 const CONSOLE: i32 = 900;
 const AGENT: i32 = 901;
-/// Between two messages of an honest agent: real ones take longer.
+/// The time between two messages of a correct agent: real ones take longer.
 const PACE: Duration = Duration::from_millis(1);
-/// From QEMU's start to the agent's first message at least: real guests take seconds, and bpfassay needs some time to send the first messages to
+/// The least time from QEMU's start to the agent's first message: real guests take seconds, and bpfassay needs some time to send the first messages to
 /// QEMU's monitor, before which QEMU must not have ended.
 const BOOT: Duration = Duration::from_millis(250);
 /// In messages of a script: the run in flight, or the next.
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
         ids: runs(&job).iter().map(|run| run.id.as_str()).collect(),
         runs: runs(&job),
         line: Line { agent: File::from(inherited(AGENT)?), console: File::from(inherited(CONSOLE)?) },
-        // Only now is QEMU as far as to be killed or stopped under the eyes of whoever started it.
+        // Only now may QEMU be killed or stopped: the program that started it watches it.
         machine: Machine::connect(monitor)?,
         past: Past::new(seed(arguments)),
         at: 0,
@@ -67,7 +67,7 @@ struct Player<'a> {
     at: usize,
 }
 
-/// Whether the guest lives on.
+/// Whether the guest continues.
 enum Life {
     GoesOn,
     With(Box<RunOutcome>),
@@ -91,7 +91,7 @@ impl Player<'_> {
                 (_, message) => message,
             };
             if let Some(message) = message {
-                self.say(&message)?;
+                self.send(&message)?;
             }
         }
         let mut before: Option<&str> = None;
@@ -101,14 +101,14 @@ impl Player<'_> {
             }
             before = Some(&spec.id);
         }
-        self.say(&GuestMessage::Done)?;
+        self.send(&GuestMessage::Done)?;
         if matches!(self.reach(&Point::Done)?, Life::Over) {
             return Ok(());
         }
         self.machine.power_off()
     }
 
-    /// One run; whether the guest lives on.
+    /// Plays one run; returns whether the guest continues.
     fn run(&mut self, spec: &RunSpec, before: Option<&str>) -> io::Result<bool> {
         let steps =
             [(Step::Attach, Phase::Attach), (Step::Workload, Phase::Workload), (Step::TearDown, Phase::TearDown)];
@@ -116,7 +116,7 @@ impl Player<'_> {
             if step == Step::Attach && spec.probe.is_baseline() && spec.tool.is_none() {
                 continue;
             }
-            self.say(&GuestMessage::Phase { phase, run: Some(spec.id.clone()) })?;
+            self.send(&GuestMessage::Phase { phase, run: Some(spec.id.clone()) })?;
             let next = before.filter(|_| step == Step::Workload).map(|run| Point::DuringNext(run.to_owned()));
             for point in next.into_iter().chain([Point::Run(spec.id.clone(), step)]) {
                 if matches!(self.reach(&point)?, Life::Over) {
@@ -131,11 +131,11 @@ impl Player<'_> {
         };
         self.past.ran(&spec.id);
         self.at += 1;
-        self.say(&GuestMessage::RunEnded { run: spec.id.clone(), outcome })?;
+        self.send(&GuestMessage::RunEnded { run: spec.id.clone(), outcome })?;
         Ok(!matches!(self.reach(&Point::After(spec.id.clone()))?, Life::Over))
     }
 
-    fn say(&mut self, message: &GuestMessage) -> io::Result<()> {
+    fn send(&mut self, message: &GuestMessage) -> io::Result<()> {
         thread::sleep(PACE);
         self.line.message(message)
     }
@@ -150,7 +150,7 @@ impl Player<'_> {
             }
             Some(Action::Kill(signal)) => {
                 self.to_qemu(*signal)?;
-                // One that may be caught takes its time; the guest does nothing meanwhile.
+                // A signal that is caught is handled with a delay; the guest does nothing meanwhile.
                 Ok(hang())
             }
             Some(Action::Stop(for_ms)) => {
@@ -182,7 +182,7 @@ impl Player<'_> {
         }
     }
 
-    /// `piece` with the names of runs that it speaks of.
+    /// `piece` with the names of runs that it mentions.
     fn named(&self, piece: &Piece) -> Piece {
         let of = |index: usize| self.ids.get(index).copied().unwrap_or_default();
         let last = self.ids.len().saturating_sub(1);
@@ -211,7 +211,7 @@ impl Player<'_> {
     }
 }
 
-/// Until QEMU is gone.
+/// Waits until QEMU has exited.
 fn hang() -> Life {
     loop {
         thread::sleep(Duration::from_secs(3600));

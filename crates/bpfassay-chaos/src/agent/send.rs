@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest sends: frames, garbage, floods, and kernel messages.
+//! What a guest sends: frames, invalid bytes, floods, and kernel messages.
 
 use std::{fs::File, io, io::Write, thread, time::Duration};
 
@@ -75,7 +75,7 @@ impl Line {
         Ok(())
     }
 
-    /// Writes as QEMU would: what its limit on the size of files forbids, it does not write but gets the signal for.
+    /// Writes as QEMU would: where its limit on the size of files forbids a write, it does not write but raises the signal of that.
     fn put(&mut self, port: Port, bytes: &[u8]) -> io::Result<()> {
         let file = match port {
             Port::Agent => &mut self.agent,
@@ -139,7 +139,7 @@ fn bytes(piece: &Piece, figures: &dyn Fn(&str) -> Option<RunFigures>) -> io::Res
     }
 }
 
-/// `payload` in a frame, whatever it is and however long.
+/// `payload` in a frame, whatever its contents and length.
 fn framed(payload: &[u8]) -> Vec<u8> {
     let version = u8::try_from(PROTOCOL_VERSION).unwrap_or(u8::MAX);
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);

@@ -23,7 +23,7 @@ use crate::{
 /// The player's first argument.
 pub const PLAYER: &str = "--chaos-player";
 
-/// Options of QEMU that say how it is confined: the real one gets them as they are.
+/// Options of QEMU that define its confinement: the real one gets them unchanged.
 const CONFINEMENT: [&str; 3] = ["-sandbox", "-run-with", "-runas"];
 
 /// Whether this program was started as `name`, in QEMU's place.
@@ -32,7 +32,7 @@ pub fn is_started_as_qemu(name: &OsString) -> bool {
     Path::new(name).file_name().is_some_and(|name| name.to_string_lossy().starts_with("qemu-system-"))
 }
 
-/// Does what QEMU with `arguments` would; the first is the program's name, as it was started.
+/// Does what QEMU with `arguments` would; the first is the name with which this program was started.
 #[must_use]
 pub fn run(arguments: &[OsString]) -> ExitCode {
     let outcome = match arguments.get(1) {
@@ -54,14 +54,14 @@ fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
     let script = Script::read(&home(arguments))?;
     let mut qemu = Command::new(&script.qemu);
     if value(arguments, "-initrd").is_none() {
-        // No guest: a question of its version, or a trial.
+        // No guest: a request of its version, or a trial.
         return Err(qemu.args(&arguments[1..]).exec());
     }
     let job = job(arguments)?;
     let runs: Vec<&str> = runs(&job).iter().map(|run| run.id.as_str()).collect();
     match script.action(&Point::Launch, &runs) {
         Some(Action::Refuse { status, message }) => {
-            // It is gone in any case.
+            // In any case, it has exited.
             let _ = writeln!(io::stderr(), "{message}");
             std::process::exit((*status).into());
         }
@@ -76,13 +76,13 @@ fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
     let mut player = Command::new(name);
     player.arg(PLAYER).args(&arguments[1..]).stdin(Stdio::from(OwnedFd::from(ours))).stdout(Stdio::null());
     player.spawn()?;
-    // Only QEMU has this end: with QEMU it closes, which a player notices that begins when QEMU is dead already.
+    // Only QEMU has this end: it closes with QEMU, which a player notices that begins after QEMU's death.
     rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
     qemu.args(machine(arguments, theirs.as_raw_fd()));
     Err(qemu.exec())
 }
 
-/// The arguments of a QEMU whose processor stands still, with bpfassay's monitor and ours.
+/// The arguments of a QEMU whose processor is stopped, with bpfassay's monitor and ours.
 fn machine(arguments: &[OsString], monitor: i32) -> Vec<OsString> {
     const BARE: [&str; 14] = [
         "-S",

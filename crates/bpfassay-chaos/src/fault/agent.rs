@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hostile agents: messages that an honest agent does not send.
+//! Faulty agents: messages that a correct agent does not send.
 
 use bpfassay_protocol::{
     PROTOCOL_VERSION,
@@ -22,16 +22,16 @@ use crate::{
 /// No messages, or messages out of order.
 const PROTOCOL_ERROR: &[&str] = &["protocol_error"];
 const VERSION: &[&str] = &["protocol_version"];
-/// One that gives up before its first message reports so out of order.
+/// An agent that gives up before its first message reports that out of order.
 const AGENT: &[&str] = &["agent", "protocol_error"];
-/// What cuts a message off is either.
+/// A truncated message is either.
 const CUT: &[&str] = &["protocol_error", "early_exit"];
-/// One that never spoke is silent, one that stopped is late.
+/// An agent that never sent a message has a boot timeout, one that stopped has a phase timeout.
 const LATE: &[&str] = &["phase_timeout", "boot_timeout"];
-/// A flood is ended as such, or drowned the rest.
+/// A flood ends the guest as such, or blocks the other messages.
 const FLOOD: &[&str] = &["protocol_error", "flood", "phase_timeout"];
 
-/// Words that no terminal is to see as they are.
+/// Control characters that must not reach a terminal.
 const ESCAPES: &str = "\u{1b}[2J\u{1b}]0;title\u{7}\u{9b}31m red \r\u{8}\u{7f}\u{202e}";
 
 /// One line per fault.
@@ -86,7 +86,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("agent/cut-off", |draw| {
         broken_so(draw, Piece::Truncated(20, Box::new(Piece::Large(1000))), Then::PowersOff, CUT)
     }),
-    Fault::new("agent/lingers", lingers).rare().by(Clock::Wall),
+    Fault::new("agent/lingers", never_powers_off).rare().by(Clock::Wall),
     Fault::new("agent/flood", |draw| flood(draw, Piece::AgentFlood(400))).rare(),
     Fault::new("agent/console-flood", |draw| flood(draw, Piece::ConsoleFlood(400))).rare(),
     Fault::new("agent/largest-frame", |draw| harmless(draw, Piece::Large(MAX_PAYLOAD))),
@@ -123,7 +123,7 @@ pub(super) const FAULTS: &[Fault] = &[
     }),
 ];
 
-/// A guest that sends `piece` and goes on as if nothing were.
+/// A guest that sends `piece` and continues normally.
 fn broken(draw: &mut Draw<'_>, piece: Piece, kinds: &[&'static str]) -> Trial {
     broken_so(draw, piece, Then::GoesOn, kinds)
 }
@@ -132,7 +132,7 @@ fn broken_so(draw: &mut Draw<'_>, piece: Piece, then: Then, kinds: &[&'static st
     draw.broken_guest(Action::Send(vec![piece], then), kinds, false)
 }
 
-/// The same, where it matters that a run is in flight.
+/// The same, where a run must be in flight.
 fn in_flight(draw: &mut Draw<'_>, piece: Piece, kinds: &[&'static str]) -> Trial {
     draw.broken_run(Action::Send(vec![piece], Then::GoesOn), kinds)
 }
@@ -141,7 +141,7 @@ fn harmless(draw: &mut Draw<'_>, piece: Piece) -> Trial {
     draw.harmless(Action::Send(vec![piece], Then::GoesOn))
 }
 
-/// Word of a tool run after it has ended: nothing is in flight, and it was the last.
+/// A false report about a tool run after it has ended: nothing is in flight, and it was the last.
 fn late(draw: &mut Draw<'_>, piece: fn(&str) -> Piece) -> Trial {
     let mut trial = draw.trial();
     let place = draw.run(|place| place.is_tool() && place.next().is_some());
@@ -171,8 +171,8 @@ fn after_done(draw: &mut Draw<'_>) -> Trial {
     trial
 }
 
-/// Everything was done; that the guest never powers off changes nothing about it.
-fn lingers(draw: &mut Draw<'_>) -> Trial {
+/// Everything was done; that the guest never powers off does not change that.
+fn never_powers_off(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let block = draw.block();
     trial.expected.hangs = 4;
@@ -181,7 +181,7 @@ fn lingers(draw: &mut Draw<'_>) -> Trial {
     trial
 }
 
-/// A flood is either swallowed or ended; how much memory it took is looked at in any case.
+/// A flood is either absorbed or ends the guest; how much memory it took is checked in any case.
 fn flood(draw: &mut Draw<'_>, piece: Piece) -> Trial {
     let mut trial = draw.trial();
     let place = draw.tool_run();
@@ -211,7 +211,7 @@ fn absurd_facts(draw: &mut Draw<'_>) -> Trial {
     trial
 }
 
-/// A run whose figures are what no run can have. Nothing of them is believed here, but nothing else may suffer.
+/// A run with impossible figures. They are not checked here, but no other run may be affected.
 fn absurd_figures(draw: &mut Draw<'_>) -> Trial {
     let which = draw.random.below(ABSURD.len() as u64);
     let spoil = usize::try_from(which).ok().and_then(|which| ABSURD.get(which)).map_or(ABSURD[0], |spoil| *spoil);
@@ -224,7 +224,7 @@ fn absurd_figures(draw: &mut Draw<'_>) -> Trial {
     trial
 }
 
-/// What figures are spoilt by.
+/// The kinds of impossible figures.
 const ABSURD: &[fn(&mut RunFigures)] = &[
     |figures| figures.phases.iter_mut().for_each(|phase| phase.interval.after.monotonic_ns = 0),
     |figures| figures.whole.before.monotonic_ns = u64::MAX,
@@ -269,7 +269,7 @@ const ABSURD: &[fn(&mut RunFigures)] = &[
     },
 ];
 
-/// A tool run that ends with an outcome of the guest's making.
+/// A tool run that ends with an outcome that the guest invents.
 fn lies(draw: &mut Draw<'_>, outcome: impl Fn(&bpfassay_protocol::job::RunSpec) -> RunOutcome) -> Trial {
     let mut trial = draw.trial();
     let place = draw.tool_run();

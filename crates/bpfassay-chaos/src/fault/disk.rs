@@ -55,7 +55,7 @@ fn stopped(draw: &mut Draw<'_>) -> Trial {
     trial
 }
 
-/// What cannot be written stops the command, or fails runs by the host; no run is blamed.
+/// A failed write stops the command, or fails runs by the host; no run is blamed.
 fn short_of_space(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     host_of(&mut trial.expected, all_runs(draw.study));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool does to its guest, as the host sees it: the kernel dies, the guest is off, the agent finds it changed.
+//! What a tool does to its guest, as the host observes it: the kernel dies, the guest powers off, the agent finds it changed.
 
 use bpfassay_protocol::message::{GuestMessage, RunOutcome};
 
@@ -11,7 +11,7 @@ use crate::{
 
 const PANIC: &[&str] = &["panic"];
 const OOPS: &[&str] = &["oops"];
-/// The kernel's line about a process that it killed for want of memory.
+/// The kernel's message about a process that it killed because memory ran out.
 const OOM_LINE: &str = "[    3.100000] Out of memory: Killed process 77 (tool) total-vm:900000kB, anon-rss:800000kB";
 
 /// One line per fault.
@@ -32,7 +32,7 @@ pub(super) const FAULTS: &[Fault] = &[
         draw.broken_guest(Action::Send(Vec::new(), Then::PowersOff), &["early_exit"], false)
     }),
     Fault::new("kernel/forks", |draw| {
-        // Processes without end: nothing else gets on.
+        // Processes are forked endlessly: nothing else makes progress.
         let stall = "rcu: INFO: rcu_preempt self-detected stall on CPU";
         let action = Action::Send(vec![console(&[stall])], Then::Hangs);
         draw.broken_guest(action, &["rcu_stall", "phase_timeout", "boot_timeout"], true)
@@ -45,7 +45,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("kernel/tool-reboots", |draw| draw.broken_tool(Action::Send(Vec::new(), Then::Resets), &["early_exit"])),
     Fault::new("kernel/unmounts", |draw| unsound(draw, "/mnt/tmpfs is not mounted any more")),
     Fault::new("kernel/leaves-programs", |draw| unsound(draw, "2 BPF programs more than before")),
-    // Worth a note and no more.
+    // A note, and nothing else.
     Fault::new("kernel/warning", |draw| {
         draw.harmless(Action::Send(
             vec![console(&["WARNING: CPU: 0 PID: 77 at kernel/trace/bpf_trace.c:1"])],
@@ -99,7 +99,7 @@ fn unsound(draw: &mut Draw<'_>, difference: &str) -> Trial {
     trial
 }
 
-/// The kernel complains in the middle of a tool run, and lives on: neither the run nor the guest can be trusted any more.
+/// The kernel reports an incident in the middle of a tool run, and continues: neither the run nor the guest can be trusted any more.
 fn spoilt(draw: &mut Draw<'_>, line: &str, kind: &'static str) -> Trial {
     let mut trial = draw.trial();
     let place = draw.tool_run();
@@ -107,7 +107,7 @@ fn spoilt(draw: &mut Draw<'_>, line: &str, kind: &'static str) -> Trial {
     trial.expected.lasts = true;
     trial.parameters = format!("always in {}", place.id());
     let points = vec![Point::Run(place.id().to_owned(), Step::Workload)];
-    // The console and the agent's port are two ways, and the host reads one sooner than the other: not near the beginning of the phase,
+    // The console and the agent's port are separate channels, and the host may read one before the other: not near the beginning of the phase,
     // nor near its end.
     let action = Action::Send(vec![Piece::Pause(300), console(&[line]), Piece::Pause(300)], Then::GoesOn);
     trial.rules.push(Rule { when: When::always(None, points), action });

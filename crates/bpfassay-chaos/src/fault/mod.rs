@@ -24,7 +24,7 @@ use crate::{
 
 /// One way in which something goes wrong.
 pub struct Fault {
-    /// Its name: kind, slash, what.
+    /// Its name: kind, slash, fault.
     pub name: &'static str,
     /// How often it is drawn, compared with others.
     pub weight: u64,
@@ -32,7 +32,7 @@ pub struct Fault {
     pub mounts: bool,
     /// How many boots its study has at least.
     pub replicates: u32,
-    /// By which clock its guests measure, where only one will do.
+    /// The clock of its guests, where only one is possible.
     pub clock: Option<Clock>,
     /// Draws its parameters.
     draw: fn(&mut Draw<'_>) -> Trial,
@@ -83,7 +83,7 @@ pub struct Drawn {
     pub trial: Trial,
 }
 
-/// Draws the fault of `seed`, one of those whose name has `only` in it; `None`: there is none.
+/// Draws the fault of `seed`, one of those whose name contains `only`; `None`: there is none.
 ///
 /// # Errors
 /// [`crate::study::ChaosError`] where the plan of the study that the trial needs cannot be made.
@@ -130,13 +130,13 @@ fn study(shape: Shape) -> Result<Arc<TrialStudy>, crate::study::ChaosError> {
     Ok(study)
 }
 
-/// What parameters are drawn from.
+/// The source of drawn parameters.
 struct Draw<'a> {
     random: &'a mut Random,
     study: &'a TrialStudy,
 }
 
-/// A run with where it stands.
+/// A run with its position.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     block: &'a Block,
@@ -172,7 +172,7 @@ impl<'a> Draw<'a> {
         &blocks[usize::try_from(self.random.below(blocks.len() as u64)).unwrap_or_default()]
     }
 
-    /// A run of any block for which `is_started_as_qemu`; studies have all sorts.
+    /// A run of any block for which `is_started_as_qemu`; studies have several kinds.
     fn run(&mut self, is_started_as_qemu: impl Fn(Place<'a>) -> bool) -> Place<'a> {
         let block = self.block();
         let all: Vec<_> = (0..block.runs.len())
@@ -186,7 +186,7 @@ impl<'a> Draw<'a> {
         self.run(Place::is_tool)
     }
 
-    /// A step of `place` at which something happens.
+    /// A step of `place` at which the fault occurs.
     fn step(&mut self, place: Place<'_>) -> Step {
         let steps = [Step::Workload, Step::TearDown, Step::End, Step::Attach];
         let count = if place.is_tool() { 4 } else { 3 };
@@ -211,12 +211,12 @@ impl<'a> Draw<'a> {
         (place.block, point)
     }
 
-    /// A guest that dies, hangs or breaks its stream by `action`, and who is to blame for it.
+    /// A guest that dies, hangs or breaks its stream by `action`, and which run is to blame for it.
     fn broken_guest(&mut self, action: Action, kinds: &[&'static str], hangs: bool) -> Trial {
         let ways: &[u64] = if hangs { &[0, 1, 2, 3, 4] } else { &[0, 1, 2, 3, 4, 5] };
         let mut trial = self.broken_in(ways, action, kinds);
         if hangs {
-            // The boot that breaks, and one that confirms; they may come once more.
+            // The boot that fails, and one that confirms it; both may be repeated once more.
             trial.expected.hangs = 4;
         }
         trial
@@ -231,7 +231,7 @@ impl<'a> Draw<'a> {
         let mut trial = self.trial();
         let expected = &mut trial.expected;
         let (when, parameters) = match self.random.pick(ways).copied().unwrap_or_default() {
-            // A run that always does it, whatever went before.
+            // A run that always does it, whatever ran before.
             0 => {
                 let place = self.tool_run();
                 let step = self.step(place);
@@ -240,7 +240,7 @@ impl<'a> Draw<'a> {
                 let points = vec![Point::Run(place.id().to_owned(), step)];
                 (When::always(None, points), format!("always in {} at {step:?}", place.id()))
             }
-            // What a run left behind does it, in the middle of the next.
+            // Something that a run left behind does it, in the middle of the next.
             1 => {
                 let place = self.run(|place| place.is_tool() && place.next().is_some());
                 expected.blame(place.id(), kinds, true);
@@ -256,7 +256,7 @@ impl<'a> Draw<'a> {
                 let points = vec![Point::After(place.id().to_owned())];
                 (When::always(None, points), format!("always after {}", place.id()))
             }
-            // Once, in a run: there is no more to go by than where it was.
+            // Once, in a run: the only evidence is where it occurred.
             3 => {
                 let place = self.run(|_| true);
                 let step = self.step(place);
@@ -310,12 +310,12 @@ impl<'a> Draw<'a> {
         trial
     }
 
-    /// Something for which no run is blamed, at any moment.
+    /// A fault for which no run is blamed, at any moment.
     fn harmless(&mut self, action: Action) -> Trial {
         let mut trial = self.trial();
         let (block, mut point) = self.moment();
         if point == Point::Launch {
-            // Nobody plays yet.
+            // The player has not started yet.
             point = Point::Boot;
         }
         trial.parameters = format!("once in {} at {point:?}", block.id);
@@ -324,7 +324,7 @@ impl<'a> Draw<'a> {
     }
 }
 
-/// The codes by which a command ends that was interrupted by a signal.
+/// The exit codes of a command that was interrupted by a signal.
 const INTERRUPTED: End = End::Code(130);
 
 /// All runs of the study.
@@ -332,7 +332,7 @@ fn all_runs(study: &TrialStudy) -> impl Iterator<Item = &str> {
     study.plan.runs().map(|(_, run)| run.spec.id.as_str())
 }
 
-/// Nothing is known of any run but that the host may have failed it.
+/// Any run may have failed by the host.
 fn host_of(expected: &mut Expected, runs: impl IntoIterator<Item = impl Into<String>>) {
     expected.by_host.extend(runs.into_iter().map(Into::into));
 }
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_blamed_is_of_the_study_and_acts_have_runs_to_act_in() {
+    fn blamed_runs_are_of_the_study_and_acts_have_runs_to_act_in() {
         for seed in 0..1000 {
             let drawn = draw(seed, "").unwrap().unwrap();
             let runs: BTreeSet<_> = all_runs(&drawn.study).collect();

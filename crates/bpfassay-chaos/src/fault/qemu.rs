@@ -70,7 +70,7 @@ fn killed_once(draw: &mut Draw<'_>, signals: &[i32]) -> Trial {
     trial
 }
 
-/// One block never comes to its end; the others do.
+/// One block never completes; the others do.
 fn killed_always(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let block = draw.block();
@@ -80,7 +80,7 @@ fn killed_always(draw: &mut Draw<'_>) -> Trial {
     trial
 }
 
-/// No block comes to its end: after some of them, no other is begun.
+/// No block completes: after some of them, no other is started.
 fn everywhere(draw: &mut Draw<'_>, action: Action, point: Point) -> Trial {
     let mut trial = draw.trial();
     host_of(&mut trial.expected, all_runs(draw.study));
@@ -89,12 +89,12 @@ fn everywhere(draw: &mut Draw<'_>, action: Action, point: Point) -> Trial {
     trial
 }
 
-/// Stopped and never continued, it hangs like a guest that hangs; but the host sees why. Once, or always in one block.
+/// Stopped and never continued, it hangs like a guest that hangs; but the host knows the reason. Once, or always in one block.
 fn stopped(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let (block, mut point) = draw.moment();
     if point == Point::Launch {
-        // Before it answers its monitor, its guest is not waited for.
+        // Before its monitor replies, its guest is not waited for.
         point = Point::Boot;
     }
     let again = draw.random.percent(30);

@@ -27,7 +27,7 @@ use crate::{
 /// How long a command may take: hanging guests are waited for, twice.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What every tool begins with.
+/// The beginning of every tool's script.
 const PRELUDE: &str = r#"$| = 1;
 sub ready { print "ready\n" }
 sub sys { no warnings; syscall(shift, @_) }
@@ -40,7 +40,7 @@ sub later { my $s = shift; $SIG{INT} = sub { if (!fork) { away(); select undef, 
 sub stay { sleep 1 while 1 }
 "#;
 
-/// Where one trial takes place.
+/// The environment of one trial.
 pub(super) struct GuestEnvironment<'a> {
     driver: &'a GuestDriver,
     directory: tempfile::TempDir,
@@ -58,7 +58,7 @@ impl<'a> GuestEnvironment<'a> {
         let root = directory.path();
         fs::set_permissions(root, fs::Permissions::from_mode(0o755))?;
         fs::create_dir(root.join("tmp"))?;
-        // One boot is enough for a tool; what is resumed needs two.
+        // One boot is enough for a tool; a study to be resumed needs two.
         let (rounds, replicates) = tool.map_or((1, 2), |tool| (tool.rounds, 1));
         fs::write(root.join("study.toml"), study(rounds, replicates))?;
         let tool = match tool {
@@ -103,7 +103,7 @@ impl<'a> GuestEnvironment<'a> {
         args
     }
 
-    /// From now on the command has a cache of its own, one object of which is damaged: `draw` decides which one.
+    /// Gives the command a cache of its own from now on, one object of which is damaged: `draw` decides which one.
     pub(super) fn damage_cache(&mut self, draw: u64) -> Result<(), ChaosError> {
         let cache = self.path("cache");
         damaged_cache::make(&self.driver.manifest, &cache, draw)?;
@@ -121,14 +121,14 @@ impl<'a> GuestEnvironment<'a> {
         fs::read_to_string(self.path("stderr")).is_ok_and(|printed| printed.contains(text))
     }
 
-    /// Runs the command to its end, with `fault` so long after its start.
+    /// Runs the command to its end, with `fault` at this time after its start.
     pub(super) fn command(&mut self, args: &[PathBuf], fault: Option<(Duration, HostFault)>) -> Result<(), ChaosError> {
         let root = self.directory.path().to_owned();
         let path = std::env::var("PATH").unwrap_or_default();
         let mut child = Command::new(&self.driver.bpfassay)
             .args(args)
             .current_dir(&root)
-            // By this its processes, QEMU among them, are known again.
+            // By this its processes, QEMU among them, are recognised again.
             .env("PATH", format!("{}:{path}", root.join("bin").display()))
             .env("TMPDIR", root.join("tmp"))
             .env_remove("RUST_LOG")
@@ -159,7 +159,7 @@ impl<'a> GuestEnvironment<'a> {
         Ok(())
     }
 
-    /// Whether there was something to strike.
+    /// Whether there was a process to act on.
     fn strike(&self, fault: HostFault, root: &Path) -> bool {
         match fault {
             HostFault::Object => true,
@@ -191,7 +191,7 @@ impl<'a> GuestEnvironment<'a> {
         }
     }
 
-    /// The plan and the records of what was begun, and whatever is wrong with them.
+    /// The plan and the records of what was started, and their violations.
     pub(super) fn after(
         &mut self,
         stage: &str,
@@ -247,14 +247,14 @@ ready = { line = "^ready" }
 pub(super) fn study(rounds: u32, replicates: u32) -> String {
     StudyText {
         clock: "instructions",
-        // Of the probes, the one that attaches in the least time: what it counts is not what these trials are about.
+        // The probe that attaches in the least time: its counts are not the subject of these trials.
         probes: r#""none", "raw-tracepoint""#,
         block_size: "4m",
         rounds,
         replicates,
         seed: 7,
         more: "",
-        // Six times as long by the host's clock, which a stopped QEMU is waited for.
+        // Six times as long by the host's clock, for which a stopped QEMU is waited for.
         boot: "20s",
         phase: "8s",
     }

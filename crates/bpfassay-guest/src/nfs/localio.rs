@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! LOCALIO (6.12 and later, where built): a client that finds its server on the same machine reads and writes the
-//! server's files directly, past the protocol.
+//! server's files directly, without the protocol.
 
 use std::{
     fs::{self, File},
@@ -29,13 +29,13 @@ pub(crate) fn set(wanted: Option<bool>, link: &Link) -> Result<()> {
     let Some(wanted) = wanted else { return Ok(()) };
     match parameter(MODULES)? {
         Some(path) => system::write(&path, if wanted { "Y\n" } else { "N\n" }),
-        // Off is what such a kernel does anyway; on is a wish that the facts then show as not fulfilled.
+        // Such a kernel does without it anyway; where it was requested, the facts then show that it is not in use.
         None if wanted => link.log("the job asks for NFS LOCALIO, which this kernel does not have"),
         None => Ok(()),
     }
 }
 
-/// Whether writes to the mount at `path` bypass the protocol, found out by writing and looking at the client's own
+/// Whether writes to the mount at `path` bypass the protocol, determined by a write and the client's own
 /// count of WRITE calls; `None` where the kernel has no LOCALIO.
 ///
 /// The write is made in any case: it is the first one of the mount, and what the client and the server set up for it

@@ -39,7 +39,7 @@ const BLOCK_SIZE: u32 = 1 << 20;
 /// Largest NFSv3 file handle, in bytes.
 const HANDLE_SIZE: usize = 64;
 
-/// Starts the server and mounts its export at [`MOUNT_POINT`]. Gives back whether LOCALIO is in use; `None` where this
+/// Starts the server and mounts its export at [`MOUNT_POINT`]. Returns whether LOCALIO is in use; `None` where this
 /// kernel has none.
 pub(crate) fn bring_up(nfs: &Nfs, link: &Link, steps: &mut Steps) -> Result<Option<bool>> {
     mount_with("tmpfs", EXPORT.path, "tmpfs", &format!("size={}m,mode=0777", nfs.size_mib))?;
@@ -47,7 +47,7 @@ pub(crate) fn bring_up(nfs: &Nfs, link: &Link, steps: &mut Steps) -> Result<Opti
     mount_with("rpc_pipefs", upcall::PIPES, "rpc_pipefs", "")?;
     upcall::start(EXPORT)?;
     steps.ended("nfs caches")?;
-    // Before nfsd creates its listeners, or lockd its own: both register with it.
+    // Before nfsd and lockd create their listeners: both register them with it.
     let services = (nfs.version == NfsVersion::V3).then(Services::start).transpose()?;
     write("/proc/fs/nfsd/max_block_size", &format!("{BLOCK_SIZE}\n"))?;
     choose_version(nfs.version)?;
@@ -70,8 +70,8 @@ pub(crate) fn bring_up(nfs: &Nfs, link: &Link, steps: &mut Steps) -> Result<Opti
     Ok(localio)
 }
 
-/// Ends the time in which the server waits for clients from before. When the client tracker has reported that there were
-/// none, the kernel mostly has ended it already, and refuses to end it twice.
+/// Ends the server's grace period for clients of an earlier instance. When the client tracker has reported that there were
+/// none, the kernel has usually ended it already, and refuses to end it twice.
 fn end_grace() -> Result<()> {
     const PATH: &str = "/proc/fs/nfsd/v4_end_grace";
     if read(PATH)? == "Y" { Ok(()) } else { write(PATH, "Y\n") }
@@ -93,7 +93,7 @@ pub(crate) fn versions(shown: &str, version: NfsVersion) -> String {
     };
     let versions = shown.split_whitespace().filter_map(|field| {
         let name = field.strip_prefix(['+', '-'])?;
-        // `4` switches the minor versions that are still on, `4.0` alone belongs to no study.
+        // `4` switches the minor versions that are still on; no study uses `4.0` alone.
         Some(format!("{}{name}", if wanted.contains(&name) { '+' } else { '-' }))
     });
     let mut line = versions.collect::<Vec<_>>().join(" ");

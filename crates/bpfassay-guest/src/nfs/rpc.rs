@@ -20,7 +20,7 @@ const MNT3ERR_NOENT: u32 = 2;
 /// Largest record that a peer may send, in bytes.
 pub(crate) const MAX_RECORD: usize = 64 << 10;
 
-/// What the mount protocol gives out.
+/// What the mount protocol returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Exported {
     /// Path of the export.
@@ -100,7 +100,7 @@ pub(crate) fn record_length(mark: [u8; 4]) -> Option<usize> {
     (mark >> 31 == 1 && length <= MAX_RECORD).then_some(length)
 }
 
-/// Takes XDR apart.
+/// Decodes XDR.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Puts XDR together.
+/// Encodes XDR.
 #[derive(Default)]
 struct Writer(Vec<u8>);
 
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_export_is_given_out_and_nothing_else() {
+    fn the_export_is_returned_and_nothing_else() {
         let mut path = Writer::default();
         path.opaque(b"/srv");
         assert_eq!(

@@ -41,7 +41,7 @@ impl Services {
         Ok(services)
     }
 
-    /// What to give out from now on.
+    /// What to return from now on.
     pub(crate) fn export(&self, exported: Exported) {
         // Set once per boot: a second value would be the same.
         let _ = self.exported.set(exported);
@@ -71,7 +71,7 @@ impl Services {
         Ok(())
     }
 
-    /// Answers calls until the peer hangs up. A peer that sends no calls is hung up on.
+    /// Replies to calls until the peer hangs up. The connection of a peer that sends no valid call is closed.
     fn serve(&self, mut stream: impl Read + Write) {
         let nothing = Exported { path: String::new(), handle: Vec::new() };
         loop {

@@ -31,10 +31,10 @@ pub(crate) const PIPES: &str = "/run/rpc_pipefs";
 const PIPE_DIRECTORY: &str = "/run/rpc_pipefs/nfsd";
 const PIPE: &CStr = c"cld";
 
-/// Longest question of a cache: the kernel gives at most a page at once.
+/// Longest question of a cache: the kernel returns at most a page at once.
 const MAX_QUESTION: usize = 8192;
 
-/// Writes the first entries and starts the thread. The sunrpc and nfsd modules must be in, nfsd not started yet.
+/// Writes the first entries and starts the thread. The sunrpc and nfsd modules must be inserted, nfsd not started yet.
 pub(crate) fn start(export: Export<'static>) -> Result<()> {
     let mut server = Server::new(export)?;
     let run = move || match server.run() {
@@ -68,7 +68,7 @@ impl Server {
                 Ok(directory)
             })
             .map_err(Error::file("watch", PIPE_DIRECTORY))?;
-        // The watch is there now, so a pipe cannot come unnoticed between this look and the first wait.
+        // The watch exists now, so a pipe cannot appear unnoticed between this check and the first wait.
         let pipe = open_pipe()?;
         Ok(Self { export, channels, directory, pipe })
     }
@@ -97,7 +97,7 @@ impl Server {
         }
     }
 
-    /// Takes all events of the directory; whether the pipe is among the files made.
+    /// Reads all events of the directory; returns whether the pipe is among the files created.
     fn pipe_was_made(&self) -> Result<bool> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.directory, &mut buffer);
@@ -130,7 +130,7 @@ fn answer_question(cache: Cache, channel: &mut File, export: Export<'_>) -> Resu
     channel.write_all(answer.as_bytes()).map_err(Error::file("write", path))
 }
 
-/// The pipe, if it is there.
+/// The pipe, if it exists.
 fn open_pipe() -> Result<Option<File>> {
     let path = format!("{PIPE_DIRECTORY}/{}", PIPE.to_string_lossy());
     match OpenOptions::new().read(true).write(true).open(&path) {
@@ -140,7 +140,7 @@ fn open_pipe() -> Result<Option<File>> {
     }
 }
 
-/// Takes one message of the client tracker and answers it.
+/// Reads one message of the client tracker and replies to it.
 fn answer_tracking(pipe: &mut File) -> Result<()> {
     let path = format!("{PIPE_DIRECTORY}/{}", PIPE.to_string_lossy());
     let mut message = [0; cld::MAX_MESSAGE];
@@ -161,13 +161,13 @@ fn answer_tracking(pipe: &mut File) -> Result<()> {
 pub(crate) mod cld {
     /// Larger than `struct cld_msg_v2` (1067 bytes).
     pub(super) const MAX_MESSAGE: usize = 4096;
-    /// `Cld_GetVersion`: which version of the protocol does user space speak?
+    /// `Cld_GetVersion`: which version of the protocol does user space implement?
     const GET_VERSION: u8 = 5;
-    /// The version spoken here.
+    /// The version implemented here.
     const VERSION: u8 = 2;
     const HEADER: usize = 8;
 
-    /// Turns a question into its answer: success, and nothing known of any client, so that there is nothing to wait
+    /// Turns a request into its reply: success, and no client known, so that there is no client to wait
     /// for after a start. `None` where it is too short to be one.
     pub(crate) fn answer(message: &mut [u8]) -> Option<()> {
         let (header, data) = message.split_at_mut_checked(HEADER)?;
@@ -199,7 +199,7 @@ pub(crate) mod cld {
         }
 
         #[test]
-        fn a_stub_of_a_message_is_refused() {
+        fn a_truncated_message_is_refused() {
             assert_eq!(answer(&mut [2, GET_VERSION, 0]), None);
             assert_eq!(answer(&mut [2, GET_VERSION, 0, 0, 1, 0, 0, 0]), None);
         }

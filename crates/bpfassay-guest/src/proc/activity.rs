@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, fs};
 
 use bpfassay_protocol::message::PhaseActivity;
 
-/// Counters since boot. What cannot be read is not there: nothing but a diagnosis depends on it.
+/// Counters since boot. One that cannot be read is left out: only a diagnosis depends on it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Activity {
-    /// RPCs sent for the mount by procedure, which the reader of mountstats adds.
+    /// RPCs sent for the mount by procedure, which the caller adds from mountstats.
     pub(crate) rpcs: Option<BTreeMap<String, u64>>,
     page_allocations: Option<u64>,
     context_switches: Option<u64>,
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happened_is_the_difference_and_what_is_not_there_stays_unknown() {
+    fn activity_is_the_difference_and_a_missing_counter_stays_missing() {
         let at = |switches: u64, normal: u64| {
             let stat = format!("cpu  1 2 3\nintr 99 1 2\nctxt {switches}\nbtime 5\nsoftirq 70 1 2 3\n");
             Activity::of(&stat, &format!("nr_free_pages 5\npgalloc_dma32 10\npgalloc_normal {normal}\npgfree 9\n"))

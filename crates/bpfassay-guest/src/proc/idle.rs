@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time in which no CPU had anything to do: what is left of elapsed time without it is work.
+//! Time in which all CPUs were idle: elapsed time without it is busy time.
 
 use std::fs;
 

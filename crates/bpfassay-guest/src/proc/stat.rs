@@ -20,7 +20,7 @@ impl Stat<'_> {
     }
 }
 
-/// Of a line of `/proc/PID/stat` (proc(5)). A name may hold anything, parentheses too.
+/// Parses a line of `/proc/PID/stat` (proc(5)). A name may contain anything, parentheses too.
 pub(crate) fn parse(text: &str) -> Option<Stat<'_>> {
     let (begin, end) = (text.find('(')?, text.rfind(')')?);
     // The third field, the state, is the first of these.

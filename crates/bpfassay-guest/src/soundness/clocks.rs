@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The clocks: whether they were set, or made to go at another speed.
+//! The clocks: whether they were set, or their speed was changed.
 
 use std::{collections::BTreeMap, io};
 
@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::compare::Facts;
 
-/// Readings of which the closest counts: an emulated CPU may stand still between two clocks.
+/// How many readings are taken, of which the closest counts: an emulated CPU may pause between two clocks.
 const ATTEMPTS: u32 = 16;
 
 /// Closer than this, in nanoseconds, is close enough.
@@ -32,7 +32,7 @@ pub(super) fn offset() -> Facts {
     Ok(BTreeMap::from([("nanoseconds between CLOCK_MONOTONIC and CLOCK_REALTIME".to_owned(), offset.to_string())]))
 }
 
-/// How fast they go (adjtimex(2)).
+/// Their speed (adjtimex(2)).
 pub(super) fn speed() -> Facts {
     // SAFETY: timex is plain data for which zero is valid, and with `modes` 0 the call only fills it in.
     let timex = unsafe {

@@ -15,11 +15,11 @@ pub(crate) type Facts = Result<BTreeMap<String, String>, String>;
 /// How far a source may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tolerance {
-    /// Not at all.
+    /// No difference.
     None,
-    /// Numbers may be so much higher or lower.
+    /// Numbers may be higher or lower by this much.
     Within(u64),
-    /// Numbers may be so much lower, and as high as they like.
+    /// Numbers may be lower by this much, and higher by any amount.
     AtMostLower(u64),
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What may be there after a run although it was not there before the first: processes of the agent's own that are kept, with the
+//! What may exist after a run although it did not exist before the first: processes of the agent that are kept, with the
 //! BPF programs and maps that they hold.
 
 use std::{
@@ -17,10 +17,10 @@ use super::{compare::Facts, objects, processes, sources};
 pub(crate) struct Kept(BTreeMap<&'static str, BTreeMap<String, String>>);
 
 impl Kept {
-    /// A process that is kept, and what it holds now: no link.
+    /// A process that is kept, and what it holds now; it may hold no link.
     ///
     /// # Errors
-    /// A message where that cannot be found out, or the process holds a link.
+    /// That cannot be determined, or the process holds a link.
     pub(crate) fn of_process(pid: Pid) -> Result<Self, String> {
         let path = format!("/proc/{}/fdinfo", pid.as_raw_nonzero());
         let unreadable = |error| format!("{path}: {error}");
@@ -57,7 +57,7 @@ impl FromIterator<Self> for Kept {
     }
 }
 
-/// Numbers of BPF objects.
+/// Ids of BPF objects.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Held {
     programs: BTreeSet<u32>,
@@ -65,11 +65,11 @@ struct Held {
 }
 
 impl Held {
-    /// Adds what a descriptor is of, by its text in `/proc/PID/fdinfo` (`bpf_prog_show_fdinfo`, `bpf_map_show_fdinfo` and
+    /// Adds the object of a descriptor, by its text in `/proc/PID/fdinfo` (`bpf_prog_show_fdinfo`, `bpf_map_show_fdinfo` and
     /// `bpf_link_show_fdinfo` in kernel/bpf/syscall.c).
     fn add(&mut self, text: &str) -> Result<(), String> {
         let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no number of a BPF object"));
+        let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no id of a BPF object"));
         if let Some(link) = field("link_id:") {
             return Err(format!("link {link} is still there"));
         }

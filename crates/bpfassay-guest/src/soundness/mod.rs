@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compares the system after a tool with its state before the first run. A changed system is not measured on any more, and the
+//! Compares the system after a tool with its state before the first run. A changed system is not measured on, and the
 //! tool that ran last is blamed.
 
 mod clocks;
@@ -21,17 +21,17 @@ use self::{
 };
 use crate::{children::Children, environment::Environment, error::Result};
 
-/// How long what ends late may take: the kernel frees programs and removes probes after its grace periods.
+/// How long what is freed late may take: the kernel frees programs and removes probes after RCU grace periods.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// How often to look meanwhile, as long as grace periods last.
+/// How often to check meanwhile, as long as grace periods last.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// How long that is, and how often to look from then on: a look takes an emulated guest half as long as [`PERIOD`].
+/// How long that is, and how often to check from then on: one check takes an emulated guest half as long as [`PERIOD`].
 const SOON: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_millis(500);
 
-/// What the system was like.
+/// The state of the system.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     /// Each source that applies here, with what it showed.
@@ -39,17 +39,17 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// What it is like now, before the first run.
+    /// Its state now, before the first run.
     pub(crate) fn take(environment: &Environment) -> Self {
         let applies = |source: &&Source| environment.is_guest() || source.on_running_systems;
         Self { before: SOURCES.iter().filter(applies).map(|source| (source, (source.read)(environment))).collect() }
     }
 
-    /// What differs by now, a sentence each, in the order of the sources; nothing where the next run finds everything as the first
-    /// did, and what is `kept`. What ends late is waited for.
+    /// What differs now, a sentence each, in the order of the sources; empty where the next run finds everything as the first
+    /// did, and what is `kept`. Waits for what is freed late.
     ///
     /// # Errors
-    /// Where processes that ended cannot be taken.
+    /// Processes that exited cannot be reaped.
     pub(crate) fn differences(
         &self,
         kept: &Kept,
@@ -75,7 +75,7 @@ impl Snapshot {
                 let expected = kept.with(source.what, before);
                 compare(source.what, source.tolerance, &expected, &(source.read)(environment), &mut differences);
             }
-            // With its server or its network gone, the file system under test would keep whoever asks it waiting for ever.
+            // Without its server or its network, an access to the file system under test would block for ever.
             if !differences.is_empty() {
                 break;
             }

@@ -11,7 +11,7 @@ use bpfassay_protocol::with_causes;
 use super::compare::Facts;
 use crate::bpf::{self, Kind};
 
-/// Files of tracefs that list, one a line, what was made or switched on there, with what a line is.
+/// Files of tracefs that list, one per line, what was created or enabled, with the name of one entry.
 const LISTS: [(&str, &str); 4] = [
     ("dynamic_events", "event"),
     ("kprobe_events", "event"),
@@ -19,14 +19,14 @@ const LISTS: [(&str, &str); 4] = [
     ("set_event", "enabled event"),
 ];
 
-/// The event that the kernel itself switches on, for good, when the first program that may call `bpf_trace_printk` is loaded
-/// (`__set_printk_clr_event`, kernel/trace/bpf_trace.c, since 5.9): no tool left it.
+/// The event that the kernel itself enables, for good, when the first program that may call `bpf_trace_printk` is loaded
+/// (`__set_printk_clr_event`, kernel/trace/bpf_trace.c, since 5.9): it is not left by a tool.
 const OF_KERNEL: &str = "bpf_trace:bpf_trace_printk";
 
 /// Files of tracefs with one value.
 const VALUES: [&str; 4] = ["current_tracer", "tracing_on", "set_event_pid", "set_ftrace_pid"];
 
-/// Programs, maps and links, by their numbers.
+/// Programs, maps and links, by their ids.
 pub(super) fn bpf() -> Facts {
     let ids = |kind| bpf::ids(kind).map_err(|error| with_causes(&error));
     let mut facts = programs_and_maps(ids(Kind::Program)?, ids(Kind::Map)?)?;
@@ -35,7 +35,7 @@ pub(super) fn bpf() -> Facts {
     Ok(facts)
 }
 
-/// The programs and maps with these numbers, by their numbers.
+/// The programs and maps with these ids, by their ids.
 pub(super) fn programs_and_maps(programs: BTreeSet<u32>, maps: BTreeSet<u32>) -> Facts {
     let mut facts = BTreeMap::new();
     for (kind, what, ids) in [(Kind::Program, "program", programs), (Kind::Map, "map", maps)] {
@@ -45,11 +45,11 @@ pub(super) fn programs_and_maps(programs: BTreeSet<u32>, maps: BTreeSet<u32>) ->
     Ok(facts)
 }
 
-/// Probe events, events that are switched on, tracers and instances.
+/// Probe events, enabled events, tracers and instances.
 pub(super) fn tracefs() -> Facts {
     const TRACEFS: &str = "/sys/kernel/tracing";
     let mut facts = BTreeMap::new();
-    // Which files there are depends on the kernel.
+    // Which of these files exist depends on the kernel.
     let read = |name: &str| fs::read_to_string(format!("{TRACEFS}/{name}")).ok();
     for (name, what) in LISTS {
         let text = read(name).unwrap_or_default();
@@ -66,18 +66,18 @@ pub(super) fn tracefs() -> Facts {
     Ok(facts)
 }
 
-/// What `text`, one of [`LISTS`], has that a tool may have left.
+/// The lines of `text`, one of [`LISTS`], that a tool may have left.
 fn listed<'a>(what: &'a str, text: &'a str) -> impl Iterator<Item = String> + 'a {
     text.lines().map(str::trim_end).filter(|line| *line != OF_KERNEL).map(move |line| format!("{what} {line}"))
 }
 
-/// Functions that hold a kprobe, by `/sys/kernel/debug/kprobes/list`.
+/// Functions with a kprobe, by `/sys/kernel/debug/kprobes/list`.
 pub(super) fn kprobes() -> Facts {
     let text = fs::read_to_string("/sys/kernel/debug/kprobes/list").map_err(|error| error.to_string())?;
     Ok(text.lines().filter_map(probe).map(|probe| (probe, String::new())).collect())
 }
 
-/// Kind and place in a line such as `ffffffff8122e4b0  k  vfs_read+0x0    [FTRACE]`; what is in brackets comes and goes.
+/// Kind and address in a line such as `ffffffff8122e4b0  k  vfs_read+0x0    [FTRACE]`; the flags in brackets vary.
 fn probe(line: &str) -> Option<String> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     Some(format!("{} {}", fields.next()?, fields.next()?))
@@ -88,13 +88,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_switches_on_itself_was_left_by_no_tool() {
+    fn an_event_that_the_kernel_enables_itself_is_not_left_by_a_tool() {
         let text = "bpf_trace:bpf_trace_printk\nsched:sched_switch \n";
         assert_eq!(listed("enabled event", text).collect::<Vec<_>>(), ["enabled event sched:sched_switch"]);
     }
 
     #[test]
-    fn a_probe_is_its_kind_and_place() {
+    fn a_probe_is_named_by_its_kind_and_address() {
         assert_eq!(probe("ffffffff8122e4b0  k  vfs_read+0x0    [FTRACE]").as_deref(), Some("k vfs_read+0x0"));
         assert_eq!(probe("ffffffff8122e4b0  r  vfs_read+0x0  [DISABLED]").as_deref(), Some("r vfs_read+0x0"));
         assert_eq!(probe(""), None);

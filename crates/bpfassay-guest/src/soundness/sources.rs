@@ -12,21 +12,21 @@ use super::{
 };
 use crate::environment::Environment;
 
-/// When a source is looked at.
+/// When a source is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// First: what the kernel answers by itself.
+    /// First: sources that need the kernel alone.
     Kernel,
-    /// Then, if all that is as it was: what the file system under test answers.
+    /// Then, if these are unchanged: sources that access the file system under test.
     FileSystem,
 }
 
-/// Something that must be after a tool as it was before the first run.
+/// A part of the system's state that must be after a tool as it was before the first run.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// What sentences about it begin with.
+    /// The beginning of a message about it.
     pub what: &'static str,
-    /// When it is looked at.
+    /// When it is checked.
     pub stage: Stage,
     /// Whether only this program changes it, even on a running system.
     pub on_running_systems: bool,
@@ -36,13 +36,13 @@ pub(crate) struct Source {
     pub read: fn(&Environment) -> Facts,
 }
 
-/// Names of sources to which the agent adds.
+/// Names of sources to which the agent adds entries.
 pub(super) const PROCESSES: &str = "processes";
 pub(super) const BPF_OBJECTS: &str = "BPF objects";
 
 const MIB: u64 = 1 << 20;
 
-/// The sources. What a guest's kernel does by itself, and what tools and workloads leave by right (caches, temporary files of an
+/// The sources. What a guest's kernel changes by itself, and what tools and workloads may leave (caches, temporary files of an
 /// interpreter), is within the tolerances.
 pub(crate) const SOURCES: &[Source] = &[
     source("the file system under test", Stage::Kernel, true, Tolerance::None, under_test),
@@ -96,12 +96,12 @@ fn under_test(environment: &Environment) -> Facts {
     ]))
 }
 
-/// All mounts, by number and place.
+/// All mounts, by id and mount point.
 fn mounts(_: &Environment) -> Facts {
     Ok(text("/proc/self/mountinfo")?.lines().filter_map(mount).collect())
 }
 
-/// Number and place of a mount, and the rest of its line. Not tracefs below debugfs, which the kernel mounts for whoever looks there.
+/// Id and mount point of a mount, and the rest of its line. Not tracefs below debugfs, which the kernel mounts on the first access.
 fn mount(line: &str) -> Option<(String, String)> {
     let fields: Vec<&str> = line.split(' ').collect();
     let (id, place, rest) = (fields.first()?, fields.get(4)?, fields.get(5..)?);
@@ -112,7 +112,7 @@ fn mount(line: &str) -> Option<(String, String)> {
 fn cgroups(environment: &Environment) -> Facts {
     let mut facts = BTreeMap::new();
     let controllers = text(Path::new(&environment.cgroups).join("cgroup.subtree_control"))?;
-    // The agent itself has processes of tools counted.
+    // The agent itself enables the controller that counts processes of tools.
     let controllers: Vec<&str> = controllers.split_ascii_whitespace().filter(|name| *name != "pids").collect();
     facts.insert("controllers".to_owned(), controllers.join(" "));
     for path in crate::cgroup::below(&environment.cgroups).map_err(|error| with_causes(&error))? {
@@ -132,7 +132,7 @@ fn modules() -> Facts {
     Ok(text("/proc/modules")?.lines().filter_map(names).collect())
 }
 
-/// Settings that change what things cost or how they are found out: none of them changes by itself. Those that a kernel does not have
+/// Settings that change costs or how they are measured: none of them changes by itself. Those that a kernel does not have
 /// are left out.
 const SETTINGS: &[&str] = &[
     "/proc/sys/kernel/bpf_stats_enabled",
@@ -182,7 +182,7 @@ fn interfaces() -> Facts {
     Ok(facts)
 }
 
-/// Threads of the NFS server, which end by signals.
+/// Threads of the NFS server, which signals can end.
 fn server() -> Facts {
     Ok(BTreeMap::from([("threads".to_owned(), text("/proc/fs/nfsd/threads")?.trim_end().to_owned())]))
 }
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_known_by_number_and_place() {
+    fn mounts_are_identified_by_id_and_mount_point() {
         let line = "37 36 0:44 / /mnt/nfs ro,relatime shared:2 - nfs4 127.0.0.1:/ ro,vers=4.2";
         let (name, rest) = mount(line).unwrap();
         assert_eq!(
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_machine_shows_twice_is_the_same() {
+    fn two_readings_of_this_machine_are_equal() {
         for read in [settings, interfaces, modules, clocks::speed] {
             assert_eq!(read(), read());
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Another tool under test as a child process: starting it in a cgroup of its own, waiting until it is ready, keeping its
-//! output, ending it, and checking what it leaves behind.
+//! output, ending it, and checking what it leaves.
 //!
-//! A tool is untrusted: its output is bounded, it may have so many processes and no more, and it ends with its cgroup.
+//! A tool is untrusted: its output and the number of its processes are bounded, and it ends with its cgroup.
 
 pub(crate) mod endpoint;
 pub(crate) mod output;
@@ -45,22 +45,22 @@ use crate::{
 /// How long no further program may appear before a tool counts as loaded: it attaches them meanwhile.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// How long it is watched while nothing happens: several of the reports that tools make every second.
+/// How long it is watched while no program appears: several of the reports that tools make every second.
 const IDLE: Duration = Duration::from_secs(3);
 
 /// How long a tool may pause within one report.
 const WITHIN_REPORT: Duration = Duration::from_millis(200);
 
-/// How often to look.
+/// How often to check.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// How long the kernel may take to free what a tool had, which it does in the background.
+/// How long the kernel may take to free a tool's objects, which it does in the background.
 const FREEING: Duration = Duration::from_secs(5);
 
-/// Most processes and threads of a tool: more than any has, fewer than would take the guest's memory.
+/// Most processes and threads of a tool: more than any needs, fewer than would take the guest's memory.
 const MAX_PROCESSES: u32 = 1000;
 
-/// What became of an attempt to start a tool.
+/// The outcome of an attempt to start a tool.
 pub(crate) enum Started {
     /// It is ready.
     Ready(Box<Running>),
@@ -75,7 +75,7 @@ pub(crate) struct Running {
     cgroup: Cgroup,
     streams: Streams,
     output: Output,
-    /// What there was in the kernel before.
+    /// The kernel objects that existed before.
     before: Traces,
     started: Instant,
     asked: Instant,
@@ -152,7 +152,7 @@ impl Running {
                 if let Some(refusal) = refusal {
                     return Ok(Started::Refused(refusal));
                 }
-                // Which step failed stands in its output.
+                // Its output shows which step failed.
                 Ok(Started::Refused(Refusal {
                     step: Step::Load,
                     program: None,
@@ -247,7 +247,7 @@ impl Running {
         Ok(())
     }
 
-    /// Lets it alone for a while, to see what it does then.
+    /// Waits for a while, to see what it does then.
     pub(crate) fn idle(&mut self) -> Result<()> {
         let begun = Instant::now();
         self.figures.processor_us.ready = processes::processor_us(&self.cgroup)?;
@@ -257,7 +257,7 @@ impl Running {
         Ok(())
     }
 
-    /// The streams to wait for: its output arrives there.
+    /// The streams to poll: its output arrives there.
     pub(crate) fn streams(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.streams.open()
     }
@@ -268,7 +268,7 @@ impl Running {
         wait_readable(&mut waiting, Some(longest)).map(drop)
     }
 
-    /// Lets `time` pass, keeping what it prints meanwhile.
+    /// Waits for `time`, keeping what it prints meanwhile.
     pub(crate) fn rest(&mut self, time: Duration) -> Result<()> {
         let until = Instant::now() + time;
         loop {
@@ -281,7 +281,7 @@ impl Running {
         }
     }
 
-    /// Keeps what it has printed. Whether it printed anything.
+    /// Keeps what it has printed. Returns whether it printed anything.
     pub(crate) fn take(&mut self) -> Result<bool> {
         let taken = self.streams.take()?;
         let any = !taken.is_empty();
@@ -291,8 +291,8 @@ impl Running {
         Ok(any)
     }
 
-    /// Waits until it has reported `times` times more, where it does so by itself, and keeps what `reference` gives before and after the last of them.
-    /// A report is at its end when it pauses.
+    /// Waits until it has reported `times` more times, where it does so by itself, and keeps what `reference` returns before and after the last of them.
+    /// A report ends where it pauses.
     pub(crate) fn await_report(
         &mut self,
         times: u32,
@@ -311,7 +311,7 @@ impl Running {
         Ok(())
     }
 
-    /// Puts beside the report that has arrived what the reference had counted `before`, and has counted now.
+    /// Records with the report that has arrived what the reference had counted `before`, and has counted now.
     fn add_reference(&mut self, before: Sample, reference: &mut impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
         if let Some(after) = reference()? {
             self.output.add_reference(Reference { before, after });
@@ -337,13 +337,13 @@ impl Running {
         }
     }
 
-    /// How long until its endpoint is to be asked again; `None` where it has none, or is asked at barriers only.
+    /// How long until its endpoint is requested again; `None` where it has none, or is requested at barriers only.
     pub(crate) fn asked_in(&self) -> Option<Duration> {
         let interval = Duration::from_millis(self.tool.endpoint.as_ref()?.interval_ms?);
         Some(interval.saturating_sub(self.asked.elapsed()))
     }
 
-    /// Asks its endpoint, if it has one.
+    /// Requests the figures of its endpoint, if it has one.
     pub(crate) fn ask(&mut self, mut reference: impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
         let Some(endpoint) = &self.tool.endpoint else { return Ok(()) };
         self.asked = Instant::now();
@@ -359,7 +359,7 @@ impl Running {
     }
 
     /// Stops it and returns its figures, and the kernel's statistics of its programs, if the kernel keeps any.
-    /// What it prints meanwhile is kept, with what `reference` gives then. An error where it had ended before it was asked to.
+    /// What it prints meanwhile is kept, with what `reference` returns then. An error where it had exited before it was requested to.
     pub(crate) fn stop(
         mut self,
         children: &mut Children,
@@ -395,7 +395,7 @@ impl Running {
         let count = self.output.count();
         let ended = self.wait_for_end(deadline, children)?;
         let read = match before {
-            // What it prints when it is asked to end has not been reported before.
+            // What it prints when it is requested to end has not been reported before.
             Ok(Some(before)) if self.output.count() > count => self.add_reference(before, &mut reference),
             before => before.map(drop),
         };
@@ -407,7 +407,7 @@ impl Running {
             self.figures.ended = format!("was killed: SIG{} had not ended it after {seconds} s", self.tool.stop.signal);
         }
         let figures = self.end(children)?;
-        // Not before: what stayed of the tool would be blamed on it.
+        // Not before: remaining objects of the tool would be blamed on it.
         read?;
         Ok((figures, statistics))
     }
@@ -426,15 +426,15 @@ impl Running {
         }
     }
 
-    /// Ends whatever of it lives, and looks at what is left of it in the kernel.
+    /// Kills its processes, and checks what it left in the kernel.
     fn end(mut self, children: &mut Children) -> Result<ToolFigures> {
         self.cgroup.kill()?;
-        // Its first process may have been taken before.
+        // Its first process may have been reaped before.
         children.wait_for(self.pid, Duration::ZERO)?;
         children.reap()?;
         self.take()?;
         self.cgroup.remove()?;
-        // Statistics cost every program, also those that are left.
+        // Statistics add a cost to every program, also to those that are left.
         drop(self.statistics.take());
         let deadline = Instant::now() + FREEING;
         loop {

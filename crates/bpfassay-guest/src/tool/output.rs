@@ -24,14 +24,14 @@ use crate::{
     steps::monotonic_ns,
 };
 
-/// Most bytes taken from a stream at once, so that a tool that never pauses does not hold its reader.
+/// Most bytes read from a stream at once, so that a tool that never pauses does not block the agent.
 const AT_ONCE: usize = 256 << 10;
 
-/// Longest line in which the line of readiness is looked for, in bytes.
+/// Longest line in which the ready line is searched for, in bytes.
 const MAX_READY_LINE: usize = 64 << 10;
 
-/// Longest line in which it is looked for before the line is at its end, in bytes: a prompt. Each piece of a tool's output is a
-/// look at all of it, and pieces may be of one byte.
+/// Longest line in which it is searched for before the line is complete, in bytes: a prompt. Each piece of a tool's output makes a
+/// search of the whole line, and pieces may be of one byte.
 const MAX_PROMPT: usize = 256;
 
 /// The line that is waited for: the tool is ready.
@@ -39,7 +39,7 @@ const MAX_PROMPT: usize = 256;
 pub(crate) struct ReadyPattern {
     pattern: Regex,
     stream: Option<Stream>,
-    /// The line that is not at its end yet, of either stream.
+    /// The incomplete last line of each stream.
     begun: [Vec<u8>; 2],
     seen: bool,
 }
@@ -66,10 +66,10 @@ impl ReadyPattern {
             begun.clear();
             rest = &rest[end + 1..];
         }
-        // A longer line is none: what is kept of it exceeds the bound.
+        // A longer line does not match: what is kept of it exceeds the bound.
         let room = (MAX_READY_LINE + 1).saturating_sub(begun.len()).min(rest.len());
         begun.extend_from_slice(&rest[..room]);
-        // The last one, too, which may be a prompt that is never ended.
+        // The incomplete line, too, which may be a prompt.
         self.seen |= begun.len() <= MAX_PROMPT && shows(begun);
     }
 }
@@ -91,9 +91,9 @@ impl Output {
         Self { captured, ready, ..Self::default() }
     }
 
-    /// Takes in `text`, which came from `source` at `monotonic_ns`.
+    /// Appends `text`, which came from `source` at `monotonic_ns`.
     pub(crate) fn take(&mut self, monotonic_ns: u64, source: Source, text: &[u8], reference: Option<Reference>) {
-        // What is reported of its endpoint the tool did not write itself.
+        // A message about its endpoint was not written by the tool.
         if matches!(source, Source::Output | Source::Error) {
             self.tail.push(text);
         }
@@ -112,7 +112,7 @@ impl Output {
         self.pieces.push(OutputPiece { monotonic_ns, source, text, reference: reference.map(Box::new) });
     }
 
-    /// Whether the line that is waited for has come.
+    /// Whether the ready line has arrived.
     pub(super) fn is_ready(&self) -> bool {
         self.ready.as_ref().is_some_and(|ready| ready.seen)
     }
@@ -132,7 +132,7 @@ impl Output {
         self.pieces.len()
     }
 
-    /// Puts beside the last of them what the reference had counted before and after.
+    /// Records with the last of them what the reference had counted before and after.
     pub(super) fn add_reference(&mut self, reference: Reference) {
         if let Some(last) = self.pieces.last_mut() {
             last.reference = Some(Box::new(reference));
@@ -167,12 +167,12 @@ impl Streams {
         Ok(Self { output, error })
     }
 
-    /// Those that are open, to be waited for.
+    /// Those that are open, to poll.
     pub(super) fn open(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [self.output.as_ref().map(AsFd::as_fd), self.error.as_ref().map(AsFd::as_fd)].into_iter().flatten()
     }
 
-    /// What has come since the last time, by stream; streams that were closed are open no more.
+    /// What has arrived since the last call, by stream; closed streams are dropped.
     pub(super) fn take(&mut self) -> Result<Vec<(u64, Source, Vec<u8>)>> {
         let mut taken = Vec::new();
         // Standard error first: tools report there that they are ready, before they count.
@@ -195,7 +195,7 @@ fn drain<S: Read>(stream: &mut Option<S>, source: Source, taken: &mut Vec<(u64, 
             }
             Ok(length) => bytes.extend_from_slice(&buffer[..length]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            // What reading a terminal returns that no process has open any more (`n_tty_read` after `tty_hung_up_p` or `TTY_OTHER_CLOSED`,
+            // The error of a read from a terminal that no process has open any more (`n_tty_read` after `tty_hung_up_p` or `TTY_OTHER_CLOSED`,
             // drivers/tty/n_tty.c, 6.12).
             Err(error) if Errno::from_io_error(&error) == Some(Errno::IO) => {
                 closed = true;
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ready_line_is_looked_for_on_its_stream_and_line_by_line() {
+    fn a_ready_line_is_searched_for_on_its_stream_and_line_by_line() {
         let shown = |stream, pieces: &[(Source, &str)]| {
             let mut output = Output::new(false, Some(ReadyPattern::new("3 probes$", stream).unwrap()));
             for (source, text) in pieces {

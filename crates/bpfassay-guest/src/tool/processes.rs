@@ -9,13 +9,13 @@ use crate::{cgroup::Cgroup, error::Result};
 /// whole, would make the workload beside it slower.
 pub(super) fn resident(cgroup: &Cgroup) -> Result<u64> {
     let statuses = cgroup.processes()?.into_iter().filter_map(|pid| {
-        // One that ended meanwhile has no memory.
+        // One that has exited meanwhile has no memory.
         fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()
     });
     Ok(statuses.filter_map(|status| rss(&status)).sum())
 }
 
-/// Processor time of all that ever lived in `cgroup`, in microseconds.
+/// Processor time of all processes that `cgroup` ever had, in microseconds.
 pub(super) fn processor_us(cgroup: &Cgroup) -> Result<u64> {
     let text = cgroup.read("cpu.stat")?;
     usage(&text).ok_or_else(|| crate::error::Error::unexpected("cpu.stat", "a line `usage_usec N`", &text))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tool's objects in the kernel: programs, maps, links and probe events that were not there before.
+//! A tool's objects in the kernel: programs, maps, links and probe events that did not exist before.
 
 use std::{collections::BTreeSet, fs};
 
@@ -10,10 +10,10 @@ use crate::{
     error::Result,
 };
 
-/// Files of tracefs that list probe events, one a line (Documentation/trace/kprobetrace.rst of the kernel).
+/// Files of tracefs that list probe events, one per line (Documentation/trace/kprobetrace.rst of the kernel).
 const EVENTS: [&str; 2] = ["/sys/kernel/tracing/kprobe_events", "/sys/kernel/tracing/uprobe_events"];
 
-/// Everything of the kinds that tools make, by number or name.
+/// All objects of the kinds that tools create, by id or name.
 #[derive(Debug)]
 pub(super) struct Traces {
     programs: BTreeSet<u32>,
@@ -23,7 +23,7 @@ pub(super) struct Traces {
 }
 
 impl Traces {
-    /// What is there now.
+    /// What exists now.
     pub(super) fn now() -> Result<Self> {
         // A kernel without tracefs has no events in it.
         let events = EVENTS.iter().filter_map(|path| fs::read_to_string(path).ok());
@@ -35,21 +35,21 @@ impl Traces {
         })
     }
 
-    /// The programs that there are now and that are not here. Quicker than [`Traces::now`], where it is asked often.
+    /// The programs that exist now and are not in this. Faster than [`Traces::now`], for frequent calls.
     pub(super) fn new_programs(&self) -> Result<BTreeSet<u32>> {
         let mut now = bpf::ids(Kind::Program)?;
         now.retain(|id| !self.programs.contains(id));
         Ok(now)
     }
 
-    /// The new links, found as quickly; none where the kernel does not list them.
+    /// The new links, found as fast; empty where the kernel does not list them.
     pub(super) fn new_links(&self) -> Result<BTreeSet<u32>> {
         let mut now = bpf::links()?.unwrap_or_default();
         now.retain(|id| self.links.as_ref().is_none_or(|before| !before.contains(id)));
         Ok(now)
     }
 
-    /// The programs that are here and were not there in `before`.
+    /// The programs in this that are not in `before`.
     pub(super) fn programs_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = u32> {
         self.programs.difference(&before.programs).copied()
     }
@@ -65,7 +65,7 @@ impl Traces {
         Some(u32::try_from(now.difference(before).count()).unwrap_or(u32::MAX))
     }
 
-    /// What is here of what was not there in `before`, by names.
+    /// The names of what is in this and was not in `before`.
     pub(super) fn left_since(&self, before: &Self) -> Result<LeftBehind> {
         let names = |objects: Vec<BpfObject>| objects.into_iter().map(|object| object.name).collect();
         Ok(LeftBehind {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_came_since_counts() {
+    fn only_new_objects_count() {
         let before = traces(&[1, 2], Some(&[7]), &["a"]);
         let after = traces(&[2, 3, 4], Some(&[7, 8]), &["a", "b"]);
         assert_eq!(after.programs_since(&before).collect::<Vec<_>>(), [3, 4]);

@@ -9,18 +9,18 @@ use bpfassay_protocol::job::RunSpec;
 use super::{Periodic, Process, Remains, Started, Tracer, arguments};
 use crate::{children::Children, environment::Environment, error::Result, soundness::Kept};
 
-/// Most tracers that are kept at once: what they hold is memory that the runs do not have.
+/// Most tracers that are kept at once: the runs do not have the memory that they hold.
 const MOST: usize = 12;
 
 /// The tracers of a job.
 pub(crate) struct Pool {
-    /// By arguments, the runs to come.
+    /// The number of runs to come, by arguments.
     to_come: BTreeMap<Vec<String>, usize>,
     kept: Vec<(Process, Kept)>,
 }
 
 impl Pool {
-    /// Of the job that has these runs.
+    /// For the job that has these runs.
     pub(crate) fn new(specs: &[RunSpec], environment: &Environment) -> Self {
         let mut to_come = BTreeMap::new();
         for spec in specs.iter().filter(|spec| may_be_kept(spec)) {
@@ -29,8 +29,8 @@ impl Pool {
         Self { to_come, kept: Vec::new() }
     }
 
-    /// Has the tracer of `spec` attach, one that was kept or a new one, and waits until it counts or refuses. What a new one prints to standard
-    /// error goes to the file that `stderr` makes.
+    /// Makes the tracer of `spec` attach, a kept one or a new one, and waits until it counts or refuses. The standard error of a new one
+    /// goes to the file that `stderr` makes.
     pub(crate) fn start(
         &mut self,
         spec: &RunSpec,
@@ -68,14 +68,14 @@ impl Pool {
         Process::start(arguments, true, environment, stderr()?, children)?.attach(children)
     }
 
-    /// One run less is to come with these arguments.
+    /// Counts one run less to come with these arguments.
     fn used(&mut self, arguments: &[String]) {
         if let Some(runs) = self.to_come.get_mut(arguments) {
             *runs = runs.saturating_sub(1);
         }
     }
 
-    /// Detaches `tracer`, and ends it unless a run to come has use for it.
+    /// Detaches `tracer`, and ends it unless a run to come can use it.
     pub(crate) fn stop(&mut self, tracer: Tracer, children: &mut Children) -> Result<Remains> {
         let arguments = &tracer.process.arguments;
         if !tracer.process.keeps_loaded || self.to_come.get(arguments).is_none_or(|runs| *runs == 0) {
@@ -94,12 +94,12 @@ impl Pool {
         Ok(remains)
     }
 
-    /// What may be there between runs: the tracers that are kept.
+    /// What may exist between runs: the tracers that are kept.
     pub(crate) fn kept(&self) -> Kept {
         self.kept.iter().map(|(_, kept)| kept.clone()).collect()
     }
 
-    /// Ends all that are kept; notes on how that went.
+    /// Ends all that are kept; returns notes about that.
     pub(crate) fn end(self, children: &mut Children) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         for (process, _) in self.kept {
@@ -109,8 +109,8 @@ impl Pool {
     }
 }
 
-/// Whether the tracer of `spec` may be one that other runs have, too. Statistics of programs are switched on for one tracer and one run;
-/// what is done beside a tool under test is done by a tracer that no other tool could reach before.
+/// Whether the tracer of `spec` may serve other runs, too. Statistics of programs are enabled for one tracer and one run;
+/// beside a tool under test, the tracer must be one that no other tool could reach before.
 fn may_be_kept(spec: &RunSpec) -> bool {
     !spec.probe.is_baseline() && !spec.bpf_stats && spec.tool.is_none()
 }
@@ -185,9 +185,9 @@ test $attached = 0 || echo "$ended"
         }
     }
 
-    /// Does `test` in a process of one thread: the end of a child is a signal that every thread has to block, and test programs have others.
+    /// Executes `test` in a process of one thread: the exit of a child sends a signal that every thread has to block, and test programs have others.
     fn alone(test: impl FnOnce()) {
-        // SAFETY: the child is one thread, in which nothing but the test goes on; it ends without returning.
+        // SAFETY: the child has one thread, which executes nothing but the test; it ends without returning.
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
         if child == 0 {
@@ -213,7 +213,7 @@ test $attached = 0 || echo "$ended"
             assert_eq!(bench.run(&specs[0]), Some(vec![]));
             let (kept, keeps_loaded) = bench.starts()[0];
             assert!(keeps_loaded && lives(kept) && bench.pool.kept.len() == 1);
-            // Nothing else is to come of it.
+            // No other run is to come.
             assert_eq!(bench.run(&specs[1]), Some(vec![]));
             let (other, keeps_loaded) = bench.starts()[1];
             assert!(!keeps_loaded && !lives(other));
@@ -258,7 +258,7 @@ test $attached = 0 || echo "$ended"
     }
 
     #[test]
-    fn what_another_tracer_could_disturb_has_one_of_its_own() {
+    fn a_run_that_another_tracer_could_disturb_has_a_tracer_of_its_own() {
         assert!(may_be_kept(&spec("kprobe", Some(7))));
         assert!(!may_be_kept(&spec("none", None)));
         assert!(!may_be_kept(&RunSpec { bpf_stats: true, ..spec("kprobe", None) }));

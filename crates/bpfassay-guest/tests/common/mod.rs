@@ -18,10 +18,10 @@ use bpfassay_protocol::{
     message::{GuestMessage, RunOutcome},
 };
 
-/// Who attacks: somebody without any right.
+/// The user id of the attacker: a user without any rights.
 pub(crate) const NOBODY: u32 = 65_534;
 
-/// Whether this test may do what it needs; prints a message where not.
+/// Whether this test can run; prints a message where it cannot.
 pub(crate) fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -38,7 +38,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// One with runs that each do `script`, a line of shell in which `{directory}` stands for the run's and `{stage}` for this one.
+    /// One with runs that each execute `script`, a line of shell in which `{directory}` stands for the run's and `{stage}` for this one.
     pub(crate) fn new(options: &str, runs: &[&str], script: &str) -> Self {
         let directory = tempfile::Builder::new().prefix("bpfassay-test-").tempdir().unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -93,7 +93,7 @@ impl Stage {
         self.path().join(name)
     }
 
-    /// A shell that does `script` after the mounts were made, in which `$agent` starts the agent.
+    /// A shell that executes `script` after the mounts were made, in which `$agent` starts the agent.
     pub(crate) fn shell(&self, script: &str) -> Command {
         let prologue = r#"set -eu
 mount -t tmpfs -o "$options" tmpfs "$stage/mnt"

@@ -18,9 +18,9 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     image: ImageFormat::Image { magic: *b"ARM\x64" },
     qemu_packages: "qemu-system-arm",
     machine_type: "virt-7.2,gic-version=3",
-    // The interrupt controller of the host: others are not virtualised by its processor.
+    // The interrupt controller of the host: its processor virtualises no other.
     kvm_machine_type: "virt-7.2,gic-version=host",
-    // A server processor with large system extension atomics and without pointer authentication, which is expensive under TCG (`max`
+    // A server processor with LSE atomics and without pointer authentication, which is expensive under TCG (`max`
     // boots 0.2 s slower even with `pauth-impdef=on`).
     cpu_model: "neoverse-n1",
     console: "ttyAMA0",

@@ -16,9 +16,9 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     elf_machine: 243,
     // Documentation/arch/riscv/boot-image-header.rst.
     image: ImageFormat::Image { magic: *b"RSC\x05" },
-    // Debian 12; later releases keep the name as a package that pulls in the right one.
+    // Debian 12; later releases keep the name as a package that depends on the right one.
     qemu_packages: "qemu-system-misc opensbi",
-    // This board has no versions. OpenSBI comes with QEMU as its default firmware.
+    // This board has no versions. QEMU includes OpenSBI as its default firmware.
     machine_type: "virt",
     kvm_machine_type: "virt",
     // The generic RV64GC, the only model that QEMU 7.2 offers besides boards' own.
@@ -26,9 +26,9 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     console: "ttyS0",
     kernel_parameters: &[],
     single_tcg_cpu_parameters: &[],
-    // QEMU compares the size of the initramfs with the memory's size less the address where it is to lie, though memory begins at 2 GiB
-    // here (`riscv_load_initrd` in hw/riscv/boot.c: 128 MiB, in later versions 512 MiB, behind the kernel's address). Below that address
-    // the difference wraps around, and nothing is refused; a little above, everything is. The kernel lies behind the firmware: 2 MiB in
+    // QEMU compares the size of the initramfs with the memory's size less the address where it is to be loaded, though memory begins at 2 GiB
+    // here (`riscv_load_initrd` in hw/riscv/boot.c: 128 MiB, in later versions 512 MiB, after the kernel's address). Below that address
+    // the difference wraps around, and nothing is refused; a little above, everything is. The kernel is loaded after the firmware: 2 MiB in
     // QEMU 7.2 and 10.0.
     refused_memory_mib: Some((2048 + 128, 2048 + 512 + 16)),
     bpf_target: "riscv",
@@ -36,9 +36,9 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     // arch/riscv/include/asm/ptrace.h (6.12): `a0`, the eleventh register, to `a7`.
     argument_offsets: &[80, 88, 96, 104, 112, 120, 128, 136],
     // The first eight bytes of a function are its ftrace site (`auipc` and `jalr`, or no-ops). Linux 6.12 refuses kprobes there with
-    // EINVAL and does not serve them through ftrace either; 7.2 takes them. The instruction behind the site is the first of the function
-    // proper: arguments are still in their registers there, and each call passes it exactly once.
+    // EINVAL and does not hook them through ftrace either; 7.2 accepts them. The instruction after the site is the first of the function
+    // proper: arguments are still in their registers there, and each call executes it exactly once.
     behind_ftrace_site: Some(8),
-    // The JIT compiler puts that in itself, and 7.2 refuses it to programs that are not compiled ("program requires BPF JIT compiler").
+    // The JIT compiler inlines the helper, and 7.2 refuses it to programs that are not compiled ("program requires BPF JIT compiler").
     current_task_needs_jit: true,
 };

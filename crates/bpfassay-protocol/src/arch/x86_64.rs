@@ -16,17 +16,17 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     elf_machine: 62,
     image: ImageFormat::BzImage,
     qemu_packages: "qemu-system-x86",
-    // Without what no guest here uses and firmware or kernel would spend time on.
+    // Without devices that no guest here uses and on which firmware or kernel would spend time.
     machine_type: "pc-q35-7.2,i8042=off,sata=off,smbus=off,usb=off",
     kvm_machine_type: "pc-q35-7.2,i8042=off,sata=off,smbus=off,usb=off",
-    // Everything that TCG can do, but no fast string operations: kernels that see ERMS or FSRM copy with `rep movsb`, where one
-    // instruction moves any number of bytes and which TCG ends a translation block for.
+    // Everything that TCG can do, but no fast string operations: kernels that find ERMS or FSRM copy with `rep movsb`, where one
+    // instruction moves any number of bytes and ends TCG's translation block.
     cpu_model: "max,-erms,-fsrm",
     console: "ttyS0",
-    // The clock of a virtual machine need not be watched by a second one, whose delays under load mark it unstable.
+    // The clock of a virtual machine needs no watchdog clock, whose delays under load would mark it unstable.
     kernel_parameters: &["tsc=reliable", "no_timer_check"],
-    // The local timer's calibration is 0.1 s of waiting, and the HPET does as well for one emulated processor. More than one would
-    // have to wake each other for every tick.
+    // The local timer's calibration waits for 0.1 s, and the HPET is enough for one emulated processor. With more than one, they
+    // would have to wake each other for every tick.
     single_tcg_cpu_parameters: &["nolapic_timer"],
     refused_memory_mib: None,
     bpf_target: "x86",

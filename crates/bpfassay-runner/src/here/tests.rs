@@ -201,7 +201,7 @@ fn an_agent_that_sends_what_it_must_not_is_killed() {
             format!("protocol error: the guest ends {second}, while {first} is due"),
         ),
         (done, 2, format!("reports that everything is done, while {first} is due")),
-        (b"Segmentation fault".to_vec(), 2, "does not speak this protocol".to_owned()),
+        (b"Segmentation fault".to_vec(), 2, "does not use this protocol".to_owned()),
     ] {
         let (_, contents, _) = executed(&plan, &frames, "sleep 100");
         let all = failures(&contents);

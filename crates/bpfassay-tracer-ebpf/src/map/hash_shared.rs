@@ -6,7 +6,7 @@ use bpfassay_tracer_common::{KEYS, Key, Value, tally as tallies};
 
 use crate::tracer::{By, Outcome, Subject, count::add_atomically, tally};
 
-/// Whether durations go with the counts.
+/// Whether durations are part of the counts.
 pub(crate) const HAS_DURATION: bool = false;
 
 #[map(name = "counters")]

@@ -17,15 +17,15 @@ use crate::tracer::{
     tally,
 };
 
-/// Whether durations go with the counts.
+/// Whether durations are part of the counts.
 pub(crate) const HAS_DURATION: bool = false;
 
 #[map(name = "counters")]
 static COUNTERS: LruHashMap<PathKey, Value> = LruHashMap::with_max_entries(LRU_KEYS, 0);
 
-/// An address in the kernel's memory; 0 for an address that is not mapped, which is what the helper leaves then
+/// An address in the kernel's memory; 0 for an address that is not mapped, which the helper writes then
 /// (`bpf_probe_read_kernel_common`, kernel/trace/bpf_trace.c, 5.10 to 7.2). Not [`kernel::read`](crate::tracer::kernel::read),
-/// which looks at what the helper returns: the verifier would follow both cases of each of the fifty on their own.
+/// which checks the helper's result: the verifier would follow both cases of each of the fifty separately.
 #[inline(always)]
 fn follow(base: Address, offset: usize) -> Address {
     let mut address: Address = 0;
@@ -35,7 +35,7 @@ fn follow(base: Address, offset: usize) -> Address {
     address
 }
 
-/// A place on the way from a mount to the root of its namespace.
+/// A place on the path from a mount to the root of its namespace.
 #[derive(Clone, Copy)]
 struct Step {
     mount: Address,
@@ -43,7 +43,7 @@ struct Step {
 }
 
 impl Step {
-    /// Goes up by one directory, whose name it gives, or by one mount; stays at the root.
+    /// Goes up by one directory, whose name it returns, or by one mount; stays at the root.
     #[inline(always)]
     fn up(&mut self) -> Address {
         let parent = follow(self.mount, offset!(mount_parent));
@@ -57,12 +57,12 @@ impl Step {
                 self.dentry = follow(self.dentry, offset!(dentry_parent));
             }
         }
-        // Whatever happened: so the verifier has nothing on the name, and all cases are one for it.
+        // In any case: so the verifier has no knowledge about the name, and all cases are one for it.
         follow(named, offset!(dentry_name))
     }
 }
 
-/// A path from the root down. Any name may reach up to a path's length beyond the place where it begins.
+/// A path from the root down. Any name may extend up to a path's length beyond its beginning.
 struct Path {
     bytes: [u8; 2 * PATH_BYTES],
     end: usize,
@@ -75,7 +75,7 @@ impl Path {
         if name == 0 || self.end >= PATH_BYTES - 1 {
             return;
         }
-        // SAFETY: below PATH_BYTES, and there is as much room again behind; the helper checks the address.
+        // SAFETY: below PATH_BYTES, and the buffer has the same size again after that; the helper checks the address.
         let length = unsafe {
             let bytes = (&raw mut self.bytes).cast::<u8>();
             bytes.add(self.end & MASK).write(b'/');
@@ -89,8 +89,8 @@ impl Path {
     }
 }
 
-/// Writes where `vfsmount` is mounted, from the root of its namespace; what does not fit is cut off. Twelve directories and
-/// mounts at most, one by one: the verifiers took no loop over them.
+/// Writes the mount point of `vfsmount`, from the root of its namespace; truncated where it does not fit. Twelve directories and
+/// mounts at most, unrolled: the verifiers accepted no loop over them.
 #[inline(never)]
 fn write_path(key: &mut PathKey, vfsmount: Address) {
     let mount = mount_of(vfsmount);

@@ -8,7 +8,7 @@ use bpfassay_tracer_common::{KEYS, Key, Operation, Value, tally as tallies};
 
 use crate::tracer::{By, Outcome, Subject, count::add_atomically, tally};
 
-/// Whether durations go with the counts.
+/// Whether durations are part of the counts.
 pub(crate) const HAS_DURATION: bool = false;
 
 #[map(name = "counters")]
@@ -26,7 +26,7 @@ pub(crate) fn add(by: By, subject: &Subject, operation: u32, outcome: Outcome) {
     };
     let key = subject.key(operation);
     let value = counters.get_ptr_mut(key).or_else(|| {
-        // Another CPU may insert the key at this very moment. BPF_NOEXIST makes sure that no counts are
+        // Another CPU may insert the key at the same time. BPF_NOEXIST makes sure that no counts are
         // overwritten, and the CPU that lost that race finds the winner's entry.
         let _ = counters.insert(key, Value::default(), u64::from(BPF_NOEXIST));
         counters.get_ptr_mut(key)
@@ -34,7 +34,7 @@ pub(crate) fn add(by: By, subject: &Subject, operation: u32, outcome: Outcome) {
     let Some(value) = value else { return tally(tallies::INSERT_FAILURES) };
     // SAFETY: this CPU's own value.
     unsafe {
-        // Files that are created are counted by two programs, of which one may be preempted inside while the other runs.
+        // Two programs count files that are created, of which one may be preempted inside while the other runs.
         if by != By::First || operation == Operation::Create as u32 {
             add_atomically(&raw mut (*value).calls, 1);
             add_atomically(&raw mut (*value).bytes, outcome.bytes);

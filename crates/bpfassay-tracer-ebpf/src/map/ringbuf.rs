@@ -6,7 +6,7 @@ use bpfassay_tracer_common::{Event, RING_BYTES, tally as tallies};
 
 use crate::tracer::{By, Outcome, Subject, tally};
 
-/// Whether durations go with the counts.
+/// Whether durations are part of the counts.
 pub(crate) const HAS_DURATION: bool = true;
 
 #[map(name = "events")]

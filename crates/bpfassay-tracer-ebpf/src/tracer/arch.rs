@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! What differs between architectures: the stack pointer's name, numbers of system calls, tasks of 32 bits. Nothing here has a default.
+//! What differs between architectures: the stack pointer's name, numbers of system calls, 32-bit tasks. Nothing here has a default.
 
 #[cfg(any(bpf_target_arch = "x86_64", bpf_target_arch = "aarch64"))]
 use aya_ebpf::helpers::generated::bpf_get_current_task;
@@ -58,7 +58,7 @@ pub(super) mod number {
     pub(in super::super) const MKNODAT: i64 = 33;
 }
 
-/// Whether the calling task is in a call for 32 bits, which has other numbers.
+/// Whether the calling task is in a 32-bit call, which has other numbers.
 #[cfg(bpf_target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn is_compat() -> bool {
@@ -66,7 +66,7 @@ pub(super) fn is_compat() -> bool {
     read::<u32>(current_task(), offset!(thread_status)) & 0x2 != 0
 }
 
-/// Whether the calling task is in a call for 32 bits, which has other numbers.
+/// Whether the calling task is in a 32-bit call, which has other numbers.
 #[cfg(bpf_target_arch = "aarch64")]
 #[inline(always)]
 pub(super) fn is_compat() -> bool {
@@ -74,7 +74,7 @@ pub(super) fn is_compat() -> bool {
     read::<u64>(current_task(), offset!(thread_status)) >> 22 & 1 != 0
 }
 
-/// Debian's riscv64 has no programs for 32 bits.
+/// Debian's riscv64 has no 32-bit programs.
 #[cfg(bpf_target_arch = "riscv64")]
 #[inline(always)]
 pub(super) fn is_compat() -> bool {

@@ -3,12 +3,12 @@
 //!
 //! A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task can be preempted
 //! inside the program, and until it runs again the calls of every other task on that CPU are skipped. So there, the
-//! loader attaches several copies of the programs: six of those that count data, three of the others, which are called less.
-//! The first copy for a call counts it and notes that under the number of the call. `fexit.bpf.c` on the C side has the
+//! loader attaches several copies of the programs: six of those that count data, three of the others, which are called less often.
+//! The first copy that runs for a call counts it and records that under the number of the call. `fexit.bpf.c` on the C side has the
 //! details. It keeps the turns in task storage, which needs the types of the map in
-//! BTF; here they lie in a hash by thread, where the least recently used make room. That loses no count: a turn that is
-//! gone makes the next copy the first one, and to be gone between two copies of one call it takes [`TURNS`] other threads
-//! that call for the first time meanwhile.
+//! BTF; here they are in an LRU hash by thread. That loses no count: an evicted turn
+//! makes the next copy the first one, and for an eviction between two copies of one call, [`TURNS`] other threads
+//! must make their first call meanwhile.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 
@@ -42,17 +42,17 @@ impl Arguments for FExitContext {
     }
 }
 
-/// Which copies ran for the last call of a thread. Of operations that move no data, `call` is 0, and nothing ran yet when
+/// Which copies have run for the last call of a thread. Of operations that move no data, `call` is 0, and none has run yet when
 /// a call begins ([`mark`]).
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Turn {
-    /// The task's own count of calls (`task_io_accounting`): it grows with each call that gets as far as the file.
+    /// The task's own count of calls (`task_io_accounting`): it grows with each call that reaches the file.
     call: u64,
     ran: u64,
 }
 
-/// By thread and operation; the threads that are gone make room. As small as can be where there is one copy only.
+/// By thread and operation; LRU eviction removes entries of threads that have exited. As small as possible where there is one copy only.
 #[map(name = "turns")]
 static TURNS: LruHashMap<u64, Turn> = LruHashMap::with_max_entries(65536, 0);
 
@@ -88,12 +88,12 @@ fn is_first(copy: u32, operation: Operation) -> bool {
         let _ = TURNS.insert(key, Turn { call: 0, ran: 0 }, u64::from(BPF_NOEXIST));
         TURNS.get_ptr_mut(key)
     });
-    // No copy before this one found room either. The one that was attached first runs last: it counts for all.
+    // No copy before this one could create an entry either. The one that was attached first runs last: it counts for all.
     let Some(turn) = turn else { return copy == 0 };
     let me = 1u64 << copy;
     // SAFETY: a value of the map, which only this thread uses.
     unsafe {
-        // A copy that ran already for this number sees the next call: calls that fail early do not count up.
+        // A copy that has already run for this number is in the next call: calls that fail early do not increment it.
         if (*turn).call == call && (*turn).ran != 0 && (*turn).ran & me == 0 {
             (*turn).ran |= me;
             return false;
@@ -144,7 +144,7 @@ fn count_open(copy: u32, file: Address) {
     }
 }
 
-/// The descriptor is looked up at the end: another thread may have closed it by then, and the call counts without mount.
+/// The descriptor is looked up at the end: another thread may have closed it by then, and the call counts without a mount.
 #[inline(always)]
 fn count_fsync(copy: u32, context: &FExitContext) {
     if !is_first(copy, Operation::Fsync) {
@@ -230,7 +230,7 @@ programs! {
         2: fexit__do_filp_open__3;
 }
 
-/// Programs at the entry of a function, all alike: they may run as often as they like.
+/// Programs at the entry of a function, all alike: they may run any number of times.
 macro_rules! entries {
     ($($function:literal: |$context:ident| $body:expr, $($entry:ident),+;)+) => {
         $($(
@@ -244,7 +244,7 @@ macro_rules! entries {
 }
 
 entries! {
-    // At the beginning of calls that nothing else distinguishes.
+    // At the beginning of calls that can be distinguished by nothing else.
     "do_filp_open": |_context| mark(Operation::Open),
         fexit__do_filp_open__mark, fexit__do_filp_open__mark_2, fexit__do_filp_open__mark_3;
     "sys_fsync": |_context| mark(Operation::Fsync),

@@ -9,7 +9,7 @@ use super::{
     kernel::{Address, Place, offset, read},
 };
 
-/// Whether the calling task can be asked for; set by the loader. `files.h` has where it cannot.
+/// Whether the program may get the calling task; set by the loader. `files.h` lists where it may not.
 #[unsafe(no_mangle)]
 static TASK_KNOWN: Global<u64> = Global::new(1);
 
@@ -26,7 +26,7 @@ pub(super) fn file_of(descriptor: u64) -> Address {
     read(read::<Address>(table, offset!(table_files)), descriptor as usize * size_of::<Address>())
 }
 
-/// Where a descriptor's file lies; nowhere for a descriptor of nothing.
+/// The location of a descriptor's file; unknown for a descriptor without one.
 #[inline(always)]
 pub(super) fn place_of(descriptor: u64) -> Place {
     match file_of(descriptor) {
@@ -35,7 +35,7 @@ pub(super) fn place_of(descriptor: u64) -> Place {
     }
 }
 
-/// What a system call is about whose first argument is a descriptor; `registers` is the only argument of its function.
+/// The file of a system call whose first argument is a descriptor; `registers` is the only argument of its function.
 #[inline(always)]
 pub(super) fn subject_of_syscall(registers: Address) -> Option<Subject> {
     // SAFETY: a global; volatile, because the value in this file is not the value at run time.

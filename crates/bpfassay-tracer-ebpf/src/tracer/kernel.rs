@@ -2,7 +2,7 @@
 //! Reading the kernel's structures, at the offsets that the loader found in the running kernel's BTF.
 //!
 //! Rust has no CO-RE relocations. The offsets are read-only globals instead: the map with them is frozen before the
-//! programs are loaded, so the verifier knows their values, and what it loads through them is checked like C.
+//! programs are loaded, so the verifier knows their values, and checks what is loaded through them as in C.
 
 use aya_ebpf::{Global, helpers::bpf_probe_read_kernel};
 use bpfassay_tracer_common::Offsets;
@@ -19,17 +19,17 @@ macro_rules! offset {
 }
 pub(crate) use offset;
 
-/// The offset that lies at `at` in [`OFFSETS`].
+/// The offset at `at` in [`OFFSETS`].
 #[inline(always)]
 pub(crate) fn known(at: usize) -> usize {
     // SAFETY: inside the global; volatile, because the value in this file is not the value at run time.
     unsafe { (&raw const OFFSETS).byte_add(at).cast::<u32>().read_volatile() as usize }
 }
 
-/// Address of something in the kernel; 0 for none.
+/// Address of an object in the kernel; 0 for none.
 pub(crate) type Address = u64;
 
-/// A field that the verifier lets one load, because it knows the type of what `base` points to.
+/// A field that the verifier allows to load directly, because it knows the type of what `base` points to.
 ///
 /// # Safety
 /// `base` must come from a BTF-typed argument, and `offset` be that of a `T` in its type.
@@ -46,7 +46,7 @@ pub(crate) fn read<T: Copy + Default>(base: Address, offset: usize) -> T {
     unsafe { bpf_probe_read_kernel((base as *const u8).wrapping_add(offset).cast::<T>()) }.unwrap_or_default()
 }
 
-/// Where a file lies.
+/// The location of a file.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     /// `struct vfsmount *`; 0 where the hook does not know it.

@@ -27,12 +27,12 @@ pub(crate) use self::count::{By, Outcome, Subject, tally};
 #[cfg(not(target_arch = "bpf"))]
 pub(crate) const NOT_FOR_HOSTS: &str = "these are eBPF programs: build them for bpfel-unknown-none, as bpfassay does";
 
-/// Helpers for reading kernel memory are open to programs under the GPL only.
+/// Only programs under the GPL may call the helpers that read kernel memory.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "license")]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
 
-/// Never called: the verifier would not take a program that loops forever, and nothing here panics.
+/// Never called: the verifier would not accept a program that loops forever, and nothing here panics.
 #[cfg(target_arch = "bpf")]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

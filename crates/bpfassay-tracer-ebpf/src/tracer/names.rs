@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! Functions that change names in directories, seen at their entry: `vfs_create`, `vfs_mkdir`, `vfs_unlink`, `vfs_rmdir`, `vfs_rename`.
+//! Functions that change names in directories, observed at their entry: `vfs_create`, `vfs_mkdir`, `vfs_unlink`, `vfs_rmdir`, `vfs_rename`.
 //!
 //! How they receive the superblock differs between kernels; the loader reads it from the kernel's BTF
 //! ([`bpfassay_tracer_common::Prototype`]). None of them receives the mount: the system calls take write access of it just
-//! before, in the same task, so `mnt_want_write` is hooked, too, and remembers it. It counts if it is of the same
-//! superblock; else the mount is 0, with the device right all the same. `names.h` on the C side has the details.
+//! before, in the same task, so `mnt_want_write` is hooked, too, and the mount is kept. It is used if it has the same
+//! superblock; otherwise the mount is 0, with the right device. `names.h` on the C side has the details.
 
 use aya_ebpf::{Global, macros::map, maps::LruHashMap};
 use bpfassay_tracer_common::{Operation, Prototype};
@@ -19,7 +19,7 @@ use super::{
 static PROTOTYPES: Global<[Prototype; Operation::ALL.len()]> =
     Global::new([Prototype { source: 0, argument: 0 }; Operation::ALL.len()]);
 
-/// What the loader found for `operation`.
+/// The prototype that the loader found for `operation`.
 #[inline(always)]
 pub(super) fn prototype(operation: Operation) -> Prototype {
     let table = (&raw const PROTOTYPES).cast::<Prototype>();
@@ -30,7 +30,7 @@ pub(super) fn prototype(operation: Operation) -> Prototype {
     }
 }
 
-/// A mount that a thread has taken write access of.
+/// A mount of which a thread has taken write access.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Wanted {
@@ -38,7 +38,7 @@ struct Wanted {
     superblock: Address,
 }
 
-/// By thread. Opening a file for writing leaves an entry, so old ones make room.
+/// By thread. Opening a file for writing leaves an entry, which LRU eviction removes later.
 #[map]
 static WANTED_MOUNTS: LruHashMap<u32, Wanted> = LruHashMap::with_max_entries(4096, 0);
 
@@ -49,7 +49,7 @@ pub(super) fn wants(mount: Address) {
     let _ = WANTED_MOUNTS.insert(thread(), wanted, 0);
 }
 
-/// `argument` is the one that the prototype names.
+/// `argument` is the one that the prototype selects.
 #[inline(always)]
 pub(super) fn subject(prototype: Prototype, argument: Address) -> Option<Subject> {
     let superblock: Address = match prototype.source {
@@ -61,7 +61,7 @@ pub(super) fn subject(prototype: Prototype, argument: Address) -> Option<Subject
         _ => return None,
     };
     let mount = match WANTED_MOUNTS.get_ptr(thread()) {
-        // SAFETY: a value of a map; nobody else writes this thread's.
+        // SAFETY: a value of a map; no other thread writes this one's.
         Some(wanted) if unsafe { (*wanted).superblock } == superblock => unsafe { (*wanted).mount },
         _ => 0,
     };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! What `do_filp_open` (another name in later kernels) returned: every open of user space ends there, the failed ones too, which have no file, hence no
-//! mount and no device. Files that the call made are counted as created: `vfs_create` is not passed by open, and not at
-//! all by file systems that look up and make in one step, such as NFS.
+//! What `do_filp_open` (another name in later kernels) returned: every open of user space reaches it, also the failed ones, which have no file, hence no
+//! mount and no device. Files that the call created are counted as created: open does not call `vfs_create`, nor do
+//! file systems that look up and create in one step, such as NFS.
 
 use bpfassay_tracer_common::Operation;
 
@@ -10,7 +10,7 @@ use super::{
     kernel::{Address, Place, offset, read},
 };
 
-/// `FMODE_CREATED` (include/linux/fs.h): set in `f_mode` of a file that this very open made.
+/// `FMODE_CREATED` (include/linux/fs.h): set in `f_mode` of a file that this open created.
 const CREATED: u32 = 0x10_0000;
 
 /// `IS_ERR_VALUE` (include/linux/err.h): the last page of addresses holds error numbers.
@@ -19,7 +19,7 @@ fn is_error(pointer: u64) -> bool {
     pointer >= -4095_i64 as u64
 }
 
-/// Whether the open that gave `file` made it.
+/// Whether the open that returned `file` created it.
 #[inline(always)]
 pub(super) fn is_created(file: Address) -> bool {
     read::<u32>(file, offset!(file_mode)) & CREATED != 0

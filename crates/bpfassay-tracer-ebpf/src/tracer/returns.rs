@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! Pairs of programs at function entry and return (kprobe and kretprobe). Registers at return do not have the
-//! arguments, so what a call is about is remembered at its entry, per thread, on a small stack: calls can be nested (a
+//! arguments, so the file of a call is kept from its entry on, per thread, on a small stack: calls can be nested (a
 //! file system on top of another).
 //!
-//! A return can be missed (`maxactive` used up): what is left behind is found by the stack pointer at the next entry, as
-//! nested calls lie below those around them, and by the operation at the next return.
+//! A return can be missed (`maxactive` exceeded): a leftover entry is found by the stack pointer at the next entry, because
+//! nested calls have lower stack pointers than those around them, and by the operation at the next return.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 
@@ -47,7 +47,7 @@ struct Calls {
     calls: [Call; DEPTH],
 }
 
-/// By thread; the threads that are gone make room.
+/// By thread; LRU eviction removes entries of threads that have exited.
 #[map]
 static PENDING: LruHashMap<u32, Calls> = LruHashMap::with_max_entries(8192, 0);
 
@@ -70,7 +70,7 @@ fn push(context: &ProbeContext, operation: Operation) -> Option<*mut Call> {
     let frame = stack_pointer(context);
     let thread = thread();
     let calls = PENDING.get_ptr_mut(thread).or_else(|| {
-        // SAFETY: zeros make a stack without calls, and nobody writes to them.
+        // SAFETY: zeros make a stack without calls, and are never written to.
         let none: &Calls = unsafe { &*(&raw const NO_CALLS).cast() };
         let _ = PENDING.insert(thread, none, u64::from(BPF_NOEXIST));
         PENDING.get_ptr_mut(thread)
@@ -124,7 +124,7 @@ fn pop(operation: Operation) -> Option<*const Call> {
     found
 }
 
-/// Notes whose the call is.
+/// Records the cgroup and mount of the call.
 #[inline(always)]
 fn note(call: *mut Call, subject: Option<Subject>) {
     if let Some(subject) = subject {

@@ -37,7 +37,7 @@ fn is_one<const N: usize>(number: i64, numbers: [i64; N]) -> bool {
     found
 }
 
-/// At the entry of a system call; the arguments are only asked for where they matter.
+/// At the entry of a system call; the arguments are only read where they matter.
 #[inline(always)]
 fn syscall_begins(by: By, number: i64, argument: impl Fn(usize) -> u64) {
     let (operation, by_descriptor) = if is_one(number, number::READ) {

@@ -4,9 +4,9 @@
 #define BPFASSAY_ARCH_H
 
 /*
- * struct pt_regs: registers as a kprobe's context has them. Their layout is ABI, so they are not relocated.
+ * struct pt_regs: registers as in a kprobe's context. Their layout is ABI, so they are not relocated.
  * ARCH_GENERIC_CALLS: system calls have the numbers of include/uapi/asm-generic/unistd.h, and the older calls do not exist.
- * ARCH_IS_COMPAT: whether the calling task is in a call for 32 bits, which has other numbers.
+ * ARCH_IS_COMPAT: whether the calling task is in a 32-bit call, which has other numbers.
  */
 #if defined(__TARGET_ARCH_x86)
 
@@ -59,11 +59,11 @@ struct user_regs_struct {
 
 #define ARCH_GENERIC_CALLS
 
-/* Debian's riscv64 has no programs for 32 bits. */
+/* Debian's riscv64 has no 32-bit programs. */
 #define ARCH_IS_COMPAT() false
 
 #else
-#error "bpf/arch.h has nothing for this architecture"
+#error "bpf/arch.h has no entry for this architecture"
 #endif
 
 #ifdef ARCH_GENERIC_CALLS

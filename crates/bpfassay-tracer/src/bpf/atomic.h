@@ -3,8 +3,8 @@
 #define BPFASSAY_ATOMIC_H
 
 /*
- * Adds without asking for the old value: the only atomic operation that kernels before 5.12 know. From LLVM 20 on,
- * `__sync_fetch_and_add` asks for it even where nobody looks at it, because it also orders memory; a relaxed addition
+ * Adds without fetching the old value: the only atomic operation that kernels before 5.12 accept. From LLVM 20 on,
+ * `__sync_fetch_and_add` fetches it even where it is not used, because it also orders memory; a relaxed addition
  * does not.
  */
 #define ATOMIC_ADD(counter, amount) ((void)__atomic_fetch_add(counter, amount, __ATOMIC_RELAXED))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * Everything that the kernel lets one see of data that move between programs and files, each byte once.
+ * All data that move between programs and files, as far as the kernel has a function to hook for it, each byte counted once.
  *
  *	path				hook					counted as
  *	read, pread, …			vfs_read, vfs_write (exit)		read, write
@@ -16,13 +16,13 @@
  *					do_page_mkwrite (exit)
  *
  * copy_file_range falls back to do_splice_direct before Linux 6.8 (fs/read_write.c: generic_copy_file_range): a task
- * inside vfs_copy_file_range is marked, and its do_splice_direct not counted again.
+ * inside vfs_copy_file_range is marked, and its do_splice_direct is not counted again.
  *
- * What stays invisible: loads and stores through a mapping (only faults are seen: pages that are already mapped, and
- * what is written to them, are not); requests of io_uring that ask for no completion (IOSQE_CQE_SKIP_SUCCESS), multishot
+ * What stays invisible: loads and stores through a mapping (only faults are visible: accesses to pages that are already
+ * mapped are not); requests of io_uring without a completion (IOSQE_CQE_SKIP_SUCCESS), multishot
  * reads, and completions that overflow the queue on 6.1; pipe to pipe splicing counts the writing side only.
  *
- * Operations on names are those of fexit, and so are read, write, readv and writev. The loader leaves programs out whose
+ * Operations on names are those of fexit, and so are read, write, readv and writev. The loader leaves out programs whose
  * function the kernel does not have, and reports that.
  */
 #define COUNTER_SHARED_KEYS
@@ -58,7 +58,7 @@ struct vm_area_struct {
 	struct file *vm_file;
 };
 
-/* An enumeration from 5.13 on (da2f5eb3d344), when there was first a function here that looks at it. */
+/* An enumeration from 5.13 on (da2f5eb3d344), which has the first hooked function that reads it. */
 enum fault_flag {
 	FAULT_FLAG_WRITE = 1,
 };
@@ -93,7 +93,7 @@ enum bpf_func_id {
 	BPF_FUNC_get_func_ret = 184,
 };
 
-/* Requests of libaio in flight, by their kiocb: they are completed by whatever task or interrupt. */
+/* Requests of libaio in flight, by their kiocb: any task or interrupt may complete them. */
 struct submitted {
 	__u64 cgroup;
 	__u64 operation;
@@ -114,7 +114,7 @@ struct {
 	__type(value, __u8);
 } copying SEC(".maps");
 
-/* Counts what a way other than read and write returned. */
+/* Counts what was returned by a path other than read and write. */
 static __always_inline void count(struct file *file, enum operation operation, long ret)
 {
 	struct subject subject;
@@ -123,7 +123,7 @@ static __always_inline void count(struct file *file, enum operation operation, l
 		count_call_returned(&subject, operation, ret, 0);
 }
 
-/* The same for what a task of `cgroup` asked for and another one, or an interrupt, completes. */
+/* The same for what a task of `cgroup` requested and another one, or an interrupt, completes. */
 static __always_inline void count_of(__u64 cgroup, struct file *file, enum operation operation, long ret)
 {
 	const struct vfsmount *mnt = BPF_CORE_READ(file, f_path.mnt);
@@ -138,7 +138,7 @@ static __always_inline void count_of(__u64 cgroup, struct file *file, enum opera
 		count_call_returned(&subject, operation, ret, 0);
 }
 
-/* libaio: who asked is known at submission only, what came of it at completion only. */
+/* libaio: who made the request is known at submission only, its result at completion only. */
 static __always_inline void submit(struct kiocb *kiocb, enum operation operation)
 {
 	__u64 key = (unsigned long)kiocb;
@@ -151,7 +151,7 @@ static __always_inline void submit(struct kiocb *kiocb, enum operation operation
 		tally_add(TALLY_INSERT_FAILURES);
 }
 
-/* An error here comes before the request is begun, and there will be no completion (fs/aio.c: aio_read). */
+/* An error here is returned before the request begins, and there will be no completion (fs/aio.c: aio_read). */
 static __always_inline void submitted(struct kiocb *kiocb, enum operation operation, int ret)
 {
 	__u64 key = (unsigned long)kiocb;
@@ -248,7 +248,7 @@ int BPF_PROG(file_to_pipe_exit, struct file *in, void *pipe, loff_t *offset, siz
 	return 0;
 }
 
-/* The reading side is counted by the program above; where `out` is a pipe, this counts on the file system of pipes. */
+/* The program above counts the reading side; where `out` is a pipe, this counts on the file system of pipes. */
 SEC("fexit/do_splice")
 int BPF_PROG(splice_exit, struct file *in, loff_t *off_in, struct file *out, loff_t *off_out, size_t len,
 	     unsigned int flags, long ret)
@@ -303,7 +303,7 @@ static __always_inline void mapped(struct vm_fault *vmf, __u64 pages)
 	if (!file)
 		return;
 	if ((vmf->flags & FAULT_FLAG_WRITE) && (BPF_CORE_READ(vma, vm_flags) & VM_SHARED)) {
-		/* Where the file system wants to know of it, do_page_mkwrite counts. */
+		/* Where the file system has a hook for it, do_page_mkwrite counts. */
 		if (BPF_CORE_READ(vma, vm_ops, page_mkwrite))
 			return;
 		operation = OPERATION_MAP_WRITE;
@@ -327,7 +327,7 @@ int BPF_PROG(page_mapped, struct vm_fault *vmf)
 	return 0;
 }
 
-/* `folio` came with Linux 6.6: the return value is behind however many arguments there are. */
+/* `folio` came with Linux 6.6: the return value follows the arguments, however many there are. */
 SEC("fexit/do_page_mkwrite")
 int page_written(__u64 *ctx)
 {
@@ -336,7 +336,7 @@ int page_written(__u64 *ctx)
 	struct file *file = BPF_CORE_READ(vma, vm_file);
 	__u64 ret;
 
-	/* Before the helper came (5.17) there was one argument. */
+	/* Before the helper (5.17) there was one argument. */
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_ret))
 		bpf_get_func_ret(ctx, &ret);
 	else

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * What every probe counts and under which key. The crate bpfassay-tracer-common declares the same for Rust; a test
+ * What every probe counts and under which key. The crate bpfassay-tracer-common has the same declarations for Rust; a test
  * compares both sides through the object's BTF.
  *
  * A map layout (`map_*.h`, chosen by -DMAP_LAYOUT) declares the map `counters` and defines
  *	static void counter_add(__u32 copy, const struct subject *subject, enum operation operation,
  *			       __u64 bytes, __u64 errors, __u64 duration);
- * which adds one call. `copy` is constant: which of several copies of a program calls (0 where there is one only).
+ * which adds one call. `copy` is constant: the number of the calling copy of a program (0 where there is one only).
  * `duration` is NO_DURATION where it is not measured.
  */
 #ifndef BPFASSAY_COUNTERS_H
@@ -97,14 +97,14 @@ const volatile struct tracer_settings settings SEC(".rodata.settings") = {};
 static __always_inline void value_add(struct counter_value *value, __u64 bytes, __u64 errors)
 {
 	ATOMIC_ADD(&value->calls, 1);
-	/* Adding a constant zero would become an atomic OR, which 5.10 does not know. */
+	/* Adding a constant zero would become an atomic OR, which 5.10 does not accept. */
 	if (bytes)
 		ATOMIC_ADD(&value->bytes, bytes);
 	if (errors)
 		ATOMIC_ADD(&value->errors, errors);
 }
 
-/* Rare, and done by programs that may interrupt each other: atomically. */
+/* Rare, and in programs that may interrupt each other: atomically. */
 static __always_inline void tally_add(enum tally which)
 {
 	__u32 index = which;
@@ -118,7 +118,7 @@ struct latency_histogram {
 	__u64 slots[LATENCY_SLOTS];
 };
 
-/* Not made by the loader unless durations are measured. */
+/* The loader does not create it unless durations are measured. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, LATENCY_KEYS);
@@ -126,14 +126,14 @@ struct {
 	__type(value, struct latency_histogram);
 } latencies SEC(".maps");
 
-/* A histogram does not fit on the stack. */
+/* A histogram is too large for the stack. */
 const struct latency_histogram no_latencies SEC(".rodata.histogram") = {};
 
-/* Whose and where a call is: a key without its operation. */
+/* Cgroup and mount of a call: a key without its operation. */
 struct subject {
 	__u64 cgroup;
 	__u64 mount;
-	/* The mount itself, for its path; null where the hook does not know it. Only for reading with checks. */
+	/* The mount itself, for its path; null where the hook does not know it. Only for reading with bpf_probe_read_kernel. */
 	const struct vfsmount *vfsmount;
 	__u32 device;
 	__u32 zero;
@@ -151,7 +151,7 @@ static __always_inline struct counter_key key_of(const struct subject *subject, 
 
 /*
  * The id of a mount, as in /proc/PID/mountinfo. Where the kernel has bpf_rdonly_cast (6.2 and later: a35b9af4ec2c), by a plain
- * load, which the verifier lets a program do behind a pointer of a known type; else by a helper call.
+ * load, which the verifier allows behind a pointer of a known type; otherwise by a helper call.
  */
 static __always_inline __u32 mount_id(const struct vfsmount *mnt)
 {
@@ -164,7 +164,7 @@ static __always_inline __u32 mount_id(const struct vfsmount *mnt)
 
 /*
  * Fills `subject` in for the calling task; false if it is not to be counted. Where the hook does not know the mount,
- * `mnt` is null: such calls are counted under mount 0, unless a mount was asked for.
+ * `mnt` is null: such calls are counted under mount 0, unless one mount was selected.
  */
 static __always_inline bool subject_of(struct subject *subject, const struct vfsmount *mnt, __u32 device)
 {
@@ -176,7 +176,7 @@ static __always_inline bool subject_of(struct subject *subject, const struct vfs
 	return !settings.mount || subject->mount == settings.mount;
 }
 
-/* The same for an open file, for programs that may not follow pointers by themselves. */
+/* The same for an open file, for programs that may not follow pointers themselves. */
 static __always_inline bool subject_of_file(struct subject *subject, const struct file *file)
 {
 	const struct vfsmount *mnt;
@@ -225,7 +225,7 @@ static __always_inline void latency_add(const struct counter_key *key, __u64 dur
 	ATOMIC_ADD(&histogram->slots[slot], 1);
 }
 
-/* Now, if durations are measured. */
+/* The time now, if durations are measured. */
 static __always_inline __u64 latency_clock(void)
 {
 	return settings.latency ? bpf_ktime_get_ns() : 0;
@@ -253,7 +253,7 @@ static __always_inline void count_call(const struct subject *subject, enum opera
 	count_call_copy(0, subject, operation, bytes, errors, start);
 }
 
-/* What a call that returns bytes or an error returned. */
+/* The result of a call that returns bytes or an error. */
 static __always_inline void count_call_returned(const struct subject *subject, enum operation operation,
 						  long ret, __u64 start)
 {

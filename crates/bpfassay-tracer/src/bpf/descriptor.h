@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * Calls of user space by file descriptor, seen from outside the file system: what a call is about is looked up at its
- * entry, as another thread may close the descriptor meanwhile, and kept per thread until its return.
+ * Calls of user space by file descriptor, observed outside the file system: the file of a call is looked up at its
+ * entry, because another thread may close the descriptor meanwhile, and kept per thread until its return.
  *
- * Calls by path (mkdir, unlink, rmdir, rename) are counted with errors and all, but neither mount nor device is known.
+ * Calls by path (mkdir, unlink, rmdir, rename) are counted including errors, but neither mount nor device is known.
  */
 #ifndef BPFASSAY_DESCRIPTOR_H
 #define BPFASSAY_DESCRIPTOR_H
@@ -19,7 +19,7 @@ struct pending_call {
 	__u32 wanted;
 };
 
-/* By thread; the threads that are gone make room. */
+/* By thread; LRU eviction removes entries of threads that have exited. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -27,7 +27,7 @@ struct {
 	__type(value, struct pending_call);
 } pending SEC(".maps");
 
-/* Another copy of the program may have run for this very call before: see raw-tracepoint.bpf.c. */
+/* Another copy of the program may have run for this call before: see raw-tracepoint.bpf.c. */
 static __always_inline void call_begins(__u32 copy, enum operation operation, bool by_descriptor, long descriptor)
 {
 	__u32 thread = bpf_get_current_pid_tgid();
@@ -72,7 +72,7 @@ static __always_inline void call_ends(__u32 copy, long ret)
 		return;
 	case OPERATION_OPEN:
 		file = ret < 0 ? (void *)ret : file_of(ret);
-		/* Another thread can have closed it by now; counted without mount then, as one that failed but for the error. */
+		/* Another thread may have closed it by now; then counted without a mount, as a failed call, but without its error. */
 		count_opened_copy(copy, file ? file : (void *)-9L, call->start);
 		return;
 	default:

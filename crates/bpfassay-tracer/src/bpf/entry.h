@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * Programs at function entry, by kprobe or by trampoline: HOOK(function) is the section. They count what was asked for,
- * whatever the call then did, and cannot see errors.
+ * Programs at function entry, by kprobe or by trampoline: HOOK(function) is the section. They count what was requested,
+ * whatever the call then did, and cannot observe errors.
  *
- * An open is seen where the file is known first: do_dentry_open, which failed look-ups do not get to.
+ * An open is observed where the file is first known: do_dentry_open, which failed lookups do not reach.
  */
 #include "files.h"
 #include "names.h"
@@ -27,7 +27,7 @@ static __always_inline int count_file(const struct file *file, __u64 bytes, enum
 	return 0;
 }
 
-/* The sum of the lengths in a vector of user space, as far as they can be read without a page fault. */
+/* The sum of the lengths in an iovec of user space, as far as they can be read without a page fault. */
 static __always_inline __u64 requested(const struct iovec *vector, __u64 count)
 {
 	__u64 sum = 0;

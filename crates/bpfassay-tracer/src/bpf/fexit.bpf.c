@@ -5,12 +5,12 @@
  * A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task can be preempted
  * inside the program, and until it runs again the calls of every other task on that CPU are skipped (the kernel counts
  * them: recursion_misses, 5.12 and later). So there, the loader attaches copies of the programs: six of those that count
- * data, three of the others. Each copy that runs notes that in the task's storage; the copy that is first for a call counts
+ * data, three of the others. Each copy that runs notes that in the task's storage; the first copy that runs for a call counts
  * it. A call is lost only if every copy has a task preempted inside it on the same CPU at the same time, which the
  * misses bound: at most the smallest of the copies' misses.
  *
  * How a copy distinguishes one call of a task from the next: calls that move data by the task's own count of them, all others
- * by programs at the beginning of the call (`mark`), which may run as often as they like.
+ * by programs at the beginning of the call (`mark`), which may run any number of times.
  */
 #include "named.h"
 #include "opened.h"
@@ -18,9 +18,9 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* Which copies ran for the last call of a task. */
+/* Which copies have run for the last call of a task. */
 struct turn {
-	/* The task's own count of calls (task_io_accounting): it grows with each call that gets as far as the file. */
+	/* The task's own count of calls (task_io_accounting): it grows with each call that reaches the file. */
 	__u64 call;
 	__u64 ran;
 };
@@ -28,11 +28,11 @@ struct turn {
 struct turns {
 	/* Of operations that move data. */
 	struct turn data[OPERATION_WRITEV + 1];
-	/* Of the others, since their beginning was seen: a bit for each copy (ran_bit). */
+	/* Of the others, since their beginning was observed: a bit for each copy (ran_bit). */
 	__u64 others;
 };
 
-/* Linux 5.11 and later; not made where there is one copy only. */
+/* Linux 5.11 and later; not created where there is one copy only. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -76,15 +76,15 @@ static __always_inline bool is_first(__u32 copy, enum operation operation)
 	task = bpf_get_current_task_btf();
 	all = turns_of(task);
 	/*
-	 * Storage cannot be made while another task is preempted making some (6.12: __bpf_task_storage_get). What was made
-	 * once is always found, so no copy before this one had any. The one that was attached first runs last
+	 * Storage cannot be created while another task is preempted while creating some (6.12: __bpf_task_storage_get). Existing
+	 * storage is always found, so no copy before this one had any. The one that was attached first runs last
 	 * (hlist_add_head in bpf_trampoline_link_prog, kernel/bpf/trampoline.c, 5.10 to 7.2): it counts for all.
 	 */
 	if (!all)
 		return copy == 0;
 	if (operation > OPERATION_WRITEV) {
 		bit = ran_bit(copy, operation);
-		/* A copy that ran already sees the next call, whose beginning was not seen (a call inside a call). */
+		/* A copy that has already run is in the next call, whose beginning was not observed (a call inside a call). */
 		if (all->others & RAN_ALL(operation) && !(all->others & bit)) {
 			all->others |= bit;
 			return false;
@@ -94,7 +94,7 @@ static __always_inline bool is_first(__u32 copy, enum operation operation)
 	}
 	turn = &all->data[operation];
 	call = task->ioac.syscr + task->ioac.syscw;
-	/* Likewise: calls that fail early do not count up. */
+	/* Likewise: calls that fail early do not increment it. */
 	if (turn->call == call && turn->ran && !(turn->ran & (1 << copy))) {
 		turn->ran |= 1 << copy;
 		return false;
@@ -178,7 +178,7 @@ DATA(write, "vfs_write", OPERATION_WRITE, 4)
 DATA(readv, "vfs_readv", OPERATION_READV, 5)
 DATA(writev, "vfs_writev", OPERATION_WRITEV, 5)
 
-/* At the beginning of calls that nothing else distinguishes. */
+/* At the beginning of calls that can be distinguished by nothing else. */
 #define MARK(name, function, operation)                                                                            \
 	SEC("fentry/" function)                                                                                    \
 	int name(context *ctx)                                                                                     \
@@ -187,7 +187,7 @@ DATA(writev, "vfs_writev", OPERATION_WRITEV, 5)
 		return 0;                                                                                          \
 	}
 
-/* The descriptor is looked up at the end: another thread may have closed it by then, and the call counts without mount. */
+/* The descriptor is looked up at the end: another thread may have closed it by then, and the call counts without a mount. */
 static __always_inline int count_fsync(__u32 copy, context *ctx)
 {
 	struct subject subject;

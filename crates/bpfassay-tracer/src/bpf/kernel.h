@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * What the probes need of the kernel, declared by hand: CO-RE relocates each access to the running kernel's layout,
+ * The kernel's types that the probes use, declared by hand: CO-RE relocates each access to the running kernel's layout,
  * so only the names and types of the members used here matter. No vmlinux.h, no header of the build machine.
  */
 #ifndef BPFASSAY_KERNEL_H
@@ -154,7 +154,7 @@ struct task_struct {
 	struct css_set *cgroups;
 };
 
-/* kernel/trace/trace.h and include/trace/syscall.h by the names that BTF has them under */
+/* kernel/trace/trace.h and include/trace/syscall.h, by their names in BTF */
 struct trace_event_raw_sys_enter {
 	long id;
 	unsigned long args[6];
@@ -167,7 +167,7 @@ struct trace_event_raw_sys_exit {
 
 #pragma clang attribute pop
 
-/* include/linux/fs.h: set in f_mode of a file that this very open made */
+/* include/linux/fs.h: set in f_mode of a file that this open created */
 #define FMODE_CREATED 0x100000
 
 /* include/linux/err.h */

@@ -4,9 +4,9 @@
  * programs that may interrupt each other have different keys (operations) or, as copies of one program, another map than
  * the first copy, which they share. So plain additions lose nothing in the first copy; the others add atomically.
  *
- * Hashing and comparing a key takes the larger part of the time. So the calls that move data go round it: each CPU has an
- * array of slots per operation and copy, and a key has one of two slots: the first two keys that fall on such a pair have them
- * for good. What a slot counts is counted nowhere else and never moves, so that a reader at any moment misses nothing and finds
+ * Hashing and comparing a key takes the larger part of the time. So the calls that move data avoid it: each CPU has an
+ * array of slots per operation and copy, and a key has one of two slots: the first two keys that map to such a pair keep them
+ * until the end. What a slot counts is counted nowhere else and never moves, so that a reader at any moment misses nothing and finds
  * nothing twice. Keys that come later to their pair, and the first call of every key, are counted in the hash map.
  */
 #define LAYOUT_HAS_DURATION 0
@@ -19,7 +19,7 @@ struct counters {
 };
 
 struct counters counters SEC(".maps");
-/* For the copies after the first; not made where there is one only. */
+/* For the copies after the first; not created where there is one only. */
 struct counters counters_2 SEC(".maps");
 
 struct counter_slots {
@@ -63,7 +63,7 @@ static __always_inline struct counter_slots *slots_of(__u32 copy, enum operation
 }
 
 /*
- * Which of all slots a key looks at first; the other of its pair differs in the last bit. Fibonacci hashing: Knuth, "The Art of Computer
+ * The slot that a key tries first; the other of its pair differs in the last bit. Fibonacci hashing: Knuth, "The Art of Computer
  * Programming", volume 3, 2nd edition 1998, section 6.4.
  */
 static __always_inline __u64 place_of(const struct subject *subject)
@@ -89,7 +89,7 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 	struct counter_key key;
 
 	/*
-	 * The key's own slot, else a free one that it may have. With one slot for each key, a workload that fell on that of another
+	 * The key's own slot, otherwise a free one that it may take. With one slot for each key, a workload that collided with another
 	 * process had calls that cost 84 instructions more (x86_64, 6.12).
 	 */
 	if (all) {
@@ -114,7 +114,7 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 		const struct counter_value zero = {};
 
 		/*
-		 * Another CPU may insert the key at this very moment. BPF_NOEXIST makes sure that no counts are
+		 * Another CPU may insert the key at the same time. BPF_NOEXIST makes sure that no counts are
 		 * overwritten, and the CPU that lost that race finds the winner's entry.
 		 */
 		bpf_map_update_elem(map, &key, &zero, BPF_NOEXIST);
@@ -124,7 +124,7 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 			return;
 		}
 	}
-	/* OPERATION_CREATE is counted by two programs, of which one may be preempted inside while the other runs. */
+	/* Two programs count OPERATION_CREATE, of which one may be preempted inside while the other runs. */
 	if (!COUNTER_OWN_KEYS || copy > 0 || operation == OPERATION_CREATE) {
 		value_add(value, bytes, errors);
 	} else {
@@ -132,7 +132,7 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 		value->bytes += bytes;
 		value->errors += errors;
 	}
-	/* Not on its first call: the reader looks only at slots that have counted one. */
+	/* Not on its first call: the reader reads only slots that have counted one. */
 	if (slot && is_free(slot))
 		slot->key = key;
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * Functions that change names in directories, seen at their entry: vfs_create, vfs_mkdir, vfs_unlink, vfs_rmdir,
- * vfs_rename. (named.h counts the calls that lead there, which do not know the mount when they begin.)
+ * Functions that change names in directories, observed at their entry: vfs_create, vfs_mkdir, vfs_unlink, vfs_rmdir,
+ * vfs_rename. (named.h counts the calls that lead there, whose mount is not known when they begin.)
  *
  * Their arguments differ between kernels (a namespace or idmap from 5.12 on, struct renamedata likewise, no directory
  * in vfs_create of 7.x). The loader reads the prototype from the kernel's BTF and writes here in which argument the
  * superblock can be found.
  *
  * None of them receives the mount. The system calls take write access of it just before (mnt_want_write, on all of 5.10
- * to 7.2 and in the same task), so that function is hooked, too, and remembers the mount; it counts if it is of the same
- * superblock. Where nobody asked for write access that way (nfsd's own work, an overlay's lower layers) the mount is 0,
- * with the device right all the same.
+ * to 7.2 and in the same task), so that function is hooked, too, and the mount is kept; it is used if it has the same
+ * superblock. Where no write access was taken that way (nfsd's own operations, an overlay's lower layers) the mount is 0,
+ * with the right device.
  *
- * What fails before the file system is asked (a name that is not there, or is there already, or may not be looked up)
- * does not get to these functions and is not counted here.
+ * What fails before the file system is called (a name that does not exist, or exists already, or may not be looked up)
+ * does not reach these functions and is not counted here.
  */
 #ifndef BPFASSAY_NAMES_H
 #define BPFASSAY_NAMES_H
@@ -45,7 +45,7 @@ struct wanted_mount {
 	const struct super_block *superblock;
 };
 
-/* By thread. Opening a file for writing leaves an entry, so old ones make room. */
+/* By thread. Opening a file for writing leaves an entry, which LRU eviction removes later. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -61,7 +61,7 @@ static __always_inline void name_wants(const struct vfsmount *mnt)
 	bpf_map_update_elem(&wanted_mounts, &thread, &wanted, BPF_ANY);
 }
 
-/* `argument` is the one that the operation's prototype names. */
+/* `argument` is the one that the operation's prototype selects. */
 static __always_inline bool name_subject(struct subject *subject, enum operation operation,
 					 unsigned long argument)
 {

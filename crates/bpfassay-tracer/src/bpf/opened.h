@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * What do_filp_open (do_file_open in 7.2; the loader finds out) returned: every open of user space ends there (open,
- * openat, openat2, creat, execve, io_uring), the failed ones too. Those have no file, hence no mount and no device.
- * Files that the call made are counted as created: open does not pass vfs_create, and file systems that look up and make
+ * What do_filp_open (do_file_open in 7.2; the loader selects the name) returned: every open of user space reaches it (open,
+ * openat, openat2, creat, execve, io_uring), also the failed ones. Those have no file, hence no mount and no device.
+ * Files that the call created are counted as created: open does not call vfs_create, and file systems that look up and create
  * in one step, such as NFS, do not either.
  */
 #ifndef BPFASSAY_OPENED_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Where a mount is mounted. */
+/* The mount point of a mount. */
 #ifndef BPFASSAY_PATH_H
 #define BPFASSAY_PATH_H
 
 #include "mount.h"
 
-/* Directories and mounts that are walked up at most. */
+/* Most directories and mounts of the walk up. */
 #define PATH_STEPS 12
 
 #ifdef NO_CALLS
@@ -14,10 +14,10 @@
 #define PATH_FUNCTION static __attribute__((noinline))
 #endif
 
-/* Writes where `vfsmount` is mounted, from the root of its namespace; what does not fit is cut off. */
+/* Writes the mount point of `vfsmount`, from the root of its namespace; truncated where it does not fit. */
 PATH_FUNCTION void path_of(__u8 path[MOUNT_PATH_BYTES], const struct vfsmount *vfsmount)
 {
-	/* Names are written from the root down: any of them may reach up to a path's length beyond its beginning. */
+	/* Names are written from the root down: any of them may extend up to a path's length beyond its beginning. */
 	__u8 buffer[2 * MOUNT_PATH_BYTES] = {};
 	const unsigned char *names[PATH_STEPS] = {};
 	const struct mount *mount = mount_of(vfsmount), *parent;

@@ -5,7 +5,7 @@
  * The kernel skips a program that is already running on the CPU (__bpf_trace_run). From Linux 7.0 on a task can be
  * preempted inside it (f7d327654b88, "bpf: Have __bpf_trace_run() use rcu_read_lock_dont_migrate()"), and until it runs
  * again the calls of every other task on that CPU are skipped. So where tasks are preempted the loader attaches six
- * copies of both programs: at entry any of them may note the call, and the first at exit counts what was noted.
+ * copies of both programs: at entry any of them may record the call, and the first at exit counts what was recorded.
  */
 #include "syscalls.h"
 #include <bpf/bpf_tracing.h>

@@ -10,7 +10,7 @@ typedef struct pt_regs context;
 
 /*
  * Only one case is left once `index` is known, at load. The different empty assembler lines keep the compiler from
- * making one load at a computed place of them, which the verifier forbids for a context.
+ * merging them into one load at a computed offset, which the verifier forbids for a context.
  */
 static __always_inline unsigned long argument(context *ctx, __u32 index)
 {

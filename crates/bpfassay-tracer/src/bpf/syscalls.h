@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* System calls by their number. */
+/* System calls by number. */
 #ifndef BPFASSAY_SYSCALLS_H
 #define BPFASSAY_SYSCALLS_H
 

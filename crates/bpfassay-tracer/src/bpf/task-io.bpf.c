@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
  * No program on the path of a call at all: the kernel itself accounts what each task reads and writes (struct
- * task_io_accounting; CONFIG_TASK_XACCT), and the tracer reads that account of every task when it is asked, by an iterator,
- * and of every task that goes, by the tracepoint of its exit. An event costs nothing that it would not cost anyway.
+ * task_io_accounting; CONFIG_TASK_XACCT). At each reading, an iterator reads the accounts of all tasks, and the tracepoint
+ * of a task's exit reads the accounts of each task that exits. A call has no cost that it would not have anyway.
  *
- * What it cannot know is which file was meant: the account is one per task, for all mounts, pipes and terminals together,
- * and for readv, sendfile and copy_file_range as well as for read (add_rchar, inc_syscr and their like in fs/read_write.c).
+ * What it cannot know is which file was accessed: the account is one per task, for all mounts, pipes and terminals together,
+ * and for readv, sendfile and copy_file_range as well as for read (add_rchar, inc_syscr and similar in fs/read_write.c).
  */
 #include "counters.h"
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* include/linux/sched.h: set before the tracepoint of the exit is passed. */
+/* include/linux/sched.h: set before the tracepoint of the exit is reached. */
 #define PF_EXITING 0x00000004
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -30,7 +30,7 @@ struct bpf_iter__task {
 
 #pragma clang attribute pop
 
-/* One task's account, or the sum of those of tasks that are gone. */
+/* One task's account, or the sum of those of tasks that have exited. */
 struct task_account {
 	__u64 cgroup;
 	__u64 read_calls;
@@ -39,7 +39,7 @@ struct task_account {
 	__u64 write_bytes;
 };
 
-/* Sums of tasks that are gone, by cgroup. */
+/* Sums of tasks that have exited, by cgroup. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, COUNTER_KEYS);
@@ -47,7 +47,7 @@ struct {
 	__type(value, struct task_account);
 } exited SEC(".maps");
 
-/* A task that is going was, or will be within this very moment, accounted for by its exit. */
+/* A task that is exiting was accounted for by its exit, or is about to be. */
 SEC("iter/task")
 int live_tasks(struct bpf_iter__task *ctx)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Arguments by number for programs on a BPF trampoline; behind the last argument lies what the function returned. */
+/* Arguments by number for programs on a BPF trampoline; the value that the function returned follows the last argument. */
 #ifndef BPFASSAY_TRAMPOLINE_H
 #define BPFASSAY_TRAMPOLINE_H
 

@@ -3,16 +3,16 @@
  * uprobes on the functions of the C library and of MPI-IO, in their libraries or in a static program. The loader attaches
  * each program to the functions that are in the file (`functions` in the crate bpfassay-tracer-common).
  *
- * Of the C library's calls what was returned is counted. Of those of MPI-IO the calls, and the bytes that were asked for
- * as far as they can be known: a file handle of MPI names no file of the kernel, nor a datatype its size, but for the predefined
+ * Of the C library's calls, what was returned is counted. Of those of MPI-IO, the calls, and the bytes that were requested
+ * as far as they can be known: a file handle of MPI names no file of the kernel, and a datatype has no known size, except the predefined
  * datatypes of MPICH and its relatives, which have it in their handles.
  */
 /*
- * A task can be preempted inside these programs, and another one runs them meanwhile: nothing keeps it from that. So keys
+ * A task can be preempted inside these programs, and another one run them meanwhile: nothing prevents that. So keys
  * are shared, and every program begins with keep_stack().
  */
 #define COUNTER_SHARED_KEYS
-/* Tail calls and calls of functions go together on some architectures and kernels only. */
+/* Some architectures and kernels do not allow tail calls together with calls of functions. */
 #define NO_CALLS
 #include "descriptor.h"
 #include <bpf/bpf_tracing.h>
@@ -28,10 +28,10 @@ struct {
 
 /*
  * Kernels give programs of this type a stack of their own per CPU where they need 64 bytes and more (x86_64 from 6.13 on:
- * bpf_enable_priv_stack, kernel/bpf/verifier.c). It takes for granted that no program runs twice at once on a CPU, which
- * kprobes see to and uprobes do not: on preemptible kernels tasks write over each other's variables, and calls are lost or
- * mixed up, which nothing counts. Programs with a tail call keep to the task's stack (check_max_stack_depth). This one is
- * never made: no task that has a user space is number 0.
+ * bpf_enable_priv_stack, kernel/bpf/verifier.c). It assumes that no program runs twice at once on a CPU, which
+ * kprobes ensure and uprobes do not: on preemptible kernels tasks overwrite each other's variables, and calls are lost or
+ * attributed wrongly, which nothing counts. Programs with a tail call keep the task's stack (check_max_stack_depth). This
+ * one is never made: no task that has a user space has number 0.
  */
 static __always_inline void keep_stack(struct pt_regs *ctx)
 {
@@ -78,7 +78,7 @@ struct pending_mpi {
 	__u32 wanted;
 };
 
-/* By thread, beside `pending`: the C library is called below. */
+/* By thread, beside `pending`: MPI-IO calls the C library. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -88,7 +88,7 @@ struct {
 
 /*
  * Bytes of `count` elements; 0 where the size is not known. The count is an int, or of 64 bits, of which the low ones are
- * looked at: an int has nothing certain above. MPICH's handle of a predefined datatype is 0x4c00SSNN, SS the
+ * used: the upper ones of an int are undefined. MPICH's handle of a predefined datatype is 0x4c00SSNN, SS the
  * size (MPICH 4.3, src/include/mpir_objects.h and src/mpi/datatype/typerep: MPIR_Datatype_get_basic_size). Open MPI's is a
  * pointer, which is above 32 bits in its libraries.
  */

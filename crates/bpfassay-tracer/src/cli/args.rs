@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The options of the command line, and what they mean on this machine.
+//! The options of the command line, and their values on this machine.
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, time::Duration};
 
@@ -17,12 +17,12 @@ use crate::{
     service::endpoint::Address,
 };
 
-/// Most keys or events that a map may hold; what they take is locked memory of the kernel.
+/// Most keys or events that a map may hold; they take locked memory of the kernel.
 const MAX_ENTRIES: u32 = 1 << 24;
 /// `KRETPROBE_MAXACTIVE_MAX` (kernel/trace/trace_kprobe.c).
 const MAX_MAXACTIVE: u32 = 4096;
 
-/// What the command line asks for.
+/// What the command line requests.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// Print [`crate::cli::help::HELP`].
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     keep_loaded: bool,
 }
 
-/// What to do, in the kernel's terms.
+/// What to do, with paths replaced by the kernel's ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TracerConfig {
     pub(crate) configuration: ProbeConfiguration,
@@ -178,7 +178,7 @@ fn set<T>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), Argu
 }
 
 impl Args {
-    /// Looks up the paths and puts the configuration together.
+    /// Looks up the paths and builds the configuration.
     ///
     /// # Errors
     /// [`ArgumentError`].
@@ -214,7 +214,7 @@ impl Args {
             interval: self.interval,
             bpf_stats: self.bpf_stats,
             options,
-            // A service is started without anything at its standard input.
+            // A service is started without standard input.
             stay: self.stay || self.listen.is_some(),
             listen: self.listen,
             merge: self.merge,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_option_or_given_twice_or_without_value_is_refused() {
+    fn unknown_repeated_and_incomplete_options_are_refused() {
         let message = |args: &[&str]| parse(args).unwrap_err().to_string();
         assert_eq!(message(&["--prob", "fexit"]), "invalid option '--prob' (--help lists the options)");
         assert_eq!(message(&["--probe", "fexit", "more"]), "unexpected argument \"more\" (--help lists the options)");
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_kept_loaded_for_whoever_sends_commands() {
+    fn programs_are_kept_loaded_where_commands_attach_them() {
         let config = |more: &[&str]| parse(&[&["--probe", "fexit"], more].concat()).unwrap().resolve();
         assert!(config(&["--keep-loaded", "--interval=2s", "--bpf-stats"]).unwrap().keep_loaded);
         assert!(!config(&[]).unwrap().keep_loaded);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn further_options_reach_the_loader() {
+    fn other_options_are_passed_to_the_loader() {
         let args = [
             "--probe=fexit",
             "--latency",

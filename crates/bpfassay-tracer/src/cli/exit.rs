@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the program ends.
+//! The exit status of the program.
 
 use bpfassay_protocol::with_causes;
 
@@ -22,7 +22,7 @@ pub(crate) fn print(text: &str) -> ExitCode {
     }
 }
 
-/// Writes `error` and its causes to standard error. Nothing is left to do if that fails too.
+/// Writes `error` and its causes to standard error. If that fails too, it cannot be reported.
 pub(crate) fn complain(error: &dyn Error, status: u8) -> ExitCode {
     let _ = writeln!(io::stderr(), "bpfassay-tracer: {}", with_causes(error));
     status.into()

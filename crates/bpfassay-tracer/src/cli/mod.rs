@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line: what it asks for, and the exit status.
+//! The command line: what it requests, and the exit status.
 //!
-//! Not here: anything that is done; `service` is the life of a tracer while its programs count.
+//! Not here: what is done then; `service` has the life of a tracer while its programs count.
 
 pub(crate) mod args;
 mod exit;
@@ -54,7 +54,7 @@ pub fn main() -> ExitCode {
         Ok(config) => config,
         Err(error) => return complain(&error, USAGE),
     };
-    // Before anything is attached: an address that is taken is reported without loading programs.
+    // Before anything is attached: an address in use is reported without loading programs.
     let endpoint = match config.listen.map(|address| Endpoint::bind(address, Page::Metrics)).transpose() {
         Ok(endpoint) => endpoint,
         Err(error) => return complain(&error, 1),
@@ -63,7 +63,7 @@ pub fn main() -> ExitCode {
         let _ = writeln!(io::stderr(), "bpfassay-tracer: listening on {}", endpoint.address());
     }
     let service = Service { interval: config.interval, merge: config.merge, stay: config.stay, endpoint };
-    // On from before the first program until its figures are read.
+    // Enabled from before the first program until its figures are read.
     let statistics = match config.bpf_stats.then(enable_statistics).transpose() {
         Ok(statistics) => statistics,
         Err(error) => {

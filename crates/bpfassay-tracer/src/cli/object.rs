@@ -34,7 +34,7 @@ Options:
   -h, --help          Print this
 ";
 
-/// What the command line asks for.
+/// What the command line requests.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Print [`HELP`].

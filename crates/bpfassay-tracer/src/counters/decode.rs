@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows from the bytes of keys and values, as `bpfassay_tracer_common` lays them out.
+//! Rows from the bytes of keys and values, in the layout of `bpfassay_tracer_common`.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -16,7 +16,7 @@ use bpfassay_tracer_common::{Histogram, Key, LATENCY_SLOTS, PATH_BYTES, PathKey,
 use super::error::DecodeError;
 use crate::kernel::mounts::Mounts;
 
-/// The key in the bytes of a map's.
+/// The key in the bytes of a map's key.
 ///
 /// # Errors
 /// [`DecodeError::Size`].
@@ -30,8 +30,8 @@ pub(crate) fn key(bytes: &[u8]) -> Result<Key, DecodeError> {
     })
 }
 
-/// The key of the layout that has a path: mount and device are those of what is mounted there now, on top if there are
-/// several; 0 for paths where nothing is mounted, cut off ones among them. A mount below another one is not distinguished from it.
+/// The key of the layout that has a path: mount and device are those of what is mounted there now, the topmost if there are
+/// several; 0 for paths where nothing is mounted, including truncated ones. A mount below another one is not distinguished from it.
 ///
 /// # Errors
 /// [`DecodeError::Size`].
@@ -48,7 +48,7 @@ pub(crate) fn key_by_path(bytes: &[u8], mounts: &Mounts) -> Result<Key, DecodeEr
     })
 }
 
-/// The sum of the values that each CPU holds.
+/// The sum of the values of all CPUs.
 ///
 /// # Errors
 /// [`DecodeError::Size`].
@@ -64,7 +64,7 @@ pub(crate) fn sum<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result
     Ok(sum)
 }
 
-/// What the slots of one operation hold that are in use, on any CPU.
+/// The contents of the slots of one operation that are in use, on any CPU.
 ///
 /// # Errors
 /// [`DecodeError::Size`].
@@ -83,7 +83,7 @@ pub(crate) fn slots(operation: u32, values: &[Vec<u8>]) -> Result<Vec<(Key, Valu
     Ok(found)
 }
 
-/// The sum of the histograms that each CPU holds.
+/// The sum of the histograms of all CPUs.
 ///
 /// # Errors
 /// [`DecodeError::Size`].
@@ -135,7 +135,7 @@ pub(crate) fn add(rows: &mut BTreeMap<Key, CounterRow>, key: Key, value: Value) 
     Ok(())
 }
 
-/// Puts a histogram into the row of `key`.
+/// Stores a histogram in the row of `key`.
 ///
 /// # Errors
 /// [`DecodeError::Operation`].
@@ -169,7 +169,7 @@ pub(crate) fn total<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Resu
     })
 }
 
-/// Puts rows into the order of their keys.
+/// Sorts rows by their keys.
 pub(crate) fn sort(rows: &mut [CounterRow]) {
     rows.sort_unstable_by_key(|row| (row.cgroup, row.device, row.mount, row.operation));
 }
@@ -304,7 +304,7 @@ mod tests {
         };
         put(0, 3, key(7, 8, 21, 0), value(2, 4096, 1));
         put(1, 255, key(9, 8, 22, 0), value(1, 10, 0));
-        // Taken, but nothing is counted in it yet.
+        // Taken, but it has counted no call yet.
         put(1, 4, key(7, 8, 21, 0), value(0, 0, 0));
         let of = |cgroup, mount| Key { cgroup, mount, device: 8, operation: 1 };
         let expected = [
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_probes_cannot_have_written_is_refused() {
+    fn bytes_that_no_probe_writes_are_refused() {
         let none: [Vec<u8>; 0] = [];
         assert_eq!(row(&[0; 23], none.clone()), Err(DecodeError::Size { what: "key", length: 23, expected: 24 }));
         assert_eq!(

@@ -21,12 +21,12 @@ use crate::{
 pub(crate) struct CounterMaps {
     maps: BTreeMap<String, Map>,
     ring: Option<Ring>,
-    /// Where paths are mounted, for the layout that has them in its keys.
+    /// The mount table, for the layout that has paths in its keys.
     mounts: Option<Mounts>,
 }
 
 impl CounterMaps {
-    /// Over all maps of an object by name; which of them there are depends on the map layout.
+    /// From all maps of an object by name; which of them exist depends on the map layout.
     ///
     /// # Errors
     /// [`ReadError::Map`].
@@ -43,12 +43,12 @@ impl CounterMaps {
         Ok(Self { maps: known, ring, mounts })
     }
 
-    /// Becomes readable when [`CounterMaps::drain`] has something to do; `None` for layouts that keep their sums in the kernel.
+    /// Readable when [`CounterMaps::drain`] has something to do; `None` for layouts that keep their sums in the kernel.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.ring.as_ref().map(Ring::fd)
     }
 
-    /// Makes room in the ring buffer, if there is one.
+    /// Reads the events in the ring buffer, if there is one, to make room.
     ///
     /// # Errors
     /// [`ReadError::Map`].
@@ -59,7 +59,7 @@ impl CounterMaps {
         Ok(())
     }
 
-    /// Forgets the events that were passed one by one.
+    /// Discards the events that were passed one by one.
     ///
     /// # Errors
     /// [`ReadError::Map`].
@@ -136,7 +136,7 @@ impl CounterMaps {
         let misses = misses::of_all(hooked)?;
         let evicted = match (&self.mounts, self.maps.get(map::COUNTERS)) {
             (Some(_), Some(counters)) => {
-                // Insertions first: a key that is inserted in between then makes too few evictions, never less than none.
+                // Insertions first: a key that is inserted in between can only reduce the number of evictions that is derived.
                 let inserted = self.tally(tally::INSERTIONS)?;
                 let failed = |source| ReadError::Map { map: map::COUNTERS.to_owned(), source };
                 let live = counters.entries().map_err(failed)?.len() as u64;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events that the kernel did not hand to a program, as far as it counts them.
+//! Events that the kernel did not pass to a program, as far as it counts them.
 
 use std::os::fd::AsFd as _;
 
@@ -50,14 +50,14 @@ pub(crate) fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
     let recursion = || Ok(hooked.counted().map_err(failed)?.recursion_misses);
     match hooked.kind {
         Kind::Trampoline => Ok(Misses { probes: None, recursion: recursion()? }),
-        // Not the program but the hook may be missed, which nothing counts here.
+        // Not the program but the hook may be missed, which is not counted here.
         Kind::RawTracepoint => Ok(Misses { probes: None, recursion: recursion()? }),
         Kind::KprobeMulti | Kind::Tracepoint | Kind::Kprobe(KprobeMode::Perf) => {
             let probes = match &hooked.link_fd {
                 Some(link) => bpf::link_missed(link.as_fd()).map_err(failed)?,
                 None => None,
             };
-            // The field is older than the counting for kprobes, which came in 6.7 together with the missed hits.
+            // The field is older than the count for kprobes, which came in 6.7 together with the missed hits.
             let recursion = if probes.is_some() { recursion()? } else { None };
             Ok(Misses { probes, recursion })
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading what the attached programs count, and what they lost.
 //!
-//! Here: the maps and the ring buffer, bytes to rows, misses. Not here: how programs came to be attached.
+//! Here: the maps and the ring buffer, bytes to rows, misses. Not here: how programs are attached.
 
 pub(crate) mod decode;
 pub(crate) mod error;

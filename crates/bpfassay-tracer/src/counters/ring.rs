@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ring buffer of events, added up into what the other layouts keep in the kernel.
+//! The ring buffer of events, added up to the sums that the other layouts keep in the kernel.
 
 use std::{
     collections::BTreeMap,
@@ -37,11 +37,11 @@ impl Ring {
     pub(crate) fn new(map: BorrowedFd<'_>) -> io::Result<Self> {
         let mut sums = Box::<Sums>::default();
         let context: *mut Sums = &mut *sums;
-        // SAFETY: the context is on the heap and lives as long as the ring; the callback takes it for what it is.
+        // SAFETY: the context is on the heap and lives as long as the ring; the callback casts it to its own type.
         let ring = unsafe {
             libbpf_sys::ring_buffer__new(map.as_raw_fd(), Some(take), context.cast::<c_void>(), std::ptr::null())
         };
-        // libbpf sets errno whenever it returns a null pointer; nothing may come in between.
+        // libbpf sets errno whenever it returns a null pointer; no other call may come in between.
         let error = io::Error::last_os_error();
         NonNull::new(ring).map(|ring| Self { ring, sums }).ok_or(error)
     }
@@ -52,11 +52,11 @@ impl Ring {
         unsafe { BorrowedFd::borrow_raw(libbpf_sys::ring_buffer__epoll_fd(self.ring.as_ptr())) }
     }
 
-    /// Takes every event that any program had begun to write when this was called. A task that was preempted while it was
-    /// writing one holds up those behind it until it goes on.
+    /// Reads every event that any program had begun to write when this was called. A task that was preempted while it was
+    /// writing one blocks those behind it until it continues.
     ///
     /// # Errors
-    /// The kernel's error; `TimedOut` where a task does not go on.
+    /// The kernel's error; `TimedOut` where a task does not continue.
     pub(crate) fn drain_all(&mut self) -> io::Result<&Sums> {
         const PATIENCE: Duration = Duration::from_secs(10);
         const PAUSE: Duration = Duration::from_micros(200);
@@ -82,7 +82,7 @@ impl Ring {
         }
     }
 
-    /// Takes every event in the buffer and forgets all of them.
+    /// Reads every event in the buffer and discards them.
     ///
     /// # Errors
     /// As [`Ring::drain_all`].
@@ -92,7 +92,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Takes every event in the buffer.
+    /// Reads every event in the buffer.
     ///
     /// # Errors
     /// The kernel's error.
@@ -110,9 +110,9 @@ impl Drop for Ring {
     }
 }
 
-/// Takes one record.
+/// Adds one record.
 unsafe extern "C" fn take(context: *mut c_void, data: *mut c_void, size: libbpf_sys::size_t) -> c_int {
-    // SAFETY: libbpf passes what `Ring::new` gave it, and a record that is valid for its size.
+    // SAFETY: libbpf passes the context of `Ring::new`, and a record that is valid for its size.
     let (sums, record) =
         unsafe { (&mut *context.cast::<Sums>(), slice::from_raw_parts(data.cast::<u8>(), size as usize)) };
     sums.add(record);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Program sets: what their maps hold, and readings of them.
+//! Program sets: the contents of their maps, and readings of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -59,7 +59,7 @@ struct OfSet {
 }
 
 impl Summaries {
-    /// Over the maps of all sets, by [`set_map_name`].
+    /// From the maps of all sets, by [`set_map_name`].
     ///
     /// # Errors
     /// [`ReadError`].
@@ -78,7 +78,7 @@ impl Summaries {
         sets.map(of).collect::<Result<_, _>>().map(Self)
     }
 
-    /// What was counted since the programs were attached, sorted by cgroup and event.
+    /// The counts since the programs were attached, sorted by cgroup and event.
     ///
     /// # Errors
     /// [`ReadError`].

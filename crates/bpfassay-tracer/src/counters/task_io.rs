@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Readings of `task-io`: the kernel's own I/O accounts of all tasks, those that are gone included.
+//! Readings of `task-io`: the kernel's own I/O accounts of all tasks, including those that have exited.
 
 use std::{
     collections::BTreeMap,
@@ -17,19 +17,19 @@ use bpfassay_protocol::{
 
 use crate::counters::error::ReadError;
 
-/// Name of the map with the sums of tasks that are gone.
+/// Name of the map with the sums of tasks that have exited.
 pub(crate) const EXITED: &str = "exited";
 
-/// Name of the program that writes an account for every task there is.
+/// Name of the program that writes an account for every existing task.
 pub(crate) const LIVE_TASKS: &str = "live_tasks";
 
 /// Size of `struct task_account`: cgroup, and calls and bytes of both directions.
 const ACCOUNT: usize = 40;
 
-/// How often a reading is restarted because a task ended meanwhile.
+/// How often a reading is restarted because a task exited meanwhile.
 const ATTEMPTS: usize = 100;
 
-/// Sums per cgroup: what was read, what was written.
+/// Sums per cgroup: reads, writes.
 type Sums = BTreeMap<u64, [Totals; 2]>;
 
 /// The accounts of all tasks since attaching.
@@ -40,10 +40,10 @@ pub(crate) struct TaskIo {
     exited: Map,
     /// Only this cgroup is reported; 0: any.
     cgroup: u64,
-    /// What tasks had on their accounts when counting began.
+    /// The accounts of tasks when counting began.
     base: Sums,
-    /// The last reading. A task that is between two states at the moment of a reading is missing from it: what was
-    /// reported once is not taken back.
+    /// The last reading. A task that changes its state at the moment of a reading is missing from it: a count that was
+    /// reported once does not decrease.
     reported: Sums,
 }
 
@@ -53,7 +53,7 @@ impl TaskIo {
         Self { iterator: None, exited, cgroup, base: Sums::new(), reported: Sums::new() }
     }
 
-    /// Begins to count, or begins anew, with `exited` empty.
+    /// Begins to count, or begins again, with `exited` empty.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -64,7 +64,7 @@ impl TaskIo {
         Ok(())
     }
 
-    /// Lets go of the iterator, whose program is attached as long as somebody has its link.
+    /// Drops the iterator, whose program is attached as long as its link exists.
     pub(crate) fn end(&mut self) {
         self.iterator = None;
     }
@@ -96,8 +96,8 @@ impl TaskIo {
             .collect())
     }
 
-    /// Live tasks and those that are gone. A task that goes between the two readings would be in both or in neither: the sums
-    /// of those that are gone must not change meanwhile.
+    /// Tasks that exist and those that have exited. A task that exits between the two readings would be in both or in neither: the sums
+    /// of those that have exited must not change meanwhile.
     fn read(&self) -> Result<Sums, ReadError> {
         let mut before = self.gone()?;
         for _ in 0..ATTEMPTS {
@@ -148,10 +148,10 @@ impl TaskIo {
 }
 
 fn wrong_size(length: usize) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{length} bytes are no accounts"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("{length} bytes are not a whole number of accounts"))
 }
 
-/// One `struct task_account`: the cgroup, what was read and what was written.
+/// One `struct task_account`: the cgroup, reads and writes.
 pub(crate) fn account(bytes: &[u8]) -> io::Result<(u64, [Totals; 2])> {
     let bytes: &[u8; ACCOUNT] = bytes.try_into().map_err(|_| wrong_size(bytes.len()))?;
     let [cgroup, read_calls, read_bytes, write_calls, write_bytes] = std::array::from_fn(|index| {
@@ -169,8 +169,8 @@ fn add(sums: &mut Sums, cgroup: u64, [read, write]: [Totals; 2]) {
     sum[1] += write;
 }
 
-/// Brings `reported` to `now - base`, never back. A task that was there at the beginning and moves to another cgroup takes its
-/// account along: its old cgroup then has less than at the beginning, which is no reading.
+/// Raises `reported` to `now - base`, never lowers it. A task that existed at the beginning and moves to another cgroup takes its
+/// account along: its old cgroup then has less than at the beginning, which is not reported.
 fn settle(reported: &mut Sums, now: &Sums, base: &Sums) {
     for (cgroup, totals) in now {
         let base = base.get(cgroup).copied().unwrap_or_default();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_does_not_count_and_nothing_goes_back() {
+    fn earlier_accounts_do_not_count_and_no_count_decreases() {
         let base = Sums::from([(7, [totals(5, 500), totals(0, 0)])]);
         let mut reported = Sums::new();
         settle(

@@ -50,7 +50,7 @@ pub(crate) struct Tracer {
     hooked: Vec<Hooked>,
     /// Detaches when dropped: before the programs are closed, as fields are dropped in order.
     links: Vec<Box<dyn Any>>,
-    /// By program, what the kernel had counted of it when it was detached.
+    /// By program, what the kernel had counted for it when it was detached.
     earlier: BTreeMap<String, Counted>,
     loaded: LoadedConfiguration,
 }
@@ -73,7 +73,7 @@ impl Tracer {
         Ok(tracer)
     }
 
-    /// Over what was loaded.
+    /// From what was loaded.
     fn over(
         mut loaded: LoadedConfiguration,
         configuration: ProbeConfiguration,
@@ -125,7 +125,7 @@ impl Tracer {
         if let Some(task_io) = &mut self.task_io {
             task_io.end();
         }
-        // A link is there as long as somebody has a descriptor of it.
+        // A link exists as long as a descriptor of it is open.
         for hooked in &mut self.hooked {
             hooked.link_fd = None;
         }
@@ -143,12 +143,12 @@ impl Tracer {
     /// # Errors
     /// A [`Refusal`]; nothing stays attached then.
     pub(crate) fn attach_again(&mut self) -> Result<(), Refusal> {
-        // What a task was writing while the programs were detached has come by now.
+        // Events that tasks were writing while the programs were detached are complete by now.
         self.counters.reset().and_then(|()| self.written.empty()).map_err(unreadable)?;
         self.hook()
     }
 
-    /// What was attached.
+    /// What was attached, and how.
     pub(crate) fn attached(&self) -> &Attached {
         &self.attached
     }
@@ -174,7 +174,7 @@ impl Tracer {
         self.summaries.as_ref().map_or_else(|| Ok(Vec::new()), Summaries::rows)
     }
 
-    /// Becomes readable when [`Tracer::drain`] has something to do; `None` where it never has.
+    /// Readable when [`Tracer::drain`] has something to do; `None` where it never has.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.counters.fd()
     }
@@ -226,7 +226,7 @@ impl Tracer {
         Ok(calls.fold(0, u64::wrapping_add))
     }
 
-    /// Pitfalls that show in what was lost since attaching.
+    /// Pitfalls that follow from what was lost since attaching.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -238,7 +238,7 @@ impl Tracer {
             programs.push(ProgramMisses {
                 program: hooked.program.clone(),
                 attached_to: hooked.attached_to.clone(),
-                // Both loaders' programs at a function's return are called so.
+                // The programs at a function's return have this name in both loaders.
                 kretprobe: matches!(hooked.kind, Kind::Kprobe(_) | Kind::KprobeMulti)
                     && hooked.program.ends_with("_return"),
                 probes: misses.probes,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The maps of programs that are attached again: whatever they counted, remembered or left must not show in what follows.
+//! The maps of programs that are attached again: what they counted or kept before must not appear in later readings.
 //!
-//! What is stored with tasks (`turns` of bpf/fexit.bpf.c) is not taken back, as no system call reaches it for every thread. It decides
-//! nothing: whatever it has of earlier calls, exactly one copy of a program counts the next call (`is_first`). If copies that are noted run for it, the first of
-//! them to run counts and leaves itself alone noted, and the others find it there; if none does, the notes are of another call.
+//! What is stored with tasks (`turns` of bpf/fexit.bpf.c) is not deleted, because no system call reaches it for every thread. It has no
+//! effect: whatever it has of earlier calls, exactly one copy of a program counts the next call (`is_first`). If copies that are recorded run for it, the first of
+//! them to run counts and leaves only itself recorded, and the others find that; if none does, the record is of another call.
 
 use std::{collections::BTreeMap, os::fd::OwnedFd};
 
@@ -16,7 +16,7 @@ use crate::counters::error::ReadError;
 pub(crate) struct Written(Vec<(String, Map)>);
 
 impl Written {
-    /// Over duplicates of these descriptors.
+    /// From duplicates of these descriptors.
     ///
     /// # Errors
     /// [`ReadError::Map`].
@@ -53,9 +53,9 @@ mod tests {
     use super::*;
     use crate::{counters::maps::CounterMaps, loader::plan::objects};
 
-    /// Every map of every object is emptied, or holds nothing of what was counted: another kind than these needs a thought.
+    /// Every map of every object is emptied, or holds no counts: another kind of map fails this test and needs a decision.
     #[test]
-    fn no_object_has_a_map_that_would_keep_what_was_counted() {
+    fn no_object_has_a_map_that_would_keep_counts() {
         let probes = Probe::ALL.iter().flat_map(|&probe| MapLayout::ALL.iter().map(move |&map| (probe, map)));
         let objects = probes.filter_map(|(probe, map)| objects::find(probe, map)).map(|object| object.elf);
         for elf in objects.chain(ProgramSet::ALL.iter().filter_map(|&set| objects::of_set(set))) {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_losses_of_what_was_counted_before_do_not_show() {
+    fn earlier_keys_and_losses_are_not_reported() {
         const HASH: u32 = 1;
         let hash = |value: usize| MapSpec {
             kind: HASH,
@@ -96,7 +96,7 @@ mod tests {
         for (name, spec) in specs {
             match spec.create() {
                 Ok(fd) => maps.insert(name.to_owned(), fd),
-                Err(error) => return eprintln!("not checked: this machine forbids maps: {error}"),
+                Err(error) => return eprintln!("not checked: this machine does not permit maps: {error}"),
             };
         }
         let written = Written::new(&maps).unwrap();

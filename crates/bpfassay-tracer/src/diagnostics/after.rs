@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be seen when counting has ended.
+//! Pitfalls that are visible when counting has ended.
 
 use bpfassay_protocol::{
     finding::{Finding, Pitfall},
@@ -16,7 +16,7 @@ pub(crate) struct ProgramMisses {
     pub(crate) program: String,
     /// Where it was attached.
     pub(crate) attached_to: String,
-    /// Whether it ran when the function returned, by a kretprobe.
+    /// Whether it ran at the function's return, by a kretprobe.
     pub(crate) kretprobe: bool,
     /// Hits that ran no handler, if the kernel counts them.
     pub(crate) probes: Option<u64>,
@@ -48,7 +48,7 @@ pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding>
                 ),
             });
         }
-        // A copy counts for the program whose name it has, and is reported there.
+        // A copy counts for the program whose name it has, and is reported with that.
         if copy_of(program).is_none()
             && let Some(count) = some(*recursion)
         {
@@ -59,10 +59,10 @@ pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding>
                 .collect();
             let lost = match copies.iter().min() {
                 None => String::new(),
-                Some(0) => ". A copy of the program saw every one of these calls: nothing is lost".to_owned(),
+                Some(0) => ". A copy of the program ran for each of these calls: none is lost".to_owned(),
                 Some(fewest) => {
                     let most = count.min(*fewest);
-                    format!(". Copies of the program saw what it did not: at most {most} of these calls are lost")
+                    format!(". Copies of the program ran for the other calls: at most {most} of these calls are lost")
                 }
             };
             let detail = format!(
@@ -73,15 +73,15 @@ pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding>
         }
     }
     if let Some(count) = some(losses.map_insert_failures) {
-        let detail = format!("{count} events found no room for their key and were not counted");
+        let detail = format!("{count} events did not fit into the map with their key and were not counted");
         findings.push(finding(Pitfall::MapInsertFailures, bpfassay_tracer_common::map::COUNTERS, detail));
     }
     if let Some(count) = some(losses.lru_evictions) {
-        let detail = format!("{count} keys were thrown out with what they had counted");
+        let detail = format!("{count} keys were evicted with their counts");
         findings.push(finding(Pitfall::LruEvictions, bpfassay_tracer_common::map::COUNTERS, detail));
     }
     if let Some(count) = some(losses.ring_buffer_drops) {
-        let detail = format!("{count} events found no room and were not counted");
+        let detail = format!("{count} events did not fit into the buffer and were not counted");
         findings.push(finding(Pitfall::RingBufferDrops, "ring buffer", detail));
     }
     tidy(findings)
@@ -122,7 +122,7 @@ mod tests {
             assert!(found.iter().all(|finding| finding.subject == "read_exit"), "{found:?}");
             found.first().map(|finding| finding.detail.clone()).unwrap_or_default()
         };
-        assert!(detail([5, 0, 2]).ends_with("nothing is lost"));
+        assert!(detail([5, 0, 2]).ends_with("none is lost"));
         assert!(detail([5, 3, 2]).ends_with("at most 2 of these calls are lost"));
         assert_eq!(detail([0, 3, 2]), "", "the program itself missed nothing");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be seen before anything is attached.
+//! Pitfalls that are visible before anything is attached.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,9 +19,9 @@ use crate::{
 };
 
 /// The detail of a function that the compiler inlined everywhere.
-const WITHOUT_SYMBOL: &str = "in the kernel's BTF, but without a symbol: its body is in its callers";
+const WITHOUT_SYMBOL: &str = "in the kernel's BTF, but without a symbol: it is inlined into its callers";
 
-/// The functions that have no symbol by `findings`: whatever BTF has of them, they have no
+/// The functions that have no symbol by `findings`: even if BTF has them, they have no
 /// address to hook.
 pub(crate) fn absent(findings: &[Finding]) -> BTreeSet<&str> {
     let is_absent = |finding: &&Finding| match finding.pitfall {
@@ -32,7 +32,7 @@ pub(crate) fn absent(findings: &[Finding]) -> BTreeSet<&str> {
     findings.iter().filter(is_absent).map(|finding| finding.subject.as_str()).collect()
 }
 
-/// How a kernel function is hooked, as far as it decides what stands in the way.
+/// How a kernel function is hooked, as far as it decides which pitfalls apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// A kprobe or kretprobe: any address that is not blacklisted.
@@ -51,10 +51,10 @@ struct Hook<'a> {
     way: Way,
 }
 
-/// Everything that the kernel has of the functions in question, or why it cannot be read.
+/// The kernel's facts about the functions, or why they cannot be read.
 struct Facts<'a> {
     symbols: Result<BTreeMap<String, Symbol>, Unread>,
-    /// `None` before attaching, which finds out by itself.
+    /// `None` before attaching, which notices this itself.
     traceable: Option<Result<BTreeSet<&'a str>, Unread>>,
     blacklist: Result<String, Unread>,
     enabled: Result<String, Unread>,
@@ -67,14 +67,14 @@ struct Facts<'a> {
 pub(crate) enum When {
     /// Before attaching.
     Before,
-    /// After the kernel refused to load or to attach the programs: the one list is read, too, that costs as much as all
-    /// others together, and that has nothing new as long as attaching works (`available_filter_functions`; 50,000 names,
+    /// After the kernel refused to load or to attach the programs: one more list is read, which costs as much as all
+    /// others together, and adds nothing as long as attaching works (`available_filter_functions`; 50,000 names,
     /// each looked up by its address, several seconds under emulation).
     Refused,
 }
 
 /// Searches for pitfalls of hooking the kernel functions that the programs of the object file `elf` name in their sections;
-/// `options` may put others in their place. Programs that hook something else have none of these pitfalls.
+/// `options` may replace them by others. Programs that hook something else have none of these pitfalls.
 pub(crate) fn look_for(elf: &[u8], options: &Options, when: When) -> Vec<Finding> {
     let object = match object::read::elf::ElfFile64::<object::Endianness>::parse(elf) {
         Ok(object) => object,
@@ -84,7 +84,7 @@ pub(crate) fn look_for(elf: &[u8], options: &Options, when: When) -> Vec<Finding
     look_for_hooks(sections, options, when)
 }
 
-/// The same for the functions in these names of sections.
+/// The same for the functions in these section names.
 pub(crate) fn look_for_hooks<'a>(
     sections: impl IntoIterator<Item = &'a str>,
     options: &'a Options,
@@ -93,7 +93,7 @@ pub(crate) fn look_for_hooks<'a>(
     before_hooking(sections.into_iter().filter_map(hook), options, when)
 }
 
-/// The function that programs in `section` hook, and how, by libbpf's names of sections (which aya's programs have, too).
+/// The function that programs in `section` hook, and how, by libbpf's section names (which aya's programs have, too).
 pub(crate) fn hook(section: &str) -> Option<(&str, Way)> {
     let (kind, function) = section.trim_start_matches('?').split_once('/')?;
     let way = match kind {
@@ -175,7 +175,7 @@ fn evaluate(hooks: &[Hook<'_>], facts: &Facts<'_>) -> Vec<Finding> {
         if there && facts.traceable.as_ref().is_some_and(untraceable) {
             let detail = match hook.way {
                 Way::Ftrace => {
-                    "not in available_filter_functions: ftrace cannot hook it, and with it no trampoline and no fprobe"
+                    "not in available_filter_functions: ftrace cannot hook it, so neither a trampoline nor an fprobe can"
                 }
                 // `within_notrace_func`, kernel/trace/trace_kprobe.c (5.5 and later).
                 Way::Kprobe => {
@@ -186,11 +186,7 @@ fn evaluate(hooks: &[Hook<'_>], facts: &Facts<'_>) -> Vec<Finding> {
             findings.push(finding(Pitfall::NotTraceable, hook.function, detail));
         }
         if hook.way == Way::Kprobe && blacklist.contains(hook.function) {
-            findings.push(finding(
-                Pitfall::Blacklisted,
-                hook.function,
-                "in the kernel's list of functions without kprobes",
-            ));
+            findings.push(finding(Pitfall::Blacklisted, hook.function, "in the kernel's kprobe blacklist"));
         }
         findings.extend(shared(hook.function, enabled.get(hook.function), kprobes.get(hook.function).copied()));
         findings.extend(of_prototype(hook, &prototypes));
@@ -203,17 +199,17 @@ fn of_symbol(function: &str, symbol: &Symbol, in_btf: Option<bool>) -> Option<Fi
     let variants = symbol.variants.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     let parts = symbol.variants.iter().any(|name| name.contains(".part."));
     match (symbol.count, symbol.variants.is_empty()) {
-        (0, false) => Some(finding(Pitfall::SymbolRenamed, function, format!("is there as {variants} only"))),
+        (0, false) => Some(finding(Pitfall::SymbolRenamed, function, format!("exists as {variants} only"))),
         (0, true) if in_btf == Some(true) => Some(finding(Pitfall::SymbolInlined, function, WITHOUT_SYMBOL)),
         (0, true) => Some(finding(
             Pitfall::SymbolMissing,
             function,
-            "no such symbol in /proc/kallsyms: this kernel does not have it, or has it in its callers only",
+            "no such symbol in /proc/kallsyms: this kernel does not have it, or it is inlined into all its callers",
         )),
         (1, _) if parts => Some(finding(
             Pitfall::SymbolInlined,
             function,
-            format!("in part: callers may have its beginning inlined and call {variants} past the probe"),
+            format!("split: callers may have its beginning inlined and call {variants} without passing the probe"),
         )),
         (1, _) => None,
         (count, _) => Some(finding(
@@ -231,7 +227,7 @@ fn shared(function: &str, enabled: Option<&Enabled>, kprobes: Option<u64>) -> Op
     if there.is_empty() {
         return None;
     }
-    let detail = format!("hooked already before this tracer came: {}", there.join(", "));
+    let detail = format!("hooked before this tracer attached: {}", there.join(", "));
     Some(finding(Pitfall::FunctionShared, function, detail))
 }
 

@@ -5,7 +5,7 @@ const fn on(function: &str, way: Way) -> Hook<'_> {
     Hook { function, assumed: function, way }
 }
 
-/// A kernel where nothing is wrong with `vfs_read` and `vfs_write`.
+/// A kernel without any pitfall of `vfs_read` and `vfs_write`.
 fn facts() -> Facts<'static> {
     let one = Symbol { count: 1, ..Symbol::default() };
     Facts {
@@ -27,14 +27,14 @@ fn symbol(count: usize, variants: &[&str]) -> Symbol {
 }
 
 #[test]
-fn where_nothing_is_wrong_nothing_is_found() {
+fn a_kernel_without_pitfalls_has_no_findings() {
     for way in [Way::Kprobe, Way::Ftrace] {
         assert_eq!(evaluate(&[on("vfs_read", way), on("vfs_write", way)], &facts()), []);
     }
 }
 
 #[test]
-fn symbols_that_are_not_there_are_distinguished() {
+fn missing_symbols_are_distinguished() {
     let read = [on("vfs_read", Way::Kprobe)];
     let with = |symbol: Symbol, in_btf: bool| {
         let mut facts = facts();
@@ -53,7 +53,7 @@ fn symbols_that_are_not_there_are_distinguished() {
 }
 
 #[test]
-fn what_stands_in_the_way_depends_on_the_way() {
+fn pitfalls_depend_on_how_a_function_is_hooked() {
     let mut facts = facts();
     facts.traceable = Some(Ok(BTreeSet::from(["vfs_write"])));
     facts.blacklist = Ok("0x1-0x2\tvfs_read\n".to_owned());
@@ -73,7 +73,7 @@ fn a_function_that_others_hook_is_reported_with_its_numbers() {
     assert_eq!(found.len(), 1);
     assert_eq!(
         (found[0].pitfall, found[0].detail.as_str()),
-        (Pitfall::FunctionShared, "hooked already before this tracer came: ftrace has 2 callbacks, flags RD, 1 kprobe")
+        (Pitfall::FunctionShared, "hooked before this tracer attached: ftrace has 2 callbacks, flags RD, 1 kprobe")
     );
 }
 
@@ -90,7 +90,7 @@ fn a_prototype_is_compared_with_what_the_program_assumes() {
 }
 
 #[test]
-fn what_could_not_be_looked_at_is_reported() {
+fn files_that_could_not_be_read_are_reported() {
     let gone = || Unread { what: "/x", why: "no such file".to_owned() };
     let nothing = Facts {
         symbols: Err(gone()),
@@ -105,7 +105,7 @@ fn what_could_not_be_looked_at_is_reported() {
 }
 
 #[test]
-fn this_very_machine_can_be_looked_at() {
+fn this_machine_can_be_checked() {
     let found = before_hooking([("vfs_nowhere", Way::Kprobe)], &Options::default(), When::Refused);
     assert!(found.iter().any(|finding| matches!(finding.pitfall, Pitfall::SymbolMissing | Pitfall::NotChecked)));
     assert!(before_hooking([], &Options::default(), When::Refused).is_empty());
@@ -132,7 +132,7 @@ fn sections_name_functions_and_ways() {
 }
 
 #[test]
-fn what_has_no_symbol_of_its_name_is_absent() {
+fn a_function_without_a_symbol_of_its_name_is_absent() {
     let renamed = Symbol { count: 0, variants: ["aio_read.constprop.0".to_owned()].into() };
     let part = Symbol { count: 1, variants: ["vfs_rmdir.part.0".to_owned()].into() };
     let findings: Vec<Finding> = [

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The prototypes that the tracer's programs assume: each function once, each shape that they can deal with on a line.
+//! The prototypes that the tracer's programs assume: each function once, each shape that they support on a line.
 //!
-//! A kernel function's prototype is no interface: it changes without notice, and a program that reads the wrong argument
-//! counts wrongly without an error. So what is assumed is written down here and compared with the kernel's own BTF.
+//! A kernel function's prototype is no stable interface: it changes without notice, and a program that reads the wrong argument
+//! counts wrongly without an error. So the assumptions are listed here and compared with the kernel's own BTF.
 
 use bpfassay_btf::{Prototype, Shape};
 
@@ -11,7 +11,7 @@ const ASSUMED: &[&str] = &[
     // fs/read_write.c. Static, but called from several places, so they have symbols (5.10 to 7.3).
     "ssize_t vfs_read(struct file *, char *, size_t, loff_t *)",
     "ssize_t vfs_write(struct file *, const char *, size_t, loff_t *)",
-    // The fifth argument came with preadv2 (Linux 4.6); who forgets it takes the flags for the returned value.
+    // The fifth argument came with preadv2 (Linux 4.6); a program without it reads the flags as the returned value.
     "ssize_t vfs_readv(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)",
     "ssize_t vfs_writev(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)",
     // fs/sync.c, by the wrappers of system calls.
@@ -19,7 +19,7 @@ const ASSUMED: &[&str] = &[
     "long sys_fdatasync(const struct pt_regs *)",
     // fs/namei.c; the last argument's structure is private to fs/.
     "struct file *do_filp_open(int, struct filename *, const struct open_flags *)",
-    // The same, 5.10 and later ones. Only numbers and places of arguments matter.
+    // The same, in 5.10 and in later kernels. Only numbers and positions of arguments matter.
     "long do_mkdirat(int, const char *, umode_t)",
     "int do_mkdirat(int, struct filename *, umode_t)",
     "long do_mknodat(int, const char *, umode_t, unsigned int)",
@@ -31,7 +31,7 @@ const ASSUMED: &[&str] = &[
     "int do_renameat2(int, struct filename *, int, struct filename *, unsigned int)",
     // fs/namespace.c.
     "int mnt_want_write(struct vfsmount *)",
-    // vfs_create and its like are not here: their arguments differ between kernels, and the loader finds in BTF
+    // vfs_create and similar functions are not here: their arguments differ between kernels, and the loader determines from BTF
     // where the programs read what they need.
 ];
 
@@ -50,7 +50,7 @@ const SCALARS: &[(&str, u32)] = &[
     ("loff_t", 8),
 ];
 
-/// What the programs assume of `function`; empty where they assume nothing.
+/// The prototypes that the programs assume of `function`; empty where they assume none.
 pub(super) fn of(function: &str) -> Vec<Prototype> {
     ASSUMED
         .iter()
@@ -60,7 +60,7 @@ pub(super) fn of(function: &str) -> Vec<Prototype> {
         .collect()
 }
 
-/// Whether a program that assumes `expected` reads arguments and returned value of `found` right.
+/// Whether a program that assumes `expected` reads arguments and returned value of `found` correctly.
 pub(super) fn fits(expected: &Prototype, found: &Prototype) -> bool {
     expected.returns == found.returns && expected.arguments == found.arguments
 }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_understood() {
+    fn every_line_is_parsed() {
         for line in ASSUMED {
             let (name, prototype) = parse(line).unwrap_or_else(|| panic!("{line}"));
             assert!(!name.is_empty() && of(name).contains(&prototype), "{line}");

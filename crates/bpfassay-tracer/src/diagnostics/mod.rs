@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pitfalls: what makes a tracer's figures wrong or fragile without any error, searched for before counting begins and
-//! when it has ended ([`bpfassay_protocol::finding`]).
+//! after it has ended ([`bpfassay_protocol::finding`]).
 //!
-//! What can be known. A function that ftrace cannot hook makes attaching fail, so its list is read only then.
+//! What can be determined. A function that ftrace cannot hook makes attaching fail, so that list is read only then.
 //! `/proc/kallsyms` has the functions that exist as such, and shows which of them the compiler
 //! renamed (`.isra`, `.constprop`) or split (`.part`); it does not show whether a function that exists was inlined into
-//! *some* of its callers, which only DWARF or the calls themselves would. A function in the kernel's BTF that has no
+//! *some* of its callers, which only DWARF or the calls themselves would show. A function in the kernel's BTF that has no
 //! symbol was inlined everywhere; pahole leaves most such functions out of BTF, so a function that is in neither may be
-//! inlined or not there at all. What could not be checked is a finding, too ([`Pitfall::NotChecked`]).
+//! inlined or not exist at all. What could not be checked is a finding, too ([`Pitfall::NotChecked`]).
 
 mod after;
 pub(crate) mod before;
@@ -20,7 +20,7 @@ pub(crate) use self::{
 
 use bpfassay_protocol::finding::{Finding, Pitfall};
 
-/// Puts findings into order, each once.
+/// Sorts findings and removes duplicates.
 fn tidy(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.sort_unstable();
     findings.dedup();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ways to attach. Each program returns 0 and is attached for a moment, to what is there on every kernel.
+//! Ways to attach. Each program returns 0 and is attached for a moment, to a target that every kernel has.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ const ATTACH_TYPES: &[(&str, Trial)] = &[
     ("uretprobe", |_| perf(uprobe(true)?, bpf::BPF_PROG_TYPE_KPROBE)),
     ("tracepoint", |_| perf(perf_event(Event::Tracepoint(tracepoint()?))?, bpf::BPF_PROG_TYPE_TRACEPOINT)),
     ("perf_event", |_| perf(perf_event(Event::CpuClock)?, bpf::BPF_PROG_TYPE_PERF_EVENT)),
-    // A link in place of an ioctl (BPF_LINK_CREATE on a perf event), and a number that goes with it to the program.
+    // A link in place of an ioctl (BPF_LINK_CREATE on a perf event), and a cookie for the program.
     ("perf_event.link", |_| perf_link(0)),
     ("perf_event.cookie", |_| perf_link(1)),
     ("kprobe.multi", |_| {
@@ -147,7 +147,7 @@ fn tracepoint() -> Result<u64> {
     tracefs::event_id("sched/sched_process_exec").map_err(|error| Failure::NotTried(error.to_string()))
 }
 
-/// A function of this very program: its file, and the offset in it.
+/// A function of this program: its file, and the offset in it.
 fn own_code() -> Result<(std::ffi::CString, u64)> {
     let address = own_code as fn() -> Result<(std::ffi::CString, u64)> as usize as u64;
     let maps = fs::read_to_string("/proc/self/maps")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The type information that trial programs and maps need of their own.
+//! The type information of trial programs and maps.
 
 use std::{
     ffi::CStr,
@@ -16,20 +16,20 @@ pub(super) struct Types(NonNull<libbpf_sys::btf>);
 
 impl Drop for Types {
     fn drop(&mut self) {
-        // SAFETY: ours, and nobody uses it any more.
+        // SAFETY: owned here, and not used any more.
         unsafe { libbpf_sys::btf__free(self.0.as_ptr()) };
     }
 }
 
 impl Types {
-    /// Nothing yet.
+    /// No types yet.
     ///
     /// # Errors
     /// There is not enough memory.
     pub(super) fn new() -> Result<Self> {
         // SAFETY: takes nothing.
         let btf = unsafe { libbpf_sys::btf__new_empty() };
-        // libbpf sets errno whenever it returns a null pointer; nothing may come in between.
+        // libbpf sets errno whenever it returns a null pointer; no other call may come in between.
         let error = io::Error::last_os_error();
         NonNull::new(btf).map(Self).ok_or_else(|| Failure::kernel("types", &error))
     }
@@ -77,7 +77,7 @@ impl Types {
         }
     }
 
-    /// Gives them to the kernel.
+    /// Loads them into the kernel.
     ///
     /// # Errors
     /// The kernel's.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What programs are made of: instructions, loops, calls, callbacks, things in map values. What can be run is run, and has to
-//! return what it should: a JIT compiler that takes an instruction may still get it wrong.
+//! What programs are made of: instructions, loops, calls, callbacks, objects in map values. What can be run is run, and must
+//! return the right value: a JIT compiler that accepts an instruction may still get it wrong.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
@@ -23,7 +23,7 @@ type Trial = fn(&ProbeEnv) -> Result<()>;
 
 const CONSTRUCTS: &[(&str, Trial)] = &[
     ("bounded-loop", |env| runs(env, Code::default().mov(R0, 0).add(R0, 1).if_below(R0, 10, -2).exit(), 10)),
-    // A comparison and an addition in 32 bits, as clang writes from -mcpu=v3 on.
+    // A comparison and an addition in 32 bits, as clang emits from -mcpu=v3 on.
     ("cpu-v3", |env| runs(env, Code::default().mov(R0, 1).if_equal_32(R0, 1, 2).exit_zero().add_32(R0, 4).exit(), 5)),
     // Signed division, sign-extending moves and loads, byte swap, long jump: -mcpu=v4. -7 / 2 is -3; its lower half, 0xfffd,
     // swapped is 0xfdff.
@@ -35,7 +35,7 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
             .load_sign_extended(R2, Fp, -8)
             .copy_sign_extended(R3, R2)
             .swap_bytes(R3, 16)
-            // What the long jump leaves out must be reachable, if never reached.
+            // What the long jump skips must be reachable, though it is never executed.
             .if_equal(R3, 1, 1)
             .go_far(1)
             .mov(R3, 0)
@@ -48,7 +48,7 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
             Code::default().store_value(Fp, -8, 40).mov(R1, 2).atomic(Atomic::Add, Fp, -8, R1).load(R0, Fp, -8).exit();
         runs(env, code, 42)
     }),
-    // Memory 5, then 8, 14, 6, 7; what was there before comes back each time.
+    // Memory 5, then 8, 14, 6, 7; the old value is returned each time.
     ("atomic-fetch", |env| {
         let code = Code::default()
             .store_value(Fp, -8, 5)
@@ -87,7 +87,7 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
             .exit();
         runs(env, code, 42)
     }),
-    // Loaded and not run: the budget of the loop is millions of rounds.
+    // Loaded and not run: the budget of the loop is millions of iterations.
     ("may-goto", |env| {
         let code = Code::default().mov(R0, 0).may_go(1).go(-2).exit();
         sys::load(env.program(Context::RawTracepoint)?, &code).map(drop)
@@ -96,7 +96,7 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
     ("global-function", global_function),
     ("callback", callback),
     ("tail-call", |env| tail_call(env, Code::default(), &[])),
-    // The caller of the function that makes the tail call goes on with what the other program returns.
+    // The caller of the function that makes the tail call continues with what the other program returns.
     ("tail-call-in-subprogram", |env| tail_call(env, Code::default().call(1).exit(), &[(0, true), (2, false)])),
     ("exception", |env| {
         let kernel = env.kernel()?;
@@ -107,7 +107,7 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
     ("sleepable-fentry", |env| {
         let program = ProgramSpec {
             attach: bpf::BPF_TRACE_FENTRY,
-            // Only functions that may fail on purpose may sleep in a trampoline; system calls are among them.
+            // Only functions that permit error injection may be hooked by sleepable trampolines; system calls are among them.
             target: env.kernel()?.function(&format!("{SYSCALL_PREFIX}sys_getpgid"))?,
             flags: bpf::BPF_F_SLEEPABLE,
             ..ProgramSpec::new(bpf::BPF_PROG_TYPE_TRACING)
@@ -193,13 +193,13 @@ fn load_typed(env: &ProbeEnv, code: &Code, functions: &[(u32, bool)]) -> Result<
     sys::load(program, code)
 }
 
-/// A function that the verifier checks by itself, whatever calls it.
+/// A function that the verifier checks separately, whatever calls it.
 fn global_function(env: &ProbeEnv) -> Result<()> {
     let code = Code::default().call(1).exit().mov(R0, 7).exit();
     returns(load_typed(env, &code, &[(0, true), (2, true)])?, 7)
 }
 
-/// A function that a helper calls back, ten times.
+/// A callback that a helper calls ten times.
 fn callback(env: &ProbeEnv) -> Result<()> {
     let code =
         Code::default().mov(R1, 10).function(R2, 4).mov(R3, 0).mov(R4, 0).helper(bpf::BPF_FUNC_loop).exit().exit_zero();
@@ -217,7 +217,7 @@ fn tail_call(env: &ProbeEnv, before: Code, functions: &[(u32, bool)]) -> Result<
     returns(caller, 7)
 }
 
-/// An array whose value is one thing that the kernel knows by the name of its type.
+/// An array whose value is an object that the kernel recognises by the name of its type.
 fn special_map(name: &std::ffi::CStr, size: u32) -> Result<OwnedFd> {
     let types = Types::new()?;
     let int = types.integer(c"unsigned int", 4)?;
@@ -247,10 +247,10 @@ fn kptr() -> Result<OwnedFd> {
     sys::create(MapSpec { types: Some((types.as_fd(), int as u32, value as u32)), ..MapSpec::array(8) })
 }
 
-/// An object of the program's own type, one on each CPU, made and dropped.
+/// An object of the program's own type, one on each CPU, allocated and dropped.
 fn percpu_kptr(env: &ProbeEnv) -> Result<()> {
     let kernel = env.kernel()?;
-    // From 7.0 on the last argument is the verifier's own, and the name without `_impl`.
+    // From 7.0 on the verifier supplies the last argument, and the name has no `_impl`.
     let (make, drop_it) = match kernel.function("bpf_percpu_obj_new_impl") {
         Ok(_) => ("bpf_percpu_obj_new_impl", "bpf_percpu_obj_drop_impl"),
         Err(_) => ("bpf_percpu_obj_new", "bpf_percpu_obj_drop"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Helpers that tracers use, in the kinds of programs that they use them in.
+//! Helpers that tracers use, in the program types in which they use them.
 
 use bpfassay_bpf::LoadError;
 use bpfassay_protocol::feature::FeatureKind;
@@ -11,7 +11,7 @@ use super::{
     sys::{self, Failure, Result},
 };
 
-/// The kinds of programs that every helper is tried in.
+/// The program types in which every helper is tried.
 const CONTEXTS: [Context; 3] = [Context::Kprobe, Context::RawTracepoint, Context::Fexit];
 
 /// Helpers by their name without `bpf_`, and their number.
@@ -74,7 +74,7 @@ helpers! {
     get_numa_node_id = BPF_FUNC_get_numa_node_id,
 }
 
-/// Helpers for other kinds of programs only.
+/// Helpers for other program types only.
 const ELSEWHERE: &[(Context, &str, u32)] = &[
     (Context::Lsm, "copy_from_user", bpf::BPF_FUNC_copy_from_user),
     (Context::Lsm, "d_path", bpf::BPF_FUNC_d_path),
@@ -91,10 +91,10 @@ pub(super) fn try_all(env: &mut ProbeEnv) {
     }
 }
 
-/// Loads a program that calls the helper with whatever its registers hold. A kernel that lets programs of this kind call it
-/// then complains of the arguments, if of anything.
+/// Loads a program that calls the helper with whatever its registers hold. A kernel that permits the call in this program type
+/// then rejects the arguments, if anything.
 fn available(env: &ProbeEnv, context: Context, id: u32) -> Result<()> {
-    /// What the verifier writes about a helper that it does not have, or not for this kind of program. The third is of 6.9 and
+    /// What the verifier writes about a helper that it does not have, or not for this program type. The third is of 6.9 and
     /// later (kernel/bpf/verifier.c, `check_helper_call`), the last of helpers that only some functions may be traced with.
     const UNAVAILABLE: [&str; 4] = [
         "invalid func ",
@@ -108,7 +108,7 @@ fn available(env: &ProbeEnv, context: Context, id: u32) -> Result<()> {
         Err(LoadError { source: error, log }) => {
             match log.lines().find(|line| UNAVAILABLE.iter().any(|message| line.contains(message))) {
                 Some(line) => Err(Failure::Refused { errno: error.raw_os_error(), message: line.trim().to_owned() }),
-                // It complains of the call's arguments, having come that far.
+                // It rejects the call's arguments, so it has accepted the helper.
                 None if log.contains("(85) call") => Ok(()),
                 None => Err(sys::refusal(&error, &log)),
             }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_helper_stands_here_once_under_its_own_number() {
+    fn each_helper_is_listed_once_under_its_own_number() {
         let mut ids: Vec<u32> = HELPERS.iter().map(|&(_, id)| id).collect();
         ids.sort_unstable();
         ids.dedup();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs of a few instructions, put together here instead of by a compiler, so that each tries one thing and no more.
+//! Programs of a few instructions, assembled here instead of by a compiler, so that each tries one thing and no more.
 //!
 //! The encoding is that of include/uapi/linux/bpf.h and Documentation/bpf/standardization/instruction-set.rst.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 #[cfg(target_endian = "big")]
-compile_error!("the two registers of an instruction lie the other way round on big-endian machines");
+compile_error!("the two registers of an instruction are in reverse order on big-endian machines");
 
 /// A register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub(super) enum Reg {
     Fp = 10,
 }
 
-/// An instruction by its parts, for those without a method of [`Code`]: `struct bpf_insn` as little-endian machines, which the
-/// tracer is built for, have it in memory. `offset` is the distance of a jump in instructions, or of an access in bytes.
+/// An instruction by its parts, for those without a method of [`Code`]: `struct bpf_insn` in the byte order of little-endian machines,
+/// for which the tracer is built. `offset` is the distance of a jump in instructions, or of an access in bytes.
 pub(super) const fn insn(code: u8, dst: Reg, src: Reg, offset: i16, immediate: i32) -> u64 {
     encode(code, dst as u8 | (src as u8) << 4, offset, immediate)
 }
@@ -133,12 +133,12 @@ impl Code {
         self.push(insn(ST | DW | MEM, dst, Reg::R0, offset, value))
     }
 
-    /// An atomic operation of `src` on `*(u64 *)(dst + offset)`; for [`Atomic::LoadAcquire`] the other way round.
+    /// An atomic operation of `src` on `*(u64 *)(dst + offset)`; for [`Atomic::LoadAcquire`] in the other direction.
     pub(super) fn atomic(self, operation: Atomic, dst: Reg, offset: i16, src: Reg) -> Self {
         self.push(insn(STX | DW | ATOMIC, dst, src, offset, operation as i32))
     }
 
-    /// `dst` = 64 bits that the verifier replaces according to `kind` (`BPF_PSEUDO_…`); `low` and `high` are what by.
+    /// `dst` = 64 bits that the verifier replaces according to `kind` (`BPF_PSEUDO_…`); `low` and `high` select the value.
     pub(super) fn address(self, dst: Reg, kind: u8, low: i32, high: i32) -> Self {
         let first = encode(LD | DW | IMM, dst as u8 | kind << 4, 0, low);
         self.push(first).push(encode(0, 0, 0, high))
@@ -154,7 +154,7 @@ impl Code {
         self.address(dst, libbpf_sys::BPF_PSEUDO_MAP_VALUE as u8, map.as_raw_fd(), 0)
     }
 
-    /// `dst` = the function that begins `distance` instructions behind the one after this pair.
+    /// `dst` = the function that begins `distance` instructions after this pair.
     pub(super) fn function(self, dst: Reg, distance: i32) -> Self {
         // Relative to the first of the two instructions, plus one.
         self.address(dst, libbpf_sys::BPF_PSEUDO_FUNC as u8, distance + 1, 0)
@@ -165,7 +165,7 @@ impl Code {
         self.push(encode(JMP | 0x80, 0, 0, id as i32))
     }
 
-    /// Calls the function of this program that begins `distance` instructions behind the next one.
+    /// Calls the function of this program that begins `distance` instructions after the next one.
     pub(super) fn call(self, distance: i32) -> Self {
         let registers = (libbpf_sys::BPF_PSEUDO_CALL as u8) << 4;
         self.push(encode(JMP | 0x80, registers, 0, distance))
@@ -177,32 +177,32 @@ impl Code {
         self.push(encode(JMP | 0x80, registers, 0, id))
     }
 
-    /// Goes `distance` instructions on if `register` is `value`.
+    /// Jumps `distance` instructions ahead if `register` is `value`.
     pub(super) fn if_equal(self, register: Reg, value: i32, distance: i16) -> Self {
         self.push(insn(JMP | 0x10 | K, register, Reg::R0, distance, value))
     }
 
-    /// Goes `distance` instructions on if `register` is below `value` (Linux 4.14).
+    /// Jumps `distance` instructions ahead if `register` is below `value` (Linux 4.14).
     pub(super) fn if_below(self, register: Reg, value: i32, distance: i16) -> Self {
         self.push(insn(JMP | 0xa0 | K, register, Reg::R0, distance, value))
     }
 
-    /// Goes `distance` instructions on if the lower half of `register` is `value` (Linux 5.1, `-mcpu=v3`).
+    /// Jumps `distance` instructions ahead if the lower half of `register` is `value` (Linux 5.1, `-mcpu=v3`).
     pub(super) fn if_equal_32(self, register: Reg, value: i32, distance: i16) -> Self {
         self.push(insn(JMP32 | 0x10 | K, register, Reg::R0, distance, value))
     }
 
-    /// Goes `distance` instructions on.
+    /// Jumps `distance` instructions ahead.
     pub(super) fn go(self, distance: i16) -> Self {
         self.push(insn(JMP, Reg::R0, Reg::R0, distance, 0))
     }
 
-    /// Goes `distance` instructions on, with a distance of 32 bits (Linux 6.6, `-mcpu=v4`).
+    /// Jumps `distance` instructions ahead, with a distance of 32 bits (Linux 6.6, `-mcpu=v4`).
     pub(super) fn go_far(self, distance: i32) -> Self {
         self.push(insn(JMP32, Reg::R0, Reg::R0, 0, distance))
     }
 
-    /// Goes `distance` instructions on once a budget of the kernel's choice is used up (Linux 6.9, `may_goto`).
+    /// Jumps `distance` instructions ahead once a budget of the kernel's choice is exhausted (Linux 6.9, `may_goto`).
     pub(super) fn may_go(self, distance: i16) -> Self {
         self.push(insn(JMP | 0xe0, Reg::R0, Reg::R0, distance, 0))
     }

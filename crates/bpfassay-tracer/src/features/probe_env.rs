@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The environment of the trials: the kernel's types, and the kinds of programs that tracers are made of.
+//! The environment of the trials: the kernel's types, and the program types of tracers.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -26,7 +26,7 @@ impl Kernel {
     /// The id of a function.
     ///
     /// # Errors
-    /// Where there is no such function.
+    /// There is no such function.
     pub(super) fn function(&self, name: &str) -> Result<u32> {
         self.find(name, Kind::Function, "function")
     }
@@ -50,16 +50,16 @@ impl Kernel {
 /// `bpf_d_path` may be called (kernel/trace/bpf_trace.c, `btf_allowlist_d_path`, since 5.10).
 pub(super) const FUNCTION: &str = "filp_close";
 
-/// A kind of program, with what it is hooked to where the verifier needs that.
+/// A program type, with its target where the verifier needs that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Context {
     Kprobe,
-    /// A kprobe that runs at entry and return with a value of 64 bits kept between (Linux 6.10).
+    /// A kprobe that runs at entry and return with a value of 64 bits kept in between (Linux 6.10).
     KprobeSession,
     RawTracepoint,
     /// Trampoline at the exit of [`FUNCTION`].
     Fexit,
-    /// Hook of the security module `bpf`, sleepable.
+    /// Hook of the LSM `bpf`, sleepable.
     Lsm,
     /// A program that user space calls, sleepable.
     Syscall,
@@ -95,15 +95,15 @@ impl ProbeEnv {
     /// The kernel's types.
     ///
     /// # Errors
-    /// Where it has none.
+    /// The kernel has none.
     pub(super) fn kernel(&self) -> Result<&Kernel> {
         self.kernel.as_ref().map_err(Clone::clone)
     }
 
-    /// What loads a program of this kind.
+    /// What loads a program of this type.
     ///
     /// # Errors
-    /// Where the kernel has not what it is hooked to.
+    /// The kernel does not have its target.
     pub(super) fn program(&self, context: Context) -> Result<ProgramSpec<'static>> {
         let plain = ProgramSpec::new;
         Ok(match context {
@@ -143,7 +143,7 @@ impl ProbeEnv {
     }
 }
 
-/// A builder of a program that calls functions of the kernel by name.
+/// A builder of a program that calls kfuncs by name.
 #[derive(Debug)]
 pub(super) struct ProgramBuilder<'a> {
     kernel: &'a Kernel,
@@ -163,7 +163,7 @@ impl<'a> ProgramBuilder<'a> {
         self
     }
 
-    /// Calls the kernel's function of this name.
+    /// Calls the kfunc of this name.
     pub(super) fn kfunc(self, name: &str) -> Self {
         let found = self.kernel.function(name);
         self.with_found(found, |code, id| code.kernel_function(id as i32))
@@ -187,7 +187,7 @@ impl<'a> ProgramBuilder<'a> {
         self.with_map(sys::constant(map, &bytes), |code, map| code.map_value(register, map))
     }
 
-    /// Makes a dynamic pointer to 64 bytes at `slot` of the stack (16 bytes there): of an array's value, by the helper
+    /// Makes a dynptr to 64 bytes at `slot` of the stack (16 bytes there): of an array's value, by the helper
     /// `bpf_dynptr_from_mem` (Linux 5.19). Uses R0 to R4.
     pub(super) fn dynptr(self, slot: i32) -> Self {
         self.with_map(sys::create(MapSpec::array(64)), |code, map| {
@@ -221,7 +221,7 @@ impl<'a> ProgramBuilder<'a> {
     /// Itself, if everything that it needs was found.
     ///
     /// # Errors
-    /// The first thing that was not.
+    /// The first thing that was not found.
     pub(super) fn complete(mut self) -> Result<Self> {
         match self.missing.take() {
             Some(failure) => Err(failure),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the feature trials do, with the kernel's error in the messages.
+//! The system calls of the feature trials, with the kernel's error in the messages.
 
 use std::{
     ffi::{CStr, CString},
@@ -30,14 +30,14 @@ pub(super) enum Failure {
 pub(super) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// The kernel's error, with what it was about.
+    /// The kernel's error, and what failed.
     pub(super) fn kernel(what: impl fmt::Display, error: &io::Error) -> Self {
         let errno = error.raw_os_error();
         let message = match errno {
             Some(ENOTSUPP) => "operation is not supported by this kernel (ENOTSUPP)".to_owned(),
             _ => error.to_string(),
         };
-        // The number stands beside.
+        // The error number is reported separately.
         let message = message.split(" (os error ").next().unwrap_or_default();
         Self::Refused { errno, message: format!("{what}: {message}") }
     }
@@ -48,7 +48,7 @@ impl Failure {
     }
 }
 
-/// The support of a feature by the outcome of its trial.
+/// The support of a feature, by the outcome of its trial.
 pub(super) fn support<T>(tried: Result<T>) -> Support {
     match tried {
         Ok(_) => Support::Works { value: None },
@@ -68,7 +68,7 @@ impl From<Failure> for Support {
 /// Loads `code`; on refusal the failure has the reason in the verifier's log.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's, at loading.
 pub(super) fn load(program: ProgramSpec<'_>, code: &Code) -> Result<OwnedFd> {
     bpfassay_bpf::load(program, &code.0).map_err(|error| refusal(&error.source, &error.log))
 }
@@ -84,15 +84,15 @@ pub(super) fn refusal(error: &io::Error, log: &str) -> Failure {
 /// Creates a map.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's, at creating it.
 pub(super) fn create(map: MapSpec<'_>) -> Result<OwnedFd> {
     map.create().map_err(|error| Failure::kernel("map", &error))
 }
 
-/// A map of one value that is set and frozen, so that programs may take it for a constant.
+/// A map of one value that is set and frozen, so that programs may treat it as a constant.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's, at creating, setting or freezing it.
 pub(super) fn constant(map: MapSpec<'_>, value: &[u8]) -> Result<OwnedFd> {
     let fd = create(map)?;
     let map = open(&fd)?;
@@ -104,7 +104,7 @@ pub(super) fn constant(map: MapSpec<'_>, value: &[u8]) -> Result<OwnedFd> {
 /// Sets the value of `key` in a map of numbers of 32 bits.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's, at setting it.
 pub(super) fn update(map: &OwnedFd, key: u32, value: u32) -> Result<()> {
     open(map)?.update(&key.to_ne_bytes(), &value.to_ne_bytes()).map_err(|error| Failure::kernel("update a map", &error))
 }
@@ -113,15 +113,15 @@ fn open(map: &OwnedFd) -> Result<Map> {
     map.try_clone().and_then(Map::new).map_err(|error| Failure::kernel("map information", &error))
 }
 
-/// Maps one page of an arena, at an address of the kernel's choice, until the process ends: programs can only use an arena
-/// whose address is settled.
+/// Maps one page of an arena, at an address that the kernel chooses, until the process ends: programs can only use an arena
+/// whose address is fixed.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's, at mapping it.
 pub(super) fn settle_arena(map: BorrowedFd<'_>) -> Result<()> {
     use rustix::mm::{MapFlags, ProtFlags, mmap};
     let length = rustix::param::page_size();
-    // SAFETY: a new mapping, of which nobody uses the memory.
+    // SAFETY: a new mapping, whose memory is not used.
     unsafe { mmap(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, map, 0) }
         .map(drop)
         .map_err(|error| Failure::kernel("map an arena", &error.into()))
@@ -139,8 +139,8 @@ pub(super) fn map_type(kind: bpf_map_type) -> Result<()> {
     trial("map", || unsafe { libbpf_sys::libbpf_probe_bpf_map_type(kind, ptr::null()) })
 }
 
-/// Whether maps of operations can be created. libbpf 1.7 tries that with a field that kernels before 6.9 refuse whatever
-/// the type of the map, so it is tried here: for a type that is no structure of operations, a kernel that has such maps answers
+/// Whether struct_ops maps can be created. libbpf 1.7 tries that with a field that kernels before 6.9 refuse whatever
+/// the map type, so it is tried here: for a type that is no struct_ops, a kernel that has such maps returns
 /// ENOTSUPP and not EINVAL (kernel/bpf/bpf_struct_ops.c, `bpf_struct_ops_map_alloc`).
 pub(super) fn struct_ops_map() -> Result<()> {
     let map = MapSpec { kind: libbpf_sys::BPF_MAP_TYPE_STRUCT_OPS, kernel_type: 1, ..MapSpec::array(4) };
@@ -150,7 +150,7 @@ pub(super) fn struct_ops_map() -> Result<()> {
     }
 }
 
-/// A trial of libbpf: 1 for yes, 0 for no, below that for a trial that failed.
+/// The outcome of a trial of libbpf: 1 for yes, 0 for no, negative for a trial that failed.
 fn trial(what: &'static str, attempt: impl FnOnce() -> i32) -> Result<()> {
     clear_errno();
     match attempt() {
@@ -163,23 +163,23 @@ fn trial(what: &'static str, attempt: impl FnOnce() -> i32) -> Result<()> {
             })
         }
         1.. => Ok(()),
-        // The library does not know how to try this type, or its own preparations failed.
+        // The library cannot try this type, or its own preparations failed.
         negative => Err(Failure::NotTried(format!("{what}: libbpf: {}", io::Error::from_raw_os_error(-negative)))),
     }
 }
 
 fn clear_errno() {
-    // SAFETY: the location is this thread's own and always valid.
+    // SAFETY: the location belongs to this thread and is always valid.
     unsafe { *libc::__errno_location() = 0 };
 }
 
-/// What libbpf calls a program type: `kprobe`.
+/// libbpf's name of a program type: `kprobe`.
 pub(super) fn program_type_name(kind: bpf_prog_type) -> Option<&'static str> {
     // SAFETY: a null pointer, or a string that lives as long as the program.
     name(unsafe { libbpf_sys::libbpf_bpf_prog_type_str(kind) })
 }
 
-/// What libbpf calls a map type: `ringbuf`.
+/// libbpf's name of a map type: `ringbuf`.
 pub(super) fn map_type_name(kind: bpf_map_type) -> Option<&'static str> {
     // SAFETY: a null pointer, or a string that lives as long as the program.
     name(unsafe { libbpf_sys::libbpf_bpf_map_type_str(kind) })
@@ -190,10 +190,10 @@ fn name(text: *const libc::c_char) -> Option<&'static str> {
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_str().ok()).flatten()
 }
 
-/// Makes an iterator from a link and reads from it until its end.
+/// Creates an iterator from a link and reads from it until its end.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's, at creating or reading it.
 pub(super) fn iterate(link: BorrowedFd<'_>) -> Result<()> {
     let iterator = bpfassay_bpf::iterator(link).map_err(|error| Failure::kernel("make an iterator", &error))?;
     let mut buffer = [0; 4096];
@@ -206,10 +206,10 @@ pub(super) fn iterate(link: BorrowedFd<'_>) -> Result<()> {
     }
 }
 
-/// Runs `program` once with nothing but zeros as its context; what it returned.
+/// Runs `program` once with zeros as its context; returns its return value.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's, at running it.
 pub(super) fn test_run(program: &OwnedFd) -> Result<u32> {
     bpfassay_bpf::test_run(program.as_fd()).map_err(|error| Failure::kernel("run", &error))
 }
@@ -217,7 +217,7 @@ pub(super) fn test_run(program: &OwnedFd) -> Result<u32> {
 /// Creates a link of `program`.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's, at creating it.
 pub(super) fn link(program: &OwnedFd, attach: bpf_attach_type, target: LinkTarget<'_>) -> Result<OwnedFd> {
     bpfassay_bpf::link_create(program.as_fd(), attach, target).map_err(|error| Failure::kernel("attach", &error))
 }
@@ -225,12 +225,12 @@ pub(super) fn link(program: &OwnedFd, attach: bpf_attach_type, target: LinkTarge
 /// Attaches a raw tracepoint, or a tracing program that names its target itself where `name` is `None`.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's, at attaching it.
 pub(super) fn raw_tracepoint(program: &OwnedFd, name: Option<&CStr>) -> Result<OwnedFd> {
     bpfassay_bpf::raw_tracepoint(program.as_fd(), name).map_err(|error| Failure::kernel("attach", &error))
 }
 
-/// `text` with a zero at its end.
+/// `text` with a NUL at its end.
 pub(super) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }

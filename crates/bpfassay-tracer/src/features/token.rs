@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! BPF tokens: a process without privileges, in a user namespace of its own, gets a part of the rights to the bpf system
-//! call by a file system `bpf` that a privileged process has set up for it (Linux 6.9).
+//! call through a bpf file system that a privileged process has set up for it (Linux 6.9).
 //!
-//! The file system has to belong to the user namespace and its delegation to be set from the initial one. So a child goes
-//! into a new namespace, opens the file system's context there and passes it on; this process configures and mounts it and
-//! gives the mount back; the child makes the token, and a map with it.
+//! The file system has to belong to the user namespace and its delegation to be set from the initial one. So a child enters
+//! a new namespace, opens the file system's context there and passes it on; this process configures and mounts it and
+//! passes the mount back; the child creates the token, and a map with it.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -25,7 +25,7 @@ use rustix::{
 
 use super::sys::{Failure, Result};
 
-/// Makes a token, and a map with it.
+/// Creates a token, and a map with it.
 ///
 /// # Errors
 /// The kernel's, at whichever step.
@@ -33,19 +33,19 @@ pub(super) fn create() -> Result<()> {
     let not_tried = |error: io::Error| Failure::NotTried(format!("token: {error}"));
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(|error| not_tried(error.into()))?;
-    // SAFETY: this process has one thread, so the child may do as it likes.
+    // SAFETY: this process has one thread, so the child may do anything.
     match unsafe { libc::fork() } {
         -1 => Err(not_tried(io::Error::last_os_error())),
         0 => {
             drop(ours);
             let code = i32::from(become_delegate(&theirs).is_err());
-            // SAFETY: ends the child without running what this process has registered for its end.
+            // SAFETY: ends the child without running exit handlers of this process.
             unsafe { libc::_exit(code) }
         }
         child => {
             drop(theirs);
             let outcome = set_up(&ours);
-            // Without its peer, a child that still waits comes to its end.
+            // Without its peer, a child that still waits exits.
             drop(ours);
             let mut status = 0;
             // SAFETY: waits for our own child.
@@ -72,7 +72,7 @@ fn become_delegate(parent: &OwnedFd) -> io::Result<()> {
 /// This process's part.
 fn set_up(child: &OwnedFd) -> Result<()> {
     let step = |what: &str| receive(child).map_err(|error| Failure::kernel(what, &error));
-    // Nothing follows for tokens from a kernel or a sandbox without user namespaces.
+    // A kernel or a sandbox without user namespaces proves nothing about tokens.
     step("user namespace").map_err(|failure| match failure {
         Failure::Refused { message, .. } => Failure::NotTried(message),
         other => other,
@@ -87,7 +87,7 @@ fn set_up(child: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// Delegates everything, and mounts. Kernels that know of no delegation ignore the options (kernel/bpf/inode.c,
+/// Delegates everything, and mounts. Kernels without delegation ignore the options (kernel/bpf/inode.c,
 /// `bpf_parse_param`) and refuse the token.
 fn mount(context: &OwnedFd) -> Result<OwnedFd> {
     let configured = |done: rustix::io::Result<()>| done.map_err(|error| Failure::kernel("fsconfig", &error.into()));
@@ -99,7 +99,7 @@ fn mount(context: &OwnedFd) -> Result<OwnedFd> {
         .map_err(|error| Failure::kernel("fsmount", &error.into()))
 }
 
-/// Reports how a step went that opens something, and passes that on if `along`.
+/// Reports the outcome of a step that opens something, and passes the descriptor on if `along`.
 fn passed<E: Into<io::Error>>(
     peer: &OwnedFd,
     made: std::result::Result<OwnedFd, E>,
@@ -115,7 +115,7 @@ fn passed<E: Into<io::Error>>(
     }
 }
 
-/// Sends an error number, or 0 with a descriptor or without.
+/// Sends an error number, or 0 with or without a descriptor.
 fn report(peer: &OwnedFd, done: io::Result<()>, along: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let number = done.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
     let bytes = number.to_ne_bytes();

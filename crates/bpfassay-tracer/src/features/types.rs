@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ProgramSpec types and map types: every one that libbpf's headers know.
+//! Program types and map types: every one in libbpf's headers.
 
 use bpfassay_protocol::feature::FeatureKind;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel reports of programs and links, whichever library made them.
+//! The kernel's information about programs and links, whichever library created them.
 
 use std::{
     io,

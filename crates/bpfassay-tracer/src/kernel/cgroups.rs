@@ -15,7 +15,7 @@ use std::{
 /// `f_type` of a cgroup v2 file system (include/uapi/linux/magic.h).
 const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
 
-/// Most directories looked at when the kernel does not open cgroups by their id.
+/// Most directories visited when the kernel does not open cgroups by their id.
 const MAX_WALK: usize = 20_000;
 
 /// A path that has no cgroup id.
@@ -42,9 +42,9 @@ pub(crate) fn id(path: PathBuf) -> Result<u64, CgroupIdError> {
 
 /// Paths below the root of the cgroup v2 hierarchy, `/` being that root.
 ///
-/// An id is looked up once: it is never given to another cgroup while the system runs, and a cgroup cannot be renamed
+/// An id is looked up once: it is never reused while the system runs, and a cgroup cannot be renamed
 /// (Documentation/admin-guide/cgroup-v2.rst). So a cgroup keeps its name here after it was removed, and one that was
-/// removed before it was asked for never gets one: the label of a counter does not change while the tracer runs.
+/// removed before its first lookup never gets one: the label of a counter does not change while the tracer runs.
 #[derive(Debug, Default)]
 pub(crate) struct Cgroups {
     root: Option<PathBuf>,
@@ -57,19 +57,19 @@ impl Cgroups {
         Self { root, known: HashMap::new() }
     }
 
-    /// The path of the cgroup `id`, if it could be found when it was first asked for.
+    /// The path of the cgroup `id`, if it could be found at its first lookup.
     pub(crate) fn path(&mut self, id: u64) -> Option<&str> {
         let root = self.root.as_deref();
         self.known.entry(id).or_insert_with(|| look_up(root?, id)).as_deref()
     }
 
-    /// With these names and no others.
+    /// With these names only.
     #[cfg(test)]
     pub(crate) fn of(known: impl IntoIterator<Item = (u64, &'static str)>) -> Self {
         Self { root: None, known: known.into_iter().map(|(id, path)| (id, Some(path.to_owned()))).collect() }
     }
 
-    /// How `id` is written in a label: its path, or else the id itself.
+    /// `id` in a label: its path, or otherwise the id itself.
     pub(crate) fn label(&mut self, id: u64) -> String {
         self.path(id).map_or_else(|| id.to_string(), str::to_owned)
     }
@@ -78,7 +78,7 @@ impl Cgroups {
 fn look_up(root: &Path, id: u64) -> Option<String> {
     let found = match open_by_id(root, id) {
         Ok(directory) => fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd())).ok()?,
-        // No such cgroup any more.
+        // The cgroup no longer exists.
         Err(error) if error.raw_os_error() == Some(libc::ESTALE) => return None,
         // The call needs CAP_DAC_READ_SEARCH, and some sandboxes forbid it.
         Err(_) => walk(root, id)?,
@@ -109,13 +109,13 @@ fn open_by_id(root: &Path, id: u64) -> io::Result<OwnedFd> {
         )
     };
     match i32::try_from(fd) {
-        // SAFETY: the kernel just gave this descriptor to us alone.
+        // SAFETY: the kernel has just returned this descriptor, which has no other owner.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Looks for the directory whose inode number is `id`; the two are the same on every 64-bit kernel.
+/// Searches for the directory whose inode number is `id`; the two are the same on every 64-bit kernel.
 fn walk(root: &Path, id: u64) -> Option<PathBuf> {
     let mut directories = vec![root.to_owned()];
     if rustix::fs::stat(root).is_ok_and(|found| found.st_ino == id) {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_once_given_stays() {
+    fn the_result_of_a_lookup_does_not_change() {
         let root = tempfile::tempdir().unwrap();
         let mut cgroups = Cgroups::new(Some(root.path().to_owned()));
         cgroups.known.insert(7, Some("/job".to_owned()));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the kernel compiles BPF programs.
+//! Whether the kernel JIT-compiles BPF programs.
 
 use std::{fs, io};
 
 /// The setting, which is a whole number (Documentation/admin-guide/sysctl/net.rst).
 const ENABLE: &str = "/proc/sys/net/core/bpf_jit_enable";
 
-/// The setting as the kernel writes it.
+/// The text of the setting.
 ///
 /// # Errors
 /// The kernel was built without it: then it always compiles, or has no JIT compiler.

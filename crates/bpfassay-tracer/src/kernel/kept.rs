@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was read of the kernel's functions, kept between tracers of one boot (`--symbol-cache`).
+//! What was read about the kernel's functions, kept between tracers of one boot (`--symbol-cache`).
 //!
 //! `/proc/kallsyms` has over 200,000 lines and the type information five megabytes, which take seconds to read on an emulated
-//! machine, and a study starts a tracer many times in one boot. The file is a convenience: if anything is wrong with it, the
+//! machine, and a study starts a tracer many times in one boot. The file is only a cache: if anything is wrong with it, the
 //! kernel is read again.
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
 };
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Modules come and go within a boot, and symbols with them.
+/// Modules are loaded and unloaded within a boot, and symbols with them.
 const MODULES: &str = "/proc/modules";
 
 /// Largest file that is read, in bytes; a hundred times what the bundled programs need.
@@ -22,20 +22,20 @@ const MAX_FILE: u64 = 4 << 20;
 /// What separates the fields of a line.
 const SEPARATOR: char = '\t';
 
-/// Something that is kept of each function.
+/// A fact that is kept for each function.
 pub(crate) trait Kept: Sized {
     /// The first field of its lines.
     const KIND: &'static str;
 
-    /// The fields of its line behind the function's name.
+    /// The fields of its line after the function's name.
     fn write(&self) -> Vec<String>;
 
-    /// From these fields; `None` where they are not what [`Kept::write`] gives.
+    /// From these fields; `None` where they are not what [`Kept::write`] writes.
     fn parse<'a>(fields: impl Iterator<Item = &'a str>) -> Option<Self>;
 }
 
-/// What is known of `wanted`: from `file`, if it is of this boot and has them all, else by `read`, which is then kept. `usual`:
-/// functions to read as well then, so that configurations in turn do not read the kernel each for itself.
+/// The facts about `wanted`: from `file`, if it is of this boot and has them all, otherwise by `read`, whose result is then kept. `usual`:
+/// functions to read as well then, so that each of several configurations in turn does not read the kernel again.
 ///
 /// # Errors
 /// Those of `read`.
@@ -59,7 +59,7 @@ pub(crate) fn look_up<V: Kept, E>(
     Ok(found)
 }
 
-/// What all that is kept depends on: the boot, and the names of the modules.
+/// What all kept facts depend on: the boot, and the names of the modules.
 fn state() -> Option<String> {
     let boot = fs::read_to_string(BOOT_ID).ok()?;
     // A kernel without modules has no such file.
@@ -74,19 +74,19 @@ fn contents(file: &Path) -> io::Result<String> {
     if text.len() as u64 > MAX_FILE { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
-/// Replaces the whole file at once: no reader finds half of it.
+/// Replaces the whole file at once: no reader finds a part of it.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let mut name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     name.push(format!(".{}", std::process::id()));
     let new = file.with_file_name(name);
     let written = File::create_new(&new).and_then(|mut to| to.write_all(text.as_bytes()));
     written.and_then(|()| fs::rename(&new, file)).inspect_err(|_| {
-        // What could not be written completely.
+        // A file that could not be written completely.
         let _ = fs::remove_file(&new);
     })
 }
 
-/// The state on the first line, then a function per line; in it what the file `before` had of other kinds. A function whose
+/// The state on the first line, then a function per line; with the lines of other kinds from the file `before`. A function whose
 /// fields cannot be distinguished in a line is left out.
 pub(crate) fn write<V: Kept>(functions: &BTreeMap<String, V>, state: &str, before: &str) -> String {
     let mut text = format!("{state}\n");
@@ -109,7 +109,7 @@ pub(crate) fn write<V: Kept>(functions: &BTreeMap<String, V>, state: &str, befor
     text
 }
 
-/// `None` for the file of another boot and for one that is damaged.
+/// `None` for the file of another boot and for a damaged one.
 pub(crate) fn parse<V: Kept>(text: &str, state: &str) -> Option<BTreeMap<String, V>> {
     lines(text, state)?
         .filter(|line| first(line) == V::KIND)
@@ -120,10 +120,10 @@ pub(crate) fn parse<V: Kept>(text: &str, state: &str) -> Option<BTreeMap<String,
         .collect()
 }
 
-/// The lines behind that of `state`.
+/// The lines after that of `state`.
 fn lines<'a>(text: &'a str, state: &str) -> Option<impl Iterator<Item = &'a str>> {
     let (first, rest) = text.split_once('\n')?;
-    // Not `lines`, which would take a carriage return off a name.
+    // Not `lines`, which would remove a carriage return from a name.
     (first == state && (rest.is_empty() || rest.ends_with('\n'))).then(|| rest.split_terminator('\n'))
 }
 
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// Of one kind: fields as they are.
+    /// One kind: fields unchanged.
     #[derive(Debug, Clone, Default, PartialEq)]
     struct Fields(Vec<String>);
 
@@ -184,16 +184,16 @@ mod tests {
     }
 
     #[test]
-    fn kinds_do_not_touch_each_other() {
+    fn kinds_do_not_affect_each_other() {
         let numbers = BTreeMap::from([("f".to_owned(), Number(7))]);
         let both = write(&fields("g", &["a"]), "boot", &write(&numbers, "boot", ""));
         assert_eq!((parse(&both, "boot"), parse(&both, "boot")), (Some(numbers), Some(fields("g", &["a"]))));
-        // Nothing of another boot is taken over.
+        // Nothing of another boot is kept.
         assert_eq!(write(&fields("g", &[]), "boot", "another\nnumber\tf\t7\n"), "boot\nfields\tg\n");
     }
 
     #[test]
-    fn what_would_break_a_line_is_not_kept() {
+    fn a_name_that_would_break_a_line_is_not_kept() {
         let mut all = fields("c", &[]);
         all.extend(fields("a\tb", &[]));
         all.extend(fields("d", &["e\nf"]));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_read_once_for_all_that_was_asked_for() {
+    fn the_kernel_is_read_once_for_all_functions() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("symbols");
         let reads = Cell::new(0);
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!((ask(&["a"], &[]), reads.get()), (1, 5), "cut off");
         fs::write(&file, vec![b'\n'; MAX_FILE as usize + 1]).unwrap();
         assert_eq!((ask(&["a"], &[]), reads.get()), (1, 6), "too large");
-        // Nothing but the file stays.
+        // Only the file remains.
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 

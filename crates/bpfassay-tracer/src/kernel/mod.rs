@@ -2,7 +2,7 @@
 //! Facts of the running kernel, each read in one place.
 //!
 //! Here: type information, tracefs and debugfs, symbols, the JIT compiler, preemption, the verifier's log, `bpf(2)`, perf events, mounts and
-//! cgroups. Not here: what follows from them for a tracer.
+//! cgroups. Not here: their consequences for a tracer.
 
 pub(crate) mod bpf;
 pub(crate) mod btf;

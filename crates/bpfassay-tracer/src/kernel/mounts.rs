@@ -34,7 +34,7 @@ pub(crate) struct MountsError {
     source: io::Error,
 }
 
-/// A path of which the mount id is not known.
+/// A path whose mount id is not known.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MountIdError {
     #[error("cannot look up the mount of {path:?}: name a path that exists")]
@@ -43,7 +43,7 @@ pub(crate) enum MountIdError {
     NotReported { path: PathBuf },
 }
 
-/// The id of the mount that `path` is on, as in `/proc/self/mountinfo`. The server of a network file system is not asked.
+/// The id of the mount that `path` is on, as in `/proc/self/mountinfo`. It sends no request to the server of a network file system.
 ///
 /// # Errors
 /// [`MountIdError`] where there is no such path, or the kernel does not report the id.
@@ -77,31 +77,31 @@ impl Mounts {
         Ok(())
     }
 
-    /// Reads the table again if mounts came, went or moved since it was read.
+    /// Reads the table again if mounts were added, removed or moved since it was read.
     ///
     /// # Errors
     /// [`MountsError`].
     pub(crate) fn refresh(&mut self) -> Result<(), MountsError> {
         // The kernel marks an open mountinfo with POLLPRI and POLLERR at each change of the mount namespace, and the
-        // poll itself takes the mark away (`mounts_poll`, fs/proc_namespace.c, 2.6.30 and later). A change between
-        // this poll and the reading is read now and found changed once more at the next call: no change is lost.
+        // poll itself clears the mark (`mounts_poll`, fs/proc_namespace.c, 2.6.30 and later). A change between
+        // this poll and the reading is read now and reported once more at the next call: no change is lost.
         let mut waiting = [PollFd::new(&self.file, PollFlags::PRI)];
         rustix::io::retry_on_intr(|| poll(&mut waiting, Some(&Timespec::default())))
-            .map_err(|error| MountsError { what: "ask for changes of", source: error.into() })?;
+            .map_err(|error| MountsError { what: "poll for changes of", source: error.into() })?;
         if waiting[0].revents().is_empty() { Ok(()) } else { self.read() }
     }
 
-    /// Where the mount `id` is mounted, if it is there now and of `device`.
+    /// Where the mount `id` is mounted, if it exists now and is of `device`.
     pub(crate) fn path(&self, id: u64, device: Device) -> Option<&str> {
         self.table.path(id, device)
     }
 
-    /// What is mounted at `path`: on top, if there are several.
+    /// What is mounted at `path`: the topmost, if there are several.
     pub(crate) fn at(&self, path: &str) -> Option<(u64, Device)> {
         self.table.at(path)
     }
 
-    /// Puts the path of each row's mount into it, from the table as it is now.
+    /// Stores the path of each row's mount in it, from the table as it is now.
     ///
     /// # Errors
     /// [`MountsError`].
@@ -123,7 +123,7 @@ impl Mounts {
     }
 }
 
-/// Mounts by their id. Several may have one path: what is mounted over stays mounted, and files of it can stay open.
+/// Mounts by their id. Several may have one path: a mount that another one covers stays mounted, and files of it can stay open.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table(HashMap<u64, Mount>);
 
@@ -135,7 +135,7 @@ struct Mount {
 }
 
 impl Table {
-    /// Lines that are not understood are left out: their mounts have no path then.
+    /// Lines that cannot be parsed are left out: their mounts have no path then.
     pub(crate) fn parse(text: &[u8]) -> Self {
         Self(text.split(|&byte| byte == b'\n').filter_map(parse_line).collect())
     }
@@ -147,7 +147,7 @@ impl Table {
     }
 
     pub(crate) fn path(&self, id: u64, device: Device) -> Option<&str> {
-        // Ids are reused after an unmount: the device reveals most of these cases.
+        // Ids are reused after an unmount: the device detects most of these cases.
         self.0.get(&id).filter(|mount| mount.device == device).map(|mount| mount.path.as_str())
     }
 }
@@ -201,7 +201,7 @@ nonsense
     }
 
     #[test]
-    fn what_is_not_there_has_no_path() {
+    fn a_mount_that_does_not_exist_has_no_path() {
         let table = Table::parse(TEXT);
         assert_eq!(table.path(40, device(8, 4)), None, "the id was reused");
         assert_eq!(table.path(99, device(8, 3)), None);
@@ -220,7 +220,7 @@ nonsense
     }
 
     #[test]
-    fn rows_are_named_by_the_table_of_this_very_process() {
+    fn rows_are_named_by_the_table_of_this_process() {
         let mut mounts = Mounts::open().unwrap();
         let own = rustix::fs::statx(CWD, "/proc", AtFlags::empty(), StatxFlags::MNT_ID).unwrap();
         let device = device(own.stx_dev_major, own.stx_dev_minor);

@@ -25,7 +25,7 @@ pub(crate) fn source_path(name: &str) -> String {
     format!("/sys/bus/event_source/devices/{name}/type")
 }
 
-/// What a perf event is of.
+/// The kind of a perf event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event<'a> {
     /// A tracepoint, by its id in tracefs.
@@ -55,8 +55,8 @@ struct PerfEventAttr {
     config2: u64,
 }
 
-/// Opens a perf event of all tasks; programs are run by it after [`enable`]. They run wherever it happens, whichever CPU is named
-/// here (`kprobe_perf_func` and its like in kernel/trace/trace_kprobe.c).
+/// Opens a perf event of all tasks, which runs programs after [`enable`]. They run wherever the event occurs, whichever CPU is named
+/// here (`kprobe_perf_func` and similar in kernel/trace/trace_kprobe.c).
 ///
 /// # Errors
 /// The kernel's error.
@@ -84,17 +84,17 @@ pub(crate) fn open(event: Event<'_>) -> io::Result<OwnedFd> {
         }
         Event::CpuClock => (attr.kind, attr.sample_period) = (SOFTWARE, 1_000_000_000),
     }
-    // SAFETY: the attributes and the strings in them outlive the call; `size` is how many bytes there are.
+    // SAFETY: the attributes and the strings in them outlive the call; `size` is the number of bytes.
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, 0, -1, CLOEXEC) };
     let Ok(fd) = i32::try_from(fd) else { return Err(io::Error::other("the kernel gave no descriptor")) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Attaches `program` to an event the way that kernels before 5.15 have.
+/// Attaches `program` to an event in the way of kernels before 5.15.
 ///
 /// # Errors
 /// The kernel's error.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether tasks can be preempted inside the kernel, and with it inside programs on a BPF trampoline.
+//! Whether tasks can be preempted inside the kernel, and therefore inside programs on a BPF trampoline.
 
 use std::fs;
 
-/// The mode of kernels with `CONFIG_PREEMPT_DYNAMIC`: all that there are, the one in use in parentheses
+/// The mode of kernels with `CONFIG_PREEMPT_DYNAMIC`: all modes, the one in use in parentheses
 /// (`sched_dynamic_show`, kernel/sched/debug.c).
 const DYNAMIC: &str = "/sys/kernel/debug/sched/preempt";
 
-/// Whether this kernel preempts its own code. Where it does not report that, the answer is yes: it costs instructions, while the
-/// other one could cost counts.
+/// Whether this kernel is preemptible. Where it does not report that, the answer is yes: a wrong yes costs instructions, a wrong
+/// no could cost counts.
 pub(crate) fn is_preemptible() -> bool {
     let version = rustix::system::uname();
     decide(fs::read_to_string(DYNAMIC).ok().as_deref(), &version.version().to_string_lossy())

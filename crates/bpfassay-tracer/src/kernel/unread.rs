@@ -8,7 +8,7 @@ use std::{fmt::Display, io};
 pub(crate) struct Unread {
     /// Its path.
     pub(crate) what: &'static str,
-    /// The system's message.
+    /// The error message of the system.
     pub(crate) why: String,
 }
 
@@ -17,7 +17,7 @@ pub(crate) fn unread<E: Display>(what: &'static str) -> impl Fn(E) -> Unread {
     move |error| Unread { what, why: error.to_string() }
 }
 
-/// What `read` returns for the first of `paths` that can be read; else the error of the first.
+/// What `read` returns for the first of `paths` that can be read; otherwise the error of the first.
 ///
 /// # Errors
 /// None of them can be read.

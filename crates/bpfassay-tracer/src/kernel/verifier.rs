@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the verifier writes about a program that it refuses.
+//! The verifier's log of a program that it refuses.
 
 /// Longest line of a log, or message, that is reported, in bytes.
 pub(crate) const MAX_LINE: usize = 4096;
 
-/// The line of the verifier's log that has the reason: the last one before its statistics. Linux 7.3 goes on after that line with
-/// a heading, reason, place, causes and a suggestion in many lines (kernel/bpf/diagnostics.c); where it has nothing but
+/// The line of the verifier's log that has the reason: the last one before its statistics. Linux 7.3 continues after that line with
+/// a heading, reason, place, causes and a suggestion in many lines (kernel/bpf/diagnostics.c); where it has only
 /// those, the heading has the reason.
 pub(crate) fn reason<'a>(log: &[&'a str]) -> Option<&'a str> {
     const STATISTICS: [&str; 4] = ["processed ", "verification time ", "stack depth ", "insns processed "];
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn diagnostics_do_not_hide_what_the_verifier_reports() {
+    fn the_reason_is_found_before_diagnostics() {
         // Debian's 7.3~rc7, shortened.
         let log = "0: R1=ctx() R10=fp0
 0: (bf) r0 = r5

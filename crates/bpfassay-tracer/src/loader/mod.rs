@@ -2,7 +2,7 @@
 //! Loading and attaching the programs of a probe configuration.
 //!
 //! Here: `plan`, which is what the loaders have in common, and one folder for each loader. A loader has a function that
-//! takes a probe configuration and [`Options`] and yields [`Loaded`], and a line in [`load`].
+//! takes a probe configuration and [`Options`] and returns [`Loaded`], and a line in [`load`].
 //! Not here: reading what the programs count.
 
 pub(crate) mod aya;
@@ -29,11 +29,11 @@ use self::plan::{
 };
 use crate::diagnostics::{self, When};
 
-/// The programs of a probe configuration, loaded: they can be attached as often as wanted.
+/// The programs of a probe configuration, loaded: they can be attached any number of times.
 pub(crate) struct LoadedConfiguration {
     configuration: ProbeConfiguration,
     options: Options,
-    /// Until it is reported.
+    /// `None` once it was reported.
     load_ns: Option<u64>,
     maps: BTreeMap<String, OwnedFd>,
     /// Functions that are not counted.
@@ -53,7 +53,7 @@ impl LoadedConfiguration {
         Self { configuration, options, load_ns, maps, findings, before, programs }
     }
 
-    /// Descriptors of the maps by name ([`bpfassay_tracer_common::map`]), for whoever reads them; none the second time.
+    /// Descriptors of the maps by name ([`bpfassay_tracer_common::map`]), for their reader; empty the second time.
     pub(crate) fn take_maps(&mut self) -> BTreeMap<String, OwnedFd> {
         mem::take(&mut self.maps)
     }

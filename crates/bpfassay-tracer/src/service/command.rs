@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands on standard input, one per line.
 
-/// Longest label in bytes; longer ones are refused, so that a sender without newlines is noticed.
+/// Longest label in bytes; longer ones are refused, so that a sender without newlines is detected.
 const MAX_LABEL: usize = 1024;
 const SAMPLE: &[u8] = b"sample ";
 
@@ -21,7 +21,7 @@ pub(crate) enum Command {
 pub(crate) enum CommandError {
     #[error("unknown command {line:?} on standard input: there is {}", known(*keeps_loaded))]
     Unknown { line: String, keeps_loaded: bool },
-    #[error("the command `{command}` on standard input comes while the programs are {state}")]
+    #[error("the command `{command}` arrived on standard input while the programs are {state}")]
     Untimely { command: &'static str, state: &'static str },
     #[error("a command on standard input is longer than {MAX_LABEL} bytes")]
     TooLong,
@@ -34,7 +34,7 @@ const fn known(keeps_loaded: bool) -> &'static str {
 }
 
 impl Command {
-    /// That it makes no sense while the programs are in this state.
+    /// The error for a command that is not valid while the programs are in this state.
     pub(crate) const fn untimely(&self, state: &'static str) -> CommandError {
         let command = match self {
             Self::Sample(_) => "sample",
@@ -45,7 +45,7 @@ impl Command {
     }
 }
 
-/// Takes bytes as they come and gives back whole commands.
+/// Takes bytes as they arrive and returns whole commands.
 #[derive(Debug)]
 pub(crate) struct Commands {
     buffer: Vec<u8>,
@@ -54,7 +54,7 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// Nothing has come yet.
+    /// Without any bytes yet.
     pub(crate) const fn new(keeps_loaded: bool) -> Self {
         Self { buffer: Vec::new(), keeps_loaded }
     }
@@ -64,7 +64,7 @@ impl Commands {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next command, or `None` until more bytes come.
+    /// The next command, or `None` until more bytes arrive.
     ///
     /// # Errors
     /// [`CommandError`]; no more input is taken.
@@ -132,7 +132,7 @@ mod tests {
         let error = commands.next().unwrap_err().to_string();
         assert!(error.ends_with("there is `attach`, `detach` and `sample LABEL`"), "{error}");
         let error = Command::Attach.untimely("attached").to_string();
-        assert_eq!(error, "the command `attach` on standard input comes while the programs are attached");
+        assert_eq!(error, "the command `attach` arrived on standard input while the programs are attached");
     }
 
     #[test]

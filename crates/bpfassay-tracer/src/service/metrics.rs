@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The counters as text that Prometheus reads: OpenMetrics 1.0 or the older text format 0.0.4.
 //!
-//! Pure: what is written depends on the arguments only. Everything is a sum since the tracer attached, so nothing ever
-//! goes back while it runs; what the configuration cannot measure has no sample, not a zero.
+//! Pure: the text depends on the arguments only. Every counter is a sum since the tracer attached, so none ever
+//! decreases while it runs; what the configuration cannot measure has no sample, not a zero.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -57,7 +57,7 @@ pub(crate) struct Series {
     pub(crate) latency: Vec<u64>,
 }
 
-/// Everything in one answer.
+/// The contents of one response.
 #[derive(Debug)]
 pub(crate) struct Snapshot<'a> {
     pub(crate) attached: &'a Attached,
@@ -79,7 +79,7 @@ impl Series {
 }
 
 /// Buckets of the histogram: element `i` of a latency counts calls of 2^i to 2^(i+1) - 1 ns, so that the upper bounds,
-/// which are inclusive, are 2^(i+1) - 1 ns. From 255 ns to 34 s; the set never changes, as sums over series need.
+/// which are inclusive, are 2^(i+1) - 1 ns. From 255 ns to 34 s; the set never changes, because sums over series need that.
 const BUCKETS: std::ops::RangeInclusive<u32> = 7..=34;
 
 /// Writes `snapshot` in `format`.
@@ -225,7 +225,7 @@ impl Text {
             (Kind::Info, Format::OpenMetrics) => ("", "info"),
             (Kind::Info, Format::Text) => ("_info", "gauge"),
         };
-        // The help texts are our own and hold nothing that had to be escaped.
+        // The help texts are constants without characters to escape.
         writeln!(self.out, "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}")
     }
 
@@ -257,7 +257,7 @@ impl Text {
     }
 }
 
-/// Escapes a label value as both formats want it: backslash, double quote and line feed.
+/// Escapes a label value for both formats: backslash, double quote and line feed.
 fn escape(text: &str, out: &mut String) {
     for character in text.chars() {
         match character {

@@ -24,7 +24,7 @@ fn series(calls: u64, bytes: u64, errors: u64, latency: &[u64]) -> Series {
 }
 
 /// The document that `bpfassay-tracer` was checked with by hand: prometheus_client 0.26.0 (Python), whose strict
-/// OpenMetrics parser and whose text parser both take it.
+/// OpenMetrics parser and whose text parser both accept it.
 const OPEN_METRICS: &str = include_str!("../../tests/golden/metrics.openmetrics");
 const TEXT: &str = include_str!("../../tests/golden/metrics.text");
 
@@ -50,7 +50,7 @@ fn both_formats_are_as_they_were_checked() {
 }
 
 #[test]
-fn what_is_not_measured_has_no_sample() {
+fn a_figure_that_is_not_measured_has_no_sample() {
     let attached = attached("kprobe", Vec::new());
     let snapshot = Snapshot {
         attached: &attached,

@@ -3,7 +3,7 @@
 //!
 //! Here: the life of this mode and its page. Its output: [`bpfassay_protocol::object`].
 //!
-//! The object is untrusted: its size is bounded, and what is wrong with it is reported.
+//! The object is untrusted: its size is bounded, and errors in it are reported.
 
 use std::{
     borrow::Cow,
@@ -46,7 +46,7 @@ pub(crate) struct ObjectConfig {
     pub(crate) object: ObjectSource,
     /// The programs to load; none: all.
     pub(crate) programs: Vec<String>,
-    /// What its maps and constants hold before they are attached.
+    /// The contents of its maps and constants before its programs are attached.
     pub(crate) contents: Contents,
     pub(crate) map: Option<String>,
     pub(crate) pin: Option<PathBuf>,
@@ -62,7 +62,7 @@ pub(crate) enum ObjectSource {
     Bundled(String),
 }
 
-/// An end that was not requested, other than by the kernel's refusal.
+/// An end that was not requested, except a refusal by the kernel.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ObjectError {
     #[error("cannot read the object {path:?}: check that it exists and may be read")]
@@ -89,9 +89,9 @@ pub(crate) enum ObjectError {
     Serve(#[from] ServeError),
 }
 
-/// Loads, attaches and serves; `Some` where that is refused.
+/// Loads, attaches and serves; `Some` where the kernel refuses.
 pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
-    // Before anything is attached, so that nothing is left when a signal comes meanwhile.
+    // Before anything is attached, so that nothing remains when a signal arrives meanwhile.
     let signals = signals::descriptor().map_err(ObjectError::Signals)?;
     let elf = match &args.object {
         ObjectSource::File(path) => Cow::Owned(read(path)?),
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
         fs::create_dir_all(directory).map_err(|source| ObjectError::Pin { path: directory.clone(), source })?;
         loaded.pin(directory).map_err(|(path, source)| ObjectError::Pin { path, source })?;
     }
-    // Not before everything is attached: who can connect may take it for ready.
+    // Not before everything is attached: a client that can connect may take it for ready.
     let page = if map.is_some() { Page::Map } else { Page::Nothing };
     let mut endpoint = Endpoint::bind(Address::Tcp((Ipv4Addr::LOCALHOST, args.port).into()), page)?;
     let stdin = io::stdin();
@@ -137,7 +137,7 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
     }
 }
 
-/// The object in `file`, which may be anything.
+/// The object in `file`, which may hold any bytes.
 fn read(path: &Path) -> Result<Vec<u8>, ObjectError> {
     let mut elf = Vec::new();
     let read = fs::File::open(path).and_then(|file| file.take(MAX_OBJECT + 1).read_to_end(&mut elf));
@@ -179,7 +179,7 @@ fn prototypes(elf: &[u8], programs: &[String]) -> ObjectLine {
     }
 }
 
-/// What was compared.
+/// The result of the comparison.
 fn compared(prototypes: ObjectLine) -> Option<Box<Prototypes>> {
     match prototypes {
         ObjectLine::Prototypes { checked } => Some(Box::new(Prototypes(checked))),
@@ -206,7 +206,7 @@ fn opened(loaded: &Bare, name: &str) -> Result<(String, Map), ObjectError> {
 /// The page of a map, as JSON.
 fn page_of(name: &str, map: &Map) -> io::Result<String> {
     let copies = map.copies();
-    // As the kernel pads the copies of a per-CPU map, but for a single one.
+    // The size to which the kernel pads the copies of a per-CPU map, except for a single one.
     let stride = if copies == 1 { map.value_size() } else { map.value_size().next_multiple_of(8) };
     // No more than fit on a page, and one that shows that there are more.
     let most = MAX_PAGE / MapPage::length(map.key_size(), stride.saturating_mul(copies)) + 1;

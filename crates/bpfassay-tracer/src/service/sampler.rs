@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From the counters as the tracer keeps them to what a sample or the metrics endpoint shows of them.
+//! From the tracer's counters to the rows of a sample or of the metrics endpoint.
 
 use std::{collections::BTreeMap, os::fd::BorrowedFd};
 
@@ -19,10 +19,10 @@ use crate::{
     service::metrics::{Labels, Series, Snapshot},
 };
 
-/// In the place of path and device where the probe does not have them.
+/// In place of path and device where the probe does not have them.
 const NOT_KNOWN: &str = "not known";
 
-/// Whose counters are read: the tracer, or in tests something that counts nothing.
+/// The source of the counters: the tracer, or in tests one with fixed counts.
 pub(crate) trait Source {
     /// [`Tracer::attached`].
     fn attached(&self) -> &Attached;
@@ -64,7 +64,7 @@ impl Source for Tracer {
     }
 }
 
-/// A tracer and what is needed to name what it counts.
+/// A tracer, and the names of what it counts.
 pub(crate) struct Sampler<'a, S> {
     source: &'a mut S,
     mounts: Mounts,
@@ -155,7 +155,7 @@ impl<'a, S: Source> Sampler<'a, S> {
     }
 }
 
-/// Counts `readv` as `read` and `writev` as `write`; the order by key stays.
+/// Counts `readv` as `read` and `writev` as `write`; keeps the order by key.
 fn merge(rows: Vec<CounterRow>) -> Vec<CounterRow> {
     let mut merged = BTreeMap::<_, CounterRow>::new();
     for mut row in rows {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_probe_does_not_have_is_shown_as_not_known() {
+    fn what_the_probe_does_not_have_is_shown_as_unknown() {
         let nowhere = CounterRow { device: Device::UNKNOWN, ..row(1, 0, Operation::Open, 0, &[]) };
         let mut tracer = fake(vec![nowhere]);
         let mut reader = Sampler::new(&mut tracer, false).unwrap();

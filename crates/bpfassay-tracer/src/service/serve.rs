@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// Why an attached tracer stopped without being asked to.
+/// Why an attached tracer stopped without a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     #[error(transparent)]
@@ -41,7 +41,7 @@ pub(crate) enum ServeError {
     Listen(#[from] ListenError),
     #[error("cannot write to standard output: the reader of the samples must read until the tracer exits")]
     Output(#[source] io::Error),
-    #[error("a line has no JSON form")]
+    #[error("a line cannot be written as JSON")]
     Json(#[source] serde_json::Error),
     #[error("cannot read commands from standard input")]
     Input(#[source] io::Error),
@@ -61,7 +61,7 @@ impl<W: Write> Output<W> {
         Self { writer, line: Vec::new() }
     }
 
-    /// Writes one line and passes it on at once.
+    /// Writes one line and flushes it.
     ///
     /// # Errors
     /// [`ServeError::Output`] or [`ServeError::Json`].
@@ -73,20 +73,20 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// What to do beside answering commands.
+/// What to do beside executing commands.
 #[derive(Debug)]
 pub(crate) struct Service {
     /// How often to write a sample without a command.
     pub(crate) interval: Option<Duration>,
     /// Whether `readv` counts as `read` and `writev` as `write`.
     pub(crate) merge: bool,
-    /// Whether to continue after the end of standard input, until a signal comes.
+    /// Whether to continue after the end of standard input, until a signal arrives.
     pub(crate) stay: bool,
     /// Where to serve the counters to Prometheus.
     pub(crate) endpoint: Option<Endpoint>,
 }
 
-/// What a session ends with.
+/// The end of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     /// The programs are to be detached, and stay loaded.
@@ -95,7 +95,7 @@ enum Ending {
     End,
 }
 
-/// Commands and signals, for as long as the program lives.
+/// Commands and signals, for the life of the program.
 struct Input {
     stdin: Stdin,
     /// Until the end of standard input.
@@ -110,7 +110,7 @@ impl Input {
         Ok(Self { stdin: io::stdin(), commands: Some(Commands::new(keeps_loaded)), signals })
     }
 
-    /// Takes what has come; whether more may come.
+    /// Reads what has arrived; returns whether more may arrive.
     fn take(&mut self) -> Result<bool, ServeError> {
         let Some(commands) = &mut self.commands else { return Ok(false) };
         let mut bytes = [0; 4096];
@@ -120,7 +120,7 @@ impl Input {
         Ok(read > 0)
     }
 
-    /// The next command that has come.
+    /// The next command that has arrived.
     fn next(&mut self) -> Result<Option<Command>, ServeError> {
         Ok(self.commands.as_mut().map(Commands::next).transpose()?.flatten())
     }
@@ -183,7 +183,7 @@ pub(crate) fn keep_loaded<W: Write>(
     let mut input = Input::new(true)?;
     let mut tracer: Option<Tracer> = None;
     while input.await_attach()? {
-        // Before Linux 5.13 (f3a95075549e) the kernel attaches a program to a trampoline once only; whatever else it refuses, it refuses again.
+        // Before Linux 5.13 (f3a95075549e) the kernel attaches a program to a trampoline once only; any other refusal would be repeated.
         if tracer.as_mut().is_some_and(|tracer| tracer.attach_again().is_err()) {
             tracer = None;
         }
@@ -203,7 +203,7 @@ pub(crate) fn keep_loaded<W: Write>(
     Ok(Served::Ended)
 }
 
-/// What became of a tracer.
+/// The end of a tracer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Served {
     /// It ended as requested.
@@ -230,7 +230,7 @@ fn serve<W: Write>(
     output.line(&TracerLine::Ready(tracer.attached().clone()))?;
     let mut reader = Sampler::new(tracer, service.merge).map_err(ReadError::Mounts)?;
     loop {
-        // What came together with the command to attach is there already.
+        // Input that arrived together with the command to attach is in the buffer already.
         while let Some(command) = input.next()? {
             match command {
                 Command::Sample(label) => output.line(&TracerLine::Sample(reader.sample(Some(label))?))?,
@@ -253,7 +253,7 @@ fn serve<W: Write>(
             }
         }
         if let Some(timer) = timer.as_ref().filter(|_| ready.timer) {
-            // Intervals that passed unnoticed make one sample, not several with the same content.
+            // Intervals that passed without a sample make one sample, not several with the same content.
             rustix::io::retry_on_intr(|| rustix::io::read(timer, &mut [0; 8]))
                 .map_err(|source| ServeError::Setup { what: "read the timer", source: source.into() })?;
             output.line(&TracerLine::Sample(reader.sample(None)?))?;
@@ -286,7 +286,7 @@ fn end<W: Write>(tracer: &mut Tracer, statistics: bool, output: &mut Output<W>) 
     output.line(&TracerLine::Ended(Ended { findings, detach_ns, statistics, events }))
 }
 
-/// What has something to read.
+/// The descriptors that are readable.
 pub(crate) struct Ready {
     pub(crate) signal: bool,
     input: bool,

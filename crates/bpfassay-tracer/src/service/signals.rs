@@ -7,7 +7,7 @@ use std::{
     ptr,
 };
 
-/// Blocks both signals for this thread and returns a descriptor that becomes readable when one comes.
+/// Blocks both signals for this thread and returns a descriptor that becomes readable when one arrives.
 ///
 /// # Errors
 /// The kernel's error.

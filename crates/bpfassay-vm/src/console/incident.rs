@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Something that a kernel reported about itself on the console.
+/// An incident that a kernel reported about itself on the console.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelIncident {
     /// What kind.
@@ -32,9 +32,9 @@ impl fmt::Display for KernelIncident {
 pub enum KernelIncidentKind {
     /// `Kernel panic - not syncing`, or the firmware's counterpart.
     Panic,
-    /// The kernel made an access or executed an instruction that it must not.
+    /// The kernel made an invalid access or executed an invalid instruction.
     Oops,
-    /// The kernel found itself broken: `kernel BUG at`, `BUG: …`.
+    /// The kernel detected an inconsistency: `kernel BUG at`, `BUG: …`.
     Bug,
     /// A CPU has not passed through a quiescent state in time.
     RcuStall,
@@ -54,20 +54,20 @@ pub enum KernelIncidentKind {
     Warning,
 }
 
-/// How much an incident matters.
+/// The severity of an incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Worth keeping with the results; measuring goes on.
+    /// Recorded with the results; measuring continues.
     Note,
-    /// The run during which it came cannot be trusted; the guest may come out of it.
+    /// The run in which it occurred cannot be trusted; the guest may recover.
     SpoilsRun,
     /// The guest is dead or cannot be trusted any more.
     Fatal,
 }
 
 impl KernelIncidentKind {
-    /// How much it matters.
+    /// Its severity.
     #[must_use]
     pub const fn severity(self) -> Severity {
         match self {

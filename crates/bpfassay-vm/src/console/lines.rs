@@ -22,11 +22,11 @@ enum Escape {
 }
 
 impl Lines {
-    /// Takes bytes and hands each line that they complete to `each`.
+    /// Takes bytes and passes each line that they complete to `each`.
     pub(crate) fn push(&mut self, bytes: &[u8], mut each: impl FnMut(String)) {
         for &byte in bytes {
             match (self.escape, byte) {
-                // A line ends wherever the stream is, so that a lost sequence costs one line at most.
+                // A line ends in any state, so that an unterminated sequence costs one line at most.
                 (_, b'\n') => {
                     self.escape = Escape::None;
                     each(self.take());
@@ -53,7 +53,7 @@ impl Lines {
     }
 
     fn take(&mut self) -> String {
-        // Tabs, and what UTF-8 has of control characters (0x80 to 0x9f): nothing is left for a terminal to obey.
+        // Tabs, and the control characters of UTF-8 (0x80 to 0x9f): nothing is left that a terminal interprets.
         let mut text = String::from_utf8_lossy(&self.line).replace(char::is_control, " ");
         if std::mem::take(&mut self.cut) {
             text.push_str(" […]");
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn terminal_sequences_and_carriage_returns_vanish() {
+    fn terminal_sequences_and_carriage_returns_are_removed() {
         assert_eq!(
             lines(&[b"\x1bc\x1b[?7l\x1b[2J\x1b[0mSeaBIOS\r\n\r", b"\n[ 0.1] x\r\n~ # "]),
             ["SeaBIOS", "", "[ 0.1] x", "~ # "]

@@ -13,10 +13,10 @@ const TAIL_LINES: usize = 60;
 /// Bytes of a line kept in memory.
 const TAIL_LINE: usize = 512;
 
-/// Writes a console to a file up to a limit and remembers its end.
+/// Writes a console to a file up to a limit and keeps its last lines.
 ///
-/// Once the limit is reached the file takes no more, until [`Self::finish`] adds the last lines: what matters
-/// is how a guest begins and how it ends.
+/// Once the limit is reached nothing more is written to the file, until [`Self::finish`] adds the last lines: the
+/// beginning and the end of a guest matter most.
 #[derive(Debug)]
 pub(crate) struct ConsoleLog {
     name: String,
@@ -29,7 +29,7 @@ pub(crate) struct ConsoleLog {
 }
 
 impl ConsoleLog {
-    /// Creates the file, in place of an existing one: what stands there may be a link to a file that is none of ours.
+    /// Creates the file, in place of an existing one: a link at its place may lead to a file of somebody else.
     pub(crate) fn create(path: &Path, limit: u64) -> io::Result<Self> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         // That fails for a link, too, wherever it leads.
@@ -54,7 +54,7 @@ impl ConsoleLog {
         &self.name
     }
 
-    /// Adds bytes as they came to the file. A failure to write ends the file, not the guest; [`Self::finish`] reports it.
+    /// Writes bytes unchanged to the file. A failed write ends the file, not the guest; [`Self::finish`] reports it.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
         self.left -= room as u64;
@@ -62,7 +62,7 @@ impl ConsoleLog {
         self.write(&bytes[..room]);
     }
 
-    /// Remembers a line.
+    /// Keeps a line.
     pub(crate) fn line(&mut self, line: &str) {
         if self.tail.len() == TAIL_LINES {
             self.tail.pop_front();
@@ -71,12 +71,12 @@ impl ConsoleLog {
         self.tail.push_back(line[..end].to_owned());
     }
 
-    /// There is more, which is not read.
+    /// Records that there is more, which is not read.
     pub(crate) fn left_unread(&mut self) {
         self.problem.get_or_insert_with(|| "the console was not read to its end".to_owned());
     }
 
-    /// Completes the file. Gives back the last lines, and why the file is not complete if it is not.
+    /// Completes the file. Returns the last lines, and why the file is incomplete if it is.
     pub(crate) fn finish(mut self) -> (Vec<String>, Option<String>) {
         if self.dropped > 0 {
             let mut end = format!("\n[bpfassay: {} bytes left out here; the last lines follow]\n", self.dropped);
@@ -148,13 +148,13 @@ mod tests {
         let mut log = ConsoleLog::create(&path, 100).unwrap();
         fill(&mut log, 1);
         assert_eq!((text(&other).as_str(), text(&path).as_str()), ("none of ours", "line 0\n"));
-        // A second name of a file is no link that open(2) would see.
+        // A hard link is not a link that open(2) would detect.
         fs::remove_file(&path).unwrap();
         fs::hard_link(&other, &path).unwrap();
         let mut log = ConsoleLog::create(&path, 100).unwrap();
         fill(&mut log, 2);
         assert_eq!((text(&other).as_str(), text(&path).as_str()), ("none of ours", "line 0\nline 1\n"));
-        // A link to nothing makes nothing elsewhere.
+        // A dangling link creates no file elsewhere.
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink(directory.path().join("nowhere"), &path).unwrap();
         ConsoleLog::create(&path, 100).unwrap();

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::{ConsoleLog, KernelIncident, Lines, Watch};
 use crate::output::Output;
 
-/// What came of the console in whole.
+/// The result of reading the whole console.
 pub(crate) struct ConsoleReport {
     pub(crate) incidents: Vec<KernelIncident>,
     pub(crate) tail: Vec<String>,
@@ -28,17 +28,17 @@ pub(crate) async fn watch(
 ) -> ConsoleReport {
     let mut lines = Lines::default();
     let mut incidents_seen = Watch::default();
-    // Whoever is at the console sees it already.
+    // The user at the console has seen it already.
     let is_logged = output.is_none();
     let mut look = |line: &str, log: &mut ConsoleLog| {
         if is_logged {
-            // Nothing in it is for the terminal to obey.
+            // It contains nothing that a terminal interprets.
             let line = line.replace(char::is_control, " ");
             tracing::debug!(target: "bpfassay_vm::console", "{}: {line}", log.name());
         }
         log.line(line);
         if let Some(incident) = incidents_seen.line(line) {
-            // The receiver goes only with the whole supervisor.
+            // The receiver is dropped only with the whole supervisor.
             let _ = incidents.send(incident);
         }
     };

@@ -2,8 +2,8 @@
 //! Finds incidents in console lines. Pure.
 //!
 //! A kernel message is matched at its beginning only, after the time stamp: the same text inside a sentence (`RETBleed:
-//! WARNING: …`) are no incidents. A time stamp in the middle of a line begins a message too, because a program's
-//! unfinished line may stand before it.
+//! WARNING: …`) is no incident. A time stamp in the middle of a line begins a message too, because a program's
+//! unfinished line may come before it.
 
 use super::{KernelIncident, KernelIncidentKind};
 
@@ -15,10 +15,10 @@ const MAX_DETAILS: usize = 16;
 const MAX_FRAMES: u32 = 6;
 /// Bytes of a line kept.
 const MAX_KEPT: usize = 512;
-/// Lines after the headline among which details are looked for.
+/// Lines after the headline in which details are searched for.
 const REACH: u32 = 120;
 
-/// Beginnings of messages, by kind. In a list, the first that fits counts.
+/// Beginnings of messages, by kind. In a list, the first that matches counts.
 const HEADLINES: &[(KernelIncidentKind, &[&str])] = &[
     (
         KernelIncidentKind::Panic,
@@ -107,7 +107,7 @@ const DETAILS: &[&str] = &[
     "divide error: ",
 ];
 
-/// Looks at a console line by line.
+/// Examines a console line by line.
 #[derive(Debug, Default)]
 pub struct Watch {
     incidents: Vec<KernelIncident>,
@@ -117,7 +117,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Looks at the next line. Gives the incident that it reports, if it reports a new one.
+    /// Examines the next line. Returns the incident that it reports, if it reports a new one.
     pub fn line(&mut self, line: &str) -> Option<KernelIncident> {
         let (time_us, message) = message(line);
         self.since = self.since.saturating_add(1);
@@ -162,7 +162,7 @@ impl Watch {
 /// Whether a headline of `kind` right after `open` reports the same event.
 fn belongs(open: &KernelIncident, kind: KernelIncidentKind) -> bool {
     use KernelIncidentKind::{Bug, HardLockup, HungTask, Oops, Panic, RcuStall, SoftLockup};
-    // Only a death has more than one headline of its own; a second oops under the first one's panic is its consequence.
+    // Only fatal incidents have more than one headline; a second oops under the first one's panic is its consequence.
     match open.kind {
         Oops | Bug => matches!(kind, Oops | Bug) && !has_ended(open),
         Panic => matches!(kind, Oops | Bug | Panic | KernelIncidentKind::Warning),
@@ -200,7 +200,7 @@ fn classify(message: &str) -> Option<KernelIncidentKind> {
     None
 }
 
-/// `rcu: INFO: rcu_sched self-detected stall on CPU` and its relatives (kernel/rcu/tree_stall.h, tree_exp.h, tasks.h).
+/// `rcu: INFO: rcu_sched self-detected stall on CPU` and similar messages (kernel/rcu/tree_stall.h, tree_exp.h, tasks.h).
 fn is_rcu_stall(message: &str) -> bool {
     let message = message.strip_prefix("rcu: ").unwrap_or(message);
     message.strip_prefix("INFO: rcu").is_some_and(|rest| {
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_stamps_are_read_wherever_they_stand() {
+    fn time_stamps_are_read_anywhere_in_a_line() {
         assert_eq!(message("[    1.234567] text"), (Some(1_234_567), "text"));
         assert_eq!(message("[12345.000001][    T1] text"), (Some(12_345_000_001), "text"));
         assert_eq!(message("prompt [x] [    0.000000] text [1]"), (Some(0), "text [1]"));

@@ -13,7 +13,7 @@ use crate::{
 /// One virtio-serial bus with one port, named [`AGENT_PORT`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AgentPort {
-    /// By which clock the guest runs.
+    /// The clock of the guest.
     pub(crate) clock: Clock,
 }
 
@@ -24,7 +24,7 @@ impl Device for AgentPort {
         // transport is a module in some distribution kernels and built in in others.
         let mut bus = "virtio-serial-pci,id=serial,max_ports=2".to_owned();
         if self.clock == Clock::Instructions {
-            // With an ioeventfd a thread of the host takes what the guest puts out, some time later; without it the guest's
+            // With an ioeventfd a thread of the host reads what the guest writes, some time later; without it the guest's
             // processor does so itself, between two of its instructions.
             bus.push_str(",ioeventfd=off");
         }

@@ -24,7 +24,7 @@ impl Device for ClockAndSeed {
             Clock::Wall => arguments(["-rtc", "base=utc,clock=vm"]),
             Clock::Instructions => {
                 let mut all = arguments(["-icount", "shift=0,sleep=off"]);
-                // The random generators of QEMU's processors and the seed that it hands to the kernel (docs/devel/replay.rst
+                // The random generators of QEMU's processors and the seed that it passes to the kernel (docs/devel/replay.rst
                 // and util/guest-random.c of QEMU). It takes 64 bits.
                 all.extend(["-seed".into(), self.seed.to_string().into()]);
                 all.extend(arguments(["-rtc", "base=2026-01-01T00:00:00,clock=vm"]));

@@ -17,7 +17,7 @@ pub(crate) struct Console {
     pub(crate) arch: Arch,
     /// Whether the kernel prints all its messages. If not, it prints warnings and worse.
     pub(crate) verbose: bool,
-    /// By which clock the guest runs.
+    /// The clock of the guest.
     pub(crate) clock: Clock,
 }
 
@@ -37,7 +37,7 @@ impl Device for Console {
     }
 
     fn kernel_parameters(&self) -> Vec<String> {
-        // Level 5 shows everything up to KERN_WARNING, which back traces and `WARNING:` come with; each character less is
+        // Level 5 shows everything up to KERN_WARNING, at which back traces and `WARNING:` are printed; each character less is
         // one exit from translated code less.
         let level = if self.verbose { 7 } else { 5 };
         vec![format!("console={}", self.tty()), format!("loglevel={level}")]

@@ -19,7 +19,7 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    /// The model as QEMU's `-cpu` takes it.
+    /// The model as an argument of QEMU's `-cpu`.
     #[must_use]
     pub(crate) fn model(self) -> &'static str {
         match self.accelerator {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernel parameters that make a guest quick to boot, and quick and plain in dying. No hardware.
+//! Kernel parameters that make a guest boot fast, and die fast and with a clear message. No hardware.
 
 use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ pub enum Aslr {
     Fixed,
     /// Those of processes and the offset of the kernel's stack within each system call vary, those of the kernel do not.
     Processes,
-    /// As the kernel does by itself.
+    /// The kernel's default.
     Random,
 }
 
@@ -38,13 +38,13 @@ impl Device for KernelParams {
         let mut parameters = vec![
             // A panic resets the machine at once, and `-no-reboot` makes QEMU exit; the trace is on the console by then.
             "panic=-1",
-            // After an oops nothing measured is worth having, and a guest with a dead nfsd thread would only hang.
+            // After an oops no measurement is valid, and a guest with a dead nfsd thread would only hang.
             "oops=panic",
             // The self-tests of every crypto algorithm run before init: 0.3 s under TCG.
             "cryptomgr.notests",
             // No NIC, no audit daemon: nothing to wait for or to fill the log.
             "audit=0",
-            // The seed that firmware or processor offer counts: nothing blocks on an empty pool.
+            // The seed from firmware or processor is trusted: nothing blocks on an empty pool.
             "random.trust_cpu=on",
             "random.trust_bootloader=on",
         ];

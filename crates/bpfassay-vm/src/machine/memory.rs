@@ -15,7 +15,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// `mib`, or the next larger size at which QEMU for `arch` takes an initramfs of `initramfs` bytes.
+    /// `mib`, or the next larger size at which QEMU for `arch` accepts an initramfs of `initramfs` bytes.
     #[must_use]
     pub fn for_initramfs(arch: Arch, mib: u32, initramfs: u64) -> Self {
         let Some((first, last)) = arch.facts().refused_memory_mib else { return Self { mib } };
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_that_qemu_refuses_an_initramfs_at_are_left_out() {
+    fn sizes_at_which_qemu_refuses_an_initramfs_are_avoided() {
         let of = |arch, mib| Memory::for_initramfs(arch, mib, 900 << 20).mib;
         assert_eq!(of(Arch::Riscv64, 1024), 1024);
         assert_eq!(of(Arch::Riscv64, 2175), 2175);

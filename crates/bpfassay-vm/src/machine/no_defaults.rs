@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the machine does not have: default devices, a display, a network, and a second life after a reset.
+//! What the machine does not have: default devices, a display, a network, and a reboot.
 
 use std::ffi::OsString;
 

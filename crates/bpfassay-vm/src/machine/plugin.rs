@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The plugin that counts executed instructions. No hardware: the guest does not see it.
+//! The plugin that counts executed instructions. No hardware: it is invisible to the guest.
 
 use std::ffi::OsString;
 
 use crate::device::{Device, descriptor, path_of};
 
-/// A plugin of QEMU's translator, which writes what it counts to an inherited file.
+/// A plugin of QEMU's translator, which writes its counts to an inherited file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plugin {
     /// Whether it is loaded.

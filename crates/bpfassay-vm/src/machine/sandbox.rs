@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QEMU's own filter of system calls: what a guest that has taken over its QEMU can ask of the host's kernel.
+//! QEMU's own filter of system calls: limits what a guest that has taken over its QEMU can request of the host's kernel.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use crate::device::{Device, arguments};
 /// priorities and processors. No hardware.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sandbox {
-    /// Whether it is on: this QEMU was built with it and this host's kernel takes it ([`crate::Confinement::sandbox`]).
+    /// Whether it is on: this QEMU was built with it and this host's kernel supports it ([`crate::Confinement::sandbox`]).
     pub(crate) on: bool,
 }
 

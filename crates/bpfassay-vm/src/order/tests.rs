@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Orders that occur, and every way to depart from them.
+//! Valid orders, and every way to depart from them.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ fn unsound(run: &str) -> GuestMessage {
     GuestMessage::Unsound { run: run.to_owned(), differences: vec!["a mount is gone".to_owned()] }
 }
 
-/// Every way in which a run can go.
+/// Every order of messages in a run.
 fn runs(id: &str) -> Vec<Vec<GuestMessage>> {
     use Phase::{Attach, TearDown, Workload};
     let way = |phases: &[Phase], outcome| {
@@ -88,7 +88,7 @@ fn start() -> Vec<GuestMessage> {
     vec![hello(), of_boot(Phase::SetUp), ready()]
 }
 
-/// How many of `messages` are taken, and why not more.
+/// How many of `messages` are accepted, and the error of the next.
 fn taken(booted_for: BootedFor, messages: &[GuestMessage]) -> (usize, Option<OutOfOrder>) {
     let mut order = MessageOrder::new(booted_for);
     for (index, message) in messages.iter().enumerate() {
@@ -165,7 +165,7 @@ fn a_shell_comes_only_in_a_shell_job_and_runs_never_do_there() {
     assert_eq!(taken(BootedFor::Shell, &twice).0, 4);
 }
 
-/// A boot in which each of its runs goes one of its ways.
+/// A boot in which each run has one of its orders.
 fn boot(ways: &[usize]) -> Vec<GuestMessage> {
     let mut messages = start();
     for (index, &way) in ways.iter().enumerate() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The instants at which a guest has to be looked at or ended.
+//! The instants at which a guest has to be checked or ended.
 
 use tokio::time::Instant;
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Incidents of the kernel that wait until everything is read that the agent had sent by then, which shows in which run they came.
+//! Incidents of the kernel that wait until everything is read that the agent had sent by then, which shows in which run they occurred.
 
 use std::collections::VecDeque;
 
 use crate::{Event, KernelIncident, event::Delivery};
 
-/// What the kernel reported, in order, each with the number of the question whose answer it waits for.
+/// The incidents, in order, each with the number of the question whose answer it waits for.
 #[derive(Default)]
 pub(super) struct Held {
     last: u64,

@@ -11,7 +11,7 @@ use bpfassay_protocol::Arch;
 use bpfassay_vm::{BootOptions, Deadlines, Guest, Initramfs, Machine, Qemu};
 use tempfile::TempDir;
 
-/// A kernel to boot, from `BPFASSAY_TEST_KERNEL_X86_64` and its like: 6.12 or newer, which has the virtio console built in;
+/// A kernel to boot, from `BPFASSAY_TEST_KERNEL_X86_64` and the same for other architectures: 6.12 or newer, which has the virtio console built in;
 /// or 6.12 of the testbed manifest that `BPFASSAY_TEST_MANIFEST` names. `None`, with a message, where neither variable is set
 /// and `BPFASSAY_VM_TESTS` does not require these tests.
 pub(crate) fn kernel(arch: Arch) -> Option<PathBuf> {
@@ -34,7 +34,7 @@ pub(crate) fn kernel(arch: Arch) -> Option<PathBuf> {
     kernel
 }
 
-/// A machine with a scratch directory for its initramfs and its log.
+/// A machine with a temporary directory for its initramfs and its log.
 pub(crate) struct Bench {
     pub(crate) machine: Machine,
     pub(crate) options: BootOptions,
@@ -53,7 +53,7 @@ impl Bench {
         Some(Self { machine: Machine { memory_mib: 512, ..Machine::new(arch, kernel) }, options, directory, qemu })
     }
 
-    /// A machine whose init writes `data` to the agent's port and then does what `end` orders (see init/init.c).
+    /// A machine whose init writes `data` to the agent's port and then executes `end` (see init/init.c).
     pub(crate) async fn with_init(arch: Arch, data: &[u8], end: &str, text: &str) -> Option<Self> {
         let mut bench = Self::new(arch).await?;
         let init: &[u8] = match arch {

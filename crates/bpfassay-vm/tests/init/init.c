@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * The init of the test guests: writes the file /data to the first virtio-serial port, then does what /end orders, one
+ * The init of the test guests: writes the file /data to the first virtio-serial port, then executes /end, one
  * letter after the other. Freestanding.
  *
  *   p  power off      r  restart        x  exit (the kernel panics)    h  wait for ever
@@ -8,7 +8,7 @@
  *   k  write /text to /dev/kmsg        t  wait for a line from the console
  *   n  take 20000 naps of 50 us and write to /dev/kmsg a hash of how long each one took
  *
- * init-ARCH beside this file is it, compiled by GCC 16 as
+ * init-ARCH beside this file is its binary, compiled by GCC 16 as
  *   ARCH-linux-gnu-gcc -Os -static -nostdlib -ffreestanding -fno-stack-protector -fno-pic -no-pie \
  *     -fno-asynchronous-unwind-tables -fno-tree-loop-distribute-patterns \
  *     -Wl,--build-id=none,-n,-z,noseparate-code,-z,norelro,-s init.c -o init-ARCH
@@ -115,7 +115,7 @@ __attribute__((section(".text.start"))) void _start(void)
 		if (letter == 'h')
 			sys(PPOLL, 0, 0, 0, 0, 0);
 		if (letter == 'w') {
-			/* Until the host has opened its side, a read gives 0 bytes. */
+			/* Until the host has opened its side, a read returns 0 bytes. */
 			while (sys(READ, port, (i64)&letter, 1, 0, 0) != 1)
 				sys(YIELD, 0, 0, 0, 0, 0);
 		}

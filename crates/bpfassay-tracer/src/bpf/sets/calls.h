@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * Calls with an entry and a return: what was begun is remembered by thread and kind of call. Calls of one kind that a
- * thread makes inside each other count as one, the inner one: no such nesting is known of the functions hooked here, but
+ * Calls with an entry and a return: the call is kept by thread and kind of call. Calls of one kind that a
+ * thread makes inside each other count as one, the inner one: no such nesting is known of the functions hooked here, except
  * for a file system on top of another.
  */
 #ifndef BPFASSAY_CALLS_H
@@ -21,7 +21,7 @@ struct begun {
 	__u64 argument;
 };
 
-/* Threads that are killed inside a call make room. */
+/* LRU eviction removes entries of threads that were killed inside a call. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -38,7 +38,7 @@ static __always_inline void begins(__u32 kind, __u64 argument)
 		lose(LOST_BEGINNING);
 }
 
-/* Whether the call was seen beginning; it is put into `call` and forgotten. */
+/* Whether the beginning of the call was observed; copies it into `call` and deletes it. */
 static __always_inline bool ended(__u32 kind, struct begun *call)
 {
 	struct begun_key key = { .thread = bpf_get_current_pid_tgid(), .kind = kind };

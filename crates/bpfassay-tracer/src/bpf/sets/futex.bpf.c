@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-/* Futexes: calls of the system call `futex` and the time in them, by what they ask for. */
+/* Futexes: calls of the system call `futex` and the time in them, by operation. */
 #include "calls.h"
 
 /* include/uapi/linux/futex.h */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * Scheduling: how often each process was taken off a CPU, and how long it waited for one while it could run.
+ * Scheduling: how often each process was taken off a CPU, and how long it waited for one while it was runnable.
  *
  * The arguments of sched_switch are (preempt, prev, next) since 2.6 (include/trace/events/sched.h); 5.18 alone had the
  * state of `prev` in between, which 9c2136be0878 put last.
@@ -16,7 +16,7 @@ struct task_struct___before_5_14 {
 
 #pragma clang attribute pop
 
-/* Since when a task waits for a CPU, by thread. What is put in is taken out when it gets one. */
+/* Since when a task has waited for a CPU, by thread. The entry is deleted when it gets one. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);

@@ -57,7 +57,7 @@ struct {
 enum lost {
 	/* Keys that did not fit into `summaries`. */
 	LOST_KEY,
-	/* Entries or wake-ups that did not fit into the map of what has begun. */
+	/* Entries or wake-ups that did not fit into the map of calls in progress. */
 	LOST_BEGINNING,
 	LOST_COUNT,
 };
@@ -78,7 +78,7 @@ static __always_inline void lose(enum lost what)
 		ATOMIC_ADD(count, 1);
 }
 
-/* Programs of one set may interrupt each other (wake-ups come from interrupts), hence atomically. */
+/* Programs of one set may interrupt each other (wake-ups are sent from interrupts), hence atomically. */
 static __always_inline void add(__u64 cgroup, __u32 process, enum event event, __u64 bytes, __u64 errors, __u64 time)
 {
 	struct event_key key = { .cgroup = cgroup, .process = process, .event = event };
@@ -95,7 +95,7 @@ static __always_inline void add(__u64 cgroup, __u32 process, enum event event, _
 		}
 	}
 	ATOMIC_ADD(&value->calls, 1);
-	/* Adding a constant zero would become an atomic OR, which 5.10 does not know. */
+	/* Adding a constant zero would become an atomic OR, which 5.10 does not accept. */
 	if (bytes)
 		ATOMIC_ADD(&value->bytes, bytes);
 	if (errors)

@@ -23,7 +23,7 @@ impl Ids {
     pub(crate) fn read() -> io::Result<Self> {
         // SAFETY: takes nothing.
         let btf = unsafe { libbpf_sys::btf__load_vmlinux_btf() };
-        // libbpf sets errno whenever it returns a null pointer; nothing may come in between.
+        // libbpf sets errno whenever it returns a null pointer; no other call may come in between.
         let error = io::Error::last_os_error();
         NonNull::new(btf).map(Self).ok_or(error)
     }
@@ -45,7 +45,7 @@ impl Ids {
 
 impl Drop for Ids {
     fn drop(&mut self) {
-        // SAFETY: ours, and nobody uses it any more.
+        // SAFETY: owned here, and not used any more.
         unsafe { libbpf_sys::btf__free(self.0.as_ptr()) };
     }
 }

@@ -16,10 +16,10 @@ use bpfassay_btf::{Btf, Prototype};
 use self::prototypes::Prototypes;
 use super::kept;
 
-/// Where the kernel has it.
+/// The file in which the kernel has it.
 pub(crate) const PATH: &str = bpfassay_btf::KERNEL;
 
-/// All of it.
+/// The whole file.
 ///
 /// # Errors
 /// The kernel's error; `NotFound` where the kernel was built without it. [`cannot`] has the message.
@@ -28,10 +28,10 @@ pub(crate) fn read() -> io::Result<Vec<u8>> {
 }
 
 /// The prototypes of those of `wanted` that the kernel has, from the file `kept`, if it is given and has them all. `usual`: see
-/// [`kept::look_up`]. A name that several functions have comes several times.
+/// [`kept::look_up`]. A name of several functions occurs several times.
 ///
 /// # Errors
-/// Those of [`read`], and `InvalidData` for type information that is not understood.
+/// Those of [`read`], and `InvalidData` for type information that cannot be parsed.
 pub(crate) fn prototypes(
     kept: Option<&Path>,
     wanted: &BTreeSet<&str>,
@@ -41,7 +41,7 @@ pub(crate) fn prototypes(
         let bytes = read()?;
         let found = Btf::new(&bytes).and_then(|btf| btf.prototypes(wanted));
         let found = found.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        // That the kernel has none of a name is worth knowing, too.
+        // That the kernel has no function of a name is kept, too.
         let mut all: BTreeMap<String, Prototypes> =
             wanted.iter().map(|name| ((*name).to_owned(), Prototypes::default())).collect();
         for (name, prototype) in found {
@@ -57,5 +57,5 @@ pub(crate) fn prototypes(
 
 /// The message for an error of [`read`] or [`prototypes`].
 pub(crate) fn cannot(error: &io::Error) -> String {
-    format!("cannot read the kernel's type information in {PATH}: {error}; it takes CONFIG_DEBUG_INFO_BTF")
+    format!("cannot read the kernel's type information in {PATH}: {error}; the kernel needs CONFIG_DEBUG_INFO_BTF")
 }

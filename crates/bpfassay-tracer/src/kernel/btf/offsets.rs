@@ -17,7 +17,7 @@ pub(crate) enum OffsetError {
     Btf { message: String },
     #[error("this kernel's type information has no `{member}`, whose offset the programs need")]
     Missing { member: &'static str },
-    #[error("`{member}` lies at bit {bits} of its structure, which no program can load")]
+    #[error("`{member}` is at bit {bits} of its structure, which programs cannot load")]
     Unreachable { member: &'static str, bits: u64 },
 }
 
@@ -84,7 +84,7 @@ struct Found<'btf> {
     ty: BtfType<'btf>,
 }
 
-/// The member `name` of a structure or union, also where it lies in an anonymous one inside.
+/// The member `name` of a structure or union, also where it is in an anonymous one inside.
 fn step<'btf>(btf: &'btf Btf<'btf>, place: Composite<'btf>, name: &str) -> Option<Found<'btf>> {
     for index in 0..place.len() {
         let member = place.get(index)?;
@@ -111,16 +111,16 @@ mod tests {
     use super::*;
     use crate::loader::plan::objects;
 
-    /// The type information of a C program, which declares just the members that it uses, in its own order.
+    /// The type information of a C program, which declares only the members that it uses, in its own order.
     fn with_btf(test: impl FnOnce(&Btf<'_>)) {
         let elf = objects::find(Probe::Fexit, MapLayout::Percpu).unwrap().elf;
         test(&Btf::from_raw("object", elf).unwrap().unwrap());
     }
 
     #[test]
-    fn members_are_found_by_their_way_through_structures() {
+    fn members_are_found_by_their_path_through_structures() {
         with_btf(|btf| {
-            // `struct file` of kernel.h: the mode, and behind it a `struct path` that begins with the mount.
+            // `struct file` of kernel.h: the mode, followed by a `struct path` that begins with the mount.
             assert_eq!(find(btf, "file.f_mode").unwrap(), 0);
             assert_eq!(find(btf, "file.f_path.mnt").unwrap(), find(btf, "file.f_path").unwrap());
             assert!(find(btf, "file.f_path.mnt").unwrap() > 0);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_is_not_there_is_named() {
+    fn a_missing_member_is_named() {
         with_btf(|btf| {
             for member in ["file.f_none", "none.f_path", "file.f_mode.mnt"] {
                 let error = find(btf, member).unwrap_err().to_string();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn of_alternatives_the_first_that_is_there_counts() {
+    fn of_alternatives_the_first_that_exists_is_used() {
         with_btf(|btf| {
             let mode = find(btf, "file.f_mode").unwrap();
             assert_eq!(first(btf, "file.f_none|file.f_mode+8").unwrap(), mode + 8);

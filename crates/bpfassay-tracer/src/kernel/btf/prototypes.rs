@@ -12,7 +12,7 @@ pub(super) struct Prototypes(pub(super) Vec<Prototype>);
 impl Kept for Prototypes {
     const KIND: &'static str = "prototype";
 
-    /// Of each the text, what it returns, how many arguments it has, and these.
+    /// For each the text, the type of its result, the number of its arguments, and these.
     fn write(&self) -> Vec<String> {
         let fields = |prototype: &Prototype| {
             let head = [prototype.text.clone(), field(&prototype.returns), prototype.arguments.len().to_string()];
@@ -26,7 +26,7 @@ impl Kept for Prototypes {
         while let Some(text) = fields.next() {
             let returns = shape(fields.next()?)?;
             let count: usize = fields.next()?.parse().ok()?;
-            // As many as the line has: the number alone reserves no memory.
+            // As many as the line has: the number alone allocates no memory.
             let arguments = fields.by_ref().take(count).map(shape).collect::<Option<Vec<_>>>()?;
             if arguments.len() < count {
                 return None;

@@ -18,7 +18,7 @@ use super::{
 
 const KALLSYMS: &str = "/proc/kallsyms";
 
-/// What the table has of `wanted`; from the file `kept`, if it is given and has them all. `usual`: see [`kept::look_up`].
+/// The entries of the table for `wanted`; from the file `kept`, if it is given and has them all. `usual`: see [`kept::look_up`].
 ///
 /// # Errors
 /// [`Unread`].

@@ -8,17 +8,17 @@ use std::{
 
 use crate::kernel::kept::Kept;
 
-/// Suffixes that the compiler gives to functions which it changed: the original signature or the whole body may be
-/// elsewhere (`-fipa-sra`, `-fipa-cp`, `-fipa-split` of GCC). `.cold` is no such: it holds the unlikely branches of a
+/// Suffixes that the compiler gives to functions that it changed: the original signature or the whole body may be
+/// elsewhere (`-fipa-sra`, `-fipa-cp`, `-fipa-split` of GCC). `.cold` is none of these: it holds the unlikely branches of a
 /// function that keeps its name, its entry and its exit.
 const VARIANTS: [&str; 4] = ["isra", "constprop", "part", "llvm"];
 
 /// One function in the symbol table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Symbol {
-    /// How many functions have this very name.
+    /// How many functions have exactly this name.
     pub(crate) count: usize,
-    /// Names that the compiler made of it: `NAME.isra.0`.
+    /// Names that the compiler derived from it: `NAME.isra.0`.
     pub(crate) variants: BTreeSet<String>,
 }
 
@@ -63,11 +63,11 @@ pub(crate) fn read<'a>(
     }
 }
 
-/// The name in a line, if it is a function's. Most lines of a kernel's 200,000 are none, or none that is wanted: this is what
-/// reading them costs.
+/// The name in a line, if it is a function's. Most of a kernel's 200,000 lines are no function, or none that is wanted: this check is
+/// the cost of reading them.
 fn function(line: &[u8]) -> Option<&str> {
     let rest = &line[line.iter().position(|&byte| byte == b' ')?..];
-    // Weak functions are there, too, where nothing overrides them.
+    // Weak functions are listed, too, where nothing overrides them.
     let &[b' ', b't' | b'T' | b'w' | b'W', b' ', ref name @ ..] = rest else { return None };
     let end = name.iter().position(u8::is_ascii_whitespace).unwrap_or(name.len());
     str::from_utf8(&name[..end]).ok()

@@ -72,13 +72,13 @@ pub(crate) fn blacklist(text: &str) -> BTreeSet<&str> {
     text.lines().filter_map(|line| line.split_ascii_whitespace().nth(1)).collect()
 }
 
-/// How ftrace serves one function.
+/// How ftrace hooks one function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Enabled {
     /// Callbacks on it.
     pub(crate) count: u64,
     /// Flags, as letters (`t_show` in kernel/trace/ftrace.c): R saves all registers, I changes the instruction pointer,
-    /// D calls directly (a BPF trampoline), O has its own call, M was modified once.
+    /// D calls directly (a BPF trampoline), O has its own trampoline, M was modified once.
     pub(crate) flags: String,
 }
 
@@ -92,7 +92,7 @@ impl std::fmt::Display for Enabled {
     }
 }
 
-/// Functions in `enabled_functions`: lines `NAME [\[MODULE\]] (COUNT) FLAGS… ADDITIONS`, and lines that go on with more
+/// Functions in `enabled_functions`: lines `NAME [\[MODULE\]] (COUNT) FLAGS… ADDITIONS`, and continuation lines
 /// of the function before, which begin with a blank.
 pub(crate) fn enabled(text: &str) -> BTreeMap<&str, Enabled> {
     let mut found = BTreeMap::new();
@@ -108,7 +108,7 @@ pub(crate) fn enabled(text: &str) -> BTreeMap<&str, Enabled> {
 }
 
 /// Kprobes in `kprobes/list`, by function and with their number: lines `ADDRESS TYPE NAME+OFFSET [MODULE] [FLAG]…`
-/// (`report_probe` in kernel/kprobes.c). Those that are gone are left out.
+/// (`report_probe` in kernel/kprobes.c). Those marked as gone are left out.
 pub(crate) fn kprobes(text: &str) -> BTreeMap<&str, u64> {
     let mut found = BTreeMap::new();
     for line in text.lines().filter(|line| !line.contains("[GONE]")) {

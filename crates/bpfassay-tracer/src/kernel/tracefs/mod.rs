@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where tracefs may be mounted. Both are the same file system: debugfs mounts it by itself.
+/// Where tracefs may be mounted. Both are the same file system: debugfs mounts it automatically.
 const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// The path of `file` in tracefs; `None` where tracefs is not mounted or has no such file.
@@ -20,7 +20,7 @@ pub(crate) fn path(file: impl AsRef<Path>) -> Option<PathBuf> {
 /// The id of an event, which is written `SUBSYSTEM/NAME`.
 ///
 /// # Errors
-/// `NotFound` where tracefs is not mounted or has no such event, `InvalidData` for what is no number, or the kernel's error.
+/// `NotFound` where tracefs is not mounted or has no such event, `InvalidData` where the file holds no number, or the kernel's error.
 pub(crate) fn event_id(event: &str) -> io::Result<u64> {
     let file = format!("events/{event}/id");
     let missing = || match path("events") {
@@ -33,7 +33,7 @@ pub(crate) fn event_id(event: &str) -> io::Result<u64> {
 /// The whole number in the file at `path`.
 ///
 /// # Errors
-/// `InvalidData` for what is no number, or the kernel's error.
+/// `InvalidData` where the file holds no number, or the kernel's error.
 pub(crate) fn number(path: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(path)?;
     let wrong = |_| io::Error::new(io::ErrorKind::InvalidData, format!("{} holds no number", path.display()));

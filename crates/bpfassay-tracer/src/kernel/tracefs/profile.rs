@@ -27,7 +27,7 @@ pub(crate) fn missed(prefix: &str, pid: u32, function: &str) -> io::Result<Optio
 /// likewise (`loader/plan/return_probe.rs`).
 pub(crate) fn missed_in_profile(text: &str, prefix: &str, pid: u32, function: &str) -> io::Result<Option<u64>> {
     let ours = format!("{prefix}_{pid}_");
-    // What an event's name cannot have is replaced in it.
+    // Characters that an event's name cannot have are replaced in it.
     let function = function.replace('.', "_");
     let mut sum = None;
     for line in text.lines() {

@@ -40,7 +40,7 @@ use crate::{
     },
 };
 
-/// Whatever must stay alive while a program is attached.
+/// What must exist while a program is attached.
 type Keep = Box<dyn Any>;
 
 /// A program that was attached.
@@ -52,7 +52,7 @@ struct HookLink {
     keep: Keep,
 }
 
-/// Names of the programs of `probe` that are to be loaded, sorted.
+/// Names of the programs of `probe` to load, sorted.
 pub(super) fn programs_of(ebpf: &Ebpf, probe: Probe, copies: u32, options: &Options) -> Vec<String> {
     let is_compiled = has_jit();
     let names = ebpf
@@ -90,7 +90,7 @@ fn parse(name: &str, probe: Probe) -> Option<Name<'_>> {
     Some(Name { function, part })
 }
 
-/// The function that the program `name` is for, if it is one of `probe`.
+/// The function of the program `name`, if it is one of `probe`.
 pub(crate) fn function_of(name: &str, probe: Probe) -> Option<&str> {
     parse(name, probe).map(|name| name.function)
 }
@@ -106,8 +106,8 @@ fn is_wanted(name: Name<'_>, copies: u32, is_compiled: bool, options: &Options) 
     }
 }
 
-/// Loads the programs `names` of `probe`. Those whose function the kernel does not have, and that can be done without,
-/// are taken out of `names`, with a finding for each such function.
+/// Loads the programs `names` of `probe`. Those whose function the kernel does not have, and that are optional,
+/// are removed from `names`, with a finding for each such function.
 ///
 /// # Errors
 /// The first [`Refusal`].
@@ -257,8 +257,8 @@ fn syscalls(program: &mut TracePoint, end: &str) -> Result<Vec<HookLink>, Progra
     Ok(all)
 }
 
-/// Attaches to the functions of programs and libraries that belong to `target`. Their places are found here, as for libbpf:
-/// aya's own search would take a function that a file asks others for as one that it has.
+/// Attaches to the functions of programs and libraries that belong to `target`. Their offsets are determined here, as for libbpf:
+/// aya's own search would take a function that a file imports for one that it defines.
 fn functions(program: &mut UProbe, target: &str, files: &Files) -> Result<Vec<HookLink>, ProgramError> {
     let end = match program.kind() {
         ProbeKind::Entry => End::Entry,
@@ -291,7 +291,7 @@ fn kprobe(program: &mut KProbe, function: &str) -> Result<HookLink, ProgramError
     Ok(HookLink { place, kind, link_fd, keep: Box::new(link) })
 }
 
-/// Whether aya attaches kprobes by links, which can be asked for misses: not before 5.15, and not where it cannot parse
+/// Whether aya attaches kprobes by links, which report misses: not before 5.15, and not where it cannot parse
 /// the kernel's version and makes kprobes through tracefs, as it does before 4.17. It expects three numbers (aya 0.14,
 /// `KernelVersion::parse_kernel_version_string`), and Debian's `7.3~rc7-1` has two.
 fn has_kprobe_links() -> bool {
@@ -330,7 +330,7 @@ fn is_invalid(error: &ProgramError) -> bool {
 /// Whether the kernel has no such function, or several, or none that can be hooked.
 fn is_missing(error: &ProgramError) -> bool {
     let number = number(error);
-    // The error of tracefs for the returns of a function that is not there (seen on 7.3-rc7).
+    // The error of tracefs for the return of a function that does not exist (observed on 7.3-rc7).
     let by_tracefs = matches!(error, ProgramError::KProbeError(_)) && number == Some(libc::EINVAL);
     by_tracefs || matches!(number, Some(libc::ENOENT | libc::EADDRNOTAVAIL))
 }
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(function_of("kprobe", Probe::Kprobe), None);
     }
 
-    /// Builds on a host have no objects to look into.
+    /// Builds on a host have no objects to check.
     #[test]
     fn every_function_of_user_space_has_its_programs() {
         const SOURCE: &str = include_str!("../../../../bpfassay-tracer-ebpf/src/tracer/uprobe.rs");
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_and_clocks_are_loaded_where_they_are_of_use() {
+    fn copies_and_clocks_are_loaded_where_they_are_used() {
         let wanted = |part, copies, latency| {
             is_wanted(Name { function: "vfs_read", part }, copies, true, &Options { latency, ..Options::default() })
         };

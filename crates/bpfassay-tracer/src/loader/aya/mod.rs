@@ -2,8 +2,8 @@
 //! The loader `aya`: objects written in Rust (`bpfassay-tracer-ebpf`), loaded through aya.
 //!
 //! One object holds the programs of every probe with one map layout; only those of one probe are loaded, by the
-//! name: `PROBE_FUNCTION`. The offsets of the kernel's structures are found in the kernel's BTF ([`btf::offsets`]) and go
-//! into the object as a read-only global.
+//! name: `PROBE_FUNCTION`. The offsets of the kernel's structures are determined from the kernel's BTF ([`btf::offsets`]) and
+//! written into the object as a read-only global.
 
 pub(crate) mod attach;
 mod refusal;
@@ -58,7 +58,7 @@ pub(crate) fn load(
 ) -> Result<Loaded, Refusal> {
     let start = Since::now();
     let offsets = btf::offsets::of_kernel().map_err(|error| refuse(Step::Open, None, &error))?;
-    // Elsewhere nothing is preempted inside a program.
+    // Elsewhere no task is preempted inside a program.
     let copies = match configuration.probe {
         Probe::Fexit | Probe::RawTracepoint | Probe::Tracepoint => settings::copies(),
         _ => 1,
@@ -113,7 +113,7 @@ impl Programs for LoadedPrograms {
     }
 }
 
-/// aya makes every map of an object: those that are of no use here get one entry.
+/// aya creates every map of an object: unused ones get one entry.
 fn size_maps(loader: &mut EbpfLoader<'_>, copies: u32, options: &Options) {
     let unused = [
         (map::COUNTERS_2, copies < 2),
@@ -130,7 +130,7 @@ fn size_maps(loader: &mut EbpfLoader<'_>, copies: u32, options: &Options) {
                 loader.map_max_entries(name, entries);
             }
         }
-        // aya makes whole pages of it, a power of two of them; each event has a header of eight bytes.
+        // aya rounds it up to a power of two of pages; each event has a header of eight bytes.
         loader.map_max_entries(map::EVENTS, entries.saturating_mul(64).min(1 << 30));
     }
 }
@@ -150,7 +150,7 @@ fn maps(ebpf: &Ebpf) -> io::Result<BTreeMap<String, OwnedFd>> {
     named.map(|(name, data)| Ok((name.to_owned(), data.fd().as_fd().try_clone_to_owned()?))).collect()
 }
 
-/// What is common to all kinds of maps that the objects have.
+/// What all kinds of maps in the objects have in common.
 fn data(map: &Map) -> Option<&MapData> {
     match map {
         Map::Array(data)

@@ -29,7 +29,7 @@ pub(super) fn refuse(step: Step, program: Option<&str>, error: &(dyn Error + 'st
     }
 }
 
-/// The step in which making an object ready fails with `error`: the kernel is asked first when maps are made.
+/// The step in which preparing an object fails with `error`: the first calls to the kernel create maps.
 pub(super) fn step_of(error: &EbpfError) -> Step {
     match error {
         EbpfError::MapError(MapError::CreateError { .. } | MapError::SyscallError(_)) => Step::Load,
@@ -46,7 +46,7 @@ fn causes(error: &(dyn Error + 'static)) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let cause_text = error.to_string();
-        // Some errors repeat what caused them.
+        // Some errors repeat their cause.
         if !text.contains(&cause_text) {
             text = format!("{text}: {cause_text}");
         }
@@ -59,7 +59,7 @@ fn causes(error: &(dyn Error + 'static)) -> String {
 fn number(error: &(dyn Error + 'static)) -> Option<i32> {
     let mut next = Some(error);
     while let Some(error) = next {
-        // aya shows such an error in place of itself, and its causes as its own: it is not among them.
+        // aya displays such an error as its source, and returns the source's causes as its own: it is not among them.
         let system = match error.downcast_ref() {
             Some(ProgramError::IOError(error)) => Some(error),
             _ => error.downcast_ref::<io::Error>(),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_did_not_refuse_has_no_number() {
+    fn a_refusal_not_from_the_kernel_has_no_number() {
         let refusal = refuse(Step::Open, None, &::aya::BtfError::UnknownBtfTypeName { type_name: "vfs_none".into() });
         assert_eq!(refusal.errno, None);
         assert!(refusal.message.contains("vfs_none"), "{refusal:?}");

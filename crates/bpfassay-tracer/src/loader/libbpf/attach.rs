@@ -69,7 +69,7 @@ impl At {
     }
 }
 
-/// Attaches every program of `object`; all or none, but for functions that this kernel does not have and that
+/// Attaches every program of `object`; all or none, except for functions that this kernel does not have and that
 /// [`REQUIRED`] does not name.
 ///
 /// # Errors
@@ -81,13 +81,13 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms
         attach_order::key(options.attach_order, probes::attachment(&section).map_or("", |(_, target)| target))
     });
     let mut attached = AttachedPrograms::default();
-    // Before the first is attached: finding it out takes a thousand reads, of which programs at entries would remember
-    // those whose returns are not watched yet.
+    // Before the first is attached: determining it takes a thousand reads, for which programs at entries would record
+    // calls whose returns are not watched yet.
     let watches_returns = |program: &ProgramMut<'_>| {
         matches!(probes::attachment(&program.section().to_string_lossy()), Some((Attachment::KretprobeMulti, _)))
     };
     let companions = if programs.iter().any(watches_returns) { fprobe_capacity::others(options) } else { Vec::new() };
-    // Where the kernel counts misses only for kprobes made through tracefs, the first program finds out.
+    // Where the kernel counts misses only for kprobes made through tracefs, the first program determines that.
     let mut mode = KprobeMode::Perf;
     // Only uprobes need them.
     let mut files = None;
@@ -96,7 +96,7 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms
         let failed = |error| Failure { step: Step::Attach, program: Some(name.clone()), error };
         let section = program.section().to_string_lossy().into_owned();
         let (attachment, target) = probes::attachment(&section)
-            .ok_or_else(|| failed(io::Error::other(format!("its section `{section}` names nothing to hook"))))?;
+            .ok_or_else(|| failed(io::Error::other(format!("its section `{section}` names no target"))))?;
         let function = options.function(target);
         match attachment {
             Attachment::Syscalls(end) => syscalls(&program, end, &mut attached).map_err(failed)?,
@@ -113,7 +113,7 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms
                 }
             }
             Attachment::Tracepoint => tracepoint(&program, target, &mut attached).map_err(failed)?,
-            // An iterator misses nothing; neither kind counts misses of links.
+            // An iterator misses nothing; for neither kind are misses of links counted.
             Attachment::RawTracepoint | Attachment::Iterator => {
                 let link = sys::attach(&program).map_err(failed)?;
                 attached.add(&program, link, At::new(function, Kind::RawTracepoint)).map_err(failed)?;
@@ -167,7 +167,7 @@ fn hook(
             let functions: Vec<&CStr> =
                 [symbol.as_c_str()].into_iter().chain(companions.iter().map(CString::as_c_str)).collect();
             let link = match sys::attach_kprobe_multi(program, &functions, true) {
-                // One of the others cannot be hooked here: with less room, then.
+                // One of the others cannot be hooked here: then with fewer.
                 Err(_) if functions.len() > 1 => sys::attach_kprobe_multi(program, &[&symbol], true)?,
                 outcome => outcome?,
             };

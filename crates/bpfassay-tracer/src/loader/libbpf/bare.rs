@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An object of the user: loaded as it is, each program attached by the name of its section, nothing corrected.
+//! An object of the user: loaded unchanged, each program attached by the name of its section.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ pub(crate) struct Bare {
     object: Object,
 }
 
-/// What the kernel calls the maps of global variables after.
+/// The suffixes of the kernel's names of the maps of global variables.
 const OBJECT: &str = "object";
 
 /// Loads `programs` of the object `elf`, or all of them, with these contents, and attaches them.
@@ -71,7 +71,7 @@ fn load_and_attach(elf: &[u8], programs: &[String], contents: &Encoded) -> Resul
     Ok(Bare { links, object })
 }
 
-/// The name of a map in the object: libbpf puts the object's name before those of the sections of global variables (`internal_map_name`).
+/// The name of a map in the object: libbpf prefixes those of the sections of global variables with the object's name (`internal_map_name`).
 fn short(name: &str) -> &str {
     name.strip_prefix(OBJECT).filter(|rest| rest.starts_with('.')).unwrap_or(name)
 }
@@ -83,7 +83,7 @@ fn set_constants(open: &mut OpenObject, contents: &Encoded) -> Result<(), String
         let mut map = map.ok_or_else(|| format!("the object has no section `{}`", variable.section))?;
         let end = variable.offset.checked_add(variable.bytes.len());
         let place = map.initial_value_mut().zip(end).and_then(|(whole, end)| whole.get_mut(variable.offset..end));
-        let place = place.ok_or_else(|| format!("a constant lies outside of the section `{}`", variable.section))?;
+        let place = place.ok_or_else(|| format!("a constant is outside of the section `{}`", variable.section))?;
         place.copy_from_slice(&variable.bytes);
     }
     Ok(())
@@ -110,7 +110,7 @@ fn listed(names: &[String]) -> String {
 }
 
 impl Bare {
-    /// The map called `name` in the object.
+    /// The map with the name `name` in the object.
     ///
     /// # Errors
     /// `NotFound`, with the names of all maps, where there is none.
@@ -130,7 +130,7 @@ impl Bare {
         ))
     }
 
-    /// Pins every link below `directory` of a bpf file system, under its program's name and this process' id, so that it outlives this
+    /// Pins every link below `directory` of a bpf file system, under its program's name and this process's id, so that it outlives this
     /// process.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl Bare {
             if let Err(error) = link.pin(&path) {
                 return Err((path, io::Error::other(format!("{error:#}"))));
             }
-            // Some kinds of links are detached when they are closed, pinned or not.
+            // Some kinds of links are detached when they are closed, whether pinned or not.
             link.disconnect();
         }
         Ok(())
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_object_is_refused_when_it_is_opened() {
+    fn a_file_that_is_no_object_is_refused_when_it_is_opened() {
         for elf in
             [&b""[..], b"\x7fELF", b"no object at all, but quite some bytes of text, more than an ELF header has"]
         {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Room for the calls that an fprobe watches until their return.
+//! Capacity for the calls that an fprobe watches until their return.
 //!
-//! Before fprobe was built on the function graph tracer (Linux 6.14: 4346ba160409), the kernel reserved room when a link
-//! was made: twice the functions of the link on each CPU (`fprobe_init_rethook`, kernel/trace/fprobe.c), and no interface asks
-//! for more. A link on one function watches two calls at once on one CPU: tasks that wait in `vfs_write` soon are more,
-//! and the returns of the others go unseen. So there, a link includes further functions, only for the room.
+//! Before fprobe was built on the function graph tracer (Linux 6.14: 4346ba160409), the kernel reserved the capacity when a link
+//! was created: twice the functions of the link on each CPU (`fprobe_init_rethook`, kernel/trace/fprobe.c), and no interface
+//! requests more. A link on one function watches two calls at once on one CPU: more tasks than that soon wait in `vfs_write`,
+//! and the returns of the others are not observed. So there, a link includes further functions, only for the capacity.
 
 use std::{collections::BTreeSet, ffi::CString};
 
@@ -13,11 +13,11 @@ use crate::{
     loader::plan::{options::Options, renamed::SYSCALL_PREFIX, usual},
 };
 
-/// A function of kernels that reserve room, and of no other.
+/// A function of kernels that reserve the capacity, and of no other.
 const RESERVES: &str = "fprobe_exit_handler";
 
-/// System calls that are seldom made. None is made inside another call, so at their returns nothing that is counted is
-/// pending: the program finds that out and ends.
+/// System calls that are seldom made. None is made inside another call, so at their returns no counted call is
+/// pending: the program detects that and ends.
 const SELDOM: [&str; 40] = [
     "acct",
     "add_key",
@@ -61,7 +61,7 @@ const SELDOM: [&str; 40] = [
     "swapon",
 ];
 
-/// Functions to include in a link on returns, beside the one that is meant; none where no room is needed, or the kernel
+/// Functions to include in a link on returns, beside the intended one; none where no capacity is needed, or the kernel
 /// has no type information.
 pub(super) fn others(options: &Options) -> Vec<CString> {
     let names: Vec<String> = SELDOM.iter().map(|name| format!("{SYSCALL_PREFIX}sys_{name}")).collect();
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_are_added_where_the_kernel_reserves_room() {
+    fn functions_are_added_where_the_kernel_reserves_capacity() {
         let known = |names: &[&str]| chosen(names.iter().map(|name| (*name).to_owned()).collect());
         assert!(known(&["__x64_sys_acct", "__x64_sys_swapon"]).is_empty());
         assert_eq!(known(&["__x64_sys_acct", RESERVES]), [CString::new("__x64_sys_acct").unwrap()]);

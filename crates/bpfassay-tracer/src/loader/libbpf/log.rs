@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What libbpf prints while it works, and the refusal that is made of it.
+//! libbpf's messages, and the refusal that is made of them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,12 +11,12 @@ use crate::{
     loader::plan::refusal::Failure,
 };
 
-/// Most bytes kept. A verifier log is cut at its beginning then: the line with the reason is at its end.
+/// Most bytes kept. Of a longer verifier log the beginning is dropped: the line with the reason is at its end.
 const MAX_LOG: usize = 4 << 20;
 
 static PRINTED: Mutex<String> = Mutex::new(String::new());
 
-/// The right to what libbpf prints from now on.
+/// The exclusive right to libbpf's messages from now on.
 #[derive(Debug)]
 pub(super) struct Log(());
 

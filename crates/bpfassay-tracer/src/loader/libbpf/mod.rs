@@ -33,14 +33,14 @@ use crate::{
     },
 };
 
-/// What the kernel answers to programs that call kfuncs where no JIT compiler takes such calls (`add_kfunc_call`,
+/// The kernel's error for programs that call kfuncs where no JIT compiler supports such calls (`add_kfunc_call`,
 /// kernel/bpf/verifier.c of 5.13 and later), even where the verifier would remove the call. From include/linux/errno.h, which
 /// is no part of the interface.
 const ENOTSUPP: i32 = 524;
 
 /// Loads the programs of `object`.
 ///
-/// Programs on functions that are `absent` from the kernel are left out where others can do without them.
+/// Programs on functions that are `absent` from the kernel are left out where the others work without them.
 ///
 /// # Errors
 /// A [`Refusal`].
@@ -92,7 +92,7 @@ fn open(elf: &[u8]) -> Result<OpenObject, Failure> {
 /// An object that is loaded.
 struct LoadedObject {
     object: Object,
-    /// The file that it was made of.
+    /// The file that it was loaded from.
     elf: &'static [u8],
 }
 
@@ -107,7 +107,7 @@ impl Programs for LoadedObject {
     }
 }
 
-/// Names the functions that are to be hooked in place of those in the programs' sections. A trampoline's function has to
+/// Sets the functions that are to be hooked in place of those in the programs' sections. A trampoline's function has to
 /// be known when its program is loaded.
 fn set_functions(open: &mut OpenObject, options: &Options) -> Result<(), Failure> {
     for mut program in open.progs_mut() {
@@ -126,7 +126,7 @@ fn set_functions(open: &mut OpenObject, options: &Options) -> Result<(), Failure
 
 /// Duplicates of the descriptors of all maps that were created, by name.
 fn maps(object: &Object) -> io::Result<BTreeMap<String, OwnedFd>> {
-    // A map that was not created has a descriptor that stands in for it.
+    // A map that was not created has a placeholder descriptor.
     let created = object.maps().filter(|map| map.autocreate());
     let named = created.map(|map| Ok((map.name().to_string_lossy().into_owned(), map.as_fd().try_clone_to_owned()?)));
     named.collect()

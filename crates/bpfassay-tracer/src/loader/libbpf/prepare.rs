@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Preparing an object that is open: its settings and prototypes, and which of its programs and maps this kernel and these
+//! Preparing an open object: its settings and prototypes, and which of its programs and maps this kernel and these
 //! options need.
 
 use std::{collections::BTreeSet, ffi::OsStr};
@@ -21,16 +21,16 @@ const SETTINGS: &str = ".rodata.settings";
 const PROTOTYPES: &str = ".rodata.prototypes";
 /// The section of the size of a page, in objects that count pages.
 const PAGE_SIZE: &str = ".rodata.page_size";
-/// The section that decides whether programs may ask for the calling task ([`is_task_known`]).
+/// The section with the setting whether programs may get the calling task ([`is_task_known`]).
 const TASK_KNOWN: &str = ".rodata.task_known";
 
-/// Functions that later kernels have another one for, which is hooked as well where it is.
+/// Functions for which later kernels have another one, which is hooked as well where it exists.
 const INSTEAD: [(&str, &str); 1] = [("do_set_pte", "set_pte_range")];
 
 /// Prepares `open` for this kernel.
 ///
 /// # Errors
-/// [`Failure`] where the kernel has no type information, or an object is not as this program expects it.
+/// [`Failure`] where the kernel has no type information, or an object does not have the expected form.
 pub(super) fn prepare(
     open: &mut OpenObject,
     options: &Options,
@@ -116,7 +116,7 @@ pub(super) fn prepare(
 fn write(open: &mut OpenObject, section: &str, bytes: &[u8]) -> Result<(), Failure> {
     let written = open.maps_mut().find(|map| map.name() == OsStr::new(section)).is_some_and(|mut map| {
         map.initial_value_mut().is_some_and(|value| {
-            // The section is padded at its end, if at all.
+            // Only the end of the section is padded, if any of it.
             value.get_mut(..bytes.len()).map(|value| value.copy_from_slice(bytes)).is_some()
         })
     });

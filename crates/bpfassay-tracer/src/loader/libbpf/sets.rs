@@ -55,7 +55,7 @@ fn of_set(set: ProgramSet, log: log::Log, failure: Failure) -> Refusal {
     refusal
 }
 
-/// Objects that are loaded, each with the set that it is of.
+/// Loaded objects, each with its set.
 struct LoadedSets(Vec<(ProgramSet, Object)>);
 
 impl Programs for LoadedSets {
@@ -65,7 +65,7 @@ impl Programs for LoadedSets {
             let log = log::capture();
             let attached = attach::all(object, options).and_then(|attached| match attached.findings.first() {
                 None => Ok(attached),
-                // A set that cannot see all of its events does not count right.
+                // A set that misses a kind of its events counts wrongly.
                 Some(finding) => {
                     let error = io::Error::other(format!("{}: {}", finding.subject, finding.detail));
                     Err(Failure { step: Step::Attach, program: None, error })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls into libbpf where libbpf-rs hides the kernel's error number or lacks an option. All that is unsafe is here.
+//! Calls into libbpf where libbpf-rs hides the kernel's error number or lacks an option. All unsafe code of this loader is here.
 
 use std::{
     ffi::{CStr, CString},
@@ -19,7 +19,7 @@ use crate::loader::plan::{
 /// Creates the maps and loads the programs of `open`.
 ///
 /// # Errors
-/// The kernel's error, or libbpf's in the same numbers.
+/// The kernel's error, or libbpf's with the same numbers.
 pub(super) fn load(open: OpenObject) -> io::Result<Object> {
     // SAFETY: `open` owns a valid object that is open and not loaded.
     let status = unsafe { libbpf_sys::bpf_object__load(open.as_libbpf_object().as_ptr()) };
@@ -58,7 +58,7 @@ pub(super) fn attach_kprobe(
 }
 
 /// Attaches `program` to `functions` through fprobe, in one link. The kernel looks the names up; libbpf's own search would
-/// read all of tracefs' list of functions.
+/// read tracefs' whole list of functions.
 ///
 /// # Errors
 /// The kernel's error.
@@ -120,7 +120,7 @@ pub(super) fn attach_uprobe(program: &ProgramMut<'_>, place: &Place, end: End) -
     })
 }
 
-/// Attaches `program` to what its section names.
+/// Attaches `program` to the target of its section.
 ///
 /// # Errors
 /// The kernel's error.
@@ -131,8 +131,8 @@ pub(super) fn attach(program: &ProgramMut<'_>) -> io::Result<Link> {
 
 /// Takes ownership of a link that libbpf just returned.
 fn own(link: *mut bpf_link) -> io::Result<Link> {
-    // libbpf sets errno whenever it returns a null pointer; nothing may come in between.
+    // libbpf sets errno whenever it returns a null pointer; no other call may come in between.
     let error = io::Error::last_os_error();
-    // SAFETY: the link is valid, and nobody else owns it.
+    // SAFETY: the link is valid and has no other owner.
     NonNull::new(link).map(|link| unsafe { Link::from_ptr(link) }).ok_or(error)
 }

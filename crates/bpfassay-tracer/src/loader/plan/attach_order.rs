@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! In which order functions are hooked.
+//! The order in which functions are hooked.
 //!
-//! Where the kernel puts the code of a program, its trampoline and its maps follows from the order in which they are made,
-//! and with them which cache lines and pages they share: the cost of one order would be the accident of one layout. Programs
-//! on one function keep their order, as copies of a program rely on it.
+//! The order in which programs, their trampolines and their maps are created decides where the kernel places them,
+//! and so which cache lines and pages they share: with one fixed order, the cost would include an accident of the layout. Programs
+//! on one function keep their order, because copies of a program depend on it.
 
-/// What to sort the functions that are hooked by: a number that depends on `seed` and the function's name. Without a seed
-/// they stay as the object file has them.
+/// The sort key of the functions that are hooked: a number that depends on `seed` and the function's name. Without a seed
+/// they keep the order of the object file.
 pub(crate) fn key(seed: Option<u64>, function: &str) -> u64 {
     let Some(seed) = seed else { return 0 };
     // FNV-1a, 64 bits (Fowler, Noll and Vo; draft-eastlake-fnv).
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn the_order_follows_from_the_seed() {
         assert_eq!(order(Some(7)), order(Some(7)));
-        // The smallest numbers, which replicates have: each of the 24 orders comes up, and none far too often.
+        // The smallest numbers, which replicates have: each of the 24 orders occurs, and none far too often.
         let orders: Vec<_> = (0..2400).map(|seed| order(Some(seed))).collect();
         let mut times = BTreeMap::<_, u32>::new();
         for order in &orders {

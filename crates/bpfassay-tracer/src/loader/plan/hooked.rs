@@ -21,15 +21,15 @@ pub(crate) struct Hooked {
     pub(crate) attached_to: String,
     /// How it was attached.
     pub(crate) kind: Kind,
-    /// The program; a duplicate of the loader's descriptor will do.
+    /// The program; a duplicate of the loader's descriptor is enough.
     pub(crate) program_fd: OwnedFd,
-    /// The link or perf event, where there is one to ask for misses; a duplicate will do, too.
+    /// The link or perf event, where there is one that reports misses; a duplicate is enough, too.
     pub(crate) link_fd: Option<OwnedFd>,
-    /// What the kernel had counted of the program before it was attached.
+    /// What the kernel had counted for the program before it was attached.
     pub(crate) earlier: Counted,
 }
 
-/// What the kernel counts of a program, and not of its links: it goes on when the program is attached again.
+/// What the kernel counts for a program, and not for its links: it continues when the program is attached again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     /// `None` where this kernel does not count them.
@@ -38,7 +38,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// What of it came after `earlier`.
+    /// The difference to `earlier`.
     fn since(self, earlier: Self) -> Self {
         Self {
             recursion_misses: self
@@ -82,7 +82,7 @@ pub(crate) enum Kind {
 /// How a kprobe is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KprobeMode {
-    /// By the perf event source `kprobe`: nothing is left behind when the process dies, nothing needs tracefs.
+    /// By the perf event source `kprobe`: nothing remains when the process dies, and tracefs is not needed.
     Perf,
     /// By a line in tracefs' `kprobe_events`: the way before 4.17, which counts misses in `kprobe_profile`. A process
     /// that is killed leaves the line behind, without effect on anything but that file.
@@ -111,7 +111,7 @@ impl Hooked {
         Ok(Counted { recursion_misses: info.recursion_misses, run_time: info.run_time.unwrap_or_default() })
     }
 
-    /// The program as the kernel holds it.
+    /// The kernel's information about the program.
     ///
     /// # Errors
     /// The kernel's error.
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_before_it_was_attached_is_taken_off() {
+    fn counts_from_before_attaching_are_subtracted() {
         let now =
             |recursion_misses, runs| Counted { recursion_misses, run_time: RunTime { runs, nanoseconds: 10 * runs } };
         assert_eq!(now(Some(7), 3).since(now(Some(5), 1)), now(Some(2), 2));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a loader yields, whichever library it uses.
+//! What a loader returns, whichever library it uses.
 
 use std::{collections::BTreeMap, os::fd::OwnedFd, time::Duration};
 
@@ -9,9 +9,9 @@ use rustix::time::{ClockId, clock_gettime};
 use super::{hooked::AttachedPrograms, options::Options};
 use crate::diagnostics::When;
 
-/// What a loader yields: programs that are loaded and not attached.
+/// What a loader returns: programs that are loaded and not attached.
 pub(crate) struct Loaded {
-    /// Descriptors of the maps by name ([`bpfassay_tracer_common::map`]); duplicates will do.
+    /// Descriptors of the maps by name ([`bpfassay_tracer_common::map`]); duplicates are enough.
     pub(crate) maps: BTreeMap<String, OwnedFd>,
     /// Time to open and load the programs, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) load_ns: u64,
@@ -29,7 +29,7 @@ pub(crate) trait Programs {
     /// The [`Refusal`], without findings.
     fn attach(&mut self, options: &Options) -> Result<AttachedPrograms, Refusal>;
 
-    /// Searches for the pitfalls of hooking what these programs hook.
+    /// Searches for the pitfalls of hooking the targets of these programs.
     fn look(&self, options: &Options, when: When) -> Vec<Finding>;
 }
 
@@ -38,10 +38,10 @@ pub(crate) trait Programs {
 pub(crate) struct Since(Duration);
 
 impl Since {
-    /// Now.
+    /// Reads the clock now.
     pub(crate) fn now() -> Self {
         let now = clock_gettime(ClockId::Monotonic);
-        // The monotonic clock does not go below zero.
+        // The monotonic clock is never negative.
         Self(Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0)))
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the loaders have in common: what is asked of them and what they yield, which functions are hooked and how, and
+//! What the loaders have in common: their options and results, which functions are hooked and how, and
 //! what is decided before a program is loaded.
 
 pub(crate) mod attach_order;

@@ -17,7 +17,7 @@ pub(crate) struct Object {
     pub(crate) elf: &'static [u8],
 }
 
-/// An object that is found by one name.
+/// An object with a name.
 #[derive(Debug)]
 pub(crate) struct NamedObject {
     /// The name.
@@ -37,7 +37,7 @@ pub(crate) fn find(probe: Probe, map: MapLayout) -> Option<&'static Object> {
     OBJECTS.iter().find(|object| object.probe == probe.name() && object.map == map.name())
 }
 
-/// The objects of bundled tools, to be loaded as they are: `src/bpf/bundled/NAME.bpf.c`.
+/// The objects of bundled tools, which are loaded unchanged: `src/bpf/bundled/NAME.bpf.c`.
 pub(crate) static BUNDLED: &[NamedObject] = include!(concat!(env!("OUT_DIR"), "/bundled_objects.rs"));
 
 /// The objects of program sets: `src/bpf/sets/NAME.bpf.c`.
@@ -56,7 +56,7 @@ pub(crate) fn in_rust(map: MapLayout) -> Option<&'static [u8]> {
     named(RUST, map.name())
 }
 
-/// The object file of a name in a list.
+/// The object file with a name in a list.
 pub(crate) fn named(list: &[NamedObject], name: &str) -> Option<&'static [u8]> {
     list.iter().find(|object| object.name == name).map(|object| object.elf)
 }
@@ -66,10 +66,10 @@ const CAST: &[u8] = b"\0bpf_rdonly_cast\0";
 /// A name of the same length that no kernel has.
 const NO_CAST: &[u8] = b"\0bpf_rdonly_none\0";
 
-/// The object with nothing in it that calls a kfunc: the programs then do as on kernels that have none. `None` if it calls
+/// The object without any call of a kfunc: the programs then do as on kernels that have none. `None` if it has
 /// none anyway.
 ///
-/// A program takes a kfunc that it declares weak for missing if the kernel has none of that name, so the name is changed:
+/// A program treats a kfunc that it declares weak as missing if the kernel has none of that name, so the name is changed:
 /// in the table of symbols' names and in that of the type information.
 pub(crate) fn without_casts(elf: &[u8]) -> Option<Vec<u8>> {
     let mut other = elf.to_vec();
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_can_do_without_kfuncs() {
+    fn objects_work_without_kfuncs() {
         assert_eq!((CAST.len(), without_casts(b"\x7fELF")), (NO_CAST.len(), None));
         let count = |elf: &[u8], name: &[u8]| elf.windows(name.len()).filter(|window| *window == name).count();
         for object in OBJECTS {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn libbpf_opens_every_object_without_what_debuggers_read() {
+    fn libbpf_opens_every_stripped_object() {
         let named = SETS.iter().chain(BUNDLED).map(|object| (object.name, object.elf));
         let all = OBJECTS.iter().map(|object| (object.probe, object.elf)).chain(named);
         for (name, elf) in all {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a loader is asked for, whichever library it uses.
+//! The options of a loader, whichever library it uses.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -8,23 +8,23 @@ use bpfassay_protocol::program_set::ProgramSet;
 /// What to count and how, beside the probe configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Only tasks in this very cgroup (v2) are counted; 0: any.
+    /// Only tasks in this cgroup (v2) are counted, not those below it; 0: any.
     pub(crate) cgroup: u64,
     /// Only this mount is counted; 0: any.
     pub(crate) mount: u64,
     /// Measure durations, where the probe sees both ends.
     pub(crate) latency: bool,
-    /// Most keys of the counters' map (events of the ring buffer, times 64 bytes); `None`: as the layout has it.
+    /// Most keys of the counters' map (events of the ring buffer, times 64 bytes); `None`: the layout's own number.
     pub(crate) map_entries: Option<u32>,
-    /// Calls that a kretprobe watches at once; `None`: as the kernel has it.
+    /// Calls that a kretprobe watches at once; `None`: the kernel's own number.
     pub(crate) maxactive: Option<u32>,
-    /// The programs and libraries whose functions uprobes are put on; none: the libc that the dynamic linker would take.
+    /// The programs and libraries on whose functions uprobes are attached; none: the libc that the dynamic linker would use.
     pub(crate) uprobe: Vec<PathBuf>,
-    /// Hook functions in the order that follows from this number; `None`: as the object file has them.
+    /// Hook functions in the order that follows from this number; `None`: in the order of the object file.
     pub(crate) attach_order: Option<u64>,
     /// Kernel functions to hook in place of those that the programs name.
     pub(crate) functions: BTreeMap<String, String>,
-    /// A file that keeps what the symbol table and the type information have of functions, between tracers of one boot.
+    /// A file that keeps facts about functions from the symbol table and the type information, between tracers of one boot.
     pub(crate) symbol_cache: Option<PathBuf>,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How programs are attached, by the names of their sections.
+//! How programs are attached, by their section names.
 //!
-//! A probe is a C source `src/bpf/NAME.bpf.c` whose `SEC("KIND/TARGET")` names have what to hook. A way of attaching that
+//! A probe is a C source `src/bpf/NAME.bpf.c` whose `SEC("KIND/TARGET")` names have the targets. A way of attaching that
 //! does not exist yet is a new variant of [`Attachment`].
 
 use bpfassay_protocol::Arch;
@@ -25,7 +25,7 @@ pub(crate) enum Attachment {
     Tracepoint,
     /// Raw tracepoint.
     RawTracepoint,
-    /// Iterator: made and dropped at each reading.
+    /// Iterator: created and dropped at each reading.
     Iterator,
     /// uprobe on those functions of a file that [`bpfassay_tracer_common::functions`] lists under the target.
     Uprobe,
@@ -44,7 +44,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// Whether a program at this end is for the system call `name`.
+    /// Whether a program at this end handles the system call `name`.
     pub(crate) fn has(self, name: &str) -> bool {
         match self {
             Self::Enter => !THREE_ARGUMENTS.contains(&name),
@@ -54,13 +54,13 @@ impl End {
     }
 }
 
-/// System calls of which more than the first argument is looked at.
+/// System calls of which more than the first argument is read.
 const THREE_ARGUMENTS: [&str; 3] = ["mknod", "mknodat", "unlinkat"];
 
-/// Where a kprobe can be put when the entry of a function is refused, in bytes.
+/// Offsets for a kprobe where the entry of a function is refused, in bytes.
 pub(crate) const BEHIND_FTRACE_SITE: Option<usize> = Arch::BUILT_FOR.facts().behind_ftrace_site;
 
-/// Functions that every configuration needs: without them it is refused. What else a kernel lacks is not counted, and
+/// Functions that every configuration needs: without them it is refused. Others that a kernel lacks are not counted, which is
 /// reported.
 pub(crate) const REQUIRED: [&str; 2] = ["vfs_read", "vfs_write"];
 

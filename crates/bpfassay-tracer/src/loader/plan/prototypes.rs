@@ -22,7 +22,7 @@ const NAME_FUNCTIONS: [(&str, bpfassay_tracer_common::Operation); 5] = [
     ("vfs_rename", bpfassay_tracer_common::Operation::Rename),
 ];
 
-/// What the programs need of the functions that change names: a [`Prototype`] for each operation, by number.
+/// What the programs need to know about the functions that change names: a [`Prototype`] for each operation, by number.
 pub(crate) fn name_prototypes(options: &Options) -> Result<Vec<u8>, Failure> {
     let hooks = NAME_FUNCTIONS.map(|(function, _)| (Attachment::Kprobe, function));
     Ok(table(&find(&hooks, options)?, options))
@@ -44,8 +44,8 @@ pub(crate) fn failure(message: String) -> Failure {
     Failure { step: Step::Open, program: None, error: io::Error::other(message) }
 }
 
-/// The prototypes of the functions that are hooked, from the kernel's BTF. A name that several functions have is left
-/// out: which of them is meant cannot be found out.
+/// The prototypes of the functions that are hooked, from the kernel's BTF. A name of several functions is left
+/// out: which of them is meant cannot be determined.
 pub(crate) fn find(
     hooks: &[(Attachment, &str)],
     options: &Options,
@@ -82,15 +82,15 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// Where the superblock is found in the arguments of a function that changes a name. A directory is held by the caller
-/// throughout; a name may be released by the function (`vfs_mkdir` of 7.x).
+/// Where the superblock is found in the arguments of a function that changes a name. The caller holds a reference to a directory
+/// throughout; the function may release that of a name (`vfs_mkdir` of 7.x).
 fn superblock(prototype: &btf::Prototype) -> Option<Prototype> {
     let at = |name: &str| prototype.arguments.iter().position(|shape| *shape == Shape::Pointer(name.to_owned()));
     let (source, argument) = at("inode")
         .map(|at| (Prototype::INODE, at))
         .or_else(|| at("renamedata").map(|at| (Prototype::RENAME, at)))
         .or_else(|| at("dentry").map(|at| (Prototype::DENTRY, at)))?;
-    // The programs look at three arguments at most.
+    // The programs read three arguments at most.
     let argument = u8::try_from(argument).ok().filter(|argument| *argument <= 2)?;
     Some(Prototype { source, argument })
 }
@@ -119,6 +119,6 @@ mod tests {
         assert_eq!(bytes(&["mnt_idmap", "dentry", "", ""]), Some([2, 1]));
         assert_eq!(bytes(&["mnt_idmap", "inode", "dentry", "", ""]), Some([1, 1]));
         assert_eq!(bytes(&["", "file"]), None);
-        assert_eq!(bytes(&["", "", "", "inode"]), None, "beyond what the programs look at");
+        assert_eq!(bytes(&["", "", "", "inode"]), None, "beyond the arguments that the programs read");
     }
 }

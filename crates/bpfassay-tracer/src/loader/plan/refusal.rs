@@ -10,11 +10,11 @@ use bpfassay_protocol::tracer::{Refusal, Step};
 pub(crate) struct Failure {
     pub(crate) step: Step,
     pub(crate) program: Option<String>,
-    /// Carries the kernel's error number, if it was the kernel that refused.
+    /// Has the kernel's error number, if the kernel refused.
     pub(crate) error: io::Error,
 }
 
-/// A refusal by this program: no program of the object is to blame, and the kernel gave no error number.
+/// A refusal by this program: no program of the object is to blame, and there is no error number of the kernel.
 pub(crate) fn refusal(step: Step, message: String) -> Refusal {
     Refusal { step, program: None, errno: None, message, verifier: None, findings: Vec::new(), prototypes: None }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions that the programs name once and that kernels have under several names.
+//! Functions that the programs name once and that have several names in kernels.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use bpfassay_protocol::Arch;
 use super::{options::Options, usual};
 use crate::kernel::btf;
 
-/// What a function is called in kernels up to 6.12 at least, and in the programs, and what 7.2 calls it (fs/namei.c). The arguments
-/// that the programs look at stayed the same.
+/// The name of a function in the programs and in kernels up to 6.12 at least, and its name in 7.2 (fs/namei.c). The arguments
+/// that the programs read are the same.
 pub(super) const NEWER: [(&str, &str); 6] = [
     ("do_filp_open", "do_file_open"),
     ("do_mkdirat", "filename_mkdirat"),
@@ -22,10 +22,10 @@ pub(super) const NEWER: [(&str, &str); 6] = [
 /// System calls whose functions are hooked: `sys_NAME` in the programs.
 pub(super) const SYSCALLS: [&str; 2] = ["sys_fsync", "sys_fdatasync"];
 
-/// What stands before that in the kernel (arch/*/include/asm/syscall_wrapper.h).
+/// The prefix of that in the kernel (arch/*/include/asm/syscall_wrapper.h).
 pub(crate) const SYSCALL_PREFIX: &str = Arch::BUILT_FOR.facts().syscall_prefix;
 
-/// `options` with the names of the running kernel. Where its type information cannot be read, the older ones stay, and
+/// `options` with the names of the running kernel. Where its type information cannot be read, the older ones remain, and
 /// loading or attaching reports what is missing.
 pub(crate) fn for_this_kernel(options: &Options) -> Options {
     let all: BTreeSet<&str> = NEWER.iter().flat_map(|&(name, newer)| [name, newer]).collect();
@@ -33,7 +33,7 @@ pub(crate) fn for_this_kernel(options: &Options) -> Options {
     choose(options, |function| known.iter().any(|(name, _)| name == function))
 }
 
-/// What the user named stays.
+/// Names that the user set remain.
 fn choose(options: &Options, has: impl Fn(&str) -> bool) -> Options {
     let renamed = NEWER.into_iter().filter(|(name, newer)| !has(name) && has(newer));
     let renamed = renamed.map(|(name, newer)| (name, newer.to_owned()));
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_is_asked_for_the_names_that_it_has() {
+    fn the_names_are_those_of_the_kernel() {
         let old = choose(&Options::default(), |name| name.starts_with("do_"));
         assert_eq!((old.function("do_filp_open"), old.function("do_rmdir")), ("do_filp_open", "do_rmdir"));
         let new = choose(&Options::default(), |name| name == "do_file_open" || name.starts_with("filename_"));
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_names_stays() {
+    fn names_that_the_user_set_remain() {
         let functions = [("do_filp_open", "mine"), ("sys_fsync", "mine_too")];
         let functions = functions.map(|(name, other)| (name.to_owned(), other.to_owned())).into();
         let chosen = choose(&Options { functions, ..Options::default() }, |name| name == "do_file_open");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! kretprobes that watch a given number of calls at once.
 //!
-//! The kernel reserves room for the calls that a kretprobe watches when it is made, and misses those beyond. Through the
-//! perf event source `kprobe` there is no more than its own number, which is one per CPU on a kernel of 5.10 without
-//! preemption (`register_kretprobe` in kernel/kprobes.c, where 6.1 has at least 10): four tasks that wait in `vfs_write` on
-//! one CPU are three too many. A line in tracefs' `kprobe_events` can.
+//! The kernel reserves capacity for the calls that a kretprobe watches when it is created, and misses those beyond. The
+//! perf event source `kprobe` allows only the kernel's own number, which is one per CPU on a kernel of 5.10 without
+//! preemption (`register_kretprobe` in kernel/kprobes.c, where 6.1 has at least 10): with four tasks that wait in `vfs_write` on
+//! one CPU, three are missed. A line in tracefs' `kprobe_events` can set the number.
 
 use std::{
     ffi::CString,
@@ -25,8 +25,8 @@ use crate::{
 };
 use bpfassay_bpf::{LinkTarget, link_create};
 
-/// Calls that are watched at once by default. The kernel takes up to 4096 (`KRETPROBE_MAXACTIVE_MAX`, 5.10 to 7.2),
-/// and makes room for all of them at once, about 100 bytes each.
+/// Calls that are watched at once by default. The kernel accepts up to 4096 (`KRETPROBE_MAXACTIVE_MAX`, 5.10 to 7.2),
+/// and reserves memory for all of them at once, about 100 bytes each.
 const MAXACTIVE: u32 = 1024;
 
 /// Beginning of the names of this program's events, before its process id.
@@ -38,7 +38,7 @@ pub(crate) struct ReturnProbe {
     /// From 5.15 on.
     link: Option<OwnedFd>,
     kind: Kind,
-    /// In this order: the program goes before the event, and the event before its line.
+    /// In this order: the program is dropped before the event, and the event before its line.
     _event: OwnedFd,
     _line: Line,
 }
@@ -62,7 +62,7 @@ impl ReturnProbe {
         Ok(Self { link, kind, _event: event, _line: line })
     }
 
-    /// The link to ask for misses.
+    /// The link that reports misses.
     ///
     /// # Errors
     /// The kernel's error.
@@ -96,7 +96,7 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // A line that cannot be removed stays there without effect.
+        // A line that cannot be removed stays, without effect.
         let _ = append(&self.events, &format!("-:{PREFIX}/{}\n", self.name));
     }
 }
@@ -107,8 +107,8 @@ fn name(process: u32, number: u32, function: &str) -> String {
     format!("{PREFIX}_{process}_{number}_{function}_0x0")
 }
 
-/// The kernel's error for a kretprobe on `function` by the perf event source, if it refuses that, too: tracefs calls a
-/// function that does not exist, or that there are several of, an invalid line (`trace_kprobe_create_internal` in
+/// The kernel's error for a kretprobe on `function` by the perf event source, if it refuses that, too: for tracefs, a
+/// function that does not exist, or of which there are several, is an invalid line (`trace_kprobe_create_internal` in
 /// kernel/trace/trace_kprobe.c from 6.6 on).
 fn why_refused(function: &str) -> Option<io::Error> {
     let kind = perf::source("kprobe").ok()?;

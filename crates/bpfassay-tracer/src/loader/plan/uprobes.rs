@@ -21,16 +21,16 @@ use object::{
 /// The C library.
 const LIBC: &str = "libc.so.6";
 
-/// Where it is searched for after `LD_LIBRARY_PATH`, as libbpf does; the last is that of Debian and its relatives.
+/// Where it is searched for after `LD_LIBRARY_PATH`, as libbpf does; the last is that of Debian and its derivatives.
 fn system_directories() -> [String; 3] {
     ["/usr/lib64".to_owned(), "/usr/lib".to_owned(), format!("/usr/lib/{}", Arch::BUILT_FOR.gnu_triplet())]
 }
 
-/// How the names of libraries begin that have the functions of the C library (glibc, before 2.34 in two parts, and musl) or
-/// of MPI-IO (Open MPI, MPICH and its relatives).
+/// Prefixes of the names of libraries that have the functions of the C library (glibc, before 2.34 in two parts, and musl) or
+/// of MPI-IO (Open MPI, MPICH and its derivatives).
 const LIBRARIES: [&str; 6] = ["libc.so", "libc.musl-", "libpthread.so", "libmpi.so", "libmpich.so", "libmpi_"];
 
-/// Which end of a function a program is for.
+/// The end of a function to which a program is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Entry,
@@ -48,14 +48,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// What is shown of a program that is attached there.
+    /// The text shown for a program that is attached there.
     pub(crate) fn describe(&self, end: End) -> String {
         let end = if end == End::Return { " (return)" } else { "" };
         format!("{} in {}{end}", self.name, self.file.display())
     }
 }
 
-/// The files with the functions, and what they have of them.
+/// The files with the functions, and which functions they have.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     /// Each with the offsets of functions by name.
@@ -66,7 +66,7 @@ impl Files {
     /// Of `named`: see [`files`].
     ///
     /// # Errors
-    /// As [`files`]; or a file that is no program or library for 64 bits.
+    /// As [`files`]; or a file that is no 64-bit program or library.
     pub(crate) fn open(named: &[PathBuf]) -> io::Result<Self> {
         let mut all = Self::default();
         for path in files(named)? {
@@ -79,12 +79,12 @@ impl Files {
         Ok(all)
     }
 
-    /// The places of the functions that the program at `end` with the target `target` is for: of each file, those that it
+    /// The places of the functions to which the program at `end` with the target `target` is attached: of each file, those that it
     /// has, by the first of their names.
     ///
     /// # Errors
-    /// `read` or `write` is in none of the files, which every configuration needs. Any other that is missing is one that the program
-    /// cannot call.
+    /// `read` or `write` is in none of the files, which every configuration needs. If any other is missing, the program
+    /// cannot call it.
     pub(crate) fn places(&self, target: &str, end: End) -> io::Result<Vec<Place>> {
         let is_wanted = |function: &&Function| {
             target == if end == End::Return { function.returns.target() } else { function.entry }
@@ -107,21 +107,21 @@ impl Files {
     }
 }
 
-/// Where the functions begin in a program or library that it has and that are hooked. Of several of one name (a program may
-/// have local functions of its own) the visible ones count, and of these the strong ones.
+/// Where the hooked functions begin that a program or library defines. Of several of one name (a program may
+/// have local functions of its own) the visible ones are used, and of these the strong ones.
 pub(crate) fn offsets(elf: &[u8]) -> Result<BTreeMap<&'static str, u64>, object::Error> {
     let wanted: BTreeMap<&str, &'static str> =
         C_LIBRARY.iter().chain(MPI_IO).flat_map(|function| function.names).map(|name| (*name, *name)).collect();
     let object = ElfFile64::<Endianness>::parse(elf)?;
     let mut found = BTreeMap::new();
     for symbol in object.dynamic_symbols().chain(object.symbols()).filter(|symbol| symbol.kind() == SymbolKind::Text) {
-        // What others have, and this one asks for, is in no section.
+        // A function that this file imports is in no section.
         let Some(section) = symbol.section_index() else { continue };
         let Some(&name) = symbol.name().ok().and_then(|name| wanted.get(name)) else { continue };
         let section = object.section_by_index(section)?;
         let Some((start, _)) = section.file_range() else { continue };
         let inside = symbol.address().checked_sub(section.address());
-        // Headers may hold anything.
+        // Headers may hold any values.
         let Some(offset) = inside.and_then(|inside| inside.checked_add(start)) else { continue };
         let rank = (symbol.is_local(), symbol.is_weak());
         let best = found.entry(name).or_insert((rank, offset));
@@ -132,10 +132,10 @@ pub(crate) fn offsets(elf: &[u8]) -> Result<BTreeMap<&'static str, u64>, object:
     Ok(found.into_iter().map(|(name, (_, offset))| (name, offset)).collect())
 }
 
-/// The files to look for functions in: those of `named`, and the libraries that come with the programs among them, as the
+/// The files to search for functions: those of `named`, and the libraries of the programs among them, as the
 /// dynamic linker finds them. Without any it is the C library.
 ///
-/// A dynamic linker is started for each program, with `--list`: it maps what the program needs, and does not run it.
+/// A dynamic linker is started for each program, with `--list`: it maps the libraries of the program, and does not run it.
 ///
 /// # Errors
 /// A file that cannot be read, a dynamic linker that does not find everything, or no C library.
@@ -178,7 +178,7 @@ pub(crate) fn interpreter(elf: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
-/// Those libraries of `program` that are of use here.
+/// Those libraries of `program` that have functions to hook.
 fn libraries(linker: &Path, program: &Path) -> io::Result<Vec<PathBuf>> {
     let output = Command::new(linker).arg("--list").arg(program).stdin(Stdio::null()).output()?;
     if !output.status.success() {
@@ -188,7 +188,7 @@ fn libraries(linker: &Path, program: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(listed(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// The paths in what a dynamic linker lists, one library a line: `NAME => PATH (ADDRESS)`.
+/// The paths in the list of a dynamic linker, one library per line: `NAME => PATH (ADDRESS)`.
 pub(crate) fn listed(text: &str) -> Vec<PathBuf> {
     let path = |line: &str| {
         let (_, rest) = line.split_once(" => ")?;
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dynamic_program_comes_with_its_libraries() {
+    fn the_libraries_of_a_dynamic_program_are_included() {
         // Built for this host, with glibc or musl, unless it is static.
         let this = fs::canonicalize("/proc/self/exe").unwrap();
         let found = files(std::slice::from_ref(&this)).unwrap();
@@ -241,7 +241,7 @@ mod tests {
         );
     }
 
-    /// An object with functions of one byte each, behind one another.
+    /// An object with functions of one byte each, one after the other.
     fn functions(symbols: &[(&str, SymbolScope, bool)]) -> Vec<u8> {
         let mut object = write::Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         let section = object.section_id(write::StandardSection::Text);
@@ -262,10 +262,10 @@ mod tests {
     }
 
     #[test]
-    fn a_section_that_lies_beyond_all_numbers_holds_no_function() {
+    fn a_section_beyond_the_largest_offset_holds_no_function() {
         let mut elf = functions(&[("other", SymbolScope::Dynamic, false), ("read", SymbolScope::Dynamic, false)]);
         assert!(offsets(&elf).unwrap().contains_key("read"));
-        // The places of all sections, `sh_offset`, but for those that are read to get there.
+        // The offsets of all sections, `sh_offset`, except those that are read to get there.
         let number = |at: usize| u64::from_le_bytes(elf[at..at + 8].try_into().unwrap()) as usize;
         let (table, count) = (number(40), usize::from(u16::from_le_bytes([elf[60], elf[61]])));
         let code = (0..count).map(|index| table + 64 * index).find(|&at| elf[at + 8] & 4 != 0).unwrap();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn of_functions_of_one_name_the_most_visible_counts() {
+    fn of_functions_of_one_name_the_most_visible_is_used() {
         let elf = functions(&[
             ("read", SymbolScope::Compilation, false),
             ("other", SymbolScope::Dynamic, false),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn this_program_is_looked_into() {
+    fn this_program_is_searched() {
         let this = fs::canonicalize("/proc/self/exe").unwrap();
         let all = Files::open(std::slice::from_ref(&this)).unwrap();
         assert!(!all.places("read", End::Entry).unwrap().is_empty(), "{all:?}");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernel functions that the bundled programs hook. Whoever reads one of them in the kernel's tables reads all, and keeps them
-//! for the probe configurations that come later in the same boot (`kernel::kept`).
+//! Kernel functions that the bundled programs hook. A tracer that looks one of them up in the kernel's tables looks up all, and keeps them
+//! for the probe configurations that follow in the same boot (`kernel::kept`).
 
 use super::renamed::{NEWER, SYSCALL_PREFIX, SYSCALLS};
 
-/// By the names in the programs, but for system calls and for functions of [`NEWER`].
+/// By their names in the programs, except system calls and functions of [`NEWER`].
 const FUNCTIONS: [&str; 23] = [
     "aio_complete_rw",
     "aio_read",
@@ -31,7 +31,7 @@ const FUNCTIONS: [&str; 23] = [
     "vfs_writev",
 ];
 
-/// All of them, by the names that kernels have.
+/// All of them, by their names in kernels.
 pub(crate) fn functions() -> Vec<String> {
     let renamed = NEWER.into_iter().flat_map(|(name, newer)| [name, newer]);
     let syscalls = SYSCALLS.into_iter().map(|name| format!("{SYSCALL_PREFIX}{name}"));
@@ -57,7 +57,7 @@ mod tests {
     };
 
     #[test]
-    fn every_function_that_a_bundled_program_hooks_is_there_and_no_other() {
+    fn exactly_the_functions_that_bundled_programs_hook_are_listed() {
         let mut hooked: BTreeSet<String> = BTreeSet::new();
         let probes = Probe::ALL.iter().flat_map(|&probe| MapLayout::ALL.iter().map(move |&map| (probe, map)));
         let objects = probes.filter_map(|(probe, map)| objects::find(probe, map)).map(|object| object.elf);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! As much of HTTP/1.1 as it takes to answer one `GET` of the only page (RFC 9110, RFC 9112). Pure: bytes in, bytes out.
+//! The part of HTTP/1.1 that is needed to reply to one `GET` of the only page (RFC 9110, RFC 9112). Pure: bytes in, bytes out.
 
 use crate::service::metrics::Format;
 
@@ -40,7 +40,7 @@ impl Status {
     }
 }
 
-/// Reads the head of a request where the only page is at `page`; `None` until all of it is there, or what is there is wrong.
+/// Parses the head of a request where the only page is at `page`; `None` until it is complete, or already invalid.
 pub(crate) fn read(bytes: &[u8], page: &str) -> Option<Wanted> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -61,7 +61,7 @@ pub(crate) fn read(bytes: &[u8], page: &str) -> Option<Wanted> {
         return refuse(Status::MethodNotAllowed);
     }
     let accept = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("accept"));
-    // A value that is not UTF-8 names no format that there is.
+    // A value that is not UTF-8 names no known format.
     let accept: Vec<&str> = accept.filter_map(|header| str::from_utf8(header.value).ok()).collect();
     Some(Wanted::Page { format: negotiate(&accept), head })
 }
@@ -75,7 +75,7 @@ fn path(target: &str) -> Option<&str> {
     path.split('?').next()
 }
 
-/// OpenMetrics where the client likes it at least as well as plain text.
+/// OpenMetrics where the client prefers it to plain text or accepts both equally.
 fn negotiate(accept: &[&str]) -> Format {
     let (mut open, mut text) = (None, None);
     for entry in accept.iter().flat_map(|value| value.split(',')) {
@@ -102,12 +102,12 @@ fn negotiate(accept: &[&str]) -> Format {
     }
 }
 
-/// A whole answer. The connection ends with it.
+/// A whole response. The connection ends with it.
 pub(crate) fn page(content_type: &str, body: &str, head: bool) -> Vec<u8> {
     answer("200 OK", content_type, "", body, head)
 }
 
-/// A whole answer that refuses, where the only page is at `page`.
+/// A whole response that refuses, where the only page is at `page`.
 pub(crate) fn refusal(status: Status, page: &str, head: bool) -> Vec<u8> {
     let more = if status == Status::MethodNotAllowed { "Allow: GET, HEAD\r\n" } else { "" };
     let line = status.line();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_the_one_that_the_client_likes_best() {
+    fn the_format_is_the_one_that_the_client_prefers() {
         let format = |accept: &str| match get(accept) {
             Some(Wanted::Page { format, head: false }) => format,
             other => panic!("{accept}: {other:?}"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_has_an_end_or_a_limit() {
+    fn a_head_ends_or_exceeds_the_limit() {
         assert_eq!(read(b""), None);
         assert_eq!(read(b"GET /metrics HTTP/1.1\r\nA: b\r\n"), None);
         let mut long = b"GET /metrics HTTP/1.1\r\nA: ".to_vec();

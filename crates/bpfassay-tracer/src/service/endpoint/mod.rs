@@ -4,7 +4,7 @@
 //!
 //! One thread serves everything, so nothing here ever blocks: each connection has bounded buffers and a deadline, there
 //! are at most [`MAX_CONNECTIONS`] of them, and further clients wait in the kernel's queue. Each connection gets one
-//! answer.
+//! response.
 
 pub(crate) mod http;
 
@@ -34,9 +34,9 @@ use crate::service::metrics::Format;
 
 /// Most clients served at a time.
 const MAX_CONNECTIONS: usize = 64;
-/// How long a client may take for its request, and how long for reading the answer.
+/// How long a client may take for its request, and how long for reading the response.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most bytes read from a client after its answer was sent, so that the answer is not lost to a reset.
+/// Most bytes read from a client after its response was sent, so that the response is not lost to a reset.
 const MAX_DRAINED: usize = 64 << 10;
 
 /// Where to listen.
@@ -90,7 +90,7 @@ pub(crate) enum Page {
     Metrics,
     /// A map of an object, as JSON ([`bpfassay_protocol::object::MapPage`]).
     Map,
-    /// Nothing: a client learns only that the program is there.
+    /// Nothing: a client learns only that the program runs.
     Nothing,
 }
 
@@ -146,12 +146,12 @@ impl Endpoint {
         }
     }
 
-    /// Where it listens, with the port that the kernel chose where 0 was asked for.
+    /// Where it listens, with the port that the kernel chose where 0 was requested.
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }
 
-    /// What to wait for; give what came of it to [`Endpoint::serve`] in the same order.
+    /// The descriptors to poll; pass the results to [`Endpoint::serve`] in the same order.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = PollFd<'_>> {
         // At the limit, new clients wait in the kernel's queue.
         let accepts = if self.connections.len() < MAX_CONNECTIONS { PollFlags::IN } else { PollFlags::empty() };
@@ -163,16 +163,16 @@ impl Endpoint {
         )
     }
 
-    /// When something has to be done at the latest, without anything to read or write.
+    /// The latest time at which something has to be done, without anything to read or write.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.connections.iter().map(|connection| connection.deadline).min()
     }
 
     /// Continues with every connection that is ready: `ready` has an element for each of [`Endpoint::waiting`]. The page is made at most once
-    /// per format, however many clients ask at this moment.
+    /// per format, however many clients request it at this moment.
     ///
     /// # Errors
-    /// [`ListenError::Accept`] if the listening socket is broken; what goes wrong with a client ends that client only.
+    /// [`ListenError::Accept`] if the listening socket fails; an error of a client ends that client only.
     pub(crate) fn serve(&mut self, ready: &[bool], now: Instant, render: Render<'_>) -> Result<(), ListenError> {
         let mut rendered: [Option<Option<String>>; 2] = [None, None];
         let mut once = |format: Format| {
@@ -194,7 +194,7 @@ impl Endpoint {
         while self.connections.len() < MAX_CONNECTIONS {
             match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(stream) => self.connections.push(Connection::new(stream, self.page, now)),
-                // The client has gone already, or the machine is short of something for a moment (accept(2)).
+                // The client has disconnected already, or the machine is short of resources for a moment (accept(2)).
                 Err(
                     Errno::AGAIN
                     | Errno::CONNABORTED
@@ -223,13 +223,13 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if let Address::Unix(path) = &self.address {
-            // It may be gone already.
+            // It may not exist any more.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Listens on a path; the socket of a program that is gone is replaced, one that answers is not.
+/// Listens on a path; replaces the socket of a program that has exited, but not one that accepts connections.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -255,11 +255,11 @@ struct Connection {
 
 #[derive(Debug)]
 enum State {
-    /// Bytes of a request that is not whole yet.
+    /// Bytes of an incomplete request.
     Asking(Vec<u8>),
-    /// An answer and how much of it was sent.
+    /// A response and how much of it was sent.
     Answering(Vec<u8>, usize),
-    /// Everything was sent; what the client still sends is read and thrown away, so many bytes so far.
+    /// Everything was sent; what the client still sends is read and discarded, so many bytes so far.
     Draining(usize),
 }
 
@@ -275,7 +275,7 @@ impl Connection {
         }
     }
 
-    /// Does what can be done now; whether there is more to do.
+    /// Does what can be done now; returns whether there is more to do.
     fn go_on(&mut self, now: Instant, render: Render<'_>) -> bool {
         loop {
             let done = match &mut self.state {

@@ -13,7 +13,7 @@ use rustix::event::{Timespec, poll};
 
 use super::*;
 
-/// An endpoint in a thread of its own, which answers with a text of `length` bytes and the number of the reading.
+/// An endpoint in a thread of its own, which sends a text of `length` bytes and the number of the reading.
 struct Served {
     address: Address,
     stop: Arc<AtomicBool>,
@@ -57,7 +57,7 @@ impl Served {
         ask(self.connect(), request)
     }
 
-    /// Ends it; the number of readings.
+    /// Ends it; returns the number of readings.
     fn end(mut self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
@@ -100,11 +100,11 @@ fn a_client_gets_the_counters_and_the_end_of_the_connection() {
     assert!(served.ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
     assert!(served.ask("PUT /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
     assert!(served.ask(&format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "b".repeat(20_000))).starts_with("HTTP/1.1 431 "));
-    assert_eq!(served.end(), 3, "only who asks for the counters has them read");
+    assert_eq!(served.end(), 3, "only requests of the counters cause a reading");
 }
 
 #[test]
-fn another_page_is_given_at_its_own_path_only() {
+fn another_page_is_served_at_its_own_path_only() {
     let mut endpoint = Endpoint::bind(loopback(), Page::Map).unwrap();
     let Address::Tcp(address) = *endpoint.address() else { panic!("{:?}", endpoint.address()) };
     let client = thread::spawn(move || {
@@ -137,7 +137,7 @@ fn slow_and_silent_clients_do_not_keep_others_waiting() {
 }
 
 #[test]
-fn a_client_that_does_not_read_gets_its_answer_in_pieces() {
+fn a_client_that_does_not_read_gets_its_response_in_pieces() {
     let served = serve(loopback(), 20 << 20);
     let mut late = served.connect();
     late.write_all(GET.as_bytes()).unwrap();
@@ -160,7 +160,7 @@ fn more_clients_than_places_are_all_served_in_time() {
 }
 
 #[test]
-fn who_takes_too_long_is_turned_out() {
+fn a_client_that_takes_too_long_is_disconnected() {
     let mut endpoint = Endpoint::bind(loopback(), Page::Metrics).unwrap();
     let Address::Tcp(address) = *endpoint.address() else { panic!() };
     let mut client = TcpStream::connect(address).unwrap();
@@ -191,7 +191,7 @@ fn counters_that_cannot_be_read_are_a_503() {
 }
 
 #[test]
-fn an_abandoned_socket_is_replaced_and_a_living_one_is_not() {
+fn an_abandoned_socket_is_replaced_and_one_in_use_is_not() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
     let address = Address::Unix(path.clone());
@@ -202,8 +202,8 @@ fn an_abandoned_socket_is_replaced_and_a_living_one_is_not() {
     let error = Endpoint::bind(address, Page::Metrics).unwrap_err();
     assert!(matches!(error, ListenError::Bind { .. }), "{error}");
     served.end();
-    assert!(!path.exists(), "it takes its socket away");
+    assert!(!path.exists(), "it removes its socket");
     fs::write(&path, "not a socket").unwrap();
     assert!(Endpoint::bind(Address::Unix(path.clone()), Page::Metrics).is_err());
-    assert!(path.exists(), "what is no socket is left alone");
+    assert!(path.exists(), "a file that is no socket is not removed");
 }
