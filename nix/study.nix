@@ -47,7 +47,7 @@ pkgs.runCommand "bpfassay-study-${name}"
     bpfassay --offline --cache "$TMPDIR/cache" run "$study" --manifest "$testbed/manifest.json" --available \
       --clock instructions --accelerator tcg --output "$TMPDIR/results" $runArguments | tee "$TMPDIR/table.txt" || code=$?
     if [ ! -e "$TMPDIR/results/results.json" ]; then
-      echo "the study did not come to its end (exit status $code)" >&2
+      echo "the study did not complete (exit status $code)" >&2
       exit 1
     fi
     mkdir -p "$out"

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 /// Ids of all objects of this kind.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, where it does not let this process list them.
 pub(crate) fn ids(kind: Kind) -> Result<BTreeSet<u32>> {
     bpfassay_bpf::ids(kind).map_err(Error::system("list BPF objects"))
 }
@@ -27,7 +27,7 @@ pub(crate) fn ids(kind: Kind) -> Result<BTreeSet<u32>> {
 /// Ids of all links; `None` where the kernel does not list them (before Linux 5.8).
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, where it lists links but not for this process.
 pub(crate) fn links() -> Result<Option<BTreeSet<u32>>> {
     match bpfassay_bpf::ids(Kind::Link) {
         Ok(ids) => Ok(Some(ids)),
@@ -45,7 +45,7 @@ fn open(kind: Kind, id: u32) -> Result<Option<OwnedFd>> {
 /// The programs or maps with these ids, without those that no longer exist.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, except for an object that no longer exists.
 pub(crate) fn objects(kind: Kind, ids: impl IntoIterator<Item = u32>) -> Result<Vec<BpfObject>> {
     let mut objects = Vec::new();
     for id in ids {
@@ -76,7 +76,7 @@ pub(crate) fn memlock(fdinfo: &str) -> Option<u64> {
 /// Makes the kernel keep statistics of every program (Linux 5.8 and later) for as long as the descriptor is open.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error: it is older than 5.8, or this process may not enable statistics.
 pub(crate) fn enable_statistics() -> Result<OwnedFd> {
     bpfassay_bpf::enable_statistics().map_err(Error::system("switch on statistics of BPF programs"))
 }
@@ -101,7 +101,7 @@ pub(crate) fn statistics(ids: impl IntoIterator<Item = u32>) -> Result<Vec<Progr
 /// does not count that (before Linux 5.12).
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, except for a program that no longer exists.
 pub(crate) fn recursion_misses(ids: impl IntoIterator<Item = u32>) -> Result<Option<u64>> {
     let mut sum = 0u64;
     for id in ids {
@@ -117,7 +117,7 @@ pub(crate) fn recursion_misses(ids: impl IntoIterator<Item = u32>) -> Result<Opt
 /// does not count them (before Linux 6.7).
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, except for a link that no longer exists.
 pub(crate) fn missed_probes(ids: impl IntoIterator<Item = u32>) -> Result<Option<u64>> {
     let mut sum = None;
     for id in ids {

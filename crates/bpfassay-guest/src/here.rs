@@ -155,7 +155,7 @@ fn runs(job: &Job) -> Result<&[RunSpec]> {
                 .to_owned(),
         )),
         Task::Runs { runs } => Ok(runs),
-        Task::Shell => Err(Error::Order("the job asks for a shell, which is for guests".to_owned())),
+        Task::Shell => Err(Error::Order("the job requests a shell, which only guests have".to_owned())),
     }
 }
 

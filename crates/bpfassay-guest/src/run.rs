@@ -411,7 +411,7 @@ impl Run<'_> {
                 // That a workload is gone is noticed by its exit, above.
                 match control.socket.write_all(b"g") {
                     Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-                    other => other.map_err(Error::system("let the workload go on"))?,
+                    other => other.map_err(Error::system("release the workload"))?,
                 }
             }
             listening = taken == Taken::Open;

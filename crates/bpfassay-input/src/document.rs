@@ -86,7 +86,7 @@ mod tests {
             // That `name` is missing is the same complaint.
             "x.toml:2:1: unknown key `nmae`: did you mean `name`?",
             "x.toml:3:15: `kinds[1]`: unknown value `c`; known are a, b",
-            "x.toml:3:25: `kinds[3]`: this kind stands here twice",
+            "x.toml:3:25: `kinds[3]`: this kind is listed twice",
         ];
         assert_eq!(message.lines().collect::<Vec<_>>(), expected);
         assert_eq!(read("x.toml", "name = \"n\"\nkinds = \"b\"\n", read_it), Ok(("n".to_owned(), vec![2], 1)));

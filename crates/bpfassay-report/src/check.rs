@@ -61,7 +61,7 @@ pub fn check(directory: &Path) -> Vec<Checked> {
         Err(ResultsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Checked::new(
             file::FILE_NAME,
             Soundness::Wrong,
-            "it is not there: the run did not come to its end; go on with `bpfassay run --resume DIR`",
+            "it does not exist: the run has not ended; continue with `bpfassay run --resume DIR`",
         ),
         Err(error) => Checked::failed(file::FILE_NAME, matches!(error, ResultsError::Io { .. }), error),
     });

@@ -38,7 +38,7 @@ pub(crate) struct HereConfig<'a> {
 /// that does not come to its end fails the run in flight and the rest of its block; the next block gets another one.
 ///
 /// # Errors
-/// [`RunnerError`]
+/// [`RunnerError`] where the directory of logs cannot be made, no agent can be started, or the journal cannot be written.
 pub(crate) async fn execute_here(
     config: HereConfig<'_>,
     journal: Journal,

@@ -41,7 +41,7 @@ pub fn difference_of(share: &Effect, whole: f64, level: f64) -> Result<Estimate,
 /// The squared standard error that the interval of [`mean_difference`] at `level` was made of; `None` for one observation.
 ///
 /// # Errors
-/// [`StatsError::Level`].
+/// [`StatsError::Level`] where `level` is not between 0 and 1.
 pub fn variance_of(estimate: &Estimate, level: f64) -> Result<Option<f64>, StatsError> {
     match estimate.bounds {
         Bounds::Interval(Interval { lower, upper, .. }) => {

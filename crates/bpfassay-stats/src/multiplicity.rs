@@ -31,7 +31,7 @@ impl Adjustment {
     /// below α.
     ///
     /// # Errors
-    /// [`StatsError::Probability`]
+    /// [`StatsError::Probability`] where an element of `p` is not between 0 and 1.
     fn adjust(self, p: &[f64]) -> Result<Vec<f64>, StatsError> {
         if let Some(&p) = p.iter().find(|p| !(0.0..=1.0).contains(*p)) {
             return Err(StatsError::Probability { p });

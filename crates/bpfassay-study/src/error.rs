@@ -81,13 +81,13 @@ pub enum ExpandError {
         available: String,
     },
     /// A pattern that stands for nothing.
-    #[error("no kernel build is known that {pattern} stands for: `bpfassay kernels` lists them")]
+    #[error("no known kernel build matches {pattern}: `bpfassay kernels` lists them")]
     NoBuild {
         /// The pattern.
         pattern: String,
     },
     /// A build whose name cannot be part of the names of files.
-    #[error("a kernel build that {pattern} stands for has no name that can be used: {problem}")]
+    #[error("a kernel build that matches {pattern} has no name that can be used: {problem}")]
     KernelName {
         /// The pattern.
         pattern: String,

@@ -195,7 +195,7 @@ impl Certainty {
         let default = Self::default();
         let error_rate = section.or("error_rate", default.error_rate, |field| match field.name::<Share>()? {
             rate if (1..500_000).contains(&rate.ppm()) => Ok(rate),
-            _ => Err(field.error("an error rate lies between 0.0001% and 49.9999%")),
+            _ => Err(field.error("an error rate must be between 0.0001% and 49.9999%")),
         });
         let correction = section.or("correction", default.correction, |field| field.choice(Correction::NAMES));
         let insist = section.or("insist", default.insist, Field::boolean);

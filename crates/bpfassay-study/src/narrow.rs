@@ -69,7 +69,7 @@ pub(crate) fn narrow(study: &Study, narrowing: &Narrowing) -> Result<Narrowed, E
         let what = format!("the study's number of replicates, {}", study.design.replicates);
         let reason = match narrowing.until {
             Some(until) => format!("boots until intervals are within {until}, {replicates} at most"),
-            None => format!("{replicates} asked for"),
+            None => format!("{replicates} requested"),
         };
         left_out.push(LeftOut { what, reason });
     }

@@ -133,7 +133,7 @@ pub struct LeftOut {
 }
 
 impl Plan {
-    /// How narrow the intervals are to become, where boots go on until they are.
+    /// How narrow the intervals are to become, where boots are repeated until they are.
     #[must_use]
     pub fn until(&self) -> Option<Share> {
         self.narrowing.until.or(self.study.design.until)

@@ -149,7 +149,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     };
     let features = root.optional("expected_features", |own| match &workloads {
         Ok(workloads) if !asks_for_features(workloads) => {
-            Err(own.error("no workload of type `kernel-features` asks for features that could be expected"))
+            Err(own.error("no workload of type `kernel-features` lists features, so none can be expected"))
         }
         _ => FeatureExpectations::read(&own.table()?),
     });
@@ -242,7 +242,7 @@ fn tools(field: &Field<'_, '_>, probes: &[ProbeConfiguration]) -> Result<Vec<Too
         let name = section.need("name", |name| {
             let text = name.short_name()?;
             if taken.contains(&text) {
-                return Err(name.error("a tool or probe configuration of that name stands here already"));
+                return Err(name.error("a tool or probe configuration of that name exists already"));
             }
             taken.push(text.clone());
             Ok(text)
@@ -270,7 +270,7 @@ fn targets(field: &Field<'_, '_>) -> Result<Vec<Target>, Reported> {
         for (arch, kernel) in archs.iter().flat_map(|arch| kernels.iter().map(move |kernel| (arch, kernel))) {
             let target = Target { arch: *arch, kernel: kernel.clone() };
             if targets.contains(&target) {
-                return Err(element.error(format!("target {target} stands here twice")));
+                return Err(element.error(format!("target {target} is listed twice")));
             }
             targets.push(target);
         }
@@ -307,7 +307,7 @@ fn file_systems(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<FileSystem
         };
         let id = file_system_id(&file_system);
         if taken.contains(&id) {
-            return Err(element.error("this file system stands here twice"));
+            return Err(element.error("this file system is listed twice"));
         }
         taken.push(id);
         Ok(file_system)

@@ -170,7 +170,7 @@ pub struct Design {
     /// Runs before the first round of a boot that are recorded and go into no figure: what comes first in a guest finds its caches empty.
     #[serde(default, skip_serializing_if = "WarmUp::is_none")]
     pub warm_up: WarmUp,
-    /// Sequential sampling: boots go on until the intervals of all overheads are this narrow, `replicates` at most.
+    /// Sequential sampling: boots are added until the intervals of all overheads are this narrow, `replicates` at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Share>,
     /// Seed of the order of runs.

@@ -52,7 +52,7 @@ pub(crate) fn check_kernel_pattern(name: &str) -> Result<(), String> {
         Some("") => Ok(()),
         Some(series) if series.ends_with('.') => check_kernel_name(series),
         Some(_) => Err(format!(
-            "`{}` is no pattern: `6.12.*` stands for every build of 6.12, `*` for all",
+            "`{}` is no pattern: `6.12.*` matches every build of 6.12, `*` for all",
             name.chars().take(64).collect::<String>()
         )),
         None => check_kernel_name(name),

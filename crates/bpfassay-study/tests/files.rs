@@ -191,11 +191,11 @@ fn every_value_is_checked_where_it_stands() {
             "\"fexti\"]",
             "s.toml:4:19: `probes[1]`: unknown probe `fexti`; known are none, kprobe, kretprobe,",
         ),
-        ("\"fexit\"]", "\"none\"]", "s.toml:4:19: `probes[1]`: this probe configuration stands here twice"),
+        ("\"fexit\"]", "\"none\"]", "s.toml:4:19: `probes[1]`: this probe configuration is listed twice"),
         ("probes = [\"none\", \"fexit\"]", "probes = []", "s.toml:4:10: `probes`: the list is empty"),
         ("\"aarch64\"]", "\"arm64\"]", "unknown architecture `arm64`; known are x86_64, aarch64, riscv64"),
         ("\"7.2\"]", "\"7/2\"]", "`7/2` cannot be a kernel name"),
-        ("\"7.2\"]", "\"6.1\"]", "this kernel stands here twice"),
+        ("\"7.2\"]", "\"6.1\"]", "this kernel is listed twice"),
         ("\"4.1\"", "\"4.0\"", "unknown NFS version `4.0`; known are 3, 4.1, 4.2"),
         ("localio = false", "localio = \"off\"", "expected true or false, found text"),
         (
@@ -327,7 +327,7 @@ fn certainty_has_defaults_and_limits() {
     assert_eq!(with("error_rate = \"1%\"").unwrap().design.certainty.error_rate.ppm(), 10_000);
     for rate in ["0%", "50%"] {
         let error = with(&format!("error_rate = \"{rate}\"")).unwrap_err().to_string();
-        assert!(error.contains("an error rate lies between"), "{error}");
+        assert!(error.contains("an error rate must be between"), "{error}");
     }
     assert!(with("correction = \"none\"").unwrap_err().to_string().contains("known are holm, benjamini-hochberg"));
 }
@@ -431,7 +431,7 @@ fn a_command_declares_how_it_is_read() {
         ("SOURCE\nfigures = [{ FIGURE, pattern = 'a' }]", "it has no group `(?<value>…)`"),
         ("SOURCE\nfigures = [{ FIGURE, pattern = '(' }]", "no regular expression"),
         ("SOURCE\nfigures = [{ FIGURE, pointer = 'a' }]", "give a JSON pointer"),
-        ("SOURCE\nfigures = [{ FIGURE, pointer = '/a' }, { FIGURE, pointer = '/b' }]", "stands here already"),
+        ("SOURCE\nfigures = [{ FIGURE, pointer = '/a' }, { FIGURE, pointer = '/b' }]", "exists already"),
         ("SOURCE\nfigures = [{ name = \"work\", unit = \"s\", better = \"lower\", pointer = '/a' }]", "another row"),
         ("SOURCE\nfigures = [{ name = \"A b\", unit = \"s\", better = \"lower\", pointer = '/a' }]", "at most 24"),
         ("SOURCE\nfigures = [{ name = \"a\", unit = \"s\", better = \"more\", pointer = '/a' }]", "higher, lower"),

@@ -320,7 +320,7 @@ fn narrowing_keeps_what_is_named_and_the_baseline() {
         "targets x86_64 6.1, x86_64 7.2, aarch64 6.1, riscv64 7.2: narrowed to architecture aarch64 and kernel 7.2"
     );
     assert_eq!(left[1], "probe configurations kprobe: narrowed to probe configurations fexit");
-    assert_eq!(left[2], "the study's number of replicates, 1: 3 asked for");
+    assert_eq!(left[2], "the study's number of replicates, 1: 3 requested");
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl TestbedSpec {
                 return Err(refuse(format!("a kernel for {arch} has no name")));
             }
             if spec.targets[..index].iter().any(|other| (other.arch, &other.name) == (arch, name)) {
-                return Err(refuse(format!("the target {arch} {name} stands there twice")));
+                return Err(refuse(format!("the target {arch} {name} is listed twice")));
             }
             if !spec.programs.contains_key(&arch) {
                 return Err(refuse(format!("there are no programs for the target {arch} {name}")));

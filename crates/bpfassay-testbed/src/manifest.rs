@@ -235,7 +235,7 @@ impl Manifest {
         let mut seen = BTreeSet::new();
         for target in &manifest.targets {
             let problem = if !seen.insert((target.arch, target.name.as_str())) {
-                format!("the target {} {} stands there twice", target.arch, target.name)
+                format!("the target {} {} is listed twice", target.arch, target.name)
             } else if target.name.is_empty() || target.kernel.release.is_empty() {
                 format!("a target of {} has no name or no kernel release", target.arch)
             } else if target.files().any(|file| file.size == 0) {

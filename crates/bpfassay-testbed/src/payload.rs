@@ -265,7 +265,7 @@ fn offered(
     let of = &source.to_string()[..16];
     for place in &sources.from {
         if matches!(place, Place::Url(_)) && apt.options().offline {
-            tracing::info!("{place} was not asked for the guest's programs for {arch}, because of --offline");
+            tracing::info!("the guest's programs for {arch} were not requested from {place}, because of --offline");
             continue;
         }
         match asset::find(apt, place, source, arch)? {

@@ -43,7 +43,7 @@ pub enum ToolError {
     },
     /// What is bundled, or comes from results, names a file.
     #[error(
-        "{name} names the file {path}, and nothing lies beside what is bundled or taken up again: give the path of its file"
+        "{name} names the file {path}, and a bundled or resumed tool file has no files beside it: give the path of its file"
     )]
     Alone {
         /// The tool or workload.

@@ -328,7 +328,7 @@ fn per_arch<'d, 'i, T>(
         let archs = section.or("arch", Vec::new(), |field| field.distinct("architecture", Field::name::<Arch>))?;
         let all = if archs.is_empty() { Arch::ALL } else { &archs };
         if let Some(arch) = all.iter().find(|arch| taken.contains(arch)) {
-            return Err(element.error(format!("something stands here for {arch} already")));
+            return Err(element.error(format!("there is an entry for {arch} already")));
         }
         taken.extend(all);
         read(&section, &archs)

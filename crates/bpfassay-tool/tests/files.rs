@@ -166,7 +166,7 @@ fn there_is_one_source_and_one_form() {
             .contains("exactly one of binary, debian")
     );
     assert!(refused("[report]", "[report]\nbpftrace-json = {}").contains("exactly one of json-lines"));
-    assert!(refused("\"riscv64\"", "\"x86_64\"").contains("something stands here for x86_64 already"));
+    assert!(refused("\"riscv64\"", "\"x86_64\"").contains("there is an entry for x86_64 already"));
     assert!(refused("arch = \"x86_64\", ", "").contains("a program is for one architecture"));
     assert!(
         refused_in(OBJECT, "map = { map = \"counts\" }", "json-lines = {}").contains("a bare object prints nothing")

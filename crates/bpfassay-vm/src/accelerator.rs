@@ -106,7 +106,7 @@ pub async fn choose(
     patience: Duration,
 ) -> Result<AcceleratorChoice, VmError> {
     if wish == AcceleratorWish::Tcg {
-        return Ok(AcceleratorChoice { accelerator: Accelerator::Tcg, reason: "asked for".to_owned() });
+        return Ok(AcceleratorChoice { accelerator: Accelerator::Tcg, reason: "requested".to_owned() });
     }
     let refusal = if is_native(machine.arch) {
         match try_kvm(qemu, machine, log_path, patience).await? {

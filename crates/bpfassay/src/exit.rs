@@ -137,7 +137,7 @@ impl From<bpfassay_runner::Error> for Failure {
             ),
             Error::WallClock => (USAGE, Some("run the study with --clock instructions")),
             Error::Continued => (USAGE, Some("verify a run that was done in one go")),
-            Error::NothingComplete => (USAGE, Some("go on with it first: bpfassay run --resume DIR")),
+            Error::NothingComplete => (USAGE, Some("continue it first: bpfassay run --resume DIR")),
             Error::VerifyHost(_) => (INFRASTRUCTURE, Some("see the messages above; then verify again")),
             Error::Temporary(_) => (INFRASTRUCTURE, Some("free some space there")),
             Error::NoProgram(_) => (

@@ -209,7 +209,7 @@ fn a_qemu_that_does_not_start_is_no_tools_fault_and_a_good_one_goes_on(directory
         printed.contains("host failure: booted again after 1 s") && printed.contains("booted again after 5 s"),
         "{printed}"
     );
-    assert!(printed.contains("runs were not measured; go on with: bpfassay run --resume out"), "{printed}");
+    assert!(printed.contains("runs were not measured; continue with: bpfassay run --resume out"), "{printed}");
     assert!(printed.contains("no such machine today"), "{printed}");
     for (run, outcome) in results(&directory.join("out"))["runs"].as_array().unwrap().iter().map(record) {
         assert_eq!(outcome["kind"], "host", "{run}: {outcome:#}");

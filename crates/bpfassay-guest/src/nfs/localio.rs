@@ -30,7 +30,7 @@ pub(crate) fn set(wanted: Option<bool>, link: &Link) -> Result<()> {
     match parameter(MODULES)? {
         Some(path) => system::write(&path, if wanted { "Y\n" } else { "N\n" }),
         // Such a kernel does without it anyway; where it was requested, the facts then show that it is not in use.
-        None if wanted => link.log("the job asks for NFS LOCALIO, which this kernel does not have"),
+        None if wanted => link.log("the job requests NFS LOCALIO, which this kernel does not have"),
         None => Ok(()),
     }
 }

@@ -30,10 +30,10 @@ pub(super) fn ask(endpoint: &Endpoint) -> Result<Vec<u8>, String> {
     let failed = |what: &'static str| move |error: std::io::Error| format!("{what}: {error}");
     let mut stream = TcpStream::connect_timeout(&address(endpoint.port), PATIENCE)
         .map_err(failed("does not accept a connection"))?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(failed("cannot be asked"))?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(failed("cannot be sent a request"))?;
     // Version 1.0: the response is sent whole and ends with the connection.
     let request = format!("GET {} HTTP/1.0\r\nHost: localhost\r\nAccept: */*\r\n\r\n", endpoint.path);
-    stream.write_all(request.as_bytes()).map_err(failed("cannot be asked"))?;
+    stream.write_all(request.as_bytes()).map_err(failed("cannot be sent a request"))?;
     let mut answer = Vec::new();
     let mut buffer = [0; 16 << 10];
     loop {
@@ -41,7 +41,7 @@ pub(super) fn ask(endpoint: &Endpoint) -> Result<Vec<u8>, String> {
         if left.is_zero() {
             return Err(format!("has not answered within {} s", PATIENCE.as_secs()));
         }
-        stream.set_read_timeout(Some(left)).map_err(failed("cannot be asked"))?;
+        stream.set_read_timeout(Some(left)).map_err(failed("cannot be sent a request"))?;
         match stream.read(&mut buffer) {
             Ok(0) => return body(&answer),
             Ok(length) => answer.extend_from_slice(&buffer[..length]),

@@ -58,7 +58,7 @@ impl Pool {
                     self.used(&arguments);
                     return Ok(started);
                 }
-                Err(error) => notes.push(format!("{error}; it was loaded for an earlier run, and is loaded anew")),
+                Err(error) => notes.push(format!("{error}; it was loaded for an earlier run, and is loaded again")),
             }
         }
         self.used(&arguments);
@@ -234,7 +234,7 @@ test $attached = 0 || echo "$ended"
             assert_eq!(bench.run(&specs[0]), Some(vec![]));
             rustix::process::kill_process(bench.pool.kept[0].0.pid, rustix::process::Signal::KILL).unwrap();
             let notes = bench.run(&specs[1]).unwrap();
-            assert!(notes.len() == 1 && notes[0].ends_with("is loaded anew"), "{notes:?}");
+            assert!(notes.len() == 1 && notes[0].ends_with("is loaded again"), "{notes:?}");
             assert_eq!((bench.starts().len(), bench.pool.kept.len()), (2, 1));
             let Bench { pool, mut children, .. } = bench;
             let last = pool.kept[0].0.pid.as_raw_nonzero().get();

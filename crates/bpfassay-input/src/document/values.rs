@@ -193,7 +193,7 @@ impl<'d, 'i> Field<'d, 'i> {
         }
     }
 
-    /// Text, as it stands there.
+    /// Text, unchanged.
     ///
     /// # Errors
     /// Where the value is not a string.
@@ -291,7 +291,7 @@ impl<'d, 'i> Field<'d, 'i> {
     /// As [`Self::each`], for values of which each may stand there once only; `kind` names them.
     ///
     /// # Errors
-    /// As of [`Self::each`], and where a value stands there twice.
+    /// As of [`Self::each`], and where a value is listed twice.
     pub fn distinct<T: PartialEq>(
         &self,
         kind: &str,
@@ -301,7 +301,7 @@ impl<'d, 'i> Field<'d, 'i> {
         let is_new = self.each(|element| {
             let value = read(element)?;
             if values.contains(&value) {
-                return Err(element.error(format!("this {kind} stands here twice")));
+                return Err(element.error(format!("this {kind} is listed twice")));
             }
             values.push(value);
             Ok(())

@@ -69,7 +69,7 @@ pub enum NotComparable {
 /// Notes on what differs without making the figures mean something else.
 ///
 /// # Errors
-/// [`NotComparable`]
+/// [`NotComparable`], where the two differ in what their figures depend on, such as study, clock or engine.
 pub(super) fn check(base: &Results, new: &Results, pairs: &[Pair<'_>]) -> Result<Vec<String>, NotComparable> {
     let clocks = [base.plan.study.clock, new.plan.study.clock];
     if clocks[0] != clocks[1] {

@@ -18,7 +18,7 @@ pub(super) fn derive(figures: &RunFigures) -> Vec<PathCoverage> {
     let refused = |path: IoPath| match &summary {
         Ok(summary) => match summary.paths.iter().find(|report| report.path == path) {
             Some(report) => Ok(report.refused.clone()),
-            None => Err("the workload's summary does not report what became of it".to_owned()),
+            None => Err("the workload's summary does not report its outcome".to_owned()),
         },
         Err(reason) => Err(reason.clone()),
     };

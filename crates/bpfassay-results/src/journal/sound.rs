@@ -133,7 +133,7 @@ impl Known {
 }
 
 fn not_started(what: &str, boot: u32, block: &str) -> String {
-    format!("{what} boot {boot} of block {block}, which was not going on")
+    format!("{what} boot {boot} of block {block}, which was not in progress")
 }
 
 /// What of `record` differs from what the plan has for its run.

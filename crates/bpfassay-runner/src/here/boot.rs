@@ -80,7 +80,7 @@ impl Boot<'_> {
                 let how = match status {
                     Ok(Ok(status)) => status.to_string(),
                     Ok(Err(error)) => error.to_string(),
-                    Err(_) => format!("it closed its output and went on for more than {} s", ENDING.as_secs()),
+                    Err(_) => format!("it closed its output and did not exit within {} s", ENDING.as_secs()),
                 };
                 Some((FailureKind::EarlyExit, format!("the agent ended before everything was done: {how}")))
             }

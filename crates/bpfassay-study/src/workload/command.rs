@@ -76,7 +76,7 @@ fn figures(field: &Field<'_, '_>) -> Result<Vec<MetricSpec>, Reported> {
         let name = section.need("name", |field| {
             let name = figure_name(field)?;
             if taken.contains(&name) {
-                return Err(field.error("a figure of that name stands here already"));
+                return Err(field.error("a figure of that name exists already"));
             }
             taken.push(name);
             Ok(name)
@@ -297,7 +297,7 @@ struct Document<'a> {
     json: Result<Value, String>,
 }
 
-/// A number as it stands there.
+/// A number in its own notation.
 struct Number(String);
 
 impl Document<'_> {
@@ -316,7 +316,7 @@ impl Document<'_> {
                 let json = self.json.as_ref().map_err(|error| format!("the output is no JSON document: {error}"))?;
                 match json.pointer(pointer) {
                     Some(Value::Number(number)) => Ok(Number(number.to_string())),
-                    Some(_) => Err(format!("at {pointer} stands no number")),
+                    Some(_) => Err(format!("there is no number at {pointer}")),
                     None => Err(format!("there is nothing at {pointer}")),
                 }
             }

@@ -477,7 +477,7 @@ pub(crate) fn read(
             return Err(section.error("key `name` is missing: nothing else names the workload"));
         };
         if taken.contains(&name) {
-            return Err(element.error(format!("a workload `{name}` stands here already: give this one another `name`")));
+            return Err(element.error(format!("a workload `{name}` exists already: give this one another `name`")));
         }
         taken.push(name.clone());
         Ok(WorkloadSpec { name, kind })

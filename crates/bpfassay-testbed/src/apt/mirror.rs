@@ -20,7 +20,7 @@ impl Apt<'_> {
     /// `look` is called whenever apt reports its progress.
     ///
     /// # Errors
-    /// [`AptError`], [`Error::DiskFull`], [`Error::Program`].
+    /// [`AptError`] where apt fails, [`Error::DiskFull`] where `what` does not fit on the disk, [`Error::Program`] where apt cannot be started.
     pub(super) fn ask_mirror(
         &self,
         suite: &str,

@@ -107,7 +107,7 @@ fn specs_that_contradict_themselves_are_refused() {
         (TEXT.replace("\"format\": 1", "\"format\": 2"), "has format 2"),
         (TEXT.replace("\"name\": \"6.12\"", "\"name\": \"\""), "has no name"),
         (TEXT.replace("{ \"aarch64\": \"programs\" }", "{}"), "no programs for the target aarch64 6.12"),
-        (two, "stands there twice"),
+        (two, "is listed twice"),
         (format!("{start}{end}"), "names no kernel"),
         (TEXT.replace("\"image\"", "\"picture\""), "is no spec of format 1"),
         (TEXT.replace("\"nix\"", "\"N\""), "is no name of a provider"),

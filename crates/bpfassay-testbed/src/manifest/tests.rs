@@ -97,7 +97,7 @@ fn what_is_not_a_manifest_is_refused() {
     let mut twice = parse(GOLDEN).unwrap();
     twice.targets.push(twice.targets[0].clone());
     let message = parse(&twice.to_json().unwrap()).unwrap_err().to_string();
-    assert_eq!(message, "m.json: the target riscv64 7.2 stands there twice");
+    assert_eq!(message, "m.json: the target riscv64 7.2 is listed twice");
     twice.targets.truncate(1);
     twice.targets[0].initramfs.clear();
     assert!(parse(&twice.to_json().unwrap()).unwrap_err().to_string().contains("has no initramfs"));

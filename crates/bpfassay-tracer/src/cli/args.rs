@@ -107,7 +107,7 @@ impl Request {
     /// Reads a command line, without the program's name.
     ///
     /// # Errors
-    /// [`ArgumentError::Syntax`], [`ArgumentError::Twice`], [`ArgumentError::NoProbe`].
+    /// [`ArgumentError::Syntax`] for an unknown option or an invalid value, [`ArgumentError::Twice`] for one that is repeated, [`ArgumentError::NoProbe`] without a probe.
     pub(crate) fn parse<W: Into<OsString>>(arguments: impl IntoIterator<Item = W>) -> Result<Self, ArgumentError> {
         use lexopt::{
             Arg::{Long, Short},
@@ -181,7 +181,7 @@ impl Args {
     /// Looks up the paths and builds the configuration.
     ///
     /// # Errors
-    /// [`ArgumentError`].
+    /// [`ArgumentError`] for a path without a cgroup id or mount id, and for options that exclude each other.
     pub(crate) fn resolve(self) -> Result<TracerConfig, ArgumentError> {
         let probe = self.probe.ok_or(ArgumentError::NoProbe)?;
         if probe.is_baseline() {

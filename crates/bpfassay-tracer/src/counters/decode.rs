@@ -19,7 +19,7 @@ use crate::kernel::mounts::Mounts;
 /// The key in the bytes of a map's key.
 ///
 /// # Errors
-/// [`DecodeError::Size`].
+/// [`DecodeError::Size`] where `bytes` do not have the size of a key.
 pub(crate) fn key(bytes: &[u8]) -> Result<Key, DecodeError> {
     size_is("key", bytes, size_of::<Key>())?;
     Ok(Key {
@@ -34,7 +34,7 @@ pub(crate) fn key(bytes: &[u8]) -> Result<Key, DecodeError> {
 /// several; 0 for paths where nothing is mounted, including truncated ones. A mount below another one is not distinguished from it.
 ///
 /// # Errors
-/// [`DecodeError::Size`].
+/// [`DecodeError::Size`] where `bytes` do not have the size of a key with a path.
 pub(crate) fn key_by_path(bytes: &[u8], mounts: &Mounts) -> Result<Key, DecodeError> {
     size_is("key", bytes, size_of::<PathKey>())?;
     let path = &bytes[offset_of!(PathKey, path)..][..PATH_BYTES];
@@ -51,7 +51,7 @@ pub(crate) fn key_by_path(bytes: &[u8], mounts: &Mounts) -> Result<Key, DecodeEr
 /// The sum of the values of all CPUs.
 ///
 /// # Errors
-/// [`DecodeError::Size`].
+/// [`DecodeError::Size`] where an element of `values` does not have the size of a value.
 pub(crate) fn sum<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result<Value, DecodeError> {
     let mut sum = Value::default();
     for value in values {
@@ -67,7 +67,7 @@ pub(crate) fn sum<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result
 /// The contents of the slots of one operation that are in use, on any CPU.
 ///
 /// # Errors
-/// [`DecodeError::Size`].
+/// [`DecodeError::Size`] where an element of `values` does not have the size of the slots of one operation.
 pub(crate) fn slots(operation: u32, values: &[Vec<u8>]) -> Result<Vec<(Key, Value)>, DecodeError> {
     let mut found = Vec::new();
     for slots in values {
@@ -86,7 +86,7 @@ pub(crate) fn slots(operation: u32, values: &[Vec<u8>]) -> Result<Vec<(Key, Valu
 /// The sum of the histograms of all CPUs.
 ///
 /// # Errors
-/// [`DecodeError::Size`].
+/// [`DecodeError::Size`] where an element of `values` does not have the size of a histogram.
 pub(crate) fn histogram<V: AsRef<[u8]>>(
     values: impl IntoIterator<Item = V>,
 ) -> Result<[u64; LATENCY_SLOTS], DecodeError> {
@@ -104,7 +104,7 @@ pub(crate) fn histogram<V: AsRef<[u8]>>(
 /// A row.
 ///
 /// # Errors
-/// [`DecodeError::Operation`].
+/// [`DecodeError::Operation`] where the number of the key's operation is too large.
 pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterRow, DecodeError> {
     let number = key.operation;
     let operation = usize::try_from(number).ok().and_then(|index| Operation::ALL.get(index));
@@ -123,7 +123,7 @@ pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterR
 /// Adds to the row of `key`.
 ///
 /// # Errors
-/// [`DecodeError::Operation`].
+/// [`DecodeError::Operation`] where the number of the key's operation is too large.
 pub(crate) fn add(rows: &mut BTreeMap<Key, CounterRow>, key: Key, value: Value) -> Result<(), DecodeError> {
     let row = row_of(key, value, &[])?;
     match rows.entry(key) {
@@ -138,7 +138,7 @@ pub(crate) fn add(rows: &mut BTreeMap<Key, CounterRow>, key: Key, value: Value) 
 /// Stores a histogram in the row of `key`.
 ///
 /// # Errors
-/// [`DecodeError::Operation`].
+/// [`DecodeError::Operation`] where the number of the key's operation is too large.
 pub(crate) fn add_latency(rows: &mut BTreeMap<Key, CounterRow>, key: Key, latency: &[u64]) -> Result<(), DecodeError> {
     let row = row_of(key, Value::default(), latency)?;
     // A call that was timed after its row was read has none yet: it is in the next reading.
@@ -151,7 +151,7 @@ pub(crate) fn add_latency(rows: &mut BTreeMap<Key, CounterRow>, key: Key, latenc
 /// Checks a length.
 ///
 /// # Errors
-/// [`DecodeError::Size`].
+/// [`DecodeError::Size`] where `bytes` are not `expected` many.
 pub(super) fn size_is(what: &'static str, bytes: &[u8], expected: usize) -> Result<(), DecodeError> {
     if bytes.len() == expected { Ok(()) } else { Err(DecodeError::Size { what, length: bytes.len(), expected }) }
 }

@@ -29,7 +29,7 @@ impl CounterMaps {
     /// From all maps of an object by name; which of them exist depends on the map layout.
     ///
     /// # Errors
-    /// [`ReadError::Map`].
+    /// [`ReadError::Map`] where the kernel does not describe a map, or the ring buffer cannot be mapped; [`ReadError::Mounts`] where the mount table cannot be read.
     pub(crate) fn new(maps: BTreeMap<String, OwnedFd>) -> Result<Self, ReadError> {
         let mut known = BTreeMap::new();
         for (name, fd) in maps {
@@ -51,7 +51,7 @@ impl CounterMaps {
     /// Reads the events in the ring buffer, if there is one, to make room.
     ///
     /// # Errors
-    /// [`ReadError::Map`].
+    /// [`ReadError::Map`] where the ring buffer cannot be read.
     pub(crate) fn drain(&mut self) -> Result<(), ReadError> {
         if let Some(ring) = &mut self.ring {
             ring.drain().map_err(|source| ReadError::Map { map: map::EVENTS.to_owned(), source })?;
@@ -62,7 +62,7 @@ impl CounterMaps {
     /// Discards the events that were passed one by one.
     ///
     /// # Errors
-    /// [`ReadError::Map`].
+    /// [`ReadError::Map`] where the ring buffer cannot be read.
     pub(crate) fn reset(&mut self) -> Result<(), ReadError> {
         let failed = |source| ReadError::Map { map: map::EVENTS.to_owned(), source };
         self.ring.as_mut().map_or(Ok(()), Ring::reset).map_err(failed)
@@ -71,7 +71,7 @@ impl CounterMaps {
     /// The counters since attaching, one row per key, sorted by key.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where a map or the mount table cannot be read, or a map holds bytes that no program of the tracer writes.
     pub(crate) fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
         let mut rows = BTreeMap::<Key, CounterRow>::new();
         if let Some(ring) = &mut self.ring {
@@ -131,7 +131,7 @@ impl CounterMaps {
     /// Events known to be lost since attaching.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where a map or the kernel's counts of misses cannot be read.
     pub(crate) fn losses(&mut self, hooked: &[Hooked]) -> Result<Losses, ReadError> {
         let misses = misses::of_all(hooked)?;
         let evicted = match (&self.mounts, self.maps.get(map::COUNTERS)) {

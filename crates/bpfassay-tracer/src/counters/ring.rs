@@ -33,7 +33,7 @@ impl Ring {
     /// Maps the ring buffer `map`.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel's error, where the buffer cannot be mapped.
     pub(crate) fn new(map: BorrowedFd<'_>) -> io::Result<Self> {
         let mut sums = Box::<Sums>::default();
         let context: *mut Sums = &mut *sums;
@@ -75,7 +75,7 @@ impl Ring {
                 return Ok(&self.sums);
             }
             if start.elapsed() > PATIENCE {
-                let message = "a task that was writing an event has not gone on for 10 s";
+                let message = "a task that was writing an event has not continued for 10 s";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
             thread::sleep(PAUSE);
@@ -95,7 +95,7 @@ impl Ring {
     /// Reads every event in the buffer.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel's error, where the buffer cannot be read.
     pub(crate) fn drain(&mut self) -> io::Result<&Sums> {
         // SAFETY: the ring is valid; only the callback touches `sums` meanwhile.
         let status = unsafe { libbpf_sys::ring_buffer__consume(self.ring.as_ptr()) };

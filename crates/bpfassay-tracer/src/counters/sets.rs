@@ -62,7 +62,7 @@ impl Summaries {
     /// From the maps of all sets, by [`set_map_name`].
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError::Map`] where a map is missing, or the kernel does not describe it.
     pub(crate) fn new(
         sets: impl Iterator<Item = ProgramSet>,
         maps: BTreeMap<String, OwnedFd>,
@@ -81,7 +81,7 @@ impl Summaries {
     /// The counts since the programs were attached, sorted by cgroup and event.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where a map cannot be read, or holds bytes that no program of the tracer writes.
     pub(crate) fn rows(&self) -> Result<Vec<EventRow>, ReadError> {
         let mut sums = Sums::default();
         for set in &self.0 {
@@ -96,7 +96,7 @@ impl Summaries {
     /// Events known to be lost since then.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where a map or the kernel's counts of misses cannot be read.
     pub(crate) fn losses(&self, hooked: &[Hooked]) -> Result<Losses, ReadError> {
         let misses = misses::of_all(hooked)?;
         let mut lost = 0u64;

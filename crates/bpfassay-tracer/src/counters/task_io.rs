@@ -56,7 +56,7 @@ impl TaskIo {
     /// Begins to count, or begins again, with `exited` empty.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where the iterator or the map cannot be read.
     pub(crate) fn begin(&mut self, iterator: OwnedFd) -> Result<(), ReadError> {
         self.iterator = Some(iterator);
         self.reported.clear();
@@ -72,7 +72,7 @@ impl TaskIo {
     /// Rows as of now. The mount is unknown: id 0 and device 0:0.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where the iterator or the map cannot be read, or tasks exited during each of the attempts.
     pub(crate) fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
         let now = self.read()?;
         settle(&mut self.reported, &now, &self.base);

@@ -120,7 +120,7 @@ impl Tracer {
     /// Detaches the programs, which stay loaded.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where the kernel's counts of a program cannot be read.
     pub(crate) fn detach(&mut self) -> Result<(), ReadError> {
         if let Some(task_io) = &mut self.task_io {
             task_io.end();
@@ -156,7 +156,7 @@ impl Tracer {
     /// The counters since attaching, one row per key, sorted by key.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where a map or the mount table cannot be read, or a map holds bytes that no program of the tracer writes.
     pub(crate) fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
         let _undisturbed = NoPreempt::begin();
         match &mut self.task_io {
@@ -168,7 +168,7 @@ impl Tracer {
     /// What program sets counted since attaching, sorted by cgroup and event.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where a map cannot be read, or holds bytes that no program of the tracer writes.
     pub(crate) fn event_rows(&mut self) -> Result<Vec<EventRow>, ReadError> {
         let _undisturbed = NoPreempt::begin();
         self.summaries.as_ref().map_or_else(|| Ok(Vec::new()), Summaries::rows)
@@ -182,7 +182,7 @@ impl Tracer {
     /// Makes room for events that are passed one by one.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where the ring buffer cannot be read.
     pub(crate) fn drain(&mut self) -> Result<(), ReadError> {
         self.counters.drain()
     }
@@ -190,7 +190,7 @@ impl Tracer {
     /// Events known to be lost since attaching.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where a map or the kernel's counts of misses cannot be read.
     pub(crate) fn losses(&mut self) -> Result<Losses, ReadError> {
         let _undisturbed = NoPreempt::begin();
         match &self.summaries {
@@ -202,7 +202,7 @@ impl Tracer {
     /// Runs and run time of each program while the kernel kept statistics.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where the kernel's counts of a program cannot be read.
     pub(crate) fn statistics(&self) -> Result<Vec<ProgramStatistics>, ReadError> {
         let of = |hooked: &Hooked| {
             let program = hooked.program.clone();
@@ -219,7 +219,7 @@ impl Tracer {
     /// Calls counted since attaching, of all keys together.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where the counters cannot be read.
     pub(crate) fn events(&mut self) -> Result<u64, ReadError> {
         let of_sets = self.event_rows()?.into_iter().map(|row| row.totals.calls);
         let calls = self.rows()?.into_iter().map(|row| row.totals.calls).chain(of_sets);
@@ -229,7 +229,7 @@ impl Tracer {
     /// Pitfalls that follow from what was lost since attaching.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where a map or the kernel's counts of misses cannot be read.
     pub(crate) fn findings(&mut self) -> Result<Vec<Finding>, ReadError> {
         let losses = self.losses()?;
         let mut programs = Vec::new();

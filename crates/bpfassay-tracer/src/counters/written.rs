@@ -19,7 +19,7 @@ impl Written {
     /// From duplicates of these descriptors.
     ///
     /// # Errors
-    /// [`ReadError::Map`].
+    /// [`ReadError::Map`] where a descriptor cannot be duplicated, or the kernel does not describe its map.
     pub(crate) fn new(maps: &BTreeMap<String, OwnedFd>) -> Result<Self, ReadError> {
         let of = |(name, fd): (&String, &OwnedFd)| {
             let map = fd.try_clone().and_then(Map::new);
@@ -31,7 +31,7 @@ impl Written {
     /// Empties them. No program may run meanwhile.
     ///
     /// # Errors
-    /// [`ReadError::Map`].
+    /// [`ReadError::Map`] where a map cannot be read or written.
     pub(crate) fn empty(&self) -> Result<(), ReadError> {
         for (name, map) in &self.0 {
             map.empty().map_err(|source| ReadError::Map { map: name.clone(), source })?;

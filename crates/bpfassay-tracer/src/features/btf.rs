@@ -80,7 +80,7 @@ impl Types {
     /// Loads them into the kernel.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's, where it refuses the types.
     pub(super) fn load(self) -> Result<OwnedFd> {
         // SAFETY: a valid object.
         let status = unsafe { libbpf_sys::btf__load_into_kernel(self.raw()) };

@@ -12,7 +12,7 @@ use bpfassay_bpf::{Kind, by_id, link_info};
 /// later). A tracepoint misses none by itself.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, where it does not describe the link.
 pub(crate) fn link_missed(link: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     match link_info(link) {
         Ok(info) => Ok(info.missed.or((info.is_tracepoint && info.counts_misses).then_some(0))),

@@ -59,7 +59,7 @@ impl Mounts {
     /// Reads the table.
     ///
     /// # Errors
-    /// [`MountsError`].
+    /// [`MountsError`] where the file cannot be opened or read.
     pub(crate) fn open() -> Result<Self, MountsError> {
         let file = File::open(PATH).map_err(|source| MountsError { what: "open", source })?;
         let mut mounts = Self { file, table: Table::default() };
@@ -80,7 +80,7 @@ impl Mounts {
     /// Reads the table again if mounts were added, removed or moved since it was read.
     ///
     /// # Errors
-    /// [`MountsError`].
+    /// [`MountsError`] where the file cannot be polled or read.
     pub(crate) fn refresh(&mut self) -> Result<(), MountsError> {
         // The kernel marks an open mountinfo with POLLPRI and POLLERR at each change of the mount namespace, and the
         // poll itself clears the mark (`mounts_poll`, fs/proc_namespace.c, 2.6.30 and later). A change between
@@ -104,7 +104,7 @@ impl Mounts {
     /// Stores the path of each row's mount in it, from the table as it is now.
     ///
     /// # Errors
-    /// [`MountsError`].
+    /// [`MountsError`] where the file cannot be polled or read.
     pub(crate) fn name(&mut self, rows: &mut [CounterRow]) -> Result<(), MountsError> {
         self.refresh()?;
         for row in rows {

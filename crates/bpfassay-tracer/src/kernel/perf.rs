@@ -59,7 +59,7 @@ struct PerfEventAttr {
 /// here (`kprobe_perf_func` and similar in kernel/trace/trace_kprobe.c).
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, where it refuses the event: no such function or tracepoint, or no permission.
 pub(crate) fn open(event: Event<'_>) -> io::Result<OwnedFd> {
     /// `PERF_TYPE_SOFTWARE`, `PERF_TYPE_TRACEPOINT` (include/uapi/linux/perf_event.h).
     const SOFTWARE: u32 = 1;
@@ -97,7 +97,7 @@ pub(crate) fn open(event: Event<'_>) -> io::Result<OwnedFd> {
 /// Attaches `program` to an event in the way of kernels before 5.15.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, where it refuses the program for this event.
 pub(crate) fn set_program(event: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     /// `_IOW('$', 8, __u32)` (include/uapi/linux/perf_event.h).
     const SET_BPF: libc::Ioctl = 0x4004_2408u32 as libc::Ioctl;
@@ -107,7 +107,7 @@ pub(crate) fn set_program(event: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io:
 /// Lets `event` run its programs.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, where it cannot enable the event.
 pub(crate) fn enable(event: BorrowedFd<'_>) -> io::Result<()> {
     /// `_IO('$', 0)`.
     const ENABLE: libc::Ioctl = 0x2400;

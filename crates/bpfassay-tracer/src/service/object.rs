@@ -190,7 +190,7 @@ fn compared(prototypes: ObjectLine) -> Option<Box<Prototypes>> {
 /// Writes one line to standard output.
 ///
 /// # Errors
-/// [`ObjectError::Output`].
+/// [`ObjectError::Output`] where standard output cannot be written to.
 pub(crate) fn report(line: &ObjectLine) -> Result<(), ObjectError> {
     let mut out = io::stdout().lock();
     let written = serde_json::to_writer(&mut out, line).map_err(io::Error::from);

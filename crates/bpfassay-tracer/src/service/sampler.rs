@@ -30,19 +30,19 @@ pub(crate) trait Source {
     /// [`Tracer::rows`].
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where the counters cannot be read.
     fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError>;
 
     /// [`Tracer::event_rows`].
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where the counters cannot be read.
     fn event_rows(&mut self) -> Result<Vec<EventRow>, ReadError>;
 
     /// [`Tracer::losses`].
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where the counts of losses cannot be read.
     fn losses(&mut self) -> Result<Losses, ReadError>;
 }
 
@@ -84,7 +84,7 @@ impl Sampler<'_, Tracer> {
     /// [`Tracer::drain`].
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where the ring buffer cannot be read.
     pub(crate) fn drain(&mut self) -> Result<(), ReadError> {
         self.source.drain()
     }
@@ -94,7 +94,7 @@ impl<'a, S: Source> Sampler<'a, S> {
     /// Reads `source`.
     ///
     /// # Errors
-    /// [`MountsError`].
+    /// [`MountsError`] where the mount table cannot be read.
     pub(crate) fn new(source: &'a mut S, merge: bool) -> Result<Self, MountsError> {
         let mounts = Mounts::open()?;
         let cgroups = Cgroups::new(mounts.of_type("cgroup2").next().map(Into::into));
@@ -104,7 +104,7 @@ impl<'a, S: Source> Sampler<'a, S> {
     /// A sample, now.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where the counters or the mount table cannot be read.
     pub(crate) fn sample(&mut self, label: Option<String>) -> Result<Sample, ReadError> {
         let now = clock_gettime(ClockId::Monotonic);
         Ok(Sample {
@@ -119,7 +119,7 @@ impl<'a, S: Source> Sampler<'a, S> {
     /// The same for the metrics endpoint. Counters of keys that have the same labels are added up.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] where the counters or the mount table cannot be read.
     pub(crate) fn snapshot(&mut self) -> Result<Snapshot<'_>, ReadError> {
         let mut series = BTreeMap::<Labels, Series>::new();
         for row in self.rows()? {

@@ -64,7 +64,7 @@ impl<W: Write> Output<W> {
     /// Writes one line and flushes it.
     ///
     /// # Errors
-    /// [`ServeError::Output`] or [`ServeError::Json`].
+    /// [`ServeError::Output`] where the line cannot be written, [`ServeError::Json`] where it has no form in JSON.
     pub(crate) fn line(&mut self, line: &TracerLine) -> Result<(), ServeError> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, line).map_err(ServeError::Json)?;
@@ -153,7 +153,7 @@ impl Input {
 /// Attaches the programs of `configuration` and serves them until the end of standard input or a signal.
 ///
 /// # Errors
-/// [`ServeError`].
+/// [`ServeError`] where input, output, a reading or the endpoint fails. A refusal by the kernel is no error: it is reported as a line.
 pub(crate) fn once<W: Write>(
     (configuration, options): (ProbeConfiguration, &Options),
     mut service: Service,
@@ -173,7 +173,7 @@ pub(crate) fn once<W: Write>(
 /// attached, and again where the kernel does not attach them a second time.
 ///
 /// # Errors
-/// [`ServeError`].
+/// [`ServeError`] where input, output, a reading or the endpoint fails. A refusal by the kernel is no error: it is reported as a line.
 pub(crate) fn keep_loaded<W: Write>(
     (configuration, options): (ProbeConfiguration, &Options),
     mut service: Service,

@@ -10,7 +10,7 @@ use std::{
 /// Blocks both signals for this thread and returns a descriptor that becomes readable when one arrives.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, where it refuses the mask or the descriptor.
 pub(crate) fn descriptor() -> io::Result<OwnedFd> {
     // SAFETY: `sigset_t` is plain data and is initialised before use; all pointers are valid during each call.
     unsafe {

@@ -23,7 +23,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) execution: Execution,
 
-    /// Go on with an interrupted run from its results directory
+    /// Continue an interrupted run from its results directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "clock", "rounds", "replicates", "until"])]
     pub(crate) resume: Option<PathBuf>,
 

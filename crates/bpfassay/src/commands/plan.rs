@@ -62,7 +62,7 @@ fn as_text(plan: &Plan) -> String {
     if let Some(until) = plan.until() {
         let _ = writeln!(
             text,
-            "\nboots go on until the intervals of all overheads are within {until}, {} of each at most",
+            "\nboots are added until the intervals of all overheads are within {until}, {} of each at most",
             plan.replicates()
         );
     }

@@ -92,8 +92,8 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         session.execute(work, &EventObserver::new(plan, session.provenance(), &reporter), &stop::on_signals()).await?;
     measuring.end(true);
     display.finish();
-    let how_to_go_on = format!("; go on with: bpfassay run --resume {}", shell_command([&directory]));
-    let end = End { summary, how_to_go_on };
+    let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([&directory]));
+    let end = End { summary, how_to_continue };
     // Reporting ends as a stage before the results are printed: `concluded` stays the last event of a run.
     let concluded = stages.during(Kind::Reporting, "", |_| bpfassay_runner::conclude(&directory))?;
     let code = report(&directory, concluded, &end, arguments.execution.message_format)?;
@@ -126,7 +126,7 @@ pub(super) struct End {
     /// What it came to.
     pub(super) summary: Summary,
     /// What to say of how to go on, where something is left to do.
-    pub(super) how_to_go_on: String,
+    pub(super) how_to_continue: String,
 }
 
 /// Prints the results in `directory`, with their fingerprint and what is left to do.
@@ -136,7 +136,7 @@ pub(super) fn report(
     end: &End,
     format: MessageFormat,
 ) -> Outcome {
-    let End { summary: Summary { cancelled, paused, .. }, how_to_go_on } = end;
+    let End { summary: Summary { cancelled, paused, .. }, how_to_continue } = end;
     let code = if *cancelled { INTERRUPTED } else { verdict(&results, paused.is_some()) };
     let path = directory.join(file::FILE_NAME);
     match format {
@@ -149,11 +149,11 @@ pub(super) fn report(
             text.push_str(&format!("results: {}\n", output::path(&path)));
             let failed_by_host = results.runs.iter().filter(|run| is_of_host(&run.record.outcome)).count();
             if *cancelled {
-                text.push_str(&format!("interrupted{how_to_go_on}\n"));
+                text.push_str(&format!("interrupted{how_to_continue}\n"));
             } else if let Some(why) = paused {
-                text.push_str(&format!("{why}{how_to_go_on}\n"));
+                text.push_str(&format!("{why}{how_to_continue}\n"));
             } else if failed_by_host > 0 {
-                text.push_str(&format!("host failure: {failed_by_host} runs were not measured{how_to_go_on}\n"));
+                text.push_str(&format!("host failure: {failed_by_host} runs were not measured{how_to_continue}\n"));
             }
             super::print(&text)?;
         }

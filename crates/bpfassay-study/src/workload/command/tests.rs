@@ -45,7 +45,7 @@ fn what_cannot_be_read_is_an_error_and_never_0() {
     assert!(twice.contains("has more than one match") && !twice.contains("pointer"), "{twice}");
     assert!(message(&OUTPUT.replace("12.5", "fast")).contains("`fast` is no number"));
     assert!(message(&OUTPUT.replace("12.5", "inf")).contains("`inf` is no number"));
-    assert!(message(&OUTPUT.replace("3,", "\"3\",")).contains("at /jobs/0/iops stands no number"));
+    assert!(message(&OUTPUT.replace("3,", "\"3\",")).contains("there is no number at /jobs/0/iops"));
     assert!(message(&OUTPUT.replace("iops", "iop")).contains("there is nothing at /jobs/0/iops"));
     assert!(message(&OUTPUT.replace("18446744073709551615", "1.5")).contains("`1.5` is no whole number of bytes"));
     assert!(message(&OUTPUT.replace("18446744073709551615", "-1")).contains("`-1` is no whole number of bytes"));

@@ -8,7 +8,7 @@ use bpfassay_protocol::{Arch, arch::ImageFormat};
 pub struct ImageKind {
     /// Its architecture.
     pub arch: Arch,
-    /// Its release, where it stands there uncompressed.
+    /// Its release, where the file has it uncompressed.
     pub release: Option<String>,
 }
 

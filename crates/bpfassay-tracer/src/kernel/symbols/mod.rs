@@ -21,7 +21,7 @@ const KALLSYMS: &str = "/proc/kallsyms";
 /// The entries of the table for `wanted`; from the file `kept`, if it is given and has them all. `usual`: see [`kept::look_up`].
 ///
 /// # Errors
-/// [`Unread`].
+/// [`Unread`] where the table cannot be read.
 pub(crate) fn of_kernel(
     kept: Option<&Path>,
     wanted: &BTreeSet<&str>,

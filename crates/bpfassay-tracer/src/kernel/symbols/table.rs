@@ -38,7 +38,7 @@ impl Kept for Symbol {
 /// Reads lines `ADDRESS TYPE NAME [MODULE]` and keeps those of `wanted`.
 ///
 /// # Errors
-/// The reader's.
+/// The reader's, where a line cannot be read.
 pub(crate) fn read<'a>(
     mut lines: impl BufRead,
     wanted: impl IntoIterator<Item = &'a str>,

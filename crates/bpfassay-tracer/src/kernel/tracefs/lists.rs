@@ -18,7 +18,7 @@ const KPROBES: [&str; 1] = ["/sys/kernel/debug/kprobes/list"];
 /// Which of `wanted` ftrace can hook.
 ///
 /// # Errors
-/// [`Unread`].
+/// [`Unread`] where tracefs is not mounted, or the list cannot be read.
 pub(crate) fn read_traceable<'a>(wanted: &BTreeSet<&'a str>) -> Result<BTreeSet<&'a str>, Unread> {
     let lines = first(&TRACEABLE, File::open)?;
     traceable(BufReader::with_capacity(1 << 16, lines), wanted).map_err(unread(TRACEABLE[0]))
@@ -27,7 +27,7 @@ pub(crate) fn read_traceable<'a>(wanted: &BTreeSet<&'a str>) -> Result<BTreeSet<
 /// The text for [`blacklist`].
 ///
 /// # Errors
-/// [`Unread`].
+/// [`Unread`] where debugfs is not mounted, or the list cannot be read.
 pub(crate) fn read_blacklist() -> Result<String, Unread> {
     first(&BLACKLIST, fs::read_to_string)
 }
@@ -35,7 +35,7 @@ pub(crate) fn read_blacklist() -> Result<String, Unread> {
 /// The text for [`enabled`].
 ///
 /// # Errors
-/// [`Unread`].
+/// [`Unread`] where tracefs is not mounted, or the list cannot be read.
 pub(crate) fn read_enabled() -> Result<String, Unread> {
     first(&ENABLED, fs::read_to_string)
 }
@@ -43,7 +43,7 @@ pub(crate) fn read_enabled() -> Result<String, Unread> {
 /// The text for [`kprobes`].
 ///
 /// # Errors
-/// [`Unread`].
+/// [`Unread`] where debugfs is not mounted, or the list cannot be read.
 pub(crate) fn read_kprobes() -> Result<String, Unread> {
     first(&KPROBES, fs::read_to_string)
 }
@@ -51,7 +51,7 @@ pub(crate) fn read_kprobes() -> Result<String, Unread> {
 /// Which of `wanted` are in `available_filter_functions`: one name per line, then a blank and its module.
 ///
 /// # Errors
-/// The reader's.
+/// The reader's, where a line cannot be read.
 pub(crate) fn traceable<'a>(mut lines: impl BufRead, wanted: &BTreeSet<&'a str>) -> io::Result<BTreeSet<&'a str>> {
     let mut found = BTreeSet::new();
     let mut line = Vec::new();

@@ -110,7 +110,7 @@ fn is_wanted(name: Name<'_>, copies: u32, is_compiled: bool, options: &Options) 
 /// are removed from `names`, with a finding for each such function.
 ///
 /// # Errors
-/// The first [`Refusal`].
+/// The first [`Refusal`], by the kernel or by aya.
 pub(super) fn load(
     ebpf: &mut Ebpf,
     probe: Probe,

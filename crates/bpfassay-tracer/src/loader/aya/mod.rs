@@ -49,7 +49,7 @@ const TASK_KNOWN: &str = "TASK_KNOWN";
 /// Loads the programs of `configuration` from the object file `elf`, which has them in `sections`.
 ///
 /// # Errors
-/// A [`Refusal`].
+/// A [`Refusal`] where the object cannot be opened or the kernel refuses a map or a program.
 pub(crate) fn load(
     configuration: ProbeConfiguration,
     elf: &[u8],

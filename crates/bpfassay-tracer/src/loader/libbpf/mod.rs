@@ -43,7 +43,7 @@ const ENOTSUPP: i32 = 524;
 /// Programs on functions that are `absent` from the kernel are left out where the others work without them.
 ///
 /// # Errors
-/// A [`Refusal`].
+/// A [`Refusal`] where the object cannot be opened or the kernel refuses a map or a program.
 pub(crate) fn load(object: &objects::Object, options: &Options, absent: &BTreeSet<&str>) -> Result<Loaded, Refusal> {
     let mut log = log::capture();
     let mut outcome = load_object(object.elf, options, absent);

@@ -33,7 +33,7 @@ pub(super) fn load(open: OpenObject) -> io::Result<Object> {
 /// Attaches `program` as a kprobe to `function` + `offset`.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, where it refuses the probe.
 pub(super) fn attach_kprobe(
     program: &ProgramMut<'_>,
     function: &CStr,
@@ -61,7 +61,7 @@ pub(super) fn attach_kprobe(
 /// read tracefs' whole list of functions.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, where it refuses the link.
 pub(super) fn attach_kprobe_multi(program: &ProgramMut<'_>, functions: &[&CStr], retprobe: bool) -> io::Result<Link> {
     let mut symbols: Vec<_> = functions.iter().map(|function| function.as_ptr()).collect();
     let options = bpf_kprobe_multi_opts {
@@ -84,7 +84,7 @@ pub(super) fn attach_kprobe_multi(program: &ProgramMut<'_>, functions: &[&CStr],
 /// Attaches `program` to a tracepoint.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, where it refuses the tracepoint.
 pub(super) fn attach_tracepoint(program: &ProgramMut<'_>, category: &CStr, name: &CStr) -> io::Result<Link> {
     // SAFETY: `program` belongs to a loaded object; the names outlive the call.
     own(unsafe {
@@ -99,7 +99,7 @@ pub(super) fn attach_tracepoint(program: &ProgramMut<'_>, category: &CStr, name:
 /// Attaches `program` to a function of a file, in all processes.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, where it refuses the probe.
 pub(super) fn attach_uprobe(program: &ProgramMut<'_>, place: &Place, end: End) -> io::Result<Link> {
     const EVERY_PROCESS: libc::pid_t = -1;
     let file = CString::new(place.file.as_os_str().as_encoded_bytes())?;
@@ -123,7 +123,7 @@ pub(super) fn attach_uprobe(program: &ProgramMut<'_>, place: &Place, end: End) -
 /// Attaches `program` to the target of its section.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, where it refuses the target, or libbpf's for a section without one.
 pub(super) fn attach(program: &ProgramMut<'_>) -> io::Result<Link> {
     // SAFETY: `program` belongs to a loaded object.
     own(unsafe { libbpf_sys::bpf_program__attach(program.as_libbpf_object().as_ptr()) })

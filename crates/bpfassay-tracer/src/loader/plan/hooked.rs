@@ -97,7 +97,7 @@ impl Hooked {
     /// What the kernel has counted of the program since it was attached.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel's error, where it does not describe the program.
     pub(crate) fn counted(&self) -> io::Result<Counted> {
         Ok(self.counted_ever()?.since(self.earlier))
     }
@@ -105,7 +105,7 @@ impl Hooked {
     /// What the kernel has counted of the program since it was loaded.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel's error, where it does not describe the program.
     pub(crate) fn counted_ever(&self) -> io::Result<Counted> {
         let info = program_info(self.program_fd())?;
         Ok(Counted { recursion_misses: info.recursion_misses, run_time: info.run_time.unwrap_or_default() })
@@ -114,7 +114,7 @@ impl Hooked {
     /// The kernel's information about the program.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel's error, where it does not describe the program.
     pub(crate) fn describe(&self) -> io::Result<Program> {
         let info = program_info(self.program_fd())?;
         Ok(Program {

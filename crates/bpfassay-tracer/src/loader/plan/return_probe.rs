@@ -65,7 +65,7 @@ impl ReturnProbe {
     /// The link that reports misses.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel's error, where the descriptor cannot be duplicated.
     pub(crate) fn link(&self) -> io::Result<Option<OwnedFd>> {
         self.link.as_ref().map(OwnedFd::try_clone).transpose()
     }

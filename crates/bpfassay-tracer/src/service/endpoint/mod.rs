@@ -128,7 +128,7 @@ impl Endpoint {
     /// Listens on `address`, to serve `page`.
     ///
     /// # Errors
-    /// [`ListenError::Bind`].
+    /// [`ListenError::Bind`] where the address is in use, or this machine does not have it.
     pub(crate) fn bind(address: Address, page: Page) -> Result<Self, ListenError> {
         let bound = match &address {
             Address::Tcp(wanted) => TcpListener::bind(wanted).and_then(|listener| {

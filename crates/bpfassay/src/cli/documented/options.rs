@@ -279,7 +279,7 @@ fn an_invented_option_is_found() {
         "name another mirror with --debian-mirror URL",
         "run `bpfassay run --testbed nix`",
         "bpfassay fetch --resume DIR",
-        "go on with `run --manifest-out FILE`",
+        "continue with `run --manifest-out FILE`",
         "(--offlin)",
         "apt-get install --yess",
         "testbed pack MANIFEST --spec DIR",
@@ -290,7 +290,7 @@ fn an_invented_option_is_found() {
     for text in [
         "name another directory with --cache or XDG_CACHE_HOME",
         "`bpfassay --offline run quick --kernel 6.12`",
-        "go on with: bpfassay run --resume {}; or begin again with --tool",
+        "continue with: bpfassay run --resume {}; or begin again with --tool",
         "apt-get install --no-install-recommends {}",
         "| --- | --- |",
         "a -- b",
