@@ -20,7 +20,7 @@ use crate::{
     leftovers::{Before, files},
     process::peak_kib,
     study::{ChaosError, Shape, TrialStudy},
-    trial::{End, Expected, HostAction, Place, Trial},
+    trial::{Directory, End, Expected, HostAction, Trial},
 };
 
 /// How long a command may take that has nothing to wait for.
@@ -278,8 +278,8 @@ impl<'a> RunningTrial<'a> {
     /// What the command left behind and what it printed; and the journal's records.
     fn left_and_printed(&mut self, stage: &str) -> Result<Records, ChaosError> {
         let mut wrong =
-            self.before.left(self.environment.root(), &self.environment.place(Place::Temporary), self.process);
-        let small = self.environment.place(Place::Temporary).join("filler");
+            self.before.left(self.environment.root(), &self.environment.directory(Directory::Temporary), self.process);
+        let small = self.environment.directory(Directory::Temporary).join("filler");
         wrong.retain(|text| !text.ends_with(&small.display().to_string()));
         let output = self.environment.output();
         let unfinished = |path: &Path| {

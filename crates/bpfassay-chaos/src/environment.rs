@@ -21,13 +21,13 @@ use crate::{
     process::signal,
     script::{Rule, Script},
     study::{ChaosError, Testbed, TrialStudy},
-    trial::{Damage, HostAction, Place},
+    trial::{Damage, Directory, HostAction},
 };
 
 /// The name of QEMU's program.
 const QEMU: &str = "qemu-system-x86_64";
 
-/// Where a trial takes place.
+/// The environment of a trial.
 #[derive(Debug)]
 pub struct Environment {
     directory: tempfile::TempDir,
@@ -44,7 +44,7 @@ impl Environment {
     ///
     /// # Errors
     /// [`ChaosError`] where a directory, a file or the small file system of the study cannot be made.
-    pub fn new(study: &TrialStudy, stand_in: &Path, qemu: &Path, small: Option<Place>) -> Result<Self, ChaosError> {
+    pub fn new(study: &TrialStudy, stand_in: &Path, qemu: &Path, small: Option<Directory>) -> Result<Self, ChaosError> {
         let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
         let root = directory.path();
         // QEMU may run as another user.
@@ -65,11 +65,11 @@ impl Environment {
             filler: None,
             directory,
         };
-        for place in [Place::Output, Place::Temporary, Place::Cache] {
-            fs::create_dir(environment.place(place))?;
+        for directory in [Directory::Output, Directory::Temporary, Directory::Cache] {
+            fs::create_dir(environment.directory(directory))?;
         }
-        if let Some(place) = small {
-            let path = environment.place(place);
+        if let Some(directory) = small {
+            let path = environment.directory(directory);
             mount("chaos", &path, "tmpfs", MountFlags::empty(), Some(c"size=8m")).map_err(io::Error::from)?;
             environment.small = Some(path);
         }
@@ -89,18 +89,18 @@ impl Environment {
 
     /// A directory that the command writes to.
     #[must_use]
-    pub fn place(&self, place: Place) -> PathBuf {
-        self.path(match place {
-            Place::Output => "results",
-            Place::Temporary => "tmp",
-            Place::Cache => "cache",
+    pub fn directory(&self, directory: Directory) -> PathBuf {
+        self.path(match directory {
+            Directory::Output => "results",
+            Directory::Temporary => "tmp",
+            Directory::Cache => "cache",
         })
     }
 
     /// The results directory.
     #[must_use]
     pub fn output(&self) -> PathBuf {
-        self.place(Place::Output).join("out")
+        self.directory(Directory::Output).join("out")
     }
 
     /// Sets what the guests do from now on.
@@ -124,10 +124,10 @@ impl Environment {
             .env_clear()
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
             .env("HOME", self.path("home"))
-            .env("TMPDIR", self.place(Place::Temporary))
+            .env("TMPDIR", self.directory(Directory::Temporary))
             .arg("--cache")
             // Not the directory itself: a file that fills it up would make it a directory that is no cache.
-            .arg(self.place(Place::Cache).join("bpfassay"))
+            .arg(self.directory(Directory::Cache).join("bpfassay"))
             .stdin(Stdio::null())
             .stdout(fs::File::create(self.path("stdout"))?)
             .stderr(fs::File::create(self.path("stderr"))?);

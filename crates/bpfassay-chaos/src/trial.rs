@@ -22,7 +22,7 @@ pub struct Trial {
     /// What the host does so many milliseconds after the command started.
     pub timed: Option<(u64, HostAction)>,
     /// Which directory is a small file system of its own, and whether it is full from the start.
-    pub small: Option<(Place, bool)>,
+    pub small: Option<(Directory, bool)>,
     /// What is damaged after the command ended and before it is resumed.
     pub damage: Option<Damage>,
     /// The allowed outcomes.
@@ -33,7 +33,7 @@ pub struct Trial {
 
 /// A directory that the command writes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Directory {
     /// That of the results.
     Output,
     /// That of temporary files.

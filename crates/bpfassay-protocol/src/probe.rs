@@ -89,7 +89,7 @@ impl Probe {
     /// Whether its counters distinguish mounts; otherwise they have mount 0 and device 0:0, and contain what a cgroup did on
     /// all mounts, pipes and terminals.
     #[must_use]
-    pub const fn tells_mounts(self) -> bool {
+    pub const fn distinguishes_mounts(self) -> bool {
         !matches!(self, Self::TaskIo)
     }
 }

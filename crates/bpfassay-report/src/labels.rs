@@ -161,6 +161,13 @@ fn shortened(text: &str) -> String {
     clause.chars().take(LONGEST).chain(" …".chars()).collect()
 }
 
+/// Why some of these have no interval, a line for each reason.
+pub(crate) fn why_no_intervals<'a>(overheads: impl Iterator<Item = &'a Overhead>) -> Vec<String> {
+    let bounds: Vec<Bounds> = overheads.map(|overhead| overhead.estimate.bounds).collect();
+    let reasons = [Bounds::OneObservation, Bounds::NoSpread].into_iter().filter(|reason| bounds.contains(reason));
+    reasons.filter_map(|reason| Some(format!("no interval: {}.", reason.reason()?))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

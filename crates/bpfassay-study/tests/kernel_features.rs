@@ -22,7 +22,7 @@ fn every_probe_of_libbpf_is_tried_with_every_map_layout() {
     for &probe in Probe::ALL.iter().filter(|&&probe| probe != Probe::Programs) {
         let default = ProbeConfiguration::with_defaults(probe);
         // The baseline has no maps, and the accounting of tasks no counters in them.
-        let maps = if probe.tells_mounts() && !default.is_baseline() {
+        let maps = if probe.distinguishes_mounts() && !default.is_baseline() {
             MapLayout::ALL
         } else {
             std::slice::from_ref(&default.map)

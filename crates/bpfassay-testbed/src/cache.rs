@@ -58,12 +58,12 @@ pub struct Cache {
     session: Mutex<Option<Arc<Session>>>,
     /// A shared lock: versions from before there were markers empty `tmp` when it is free.
     _in_use: Lock,
-    access: Access,
+    access: CacheAccess,
 }
 
 /// What may be done with a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum CacheAccess {
     /// Everything.
     Whole,
     /// What is there is used, and nothing made: it belongs to root, or its file system is read-only.
@@ -108,11 +108,11 @@ impl Cache {
         let (directory, access) = place::open(&root)?;
         let path = root.join("locks/in-use");
         let in_use = match access {
-            Access::Whole => lock::take(&path, lock::Mode::Shared)?,
-            Access::ReadOnly => lock::await_maker(&path),
+            CacheAccess::Whole => lock::take(&path, lock::Mode::Shared)?,
+            CacheAccess::ReadOnly => lock::await_maker(&path),
         };
         let cache = Self { root, directory, session: Mutex::default(), _in_use: in_use, access };
-        if access == Access::Whole {
+        if access == CacheAccess::Whole {
             let _alone = cache.lock(SESSIONS)?;
             let (tmp, path) = cache.tmp()?;
             sweep(tmp.as_fd(), &path, session::PREFIX, true)?;
@@ -152,14 +152,14 @@ impl Cache {
     pub fn lock(&self, name: &str) -> Result<Lock> {
         let path = self.root.join("locks").join(name);
         match self.access {
-            Access::Whole => lock::take(&path, lock::Mode::Exclusive),
-            Access::ReadOnly => Ok(lock::await_maker(&path)),
+            CacheAccess::Whole => lock::take(&path, lock::Mode::Exclusive),
+            CacheAccess::ReadOnly => Ok(lock::await_maker(&path)),
         }
     }
 
     /// Whether things can be made in it.
     #[must_use]
-    pub fn access(&self) -> Access {
+    pub fn access(&self) -> CacheAccess {
         self.access
     }
 
@@ -169,8 +169,8 @@ impl Cache {
     /// [`Error::ReadOnly`] where the cache may only be read.
     pub fn require_access(&self, what: &str) -> Result<()> {
         match self.access {
-            Access::Whole => Ok(()),
-            Access::ReadOnly => Err(Error::ReadOnly { what: what.to_owned(), path: self.root.clone() }),
+            CacheAccess::Whole => Ok(()),
+            CacheAccess::ReadOnly => Err(Error::ReadOnly { what: what.to_owned(), path: self.root.clone() }),
         }
     }
 
@@ -181,8 +181,8 @@ impl Cache {
     /// [`Error::Io`] where the directory cannot be made.
     pub fn scratch(&self) -> Result<Scratch> {
         match self.access {
-            Access::Whole => Scratch::in_session(self.session()?),
-            Access::ReadOnly => Scratch::elsewhere(),
+            CacheAccess::Whole => Scratch::in_session(self.session()?),
+            CacheAccess::ReadOnly => Scratch::elsewhere(),
         }
     }
 
@@ -229,7 +229,7 @@ impl Cache {
 
     /// Whether `error` means that this user may not read what another user made at `path`, in a cache that is only read.
     fn may_not_read(&self, path: &Path, error: &io::Error) -> bool {
-        let closed = self.access == Access::ReadOnly && error.kind() == io::ErrorKind::PermissionDenied;
+        let closed = self.access == CacheAccess::ReadOnly && error.kind() == io::ErrorKind::PermissionDenied;
         if closed {
             tracing::warn!(
                 "{} in the cache is closed to this user; its owner can open it up with chmod",
@@ -241,7 +241,7 @@ impl Cache {
 
     /// Removes something damaged, and reports it.
     fn discard(&self, path: &Path, why: &str) -> Result<()> {
-        if self.access == Access::ReadOnly {
+        if self.access == CacheAccess::ReadOnly {
             tracing::warn!(
                 "{} in the cache is damaged ({why}), and this user cannot replace it: `bpfassay fetch --verify`, run by its \
                  owner, does",

@@ -8,9 +8,9 @@
 //! fixed path, and uses no network.
 
 mod asset;
+mod asset_source;
 mod ebpf;
 mod logged;
-mod place;
 mod sources;
 mod verify;
 
@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::logged::end;
 pub use self::{
     asset::{AssetError, FileHash, Index},
-    place::{NotAPlace, Place},
+    asset_source::{AssetSource, NotAnAssetSource},
     sources::{ProgramSources, checkout},
     verify::{Compared, Verified, verify},
 };
@@ -222,9 +222,9 @@ pub fn prepare_each(
         return Ok(());
     }
     let checkout = wanted.checkout(&unbuilt)?;
-    let ground = Ground::lay(apt, checkout, refreshed, unbuilt.len(), Reuse::Known)?;
+    let environment = BuildEnvironment::prepare(apt, checkout, refreshed, unbuilt.len(), Reuse::Known)?;
     for &arch in &unbuilt {
-        if ready(arch, build(apt, checkout, &ground, arch)).is_break() {
+        if ready(arch, build(apt, checkout, &environment, arch)).is_break() {
             break;
         }
     }
@@ -264,7 +264,7 @@ fn offered(
 ) -> Result<Option<Built>> {
     let of = &source.to_string()[..16];
     for place in &sources.from {
-        if matches!(place, Place::Url(_)) && apt.options().offline {
+        if matches!(place, AssetSource::Url(_)) && apt.options().offline {
             tracing::info!("the guest's programs for {arch} were not requested from {place}, because of --offline");
             continue;
         }
@@ -333,8 +333,8 @@ fn recorded(cache: &Cache, source: Digest, arch: Arch, toolchain: Option<Digest>
     Ok(Some(Built { payload: Payload { arch, agent, tracer, ior, source }, toolchain, toolchain_key, asset }))
 }
 
-/// What programs of every architecture are built with.
-struct Ground {
+/// The toolchain and directories with which programs of every architecture are built.
+struct BuildEnvironment {
     toolchain: Toolchain,
     /// The directories that the build sees, until this is dropped.
     scratch: Scratch,
@@ -342,9 +342,9 @@ struct Ground {
     reuse: Reuse,
 }
 
-impl Ground {
+impl BuildEnvironment {
     /// Makes the toolchain, unless that is `toolchain`, and meanwhile collects what is compiled, for so many architectures.
-    fn lay(
+    fn prepare(
         apt: &Apt<'_>,
         checkout: &Checkout,
         toolchain: Option<Toolchain>,
@@ -387,13 +387,13 @@ fn log(apt: &Apt<'_>, stage: &Stage, part: &str) -> PathBuf {
 }
 
 /// Builds the programs for `arch`, and records them.
-fn build(apt: &Apt<'_>, checkout: &Checkout, ground: &Ground, arch: Arch) -> Result<Built> {
+fn build(apt: &Apt<'_>, checkout: &Checkout, environment: &BuildEnvironment, arch: Arch) -> Result<Built> {
     apt.during(Kind::Programs, arch.name(), |apt| {
-        compile(apt, &checkout.stage, ground, arch)?;
+        compile(apt, &checkout.stage, environment, arch)?;
         let cache = apt.cache();
-        let [agent, tracer, ior] = add_files(cache, arch, |program| ground.program(arch, program))?;
-        let Toolchain { key: toolchain_key, .. } = ground.toolchain;
-        let toolchain = ground.toolchain.components();
+        let [agent, tracer, ior] = add_files(cache, arch, |program| environment.program(arch, program))?;
+        let Toolchain { key: toolchain_key, .. } = environment.toolchain;
+        let toolchain = environment.toolchain.components();
         let recorded = Recorded {
             agent: agent.digest,
             tracer: tracer.digest,
@@ -408,9 +408,9 @@ fn build(apt: &Apt<'_>, checkout: &Checkout, ground: &Ground, arch: Arch) -> Res
     })
 }
 
-/// Builds the programs for `arch`: then they are at [`Ground::program`].
-fn compile(apt: &Apt<'_>, stage: &Stage, ground: &Ground, arch: Arch) -> Result<()> {
-    let Ground { toolchain, scratch, target, reuse } = ground;
+/// Builds the programs for `arch`: then they are at [`BuildEnvironment::program`].
+fn compile(apt: &Apt<'_>, stage: &Stage, environment: &BuildEnvironment, arch: Arch) -> Result<()> {
+    let BuildEnvironment { toolchain, scratch, target, reuse } = environment;
     let root = Sandbox::new(&toolchain.root)
         .mount(scratch.path().join("src"), "src", true)
         .mount(scratch.path().join("vendor"), "vendor", false)

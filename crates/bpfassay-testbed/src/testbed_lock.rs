@@ -15,8 +15,7 @@ pub use self::update::{Update, Wanted, update};
 use crate::{
     apt::{Located, Package, is_path, is_plain},
     cache::Digest,
-    catalogue::CatalogueError,
-    provider::debian::name_of,
+    catalogue::{build_name::build_name, error::CatalogueError},
 };
 
 /// The one that comes with the program: its name and text.
@@ -140,7 +139,7 @@ impl TestbedLock {
     #[must_use]
     pub fn kernel(&self, architecture: Arch, name: &str) -> Option<&LockedKernel> {
         let mut kernels = self.kernels.iter().filter(|kernel| kernel.architecture == architecture);
-        kernels.find(|kernel| kernel.name == name || name_of(&kernel.version) == name)
+        kernels.find(|kernel| kernel.name == name || build_name(&kernel.version) == name)
     }
 
     /// All kernels.

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 use bpfassay_study::{Clock, Denied, Design, Share};
-use bpfassay_testbed::payload::Place;
+use bpfassay_testbed::payload::AssetSource;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
@@ -76,7 +76,7 @@ pub(crate) struct Global {
     /// A place that offers the guest's programs (`bpfassay payload pack`): they are taken from there where the cache lacks them, and built
     /// only where no place offers them; may be given several times
     #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_FROM")]
-    pub(crate) from: Vec<Place>,
+    pub(crate) from: Vec<AssetSource>,
 
     /// Print more messages; repeat for more still (guest consoles from -v on)
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]

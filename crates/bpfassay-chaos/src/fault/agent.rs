@@ -111,13 +111,13 @@ pub(super) const FAULTS: &[Fault] = &[
     }),
     Fault::new("agent/run-fails", |draw| {
         let mut trial = draw.trial();
-        let place = draw.run(|_| true);
-        trial.expected.fails_in_guest(place.id(), &["run"]);
+        let position = draw.run(|_| true);
+        trial.expected.fails_in_guest(position.id(), &["run"]);
         trial.expected.lasts = true;
-        trial.parameters = format!("always in {}", place.id());
+        trial.parameters = format!("always in {}", position.id());
         let message = format!("the workload failed {ESCAPES} {}", "x".repeat(1 << 20));
         let action = Action::Outcome(Box::new(RunOutcome::Failed { message }));
-        let points = vec![Point::Run(place.id().to_owned(), Step::End)];
+        let points = vec![Point::Run(position.id().to_owned(), Step::End)];
         trial.rules.push(Rule { when: When::always(None, points), action });
         trial
     }),
@@ -144,14 +144,15 @@ fn harmless(draw: &mut Draw<'_>, piece: Piece) -> Trial {
 /// A false report about a tool run after it has ended: nothing is in flight, and it was the last.
 fn late(draw: &mut Draw<'_>, piece: fn(&str) -> Piece) -> Trial {
     let mut trial = draw.trial();
-    let place = draw.run(|place| place.is_tool() && place.next().is_some());
-    trial.expected.blame(place.id(), PROTOCOL_ERROR, true);
+    let position = draw.run(|position| position.is_tool() && position.next().is_some());
+    trial.expected.blame(position.id(), PROTOCOL_ERROR, true);
     trial.expected.lasts = true;
-    trial.parameters = format!("always after {}", place.id());
-    let points = vec![Point::After(place.id().to_owned())];
-    trial
-        .rules
-        .push(Rule { when: When::always(None, points), action: Action::Send(vec![piece(place.id())], Then::GoesOn) });
+    trial.parameters = format!("always after {}", position.id());
+    let points = vec![Point::After(position.id().to_owned())];
+    trial.rules.push(Rule {
+        when: When::always(None, points),
+        action: Action::Send(vec![piece(position.id())], Then::GoesOn),
+    });
     trial
 }
 
@@ -159,7 +160,7 @@ fn late(draw: &mut Draw<'_>, piece: fn(&str) -> Piece) -> Trial {
 fn after_done(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let block = draw.block();
-    let last = super::Place { block, index: block.runs.len() }.tool_before();
+    let last = super::RunPosition { block, index: block.runs.len() }.tool_before();
     if let Some(last) = last {
         trial.expected.blame(last.id(), PROTOCOL_ERROR, false);
     }
@@ -184,12 +185,12 @@ fn never_powers_off(draw: &mut Draw<'_>) -> Trial {
 /// A flood is either absorbed or ends the guest; how much memory it took is checked in any case.
 fn flood(draw: &mut Draw<'_>, piece: Piece) -> Trial {
     let mut trial = draw.trial();
-    let place = draw.tool_run();
-    trial.expected.blame(place.id(), FLOOD, false);
+    let position = draw.tool_run();
+    trial.expected.blame(position.id(), FLOOD, false);
     trial.expected.lasts = true;
     trial.expected.hangs = 4;
-    trial.parameters = format!("always in {}", place.id());
-    let points = vec![Point::Run(place.id().to_owned(), Step::Workload)];
+    trial.parameters = format!("always in {}", position.id());
+    let points = vec![Point::Run(position.id().to_owned(), Step::Workload)];
     trial.rules.push(Rule { when: When::always(None, points), action: Action::Send(vec![piece], Then::GoesOn) });
     trial
 }
@@ -272,12 +273,12 @@ const ABSURD: &[fn(&mut RunFigures)] = &[
 /// A tool run that ends with an outcome that the guest invents.
 fn lies(draw: &mut Draw<'_>, outcome: impl Fn(&bpfassay_protocol::job::RunSpec) -> RunOutcome) -> Trial {
     let mut trial = draw.trial();
-    let place = draw.tool_run();
-    trial.expected.lies.insert(place.id().to_owned());
+    let position = draw.tool_run();
+    trial.expected.lies.insert(position.id().to_owned());
     trial.expected.lasts = true;
-    trial.parameters = format!("always in {}", place.id());
-    let action = Action::Outcome(Box::new(outcome(&place.block.runs[place.index].spec)));
-    let points = vec![Point::Run(place.id().to_owned(), Step::End)];
+    trial.parameters = format!("always in {}", position.id());
+    let action = Action::Outcome(Box::new(outcome(&position.block.runs[position.index].spec)));
+    let points = vec![Point::Run(position.id().to_owned(), Step::End)];
     trial.rules.push(Rule { when: When::always(None, points), action });
     trial
 }

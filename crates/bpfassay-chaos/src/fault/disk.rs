@@ -2,19 +2,19 @@
 //! Shortages and losses of the host: space, descriptors, directories, bits.
 
 use super::{Draw, Fault, INTERRUPTED, all_runs, at_moment, host_of};
-use crate::trial::{Damage, End, HostAction, Place, Trial};
+use crate::trial::{Damage, Directory, End, HostAction, Trial};
 
 const INT: i32 = 2;
 const KILL: i32 = 9;
 
 /// One line per fault.
 pub(super) const FAULTS: &[Fault] = &[
-    Fault::new("disk/output-fills-up", |draw| fills_up(draw, Place::Output)).mounts(),
-    Fault::new("disk/output-full", |draw| full(draw, Place::Output)).mounts(),
-    Fault::new("disk/temporary-fills-up", |draw| fills_up(draw, Place::Temporary)).mounts(),
-    Fault::new("disk/temporary-full", |draw| full(draw, Place::Temporary)).mounts(),
-    Fault::new("disk/cache-fills-up", |draw| fills_up(draw, Place::Cache)).mounts(),
-    Fault::new("disk/cache-full", |draw| full(draw, Place::Cache)).mounts(),
+    Fault::new("disk/output-fills-up", |draw| fills_up(draw, Directory::Output)).mounts(),
+    Fault::new("disk/output-full", |draw| full(draw, Directory::Output)).mounts(),
+    Fault::new("disk/temporary-fills-up", |draw| fills_up(draw, Directory::Temporary)).mounts(),
+    Fault::new("disk/temporary-full", |draw| full(draw, Directory::Temporary)).mounts(),
+    Fault::new("disk/cache-fills-up", |draw| fills_up(draw, Directory::Cache)).mounts(),
+    Fault::new("disk/cache-full", |draw| full(draw, Directory::Cache)).mounts(),
     Fault::new("disk/descriptors", |draw| {
         let mut trial = draw.trial();
         host_of(&mut trial.expected, all_runs(draw.study));
@@ -63,16 +63,16 @@ fn short_of_space(draw: &mut Draw<'_>) -> Trial {
     trial
 }
 
-fn fills_up(draw: &mut Draw<'_>, place: Place) -> Trial {
+fn fills_up(draw: &mut Draw<'_>, directory: Directory) -> Trial {
     let mut trial = short_of_space(draw);
-    trial.small = Some((place, false));
+    trial.small = Some((directory, false));
     at_moment(draw, &mut trial, HostAction::Fill);
     trial
 }
 
-fn full(draw: &mut Draw<'_>, place: Place) -> Trial {
+fn full(draw: &mut Draw<'_>, directory: Directory) -> Trial {
     let mut trial = short_of_space(draw);
-    trial.small = Some((place, true));
-    trial.parameters = format!("{place:?} from the start");
+    trial.small = Some((directory, true));
+    trial.parameters = format!("{directory:?} from the start");
     trial
 }

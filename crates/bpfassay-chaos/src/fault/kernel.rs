@@ -58,13 +58,13 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("kernel/memory-eaten", |draw| spoilt(draw, OOM_LINE, "out_of_memory")),
     Fault::new("kernel/file-system-full", |draw| {
         let mut trial = draw.trial();
-        let place = draw.tool_run();
-        trial.expected.fails_in_guest(place.id(), &["run"]);
+        let position = draw.tool_run();
+        trial.expected.fails_in_guest(position.id(), &["run"]);
         trial.expected.lasts = true;
-        trial.parameters = format!("always in {}", place.id());
+        trial.parameters = format!("always in {}", position.id());
         let message = "ior: write: No space left on device (os error 28)".to_owned();
         let action = Action::Outcome(Box::new(RunOutcome::Failed { message }));
-        let points = vec![Point::Run(place.id().to_owned(), Step::End)];
+        let points = vec![Point::Run(position.id().to_owned(), Step::End)];
         trial.rules.push(Rule { when: When::always(None, points), action });
         trial
     }),
@@ -88,12 +88,12 @@ fn dies(draw: &mut Draw<'_>, lines: &[&str], kinds: &[&'static str]) -> Trial {
 /// The agent finds the guest changed after a tool run, reports it, and powers off.
 fn unsound(draw: &mut Draw<'_>, difference: &str) -> Trial {
     let mut trial = draw.trial();
-    let place = draw.tool_run();
-    trial.expected.blame(place.id(), &["unsound"], true);
+    let position = draw.tool_run();
+    trial.expected.blame(position.id(), &["unsound"], true);
     trial.expected.lasts = true;
-    trial.parameters = format!("always after {}", place.id());
-    let message = GuestMessage::Unsound { run: place.id().to_owned(), differences: vec![difference.to_owned()] };
-    let points = vec![Point::After(place.id().to_owned())];
+    trial.parameters = format!("always after {}", position.id());
+    let message = GuestMessage::Unsound { run: position.id().to_owned(), differences: vec![difference.to_owned()] };
+    let points = vec![Point::After(position.id().to_owned())];
     let action = Action::Send(vec![Piece::Message(message)], Then::PowersOff);
     trial.rules.push(Rule { when: When::always(None, points), action });
     trial
@@ -102,11 +102,11 @@ fn unsound(draw: &mut Draw<'_>, difference: &str) -> Trial {
 /// The kernel reports an incident in the middle of a tool run, and continues: neither the run nor the guest can be trusted any more.
 fn spoilt(draw: &mut Draw<'_>, line: &str, kind: &'static str) -> Trial {
     let mut trial = draw.trial();
-    let place = draw.tool_run();
-    trial.expected.blame(place.id(), &[kind], true);
+    let position = draw.tool_run();
+    trial.expected.blame(position.id(), &[kind], true);
     trial.expected.lasts = true;
-    trial.parameters = format!("always in {}", place.id());
-    let points = vec![Point::Run(place.id().to_owned(), Step::Workload)];
+    trial.parameters = format!("always in {}", position.id());
+    let points = vec![Point::Run(position.id().to_owned(), Step::Workload)];
     // The console and the agent's port are separate channels, and the host may read one before the other: not near the beginning of the phase,
     // nor near its end.
     let action = Action::Send(vec![Piece::Pause(300), console(&[line]), Piece::Pause(300)], Then::GoesOn);

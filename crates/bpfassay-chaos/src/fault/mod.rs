@@ -138,12 +138,12 @@ struct Draw<'a> {
 
 /// A run with its position.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct RunPosition<'a> {
     block: &'a Block,
     index: usize,
 }
 
-impl<'a> Place<'a> {
+impl<'a> RunPosition<'a> {
     fn id(self) -> &'a str {
         &self.block.runs[self.index].spec.id
     }
@@ -153,12 +153,12 @@ impl<'a> Place<'a> {
     }
 
     /// The last tool run before this one in a boot without faults.
-    fn tool_before(self) -> Option<Place<'a>> {
-        (0..self.index).rev().map(|index| Place { index, ..self }).find(|place| place.is_tool())
+    fn tool_before(self) -> Option<RunPosition<'a>> {
+        (0..self.index).rev().map(|index| RunPosition { index, ..self }).find(|position| position.is_tool())
     }
 
-    fn next(self) -> Option<Place<'a>> {
-        (self.index + 1 < self.block.runs.len()).then_some(Place { index: self.index + 1, ..self })
+    fn next(self) -> Option<RunPosition<'a>> {
+        (self.index + 1 < self.block.runs.len()).then_some(RunPosition { index: self.index + 1, ..self })
     }
 }
 
@@ -173,23 +173,23 @@ impl<'a> Draw<'a> {
     }
 
     /// A run of any block for which `is_started_as_qemu`; studies have several kinds.
-    fn run(&mut self, is_started_as_qemu: impl Fn(Place<'a>) -> bool) -> Place<'a> {
+    fn run(&mut self, is_started_as_qemu: impl Fn(RunPosition<'a>) -> bool) -> RunPosition<'a> {
         let block = self.block();
         let all: Vec<_> = (0..block.runs.len())
-            .map(|index| Place { block, index })
-            .filter(|place| is_started_as_qemu(*place))
+            .map(|index| RunPosition { block, index })
+            .filter(|position| is_started_as_qemu(*position))
             .collect();
-        self.random.pick(&all).copied().unwrap_or(Place { block, index: 0 })
+        self.random.pick(&all).copied().unwrap_or(RunPosition { block, index: 0 })
     }
 
-    fn tool_run(&mut self) -> Place<'a> {
-        self.run(Place::is_tool)
+    fn tool_run(&mut self) -> RunPosition<'a> {
+        self.run(RunPosition::is_tool)
     }
 
-    /// A step of `place` at which the fault occurs.
-    fn step(&mut self, place: Place<'_>) -> Step {
+    /// A step of `position` at which the fault occurs.
+    fn step(&mut self, position: RunPosition<'_>) -> Step {
         let steps = [Step::Workload, Step::TearDown, Step::End, Step::Attach];
-        let count = if place.is_tool() { 4 } else { 3 };
+        let count = if position.is_tool() { 4 } else { 3 };
         self.random.pick(&steps[..count]).copied().unwrap_or(Step::Workload)
     }
 
@@ -202,13 +202,13 @@ impl<'a> Draw<'a> {
         {
             return (block, point.clone());
         }
-        let place = self.run(|_| true);
+        let position = self.run(|_| true);
         let point = if self.random.percent(20) {
-            Point::After(place.id().to_owned())
+            Point::After(position.id().to_owned())
         } else {
-            Point::Run(place.id().to_owned(), self.step(place))
+            Point::Run(position.id().to_owned(), self.step(position))
         };
-        (place.block, point)
+        (position.block, point)
     }
 
     /// A guest that dies, hangs or breaks its stream by `action`, and which run is to blame for it.
@@ -233,41 +233,41 @@ impl<'a> Draw<'a> {
         let (when, parameters) = match self.random.pick(ways).copied().unwrap_or_default() {
             // A run that always does it, whatever ran before.
             0 => {
-                let place = self.tool_run();
-                let step = self.step(place);
-                expected.blame(place.id(), kinds, true);
+                let position = self.tool_run();
+                let step = self.step(position);
+                expected.blame(position.id(), kinds, true);
                 expected.lasts = true;
-                let points = vec![Point::Run(place.id().to_owned(), step)];
-                (When::always(None, points), format!("always in {} at {step:?}", place.id()))
+                let points = vec![Point::Run(position.id().to_owned(), step)];
+                (When::always(None, points), format!("always in {} at {step:?}", position.id()))
             }
             // Something that a run left behind does it, in the middle of the next.
             1 => {
-                let place = self.run(|place| place.is_tool() && place.next().is_some());
-                expected.blame(place.id(), kinds, true);
+                let position = self.run(|position| position.is_tool() && position.next().is_some());
+                expected.blame(position.id(), kinds, true);
                 expected.lasts = true;
-                let points = vec![Point::DuringNext(place.id().to_owned())];
-                (When::always(None, points), format!("always in the run after {}", place.id()))
+                let points = vec![Point::DuringNext(position.id().to_owned())];
+                (When::always(None, points), format!("always in the run after {}", position.id()))
             }
             // The same between two runs.
             2 => {
-                let place = self.run(|place| place.is_tool() && place.next().is_some());
-                expected.blame(place.id(), kinds, true);
+                let position = self.run(|position| position.is_tool() && position.next().is_some());
+                expected.blame(position.id(), kinds, true);
                 expected.lasts = true;
-                let points = vec![Point::After(place.id().to_owned())];
-                (When::always(None, points), format!("always after {}", place.id()))
+                let points = vec![Point::After(position.id().to_owned())];
+                (When::always(None, points), format!("always after {}", position.id()))
             }
             // Once, in a run: the only evidence is where it occurred.
             3 => {
-                let place = self.run(|_| true);
-                let step = self.step(place);
-                match (place.is_tool(), place.tool_before()) {
-                    (true, None) => expected.blame(place.id(), kinds, true),
+                let position = self.run(|_| true);
+                let step = self.step(position);
+                match (position.is_tool(), position.tool_before()) {
+                    (true, None) => expected.blame(position.id(), kinds, true),
                     (_, Some(before)) => expected.blame(before.id(), kinds, true),
                     // No tool had run: it is tried once more.
                     (false, None) => {}
                 }
-                let point = Point::Run(place.id().to_owned(), step);
-                (When::once(&place.block.id, point), format!("once in {} at {step:?}", place.id()))
+                let point = Point::Run(position.id().to_owned(), step);
+                (When::once(&position.block.id, point), format!("once in {} at {step:?}", position.id()))
             }
             // Before anything ran, once.
             4 => {
@@ -296,10 +296,10 @@ impl<'a> Draw<'a> {
     /// A probe configuration whose every run does `action`: after the second, the others are not tried.
     fn broken_tool(&mut self, action: Action, kinds: &[&'static str]) -> Trial {
         let mut trial = self.trial();
-        let place = self.tool_run();
-        let cell = &place.block.runs[place.index].cell;
+        let position = self.tool_run();
+        let cell = &position.block.runs[position.index].cell;
         let runs: Vec<&str> =
-            place.block.runs.iter().filter(|run| run.cell == *cell).map(|run| run.spec.id.as_str()).collect();
+            position.block.runs.iter().filter(|run| run.cell == *cell).map(|run| run.spec.id.as_str()).collect();
         for (index, run) in runs.iter().enumerate() {
             trial.expected.blame(run, if index < 2 { kinds } else { &["not_tried"] }, true);
         }

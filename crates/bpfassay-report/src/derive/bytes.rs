@@ -171,7 +171,7 @@ fn counted(figures: &RunFigures, operation: Operation, reading: &Reading) -> Opt
 /// failed before there was a file, and all of them for a probe that does not follow paths. In the workload's cgroup and
 /// between its barriers they are its own.
 pub(super) fn of_key(figures: &RunFigures, operation: Operation, sample: &tracer::Sample) -> Totals {
-    let anywhere = !figures.probe.probe.tells_mounts();
+    let anywhere = !figures.probe.probe.distinguishes_mounts();
     let is_there = |device| {
         anywhere || device == figures.mount.device || device == Device::UNKNOWN && operation.direction().is_none()
     };

@@ -8,7 +8,7 @@ use bpfassay_protocol::{
 use bpfassay_results::{Figure, NO_CALL_TIMES, RunMetric, Work};
 use bpfassay_study::Metric;
 
-use super::runs::run_metric;
+use super::pairs::run_metric;
 
 /// The metric of the calls of a bandwidth's phases, over all repetitions; `None` where they were not timed. Its value is the trimmed mean: ticks of
 /// the timer fall into some calls and not into others, so that the mean of all varies more than what probes cost.

@@ -7,7 +7,7 @@ use bpfassay_protocol::Operation;
 use bpfassay_stats::{Summary, summarise};
 use bpfassay_study::Metric;
 
-use bpfassay_results::{Figure, RunAccuracy, RunMetric, RunResult, Unit};
+use bpfassay_results::{Figure, RepetitionMetric, RunAccuracy, RunMetric, RunResult, Unit, Work};
 
 /// The metrics that runs have, each once as the first of them has it, in the order of display.
 pub(super) fn metrics_of<'a>(runs: impl IntoIterator<Item = &'a &'a RunResult>) -> Vec<Metric> {
@@ -21,6 +21,17 @@ pub(super) fn metrics_of<'a>(runs: impl IntoIterator<Item = &'a &'a RunResult>) 
     // Of a bandwidth that the first run does not have; other metrics are the same in every run.
     found.sort_by_key(|metric| (metric.calls_of.is_some(), metric.operation != Some(Operation::Write)));
     found
+}
+
+/// A metric of a run with its value. Its direct cost is added later.
+pub(super) fn run_metric(
+    metric: Metric,
+    value: Figure<f64>,
+    work: Figure<Work>,
+    repetitions: Vec<RepetitionMetric>,
+) -> RunMetric {
+    let Metric { name, unit, better, operation, calls_of } = metric;
+    RunMetric { name, unit, better, operation, calls_of, value, direct_cost: None, work, repetitions }
 }
 
 /// The metric of a run with this name.

@@ -13,7 +13,7 @@ use bpfassay_stats::{
 };
 use bpfassay_study::{Cell, Metric, PhaseReport, Plan};
 
-use super::{bytes, calls, cost, coverage, events};
+use super::{bytes, calls, cost, coverage, events, pairs::run_metric};
 use bpfassay_results::{
     Figure, Outcome, RepetitionAccuracy, RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunRecord, Work,
 };
@@ -75,16 +75,6 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     accuracy.shrink_to_fit();
     bytes.shrink_to_fit();
     Some(RunDerived { metrics, accuracy, bytes, coverage, events, losses })
-}
-
-pub(super) fn run_metric(
-    metric: Metric,
-    value: Figure<f64>,
-    work: Figure<Work>,
-    repetitions: Vec<RepetitionMetric>,
-) -> RunMetric {
-    let Metric { name, unit, better, operation, calls_of } = metric;
-    RunMetric { name, unit, better, operation, calls_of, value, direct_cost: None, work, repetitions }
 }
 
 /// A summary that cannot be read leaves the bandwidths that were seen as phases without values, but not unmentioned.

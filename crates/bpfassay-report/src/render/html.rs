@@ -5,6 +5,7 @@
 //! again.
 
 mod comparison;
+mod escape;
 mod figures;
 mod matrix;
 mod plot;

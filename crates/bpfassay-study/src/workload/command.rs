@@ -83,8 +83,8 @@ fn figures(field: &Field<'_, '_>) -> Result<Vec<MetricSpec>, Reported> {
         });
         let unit = section.need("unit", unit);
         let better = section.need("better", Field::name::<Better>);
-        let place = place(&section);
-        Ok(MetricSpec { name: name?, unit: unit?, better: better?, place: place? })
+        let location = location(&section);
+        Ok(MetricSpec { name: name?, unit: unit?, better: better?, location: location? })
     })?;
     if figures.len() > MAX_FIGURES {
         return Err(field.error(format!("there are {} figures, and may be {MAX_FIGURES}", figures.len())));
@@ -109,14 +109,14 @@ fn unit(field: &Field<'_, '_>) -> Result<String, Reported> {
 }
 
 /// The only one of the ways to find a number.
-fn place(section: &Section<'_, '_>) -> Result<Place, Reported> {
+fn location(section: &Section<'_, '_>) -> Result<ValueLocation, Reported> {
     match (section.get("pattern"), section.get("pointer")) {
         (Some(field), None) => {
             let pattern = field.name::<Pattern>()?;
             if !pattern.groups().any(|group| group == GROUP) {
                 return Err(field.error(format!("it has no group `(?<{GROUP}>…)` that holds the number")));
             }
-            Ok(Place::Pattern(pattern))
+            Ok(ValueLocation::Pattern(pattern))
         }
         (None, Some(field)) => {
             let pointer = field.text()?;
@@ -124,13 +124,13 @@ fn place(section: &Section<'_, '_>) -> Result<Place, Reported> {
             if pointer.len() > 200 || !pointer.starts_with('/') {
                 return Err(field.error("give a JSON pointer of at most 200 bytes, such as `/jobs/0/iops`"));
             }
-            Ok(Place::Pointer(pointer.to_owned()))
+            Ok(ValueLocation::Pointer(pointer.to_owned()))
         }
         _ => Err(section.error("give either `pattern` or `pointer`")),
     }
 }
 
-fn bytes(field: &Field<'_, '_>) -> Result<BTreeMap<Operation, Place>, Reported> {
+fn bytes(field: &Field<'_, '_>) -> Result<BTreeMap<Operation, ValueLocation>, Reported> {
     let known = || Operation::ALL.iter().copied().filter(|operation| operation.direction().is_some());
     let of_operation = |(key, field): (&str, Field<'_, '_>)| {
         let Some(operation) = known().find(|operation| operation.name() == key) else {
@@ -143,7 +143,7 @@ fn bytes(field: &Field<'_, '_>) -> Result<BTreeMap<Operation, Place>, Reported> 
         };
         let section = field.table()?;
         section.only(&["pattern", "pointer"]);
-        Ok((operation, place(&section)?))
+        Ok((operation, location(&section)?))
     };
     let read: Vec<_> = field.table()?.entries().map(of_operation).collect();
     read.into_iter().collect()
@@ -165,7 +165,7 @@ pub struct CommandSpec {
     /// Where it prints the bytes that it moved on the file system under test, by operation. What it does not print of these
     /// counts as not reported, not as 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub bytes: BTreeMap<Operation, Place>,
+    pub bytes: BTreeMap<Operation, ValueLocation>,
 }
 
 /// One metric, and where its value stands.
@@ -179,7 +179,7 @@ pub struct MetricSpec {
     pub better: Better,
     /// Where it stands.
     #[serde(flatten)]
-    pub place: Place,
+    pub location: ValueLocation,
 }
 
 impl MetricSpec {
@@ -191,7 +191,7 @@ impl MetricSpec {
 /// Where a number stands in what a program writes to standard output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+pub enum ValueLocation {
     /// In the group named `value` of the only match of a regular expression.
     Pattern(Pattern),
     /// Where a JSON pointer (RFC 6901) leads to. All of the output is one JSON document then.
@@ -279,12 +279,12 @@ impl CommandSpec {
     #[must_use]
     pub fn read(&self, output: &str) -> Printed<'_> {
         let document = Document { text: output, json: serde_json::from_str(output).map_err(|error| error.to_string()) };
-        let bytes = self.bytes.iter().map(|(&operation, place)| {
-            let bytes = document.number(place).and_then(|number| number.whole());
+        let bytes = self.bytes.iter().map(|(&operation, location)| {
+            let bytes = document.number(location).and_then(|number| number.whole());
             (operation, bytes.map_err(|reason| format!("the bytes of {operation}: {reason}")))
         });
         let figures = self.figures.iter().map(|figure| {
-            let number = document.number(&figure.place).and_then(|number| number.real());
+            let number = document.number(&figure.location).and_then(|number| number.real());
             (figure, number.map_err(|reason| format!("the figure {}: {reason}", figure.name)))
         });
         Printed { figures: figures.collect(), bytes: bytes.collect() }
@@ -301,9 +301,9 @@ struct Document<'a> {
 struct Number(String);
 
 impl Document<'_> {
-    fn number(&self, place: &Place) -> Result<Number, String> {
-        match place {
-            Place::Pattern(pattern) => {
+    fn number(&self, location: &ValueLocation) -> Result<Number, String> {
+        match location {
+            ValueLocation::Pattern(pattern) => {
                 let mut found = pattern.regex().captures_iter(self.text);
                 let first = found.next().ok_or_else(|| format!("`{}` has no match", pattern.regex()))?;
                 if found.next().is_some() {
@@ -312,7 +312,7 @@ impl Document<'_> {
                 let group = first.name(GROUP).ok_or_else(|| format!("the group `{GROUP}` is no part of the match"))?;
                 Ok(Number(group.as_str().to_owned()))
             }
-            Place::Pointer(pointer) => {
+            ValueLocation::Pointer(pointer) => {
                 let json = self.json.as_ref().map_err(|error| format!("the output is no JSON document: {error}"))?;
                 match json.pointer(pointer) {
                     Some(Value::Number(number)) => Ok(Number(number.to_string())),

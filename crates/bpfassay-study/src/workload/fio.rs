@@ -10,7 +10,7 @@ use bpfassay_tool::{Debian, DebianPackage, Source};
 
 use super::{
     Metric, Read, Table, Type, WorkloadKind,
-    command::{CommandSpec, MetricSpec, Place, deadline},
+    command::{CommandSpec, MetricSpec, ValueLocation, deadline},
 };
 
 /// What fio reports of one of its jobs: name of the metric, key of its JSON, unit, which values are better.
@@ -57,12 +57,12 @@ fn fio(table: &Table<'_>) -> Result<CommandSpec, Reported> {
     let figures = jobs().flat_map(|(index, job)| {
         OF_A_JOB.map(|(name, key, unit, better)| {
             let Metric { name, unit, better, .. } = Metric::new(&format!("{job}-{name}"), unit, better);
-            MetricSpec { name, unit, better, place: Place::Pointer(format!("/jobs/{index}/{job}/{key}")) }
+            MetricSpec { name, unit, better, location: ValueLocation::Pointer(format!("/jobs/{index}/{job}/{key}")) }
         })
     });
     let bytes = [Operation::Write, Operation::Read].into_iter().zip(jobs());
-    let bytes =
-        bytes.map(|(operation, (index, job))| (operation, Place::Pointer(format!("/jobs/{index}/{job}/io_bytes"))));
+    let bytes = bytes
+        .map(|(operation, (index, job))| (operation, ValueLocation::Pointer(format!("/jobs/{index}/{job}/io_bytes"))));
     let from = DebianPackage { suite, package: "fio".to_owned(), with: Vec::new() };
     Ok(CommandSpec {
         source: Source::Debian(vec![Debian { archs: Vec::new(), from, program: "/usr/bin/fio".to_owned() }]),

@@ -25,7 +25,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    command::{CommandSpec, MetricSpec, Place, Printed},
+    command::{CommandSpec, MetricSpec, Printed, ValueLocation},
     features::FeaturesSpec,
     io_paths::IoPathsSpec,
     ior::{EngineChoice, Interface, IorSpec, IorTest},

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Access, Cache, Checked, Digest, Hasher, create_parent, stamp::Stamp};
+use super::{Cache, CacheAccess, Checked, Digest, Hasher, create_parent, stamp::Stamp};
 use crate::{Error, Result};
 
 /// Largest stamp that is read, in bytes; real ones have about 100.
@@ -134,7 +134,7 @@ impl Cache {
         file.sync_all().map_err(|error| self.write_error(what, 0, source, error))?;
         file.set_permissions(fs::Permissions::from_mode(0o444)).map_err(Error::io("protect", source))?;
         let size = file.metadata().map_err(Error::io("read", source))?.len();
-        if self.access == Access::ReadOnly {
+        if self.access == CacheAccess::ReadOnly {
             return self.object(&digest)?.ok_or_else(|| self.read_only(what));
         }
         let path = self.object_path(&digest);
@@ -157,7 +157,7 @@ impl Cache {
         expected: Option<Digest>,
         write: impl FnOnce(&mut ObjectWriter<'_>) -> Result<(), E>,
     ) -> Result<Object, E> {
-        if self.access == Access::ReadOnly {
+        if self.access == CacheAccess::ReadOnly {
             return self.find_written(what, expected, write);
         }
         self.require_space(what, needed)?;
@@ -216,7 +216,7 @@ impl Cache {
             self.stamp(path)?;
             return Ok(true);
         }
-        if self.access == Access::ReadOnly {
+        if self.access == CacheAccess::ReadOnly {
             self.discard(path, &format!("its SHA-256 is {found}"))?;
             return Ok(false);
         }

@@ -25,7 +25,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::Access;
+use super::CacheAccess;
 use crate::{Error, Result};
 
 /// Marks the directory for backup programs as one that can be made again: <https://bford.info/cachedir/>.
@@ -57,7 +57,7 @@ enum State {
 ///
 /// # Errors
 /// [`Error::NotACache`] for everything else that is there, [`Error::Io`].
-pub(super) fn open(root: &Path) -> Result<(OwnedFd, Access)> {
+pub(super) fn open(root: &Path) -> Result<(OwnedFd, CacheAccess)> {
     match fs::metadata(root) {
         Ok(metadata) if !metadata.is_dir() => return Err(refusal(root, "it is no directory")),
         Ok(_) => {}
@@ -90,11 +90,11 @@ pub(super) fn open(root: &Path) -> Result<(OwnedFd, Access)> {
     }
     belongs_to_us(root, directory.as_fd())?;
     let access = match rustix::fs::accessat(&directory, c".", rustix::fs::Access::WRITE_OK, AtFlags::EACCESS) {
-        Err(Errno::ACCESS | Errno::ROFS) => Access::ReadOnly,
-        _ => Access::Whole,
+        Err(Errno::ACCESS | Errno::ROFS) => CacheAccess::ReadOnly,
+        _ => CacheAccess::Whole,
     };
     for part in PARTS {
-        check_part(root, directory.as_fd(), part, access == Access::Whole)?;
+        check_part(root, directory.as_fd(), part, access == CacheAccess::Whole)?;
     }
     Ok((directory, access))
 }

@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Access, Cache, Digest, create_parent};
+use super::{Cache, CacheAccess, Digest, create_parent};
 use crate::{Error, Result};
 
 /// Largest record that is read, in bytes.
@@ -53,7 +53,7 @@ impl Cache {
 
     /// Writes a small JSON file in one step. Where the cache may only be read, nothing is written: it is found out again.
     pub(crate) fn write_small<T: Serialize>(&self, path: &Path, value: &T) -> Result<()> {
-        if self.access == Access::ReadOnly {
+        if self.access == CacheAccess::ReadOnly {
             tracing::debug!("not written, because the cache may only be read: {}", path.display());
             return Ok(());
         }

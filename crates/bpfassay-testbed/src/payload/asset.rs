@@ -21,7 +21,7 @@ use bpfassay_protocol::Arch;
 use lzma_rust2::{XzOptions, XzWriter};
 use serde::{Deserialize, Serialize};
 
-use super::{Built, PROGRAMS, Place, RECORD, Recorded, asset_key, record_key};
+use super::{AssetSource, Built, PROGRAMS, RECORD, Recorded, asset_key, record_key};
 use crate::{
     Error, Result,
     apt::Apt,
@@ -137,7 +137,7 @@ impl Index {
     }
 
     /// How the result of using it is recorded.
-    fn used(&self, place: &Place) -> ProgramAsset {
+    fn used(&self, place: &AssetSource) -> ProgramAsset {
         ProgramAsset { arch: self.arch, source: self.source, sha256: self.archive.sha256, from: place.to_string() }
     }
 }
@@ -166,7 +166,7 @@ fn archive_name(arch: Arch, source: Digest) -> String {
 ///
 /// # Errors
 /// [`AssetError`] for an index that is wrong; those of reading it.
-pub(super) fn find(apt: &Apt<'_>, place: &Place, source: Digest, arch: Arch) -> Result<Option<Index>> {
+pub(super) fn find(apt: &Apt<'_>, place: &AssetSource, source: Digest, arch: Arch) -> Result<Option<Index>> {
     let name = index_name(arch, source);
     let Some(text) = place.read(apt, &name, MAX_INDEX)? else { return Ok(None) };
     let file = place.of_file(&name);
@@ -183,7 +183,7 @@ pub(super) fn find(apt: &Apt<'_>, place: &Place, source: Digest, arch: Arch) -> 
 ///
 /// # Errors
 /// [`Error::Mismatch`] and [`AssetError`] for an archive that is not the one that the index promises; those of reading it.
-pub(super) fn read(apt: &Apt<'_>, place: &Place, index: &Index) -> Result<[Vec<u8>; 3]> {
+pub(super) fn read(apt: &Apt<'_>, place: &AssetSource, index: &Index) -> Result<[Vec<u8>; 3]> {
     let name = archive_name(index.arch, index.source);
     let file = place.of_file(&name);
     let refuse = |problem: String| Error::from(AssetError::Content { file: file.clone(), problem });
@@ -214,7 +214,7 @@ fn unpack(index: &Index, archive: Vec<u8>, file: &str) -> Result<[Vec<u8>; 3]> {
 ///
 /// # Errors
 /// Those of [`read`] and of the cache.
-pub(super) fn take(apt: &Apt<'_>, place: &Place, index: Index) -> Result<()> {
+pub(super) fn take(apt: &Apt<'_>, place: &AssetSource, index: Index) -> Result<()> {
     let cache = apt.cache();
     let [agent, tracer, ior] = read(apt, place, &index)?;
     let add = |program: &super::Program, content: Vec<u8>| {

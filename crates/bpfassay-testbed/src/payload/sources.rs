@@ -9,14 +9,14 @@ use std::{
 use bpfassay_protocol::Arch;
 use bpfassay_stage::{PACKAGES, Stage};
 
-use super::Place;
+use super::AssetSource;
 use crate::{Error, Result, cache::Digest};
 
 /// Where the guest's programs may come from, besides the cache and a build.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProgramSources {
     /// Places that offer programs, in the order in which they are asked.
-    pub from: Vec<Place>,
+    pub from: Vec<AssetSource>,
     /// Digest of the sources that the calling program was built with: the programs of these are used where there is no checkout.
     pub built_with: Option<Digest>,
 }
@@ -64,7 +64,7 @@ impl Wanted {
             return Err(Error::Build { what });
         };
         tracing::debug!("no sources of the guest's programs {}; those of {source} are looked for", looked_in());
-        let from = sources.from.iter().map(Place::to_string).collect();
+        let from = sources.from.iter().map(AssetSource::to_string).collect();
         Ok(Self { source, checkout: None, from })
     }
 

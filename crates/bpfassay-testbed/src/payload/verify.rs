@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::Arch;
 
-use super::{Built, Ground, PROGRAMS, Place, ProgramSources, Reuse, Wanted, asset, compile, recorded};
+use super::{AssetSource, BuildEnvironment, Built, PROGRAMS, ProgramSources, Reuse, Wanted, asset, compile, recorded};
 use crate::{Error, Result, apt::Apt, cache::Digest, manifest::Component, stages::Kind};
 
 /// Most differences between two toolchains that are reported.
@@ -79,16 +79,16 @@ pub fn verify(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result
             return Err(Error::Build { what });
         }
     }
-    let ground = Ground::lay(apt, checkout, None, archs.len(), Reuse::Nothing)?;
+    let environment = BuildEnvironment::prepare(apt, checkout, None, archs.len(), Reuse::Nothing)?;
     for &arch in archs {
-        apt.during(Kind::Programs, arch.name(), |apt| compile(apt, &checkout.stage, &ground, arch))?;
+        apt.during(Kind::Programs, arch.name(), |apt| compile(apt, &checkout.stage, &environment, arch))?;
     }
-    let toolchain = &ground.toolchain;
+    let toolchain = &environment.toolchain;
     let mut verified = Verified { source: wanted.source, compared: Vec::new(), differences: Vec::new() };
     for subject in &subjects {
         for (program, found) in PROGRAMS.iter().zip(subject.programs) {
             let (arch, of) = (subject.arch, subject.of.clone());
-            let built = Digest::of_file(&ground.program(arch, program))?;
+            let built = Digest::of_file(&environment.program(arch, program))?;
             verified.compared.push(Compared { arch, program: program.binary, of, found, built });
         }
         if subject.toolchain_key != toolchain.key {
@@ -102,7 +102,7 @@ pub fn verify(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result
 }
 
 /// The programs that `place` offers, checked by their hashes.
-fn offered(apt: &Apt<'_>, place: &Place, source: Digest, arch: Arch) -> Result<Option<Subject>> {
+fn offered(apt: &Apt<'_>, place: &AssetSource, source: Digest, arch: Arch) -> Result<Option<Subject>> {
     let Some(index) = asset::find(apt, place, source, arch)? else {
         tracing::info!("{place} offers no programs for {arch} of these sources");
         return Ok(None);

@@ -9,7 +9,6 @@ mod version;
 
 use bpfassay_protocol::Arch;
 
-pub(crate) use self::builds::name_of;
 pub use self::{
     builds::{Build, builds},
     kernels::Kernels,

@@ -17,7 +17,7 @@ use super::{
     probe_env::{Context, ProbeEnv, ProgramBuilder},
     sys::{self, Failure, Result},
 };
-use crate::loader::plan::renamed::SYSCALL_PREFIX;
+use crate::loader::plan::usual::SYSCALL_PREFIX;
 
 type Trial = fn(&ProbeEnv) -> Result<()>;
 

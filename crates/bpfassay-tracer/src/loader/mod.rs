@@ -109,11 +109,13 @@ pub(crate) fn load(configuration: ProbeConfiguration, options: &Options) -> Resu
         let loaded = libbpf::sets::load(configuration)?;
         return Ok(LoadedConfiguration::new((configuration, options), loaded, Vec::new()));
     }
-    if options.mount != 0 && !configuration.probe.tells_mounts() {
+    if options.mount != 0 && !configuration.probe.distinguishes_mounts() {
         let message = format!("`{}` does not distinguish mounts: leave out --mount", configuration.probe);
         return Err(refusal(Step::Open, message));
     }
-    if !configuration.probe.tells_mounts() && configuration != ProbeConfiguration::with_defaults(configuration.probe) {
+    if !configuration.probe.distinguishes_mounts()
+        && configuration != ProbeConfiguration::with_defaults(configuration.probe)
+    {
         let message =
             format!("`{}` counts no calls in maps: leave out the map layout and the loader", configuration.probe);
         return Err(refusal(Step::Open, message));

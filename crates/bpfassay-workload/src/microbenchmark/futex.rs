@@ -40,7 +40,9 @@ fn take_turns(word: &AtomicU32, times: u64, own: u32, other: u32) -> Result<Even
 fn wait(word: &AtomicU32, other: u32, waits: &mut Totals) -> Result<(), MicrobenchmarkError> {
     loop {
         match word.load(Ordering::Acquire) {
-            BROKEN => return Err(call("continue without the other thread")(io::Error::from(io::ErrorKind::BrokenPipe))),
+            BROKEN => {
+                return Err(call("continue without the other thread")(io::Error::from(io::ErrorKind::BrokenPipe)));
+            }
             turn if turn != other => return Ok(()),
             _ => {}
         }

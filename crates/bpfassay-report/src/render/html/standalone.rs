@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::{
     STYLE,
+    escape::escape,
     figures::{Plot, plots},
 };
 use crate::render::{
@@ -92,8 +93,4 @@ fn mark(series: u32, x: u32, y: u32) -> String {
              stroke-width=\"2\"/>"
         ),
     }
-}
-
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

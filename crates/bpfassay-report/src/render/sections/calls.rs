@@ -50,7 +50,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     if overheads.iter().any(|overhead| overhead.pooled.is_some()) {
         legend.push("~: as in the table of cells.".to_owned());
     }
-    legend.extend(super::cells::why_no_intervals(overheads.into_iter()));
+    legend.extend(labels::why_no_intervals(overheads.into_iter()));
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
 }
 

@@ -191,13 +191,6 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
         let parts: Vec<String> = variance.into_iter().chain(layout).collect();
         legend.push(format!("~: the interval has more in it than its own spread: {}.", parts.join(", and ")));
     }
-    legend.extend(why_no_intervals(overheads()));
+    legend.extend(labels::why_no_intervals(overheads()));
     legend
-}
-
-/// Why some of these have no interval, a line for each reason.
-pub(super) fn why_no_intervals<'a>(overheads: impl Iterator<Item = &'a Overhead>) -> Vec<String> {
-    let bounds: Vec<Bounds> = overheads.map(|overhead| overhead.estimate.bounds).collect();
-    let reasons = [Bounds::OneObservation, Bounds::NoSpread].into_iter().filter(|reason| bounds.contains(reason));
-    reasons.filter_map(|reason| Some(format!("no interval: {}.", reason.reason()?))).collect()
 }

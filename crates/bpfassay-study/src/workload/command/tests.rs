@@ -4,21 +4,21 @@ use proptest::prelude::*;
 use super::*;
 
 fn spec() -> CommandSpec {
-    let figure = |name: &str, place| MetricSpec {
+    let figure = |name: &str, location| MetricSpec {
         name: name.parse::<MetricName>().unwrap(),
         unit: "1/s".to_owned(),
         better: Better::Higher,
-        place,
+        location,
     };
     CommandSpec {
         source: Source::Guest("/bin/x".to_owned()),
         arguments: vec!["-v".to_owned()],
         deadline_ms: 1000,
         figures: vec![
-            figure("pattern", Place::Pattern(r#""rate": "(?<value>\S+)/s""#.parse().unwrap())),
-            figure("pointer", Place::Pointer("/jobs/0/iops".to_owned())),
+            figure("pattern", ValueLocation::Pattern(r#""rate": "(?<value>\S+)/s""#.parse().unwrap())),
+            figure("pointer", ValueLocation::Pointer("/jobs/0/iops".to_owned())),
         ],
-        bytes: [(Operation::Write, Place::Pointer("/jobs/0/bytes".to_owned()))].into(),
+        bytes: [(Operation::Write, ValueLocation::Pointer("/jobs/0/bytes".to_owned()))].into(),
     }
 }
 

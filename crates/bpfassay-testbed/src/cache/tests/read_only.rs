@@ -21,7 +21,7 @@ fn what_is_there_is_used_and_what_is_missing_refused() {
     rustix::mount::mount_remount(small.path(), rustix::mount::MountFlags::RDONLY, c"").unwrap();
 
     let cache = Cache::open(&root).unwrap();
-    assert_eq!(cache.access(), Access::ReadOnly);
+    assert_eq!(cache.access(), CacheAccess::ReadOnly);
     assert_eq!(cache.object(&object.digest).unwrap().as_ref(), Some(&object));
     assert_eq!(cache.object(&damaged.digest).unwrap(), None);
     assert_eq!(cache.tree("k", &key).unwrap().as_ref(), Some(&tree));

@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     apt::Options,
     cache::Cache,
-    payload::{NotAPlace, Payload, ProgramSources, offered as taken, pack, recorded, sources::Wanted},
+    payload::{NotAnAssetSource, Payload, ProgramSources, offered as taken, pack, recorded, sources::Wanted},
 };
 
 const ARCH: Arch = Arch::Riscv64;
@@ -89,7 +89,7 @@ fn other_sources_architectures_and_toolchains_are_not_offered() {
     let (work, place, index) = offered();
     let cache = Cache::open(work.path().join("user")).unwrap();
     let apt = Apt::new(&cache, Options::default());
-    let of = Place::Directory(place.clone());
+    let of = AssetSource::Directory(place.clone());
     assert!(find(&apt, &of, Digest::of(b"others"), ARCH).unwrap().is_none());
     assert!(find(&apt, &of, source(), Arch::X86_64).unwrap().is_none());
     assert_eq!(find(&apt, &of, source(), ARCH).unwrap(), Some(index));
@@ -186,10 +186,10 @@ fn without_sources_the_error_names_what_helps() {
 
 #[test]
 fn places_are_directories_and_plain_urls() {
-    let of = |text: &str| text.parse::<Place>();
-    assert_eq!(of("assets"), Ok(Place::Directory("assets".into())));
-    assert_eq!(of("https://a.example/x//"), Ok(Place::Url("https://a.example/x".into())));
-    assert_eq!(of("http://[::1]:80"), Ok(Place::Url("http://[::1]:80".into())));
+    let of = |text: &str| text.parse::<AssetSource>();
+    assert_eq!(of("assets"), Ok(AssetSource::Directory("assets".into())));
+    assert_eq!(of("https://a.example/x//"), Ok(AssetSource::Url("https://a.example/x".into())));
+    assert_eq!(of("http://[::1]:80"), Ok(AssetSource::Url("http://[::1]:80".into())));
     for text in [
         "",
         "file:///x",
@@ -200,7 +200,7 @@ fn places_are_directories_and_plain_urls() {
         "https://a/?x",
         "https://-o/x",
     ] {
-        assert_eq!(of(text), Err(NotAPlace), "{text}");
+        assert_eq!(of(text), Err(NotAnAssetSource), "{text}");
     }
 }
 

@@ -4,7 +4,7 @@
 use super::compare_versions;
 use crate::{
     apt::{Indexed, Located},
-    catalogue::Entry,
+    catalogue::{Entry, build_name::build_name},
 };
 
 /// One build of a kernel in a suite.
@@ -24,14 +24,8 @@ impl Build {
     /// Its name on the command line: the upstream version (`6.12.107`, `7.3-rc7`).
     #[must_use]
     pub fn name(&self) -> String {
-        name_of(&self.version)
+        build_name(&self.version)
     }
-}
-
-/// The name of the build whose packages have `version`.
-pub(crate) fn name_of(version: &str) -> String {
-    let version = version.split_once(':').map_or(version, |(_, rest)| rest);
-    version.rsplit_once('-').map_or(version, |(upstream, _)| upstream).replace('~', "-")
 }
 
 /// The builds of `entry` among the packages of its suite, oldest first.

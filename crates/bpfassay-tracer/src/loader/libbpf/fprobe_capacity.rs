@@ -10,7 +10,10 @@ use std::{collections::BTreeSet, ffi::CString};
 
 use crate::{
     kernel::btf,
-    loader::plan::{options::Options, renamed::SYSCALL_PREFIX, usual},
+    loader::plan::{
+        options::Options,
+        usual::{self, SYSCALL_PREFIX},
+    },
 };
 
 /// A function of kernels that reserve the capacity, and of no other.

@@ -3,27 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use bpfassay_protocol::Arch;
-
-use super::{options::Options, usual};
+use super::{
+    options::Options,
+    usual::{self, NEWER, SYSCALL_PREFIX, SYSCALLS},
+};
 use crate::kernel::btf;
-
-/// The name of a function in the programs and in kernels up to 6.12 at least, and its name in 7.2 (fs/namei.c). The arguments
-/// that the programs read are the same.
-pub(super) const NEWER: [(&str, &str); 6] = [
-    ("do_filp_open", "do_file_open"),
-    ("do_mkdirat", "filename_mkdirat"),
-    ("do_mknodat", "filename_mknodat"),
-    ("do_unlinkat", "filename_unlinkat"),
-    ("do_rmdir", "filename_rmdir"),
-    ("do_renameat2", "filename_renameat2"),
-];
-
-/// System calls whose functions are hooked: `sys_NAME` in the programs.
-pub(super) const SYSCALLS: [&str; 2] = ["sys_fsync", "sys_fdatasync"];
-
-/// The prefix of that in the kernel (arch/*/include/asm/syscall_wrapper.h).
-pub(crate) const SYSCALL_PREFIX: &str = Arch::BUILT_FOR.facts().syscall_prefix;
 
 /// `options` with the names of the running kernel. Where its type information cannot be read, the older ones remain, and
 /// loading or attaching reports what is missing.

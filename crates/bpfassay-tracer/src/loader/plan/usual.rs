@@ -2,7 +2,7 @@
 //! Kernel functions that the bundled programs hook. A tracer that looks one of them up in the kernel's tables looks up all, and keeps them
 //! for the probe configurations that follow in the same boot (`kernel::kept`).
 
-use super::renamed::{NEWER, SYSCALL_PREFIX, SYSCALLS};
+use bpfassay_protocol::Arch;
 
 /// By their names in the programs, except system calls and functions of [`NEWER`].
 const FUNCTIONS: [&str; 23] = [
@@ -30,6 +30,23 @@ const FUNCTIONS: [&str; 23] = [
     "vfs_write",
     "vfs_writev",
 ];
+
+/// The name of a function in the programs and in kernels up to 6.12 at least, and its name in 7.2 (fs/namei.c). The arguments
+/// that the programs read are the same.
+pub(super) const NEWER: [(&str, &str); 6] = [
+    ("do_filp_open", "do_file_open"),
+    ("do_mkdirat", "filename_mkdirat"),
+    ("do_mknodat", "filename_mknodat"),
+    ("do_unlinkat", "filename_unlinkat"),
+    ("do_rmdir", "filename_rmdir"),
+    ("do_renameat2", "filename_renameat2"),
+];
+
+/// System calls whose functions are hooked: `sys_NAME` in the programs.
+pub(super) const SYSCALLS: [&str; 2] = ["sys_fsync", "sys_fdatasync"];
+
+/// The prefix of that in the kernel (arch/*/include/asm/syscall_wrapper.h).
+pub(crate) const SYSCALL_PREFIX: &str = Arch::BUILT_FOR.facts().syscall_prefix;
 
 /// All of them, by their names in kernels.
 pub(crate) fn functions() -> Vec<String> {

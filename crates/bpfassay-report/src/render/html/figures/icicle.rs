@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::{super::standalone::escape, Plot};
+use super::{super::escape::escape, Plot};
 use crate::render::plain;
 use bpfassay_results::{CellResult, Direct, Figure, Results, Role};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Places that offer the guest's programs: a directory or a URL (`--from`).
+//! Sources of the guest's programs as assets: a directory or a URL (`--from`).
 
 use std::{
     fmt, io,
@@ -9,39 +9,39 @@ use std::{
 
 use crate::{Error, Result, apt::Apt};
 
-/// A place with assets.
+/// A directory or URL with assets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum AssetSource {
     /// A directory of this machine.
     Directory(PathBuf),
     /// The URL of a directory, `http` or `https`, without a slash at its end.
     Url(String),
 }
 
-/// A text that names no place.
+/// A text that is neither a directory nor a URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected a directory, or the URL of one (https://HOST/PATH, without user name, `?` and `#`)")]
-pub struct NotAPlace;
+pub struct NotAnAssetSource;
 
-impl FromStr for Place {
-    type Err = NotAPlace;
+impl FromStr for AssetSource {
+    type Err = NotAnAssetSource;
 
-    fn from_str(text: &str) -> Result<Self, NotAPlace> {
+    fn from_str(text: &str) -> Result<Self, NotAnAssetSource> {
         let Some((scheme, rest)) = text.split_once("://") else {
-            return if text.is_empty() { Err(NotAPlace) } else { Ok(Self::Directory(text.into())) };
+            return if text.is_empty() { Err(NotAnAssetSource) } else { Ok(Self::Directory(text.into())) };
         };
         // A user name may come with a password, and what is named here goes into results.
         let is_plain = |c: char| c.is_ascii_graphic() && !"@?#\"'\\<>`{}|^".contains(c);
         let rest = rest.trim_end_matches('/');
         let has_host = rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[');
         if !["http", "https"].contains(&scheme) || !has_host || !rest.chars().all(is_plain) {
-            return Err(NotAPlace);
+            return Err(NotAnAssetSource);
         }
         Ok(Self::Url(format!("{scheme}://{rest}")))
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for AssetSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(path) => path.display().fmt(f),
@@ -50,8 +50,8 @@ impl fmt::Display for Place {
     }
 }
 
-impl Place {
-    /// The file `name` in this place, which has `limit` bytes at most; `None` where there is none.
+impl AssetSource {
+    /// The file `name` in this source, which has `limit` bytes at most; `None` where there is none.
     ///
     /// # Errors
     /// [`Error::Io`] for a directory that does not exist and a file that cannot be read; those of downloading.
@@ -62,7 +62,7 @@ impl Place {
         }
     }
 
-    /// The path or URL of the file `name` in this place, for messages.
+    /// The path or URL of the file `name` in this source, for messages.
     pub(super) fn of_file(&self, name: &str) -> String {
         format!("{self}/{name}")
     }
