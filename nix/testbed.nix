@@ -85,7 +85,7 @@ let
   absent = lib.subtractLists found targets;
   archsFound = lib.unique (map (target: target.arch) found);
 
-  ingredients =
+  targetInputs =
     target:
     let
       kernel = find target;
@@ -126,7 +126,7 @@ let
     );
     programs = lib.genAttrs archsFound (arch: programs.${arch});
     ior = lib.optionalAttrs ior (lib.genAttrs archsFound (arch: "${iors.${arch}}"));
-    targets = map ingredients found;
+    targets = map targetInputs found;
   };
 in
 assert lib.assertMsg (found != [ ])

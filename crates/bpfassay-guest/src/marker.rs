@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Markers in the stream of executed instructions: where a window begins and ends in which QEMU's plugin counts (`bpfassay-plugin`).
 //!
-//! A marker is an instruction that every processor of its architecture executes without any effect: a `nop` with an operand on x86_64, a
-//! move to the zero register on aarch64, a comparison into the zero register on riscv64. It is executed twice per phase, by the agent
+//! A marker is an instruction that every processor of its architecture executes without any effect
+//! ([`markers`](bpfassay_protocol::arch::ArchFacts::markers)). It is executed twice per phase, by the agent
 //! only, and does the same with and without the plugin, which is invisible to the guest.
 
 use std::{
@@ -10,37 +10,50 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use bpfassay_protocol::Arch;
+
 /// Windows that have begun.
 static WINDOWS: AtomicU64 = AtomicU64::new(0);
+
+/// The instructions that begin and end a window.
+const MARKERS: [&[u8]; 2] = Arch::BUILT_FOR.facts().markers;
+
+/// Four bytes of `marker` as the number that they are in memory; 0 beyond its end.
+const fn word(marker: &[u8], index: usize) -> u32 {
+    match marker.split_at(4 * index).1.first_chunk() {
+        Some(bytes) => u32::from_le_bytes(*bytes),
+        None => 0,
+    }
+}
+
+/// Executes one of [`MARKERS`].
+macro_rules! execute {
+    ($index:literal) => {{
+        const MARKER: &[u8] = MARKERS[$index];
+        const { assert!(MARKER.len() == 4 || MARKER.len() == 8) };
+        // SAFETY: the instruction reads and writes neither registers nor memory.
+        unsafe {
+            if MARKER.len() == 8 {
+                asm!(".4byte {}, {}", const word(MARKER, 0), const word(MARKER, 1), options(nomem, nostack, preserves_flags));
+            } else {
+                asm!(".4byte {}", const word(MARKER, 0), options(nomem, nostack, preserves_flags));
+            }
+        }
+    }};
+}
 
 /// Begins a window. Returns its number, from 1: the plugin numbers them alike.
 #[inline(never)]
 pub(crate) fn begin() -> u64 {
     let number = WINDOWS.fetch_add(1, Ordering::Relaxed) + 1;
-    // SAFETY: the instruction reads and writes neither registers nor memory.
-    unsafe {
-        #[cfg(target_arch = "x86_64")]
-        asm!("nop dword ptr [rax + rax + 0x42504601]", options(nomem, nostack, preserves_flags));
-        #[cfg(target_arch = "aarch64")]
-        asm!("movz xzr, #0x4201", options(nomem, nostack, preserves_flags));
-        #[cfg(target_arch = "riscv64")]
-        asm!("slti x0, x0, 0x421", options(nomem, nostack, preserves_flags));
-    }
+    execute!(0);
     number
 }
 
 /// Ends the window that has begun. Without one it does nothing.
 #[inline(never)]
 pub(crate) fn end() {
-    // SAFETY: the instruction reads and writes neither registers nor memory.
-    unsafe {
-        #[cfg(target_arch = "x86_64")]
-        asm!("nop dword ptr [rax + rax + 0x42504602]", options(nomem, nostack, preserves_flags));
-        #[cfg(target_arch = "aarch64")]
-        asm!("movz xzr, #0x4202", options(nomem, nostack, preserves_flags));
-        #[cfg(target_arch = "riscv64")]
-        asm!("slti x0, x0, 0x422", options(nomem, nostack, preserves_flags));
-    }
+    execute!(1);
 }
 
 #[cfg(test)]
@@ -54,5 +67,18 @@ mod tests {
         assert_eq!(begin(), first + 1);
         end();
         end();
+    }
+
+    /// The bytes of this machine's markers are in the code of the two functions.
+    #[test]
+    fn markers_are_in_the_code_of_their_functions() {
+        let has = |function: usize, marker: &[u8]| {
+            // SAFETY: so many bytes from the beginning of a function are within the program's code, which is far larger and can be read.
+            let code = unsafe { std::slice::from_raw_parts(function as *const u8, 128) };
+            code.windows(marker.len()).any(|bytes| bytes == marker)
+        };
+        assert!(has(begin as *const () as usize, MARKERS[0]));
+        assert!(has(end as *const () as usize, MARKERS[1]));
+        assert_ne!(MARKERS[0], MARKERS[1]);
     }
 }

@@ -1,52 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The instructions that mark where a window begins and ends; `bpfassay-guest` has them in its `marker.rs`, too.
+//! Finds the instructions that mark where a window begins and ends ([`markers`]); `bpfassay-guest` executes them.
+
+#[path = "markers.rs"]
+mod markers;
 
 /// The code of the marker that begins a window.
 pub(crate) const BEGIN: u8 = 1;
 /// The code of the marker that ends it.
 const END: u8 = 2;
 
-/// Finds a marker's code in the bytes of an instruction.
-pub(crate) type Find = fn(&[u8]) -> Option<u8>;
+/// The markers of one architecture: the one that begins a window, and the one that ends it.
+pub(crate) type Markers = [&'static [u8]; 2];
 
-/// What finds a marker's code in the bytes of an instruction of `target`, as QEMU names the architecture.
-pub(crate) fn marker_of(target: &str) -> Option<Find> {
-    match target {
-        "x86_64" => Some(x86_64),
-        "aarch64" => Some(aarch64),
-        "riscv64" => Some(riscv64),
-        _ => None,
-    }
+/// The markers of `target`, as QEMU names the architecture.
+pub(crate) fn of_target(target: &str) -> Option<Markers> {
+    markers::ALL.into_iter().find(|(name, _)| *name == target).map(|(_, markers)| markers)
 }
 
-fn known(code: u32) -> Option<u8> {
-    u8::try_from(code).ok().filter(|code| matches!(*code, BEGIN | END))
-}
-
-/// `nop dword ptr [rax + rax + 0x425046NN]`.
-fn x86_64(bytes: &[u8]) -> Option<u8> {
-    match bytes {
-        [0x0f, 0x1f, 0x84, 0x00, code, 0x46, 0x50, 0x42] => known(u32::from(*code)),
-        _ => None,
-    }
-}
-
-fn word(bytes: &[u8]) -> Option<u32> {
-    bytes.try_into().ok().map(u32::from_le_bytes)
-}
-
-/// `movz xzr, #0x42NN`.
-fn aarch64(bytes: &[u8]) -> Option<u8> {
-    let word = word(bytes)?;
-    let (instruction, operand) = (word & !(0xffff << 5), word >> 5 & 0xffff);
-    (instruction == 0xd280_001f && operand >> 8 == 0x42).then(|| known(operand & 0xff)).flatten()
-}
-
-/// `slti x0, x0, 0x42N`.
-fn riscv64(bytes: &[u8]) -> Option<u8> {
-    let word = word(bytes)?;
-    let (instruction, operand) = (word & 0xf_ffff, word >> 20);
-    (instruction == 0x2013 && operand >> 4 == 0x42).then(|| known(operand & 0xf)).flatten()
+/// The code of a marker with the bytes of an instruction.
+pub(crate) fn code(markers: Markers, instruction: &[u8]) -> Option<u8> {
+    [BEGIN, END].into_iter().zip(markers).find(|(_, marker)| *marker == instruction).map(|(code, _)| code)
 }
 
 #[cfg(test)]
@@ -55,14 +28,16 @@ mod tests {
 
     #[test]
     fn markers_are_found_and_nothing_like_them() {
-        let code = |target, bytes: &[u8]| marker_of(target).unwrap()(bytes);
+        let code = |target, bytes: &[u8]| code(of_target(target).unwrap(), bytes);
         assert_eq!(code("x86_64", &[0x0f, 0x1f, 0x84, 0x00, 0x02, 0x46, 0x50, 0x42]), Some(END));
         assert_eq!(code("x86_64", &[0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00]), None);
         assert_eq!(code("x86_64", &[0x90]), None);
         assert_eq!(code("aarch64", &0xd288_403f_u32.to_le_bytes()), Some(BEGIN));
+        assert_eq!(code("aarch64", &0xd288_405f_u32.to_le_bytes()), Some(END));
         assert_eq!(code("aarch64", &0xd288_403e_u32.to_le_bytes()), None);
+        assert_eq!(code("riscv64", &0x4210_2013_u32.to_le_bytes()), Some(BEGIN));
         assert_eq!(code("riscv64", &0x4220_2013_u32.to_le_bytes()), Some(END));
         assert_eq!(code("riscv64", &0x0000_2013_u32.to_le_bytes()), None);
-        assert!(marker_of("s390x").is_none());
+        assert!(of_target("s390x").is_none());
     }
 }

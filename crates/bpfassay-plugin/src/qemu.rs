@@ -44,7 +44,7 @@ struct State {
     windows: u64,
     /// Blocks that found no counter left.
     uncounted: u64,
-    marker: marker::Find,
+    markers: marker::Markers,
 }
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
@@ -115,7 +115,7 @@ extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
         for index in 0..count {
             let instruction = block.instruction(index);
             let (bytes, length) = instruction.bytes();
-            if let Some(code) = bytes.get(..length).and_then(state.marker) {
+            if let Some(code) = bytes.get(..length).and_then(|bytes| marker::code(state.markers, bytes)) {
                 instruction.call(on_marker, code);
             }
         }
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
         let arguments: Vec<&CStr> = (0..count as usize).map(|index| CStr::from_ptr(*arguments.add(index))).collect();
         (CStr::from_ptr((*info).target_name), arguments)
     };
-    let Some(marker) = marker::marker_of(target.to_str().unwrap_or_default()) else { return -1 };
+    let Some(markers) = marker::of_target(target.to_str().unwrap_or_default()) else { return -1 };
     let output = arguments.iter().find_map(|argument| argument.to_str().ok()?.strip_prefix("output=")?.parse().ok());
     let Some(output): Option<RawFd> = output else { return -1 };
     // SAFETY: who started QEMU gives it this descriptor for the plugin alone.
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
         before: None,
         windows: 0,
         uncounted: 0,
-        marker,
+        markers,
     });
     // SAFETY: both callbacks have the type that QEMU calls.
     unsafe { api::qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation) };

@@ -5,6 +5,7 @@
 //! a compile error: [`ArchFacts`] has no defaults.
 
 mod aarch64;
+mod markers;
 mod riscv64;
 mod x86_64;
 
@@ -82,6 +83,10 @@ pub struct ArchFacts {
     pub syscall_prefix: &'static str,
     /// Offsets in `struct pt_regs` of the registers with a function's arguments, in bytes, first argument first.
     pub argument_offsets: &'static [usize],
+    /// The members of `struct pt_regs` with the first three arguments of a system call, as the call was entered.
+    pub syscall_arguments: [&'static str; 3],
+    /// Instructions of four or eight bytes without any effect that begin and end a window in which QEMU's plugin counts.
+    pub markers: [&'static [u8]; 2],
     /// How many bytes after a function's entry a kprobe is attached where the entry is refused.
     pub behind_ftrace_site: Option<usize>,
     /// Whether the kernel may refuse `bpf_get_current_task` to programs that the JIT compiler did not compile.
@@ -118,5 +123,8 @@ mod tests {
             }
         }
         assert_eq!(Arch::BUILT_FOR.name(), std::env::consts::ARCH);
+        // The plugin finds the markers by these names.
+        let all: Vec<_> = Arch::ALL.iter().map(|arch| (arch.name(), arch.facts().markers)).collect();
+        assert_eq!(markers::ALL, all.as_slice());
     }
 }

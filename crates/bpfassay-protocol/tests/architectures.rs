@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Most files that a new architecture may touch, its own included.
-const MOST: usize = 9;
+const MOST: usize = 7;
 
 /// The architecture whose name also names a family: Linux, Debian, Rust and libbpf all have a prefix of it.
 const NAME: &str = "riscv";
@@ -39,7 +39,8 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
                 sources(&path, found);
             }
         } else if name != "tests.rs" && [".rs", ".c", ".h"].iter().any(|end| name.ends_with(end)) {
-            found.push(path);
+            // A file may be linked into a second crate.
+            found.push(path.canonicalize().unwrap());
         }
     }
 }

@@ -2,9 +2,9 @@
 //! Figures and outcomes as they stand in tables and messages.
 
 use bpfassay_protocol::tracer::{Losses, Refusal, Step};
-use bpfassay_stats::{Estimate, Interval, Summary, Verdict};
+use bpfassay_stats::{Bounds, Estimate, Interval, Summary, Verdict};
 
-use bpfassay_results::{ByteErrors, CellMetric, Cost, Direct, Figure};
+use bpfassay_results::{ByteErrors, CellMetric, Cost, Direct, Figure, Overhead};
 
 /// What stands in a table for a figure that there is not; the remarks say why.
 pub(crate) const NONE: &str = "not measured";

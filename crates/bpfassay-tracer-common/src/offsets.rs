@@ -6,7 +6,7 @@
 
 /// Declares [`Offsets`] from names of fields and members written `structure.member.member`; those with `?` before them
 /// are missing from some kernels, whose programs do without. Of several (`a|b`), the first that the kernel has counts;
-/// a number of bytes may be added (`a+8`).
+/// a number of bytes may be added (`a+8`). `$N` is the member with argument N of a system call, which the loader knows for its architecture.
 macro_rules! offsets {
     ($($(#[$doc:meta])* $field:ident = $member:literal,)+) => {
         /// Offsets in bytes.
@@ -49,9 +49,9 @@ offsets! {
     /// x86_64's status, arm64's flags.
     thread_status = "?task_struct.thread_info.status|task_struct.thread_info.flags",
     /// As the system call was entered.
-    syscall_argument_0 = "?pt_regs.di|pt_regs.orig_x0|pt_regs.orig_a0",
-    syscall_argument_1 = "?pt_regs.si|pt_regs.regs+8|pt_regs.a1",
-    syscall_argument_2 = "?pt_regs.dx|pt_regs.regs+16|pt_regs.a2",
+    syscall_argument_0 = "?$0",
+    syscall_argument_1 = "?$1",
+    syscall_argument_2 = "?$2",
     enter_number = "?trace_event_raw_sys_enter.id",
     enter_arguments = "?trace_event_raw_sys_enter.args",
     exit_result = "?trace_event_raw_sys_exit.ret",

@@ -35,6 +35,8 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     syscall_prefix: "__riscv_",
     // arch/riscv/include/asm/ptrace.h (6.12): `a0`, the eleventh register, to `a7`.
     argument_offsets: &[80, 88, 96, 104, 112, 120, 128, 136],
+    syscall_arguments: ["pt_regs.orig_a0", "pt_regs.a1", "pt_regs.a2"],
+    markers: super::markers::RISCV64,
     // The first eight bytes of a function are its ftrace site (`auipc` and `jalr`, or no-ops). Linux 6.12 refuses kprobes there with
     // EINVAL and does not hook them through ftrace either; 7.2 accepts them. The instruction after the site is the first of the function
     // proper: arguments are still in their registers there, and each call executes it exactly once.

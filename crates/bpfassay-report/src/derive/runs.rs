@@ -15,7 +15,7 @@ use bpfassay_study::{Cell, Metric, PhaseReport, Plan};
 
 use super::{bytes, calls, cost, coverage, events, pairs::run_metric};
 use bpfassay_results::{
-    Figure, Outcome, RepetitionAccuracy, RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunRecord, Work,
+    Figure, Outcome, RepetitionAccuracy, RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunRecord,
 };
 
 const MIB: f64 = 1_048_576.0;

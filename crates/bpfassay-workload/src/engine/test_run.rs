@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One test: its repetitions, each of writing, checking, reading and removing, as IOR orders them.
 
+mod reorder;
+
 use std::{ffi::CString, fs, time::Duration};
 
 use bpfassay_protocol::control::{PhaseEvent, PhaseName};
@@ -13,7 +15,6 @@ use super::{
     names::{self, Owner},
     pattern::Pattern,
     phase::{Access, Counts, Phase},
-    random::Rand,
     ranks::Team,
     report::Report,
     result::{Figures, Point, TestResult},
@@ -280,75 +281,6 @@ impl<'a, I: Io> TestRun<'a, I> {
     const fn pattern(&self) -> Pattern {
         let options = self.backend.options;
         Pattern { packet: options.packet, stamp: self.stamp, signature: options.signature }
-    }
-
-    /// The seed of `-z`. Without one given it is the time, once: the first phase with a file per process takes it as
-    /// it is, later ones add the task.
-    fn draw_seed(&mut self, task: u32) -> Result<u32, EngineError> {
-        let is_own = self.options().file_per_process;
-        let seed = match self.seed {
-            Some(seed) if is_own => (seed as u32).wrapping_add(task),
-            Some(seed) => seed as u32,
-            None => {
-                let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec as u32;
-                let seed = if is_own { now } else { self.team.value_of_first(now.into())? as u32 };
-                self.seed = Some(seed as i32);
-                seed
-            }
-        };
-        Ok(seed)
-    }
-
-    /// Ranks to go to reach the task `nodes` nodes away; all ranks are on one node unless the options place them otherwise.
-    fn distance(&self, nodes: i32) -> i64 {
-        i64::from(nodes) * self.per_node() % i64::from(self.team.size())
-    }
-
-    fn per_node(&self) -> i64 {
-        self.options().tasks_on_node0.unwrap_or(self.team.world_size()).into()
-    }
-
-    /// Chooses whose data to read (`-C`, `-Z`, `-Q`, `-X`).
-    fn reorder(&mut self, repetition: u32) -> Result<(), EngineError> {
-        let options = self.options();
-        let tasks = u64::from(self.team.size());
-        if options.reorder_tasks {
-            self.rank_offset = self.distance(options.task_per_node_offset);
-        }
-        let seed = match options.reorder_random_seed {
-            // Changes with every repetition.
-            seed if seed < 0 => seed.unsigned_abs().wrapping_add(repetition),
-            seed => seed as u32,
-        };
-        match options.reorder_random {
-            ReorderRandom::Off => {}
-            ReorderRandom::Draw => {
-                let last_node = i64::from(options.nodes.unwrap_or(1)) - 1;
-                let least = i64::from(options.task_per_node_offset).min(last_node) * self.per_node();
-                if least >= tasks as i64 {
-                    let what =
-                        "no rank is far enough away to read from (-Z with -Q, numNodes and numTasksOnNode0): reduce -Q"
-                            .to_owned();
-                    return Err(EngineError::Test { rank: self.rank(), what });
-                }
-                let mut generator = Rand::new(self.rank().wrapping_add(seed));
-                self.rank_offset = generator.below(tasks) as i64;
-                while self.rank_offset < least {
-                    self.rank_offset = generator.below(tasks) as i64;
-                }
-            }
-            ReorderRandom::Shuffle => {
-                let mut generator = Rand::new(seed);
-                let mut order: Vec<i64> = (0..tasks as i64).collect();
-                for index in 0..order.len() {
-                    let other = index + generator.below((order.len() - index) as u64) as usize;
-                    order.swap(index, other);
-                }
-                let rank = self.rank();
-                self.rank_offset = order.get(rank as usize).map_or(0, |task| task - i64::from(rank));
-            }
-        }
-        Ok(())
     }
 
     /// Transfers that a stonewalled write noted for the read; 0 if there is no such note.

@@ -177,6 +177,13 @@ fn the_crates_are_those_of_the_architecture() {
 }
 
 #[test]
+fn the_readme_is_short() {
+    let Some(pages) = pages() else { return };
+    let lines = pages[0].text.lines().count();
+    assert!(pages[0].path.ends_with("README.md") && lines <= 120, "README.md has {lines} lines, more than 120");
+}
+
+#[test]
 fn lines_of_shell_are_taken_apart() {
     assert_eq!(
         commands("bpfassay fetch quick && bpfassay --offline run # go"),

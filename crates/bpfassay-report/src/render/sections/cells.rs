@@ -2,7 +2,7 @@
 //! The table of cells: whether each attached, its figures, its overhead and its accuracy.
 
 use bpfassay_protocol::probe::ByteMeaning;
-use bpfassay_stats::{Bounds, Summary};
+use bpfassay_stats::Summary;
 use bpfassay_study::Interface;
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
         table::{Places, Remarks, Table},
     },
 };
-use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Figure, Overhead, Results, Unit};
+use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Figure, Results, Unit};
 
 pub(super) fn table(results: &Results) -> Option<Table> {
     let places = Places::of(results);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Offsets of members in the running kernel's structures, from its BTF.
 
+use bpfassay_protocol::Arch;
 use bpfassay_tracer_common::Offsets;
 use libbpf_rs::{
     Btf,
@@ -37,11 +38,17 @@ fn all(btf: &Btf<'_>) -> Result<[u8; size_of::<Offsets>()], OffsetError> {
     let mut values = [0; Offsets::MEMBERS.len()];
     for (value, &member) in values.iter_mut().zip(Offsets::MEMBERS) {
         *value = match member.strip_prefix('?') {
-            None => first(btf, member)?,
-            Some(optional) => first(btf, optional).unwrap_or(UNKNOWN),
+            None => first(btf, of_architecture(member))?,
+            Some(optional) => first(btf, of_architecture(optional)).unwrap_or(UNKNOWN),
         };
     }
     Ok(Offsets::to_bytes(values))
+}
+
+/// The members that `$N` stands for on this architecture; any others unchanged.
+fn of_architecture(members: &'static str) -> &'static str {
+    let argument = members.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
+    argument.and_then(|number| Arch::BUILT_FOR.facts().syscall_arguments.get(number).copied()).unwrap_or(members)
 }
 
 /// The offset of the first of several members that the kernel has: `a|b+8`.
@@ -125,6 +132,14 @@ mod tests {
             assert_eq!(find(btf, "file.f_path.mnt").unwrap(), find(btf, "file.f_path").unwrap());
             assert!(find(btf, "file.f_path.mnt").unwrap() > 0);
         });
+    }
+
+    #[test]
+    fn every_member_names_its_structure_on_this_architecture() {
+        let members = Offsets::MEMBERS.iter().map(|member| of_architecture(member.trim_start_matches('?')));
+        let wrong: Vec<_> = members.flat_map(|members| members.split('|')).filter(|one| !one.contains('.')).collect();
+        assert_eq!(wrong, [""; 0]);
+        assert_eq!(of_architecture("$1"), Arch::BUILT_FOR.facts().syscall_arguments[1]);
     }
 
     #[test]

@@ -1,0 +1,1 @@
+../../bpfassay-protocol/src/arch/markers.rs
