@@ -84,6 +84,20 @@ pub struct Nfs {
     pub threads: u32,
     /// Size of the exported tmpfs in MiB.
     pub size_mib: u32,
+    /// How its threads are scheduled, where that is not as the study has it for all: so one study shows two side by side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<Scheduling>,
+}
+
+impl FileSystem {
+    /// How threads of the kernel are scheduled beside it, where that is not as the study has it for all.
+    #[must_use]
+    pub const fn scheduling(&self) -> Option<Scheduling> {
+        match self {
+            Self::Nfs(nfs) => nfs.scheduling,
+            Self::Tmpfs { .. } => None,
+        }
+    }
 }
 
 names! {
