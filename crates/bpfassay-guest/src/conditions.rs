@@ -4,8 +4,8 @@
 //! A write over loopback NFS is a race between the threads of the server and the kworkers that send the client's requests. Who
 //! wins, and so how often the server wakes for a part of a request, decides how many instructions the flush takes. Real-time
 //! priorities decide it the same way each time. The rest is the distance to the next tick of the timer, which is the same in every phase
-//! that begins at a whole second, and what the kernel has kept of earlier work: free pages of each CPU, which are few here, and statistics that are
-//! added up, which wait.
+//! that begins at a whole second, and what the kernel has kept of earlier work: free memory, which lies in single pages here ([`KeptPages`]), free pages of
+//! each CPU, which are few, and statistics that are added up, which wait.
 
 use std::{collections::BTreeSet, fs, io, path::Path, thread, time::Duration};
 
@@ -21,6 +21,7 @@ use rustix::{
 
 use crate::{
     error::{Error, Result},
+    free_memory::KeptPages,
     link::Link,
     proc::stat::{self, Stat},
     steps::monotonic_ns,
@@ -50,13 +51,14 @@ const SHARE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 /// beside it: 9,000 instructions, 0.1 % of a read of 64 MiB from the page cache.
 const STATISTICS: (&str, &str) = ("/proc/sys/vm/stat_interval", "3600\n");
 
-/// The divisor of a zone's pages of which each CPU may keep as many free ones (`percpu_pagelist_high_fraction`, admin-guide/sysctl/vm.rst). So large a one
-/// leaves the least, four batches: how many pages lay there when a phase began decided the cost of its writes by up to 0.3 %.
-const PAGE_LISTS: (&str, &str) = ("/proc/sys/vm/percpu_pagelist_high_fraction", "65536\n");
+/// The divisor of a zone's pages of which each CPU may keep as many free ones (`percpu_pagelist_high_fraction`, admin-guide/sysctl/vm.rst). This one leaves
+/// about 4 MiB of 1 GiB. Of the default, 16 times as many, the kernel gives back at once what it has when it frees a larger block: how many pages those were
+/// decided the cost of writes by 0.3 %. Of the least, four batches, one batch more or less given back in a read or write was 0.02 % of it.
+const PAGE_LISTS: (&str, &str) = ("/proc/sys/vm/percpu_pagelist_high_fraction", "256\n");
 
-/// What is written to it has the kernel gather free pages into large blocks (admin-guide/sysctl/vm.rst): how many were free in small ones decided the cost of
-/// reads that follow by up to 0.1 %.
-const COMPACT: &str = "/proc/sys/vm/compact_memory";
+/// How eagerly the kernel gathers free pages into large blocks by itself (`compaction_proactiveness`, admin-guide/sysctl/vm.rst): never, or it would undo
+/// [`KeptPages`].
+const COMPACTION: (&str, &str) = ("/proc/sys/vm/compaction_proactiveness", "0\n");
 
 /// What holds when a phase begins.
 #[derive(Debug)]
@@ -68,15 +70,15 @@ pub(crate) struct Conditions {
     symbols: bool,
     /// Processes that have been looked at: their kind does not change.
     seen: BTreeSet<u32>,
-    /// Whether there is an NFS server.
-    has_server: bool,
+    /// Where there is an NFS server: what keeps free memory in single pages.
+    kept_pages: Option<KeptPages>,
 }
 
 impl Conditions {
     /// As `job` asks for them.
     pub(crate) fn of(job: &Job) -> Self {
         let settle = Duration::from_millis(job.settle_ms);
-        Self { settle, scheduling: job.scheduling, symbols: job.symbols, seen: BTreeSet::new(), has_server: false }
+        Self { settle, scheduling: job.scheduling, symbols: job.symbols, seen: BTreeSet::new(), kept_pages: None }
     }
 
     /// Sends where the machine code of programs is, where the job asks for it: before the phases of a run whose tracer or tool has loaded some.
@@ -85,17 +87,6 @@ impl Conditions {
     /// As [`symbols::send_programs`].
     pub(crate) fn send_programs(&self, link: &Link) -> Result<()> {
         if self.symbols { symbols::send_programs(link) } else { Ok(()) }
-    }
-
-    /// Gathers free memory into large blocks, where conditions are fixed and the kernel can.
-    ///
-    /// # Errors
-    /// Where the kernel refuses.
-    pub(crate) fn compact(&self) -> Result<()> {
-        match self.scheduling == Scheduling::Fixed && Path::new(COMPACT).exists() {
-            true => system::write(COMPACT, "1\n"),
-            false => Ok(()),
-        }
     }
 
     /// Waits until the kernel has got done with what came before.
@@ -107,11 +98,11 @@ impl Conditions {
         Ok(())
     }
 
-    /// Gives kworkers and the threads of the NFS server their priorities. Returns how many did not have them yet; `None` where nothing
-    /// is fixed, or no server is there.
+    /// Gives kworkers and the threads of the NFS server their priorities, and brings free memory into single pages at the first time. Returns how many did
+    /// not have them yet; `None` where nothing is fixed, or no server is there.
     ///
     /// # Errors
-    /// Where /proc cannot be read or the system refuses.
+    /// Where /proc cannot be read, the system refuses, or memory is short.
     pub(crate) fn fix(&mut self) -> Result<Option<FixedThreads>> {
         if self.scheduling == Scheduling::Kernel {
             return Ok(None);
@@ -132,17 +123,17 @@ impl Conditions {
             let stat = stat::parse(&text).ok_or_else(|| Error::unexpected(&path, "fields as in proc(5)", &text))?;
             found.extend(kind(&stat).map(|kind| (pid, kind)));
         }
-        if !self.has_server {
+        if self.kept_pages.is_none() {
             if !found.iter().any(|(_, kind)| *kind == Kind::Server) {
                 return Ok(None);
             }
-            self.has_server = true;
-            for (path, value) in [(SHARE, "-1\n"), STATISTICS, PAGE_LISTS] {
+            for (path, value) in [(SHARE, "-1\n"), STATISTICS, PAGE_LISTS, COMPACTION] {
                 // Older kernels do not have all of them.
                 if Path::new(path).exists() {
                     system::write(path, value)?;
                 }
             }
+            self.kept_pages = Some(KeptPages::take()?);
         }
         self.seen = present;
         let mut fixed = FixedThreads::default();

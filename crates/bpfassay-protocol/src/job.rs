@@ -37,7 +37,7 @@ names! {
         /// As the kernel does it, at any time.
         Kernel = "kernel",
         /// Where a guest has an NFS server: kworkers have the policy `SCHED_FIFO` and the priority 20, nfsd's threads 10; the workload stays as it is.
-        /// Every phase begins at a whole second of `CLOCK_MONOTONIC`. Each CPU keeps few free pages of its own, and statistics of memory are not added up.
+        /// Every phase begins at a whole second of `CLOCK_MONOTONIC`. Free memory lies in single pages, each CPU keeps few of its own, and statistics of memory are not added up.
         /// This is a stabilised server, not a typical one.
         Fixed = "fixed",
     }

@@ -46,11 +46,8 @@ fn a_server_has_its_own_scheduling_where_its_file_system_names_one() {
         parse("instructions", &format!("[[file_systems]]\ntype = \"nfs\"\nscheduling = \"{scheduling}\""), "")
     };
     let plan = plan(&other("kernel").unwrap());
-    let servers: std::collections::BTreeMap<_, _> = plan
-        .blocks
-        .iter()
-        .map(|block| (file_system_id(&block.file_system), block.file_system.scheduling()))
-        .collect();
+    let servers: std::collections::BTreeMap<_, _> =
+        plan.blocks.iter().map(|block| (file_system_id(&block.file_system), block.file_system.scheduling())).collect();
     assert_eq!(servers, [("nfs4.2".to_owned(), None), ("nfs4.2-kernel".to_owned(), Some(Scheduling::Kernel))].into());
     assert_eq!(plan.blocks.len(), 4, "two boots of each");
     let error = other("kernal").unwrap_err().to_string();
@@ -59,7 +56,8 @@ fn a_server_has_its_own_scheduling_where_its_file_system_names_one() {
 
 #[test]
 fn overheads_are_negligible_within_what_the_study_names_or_the_clock_can_show() {
-    let margin = |clock, design| plan(&parse(clock, "", design).unwrap()).study.design.margin.map(|margin| margin.ppm());
+    let margin =
+        |clock, design| plan(&parse(clock, "", design).unwrap()).study.design.margin.map(|margin| margin.ppm());
     assert_eq!(margin("instructions", ""), Some(200));
     assert_eq!(margin("wall", ""), None);
     assert_eq!(margin("instructions", "margin = \"1%\""), Some(10_000));
