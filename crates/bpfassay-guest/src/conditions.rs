@@ -4,8 +4,8 @@
 //! A write over loopback NFS is a race between the threads of the server and the kworkers that send the client's requests. Its
 //! outcome, and so how often the server wakes for a part of a request, decides how many instructions the flush takes. Real-time
 //! priorities make the outcome the same each time. What remains is the distance to the next timer tick, which is the same in every phase
-//! that begins at a whole second, and what the kernel has kept of earlier work: the per-CPU lists of free pages, which are kept short here, and
-//! statistics that are not added up yet, which are delayed.
+//! that begins at a whole second, and what the kernel has kept of earlier work: free memory, which consists of single pages here ([`KeptPages`]), the
+//! per-CPU lists of free pages, which are kept short, and statistics that are not added up yet, which are delayed.
 
 use std::{collections::BTreeSet, fs, io, path::Path, thread, time::Duration};
 
@@ -21,6 +21,7 @@ use rustix::{
 
 use crate::{
     error::{Error, Result},
+    free_memory::KeptPages,
     link::Link,
     proc::stat::{self, Stat},
     steps::monotonic_ns,
@@ -50,13 +51,14 @@ const SHARE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 /// outside it: 9,000 instructions, 0.1 % of a read of 64 MiB from the page cache.
 const STATISTICS: (&str, &str) = ("/proc/sys/vm/stat_interval", "3600\n");
 
-/// The divisor of a zone's pages that gives how many free pages each CPU may keep (`percpu_pagelist_high_fraction`, admin-guide/sysctl/vm.rst). Such a large
-/// divisor leaves the minimum, four batches: the number of free pages kept when a phase began changed the cost of its writes by up to 0.3 %.
-const PAGE_LISTS: (&str, &str) = ("/proc/sys/vm/percpu_pagelist_high_fraction", "65536\n");
+/// The divisor of a zone's pages that gives how many free pages each CPU may keep (`percpu_pagelist_high_fraction`, admin-guide/sysctl/vm.rst). This one leaves
+/// about 4 MiB of 1 GiB. By default it is 16 times as many. The kernel gives back the whole list when it frees certain larger blocks: the number of pages in it
+/// changed the cost of writes by 0.3 %. With the minimum, four batches, one batch more or less given back in a phase was 0.02 % of it.
+const PAGE_LISTS: (&str, &str) = ("/proc/sys/vm/percpu_pagelist_high_fraction", "256\n");
 
-/// A write to it makes the kernel compact memory (admin-guide/sysctl/vm.rst): how fragmented the free memory was changed the cost of the
-/// following reads by up to 0.1 %.
-const COMPACT: &str = "/proc/sys/vm/compact_memory";
+/// How actively the kernel compacts memory in the background (`compaction_proactiveness`, admin-guide/sysctl/vm.rst): never, because that would undo
+/// [`KeptPages`].
+const COMPACTION: (&str, &str) = ("/proc/sys/vm/compaction_proactiveness", "0\n");
 
 /// The conditions when a phase begins.
 #[derive(Debug)]
@@ -68,15 +70,15 @@ pub(crate) struct Conditions {
     symbols: bool,
     /// Processes that have been examined already: their kind does not change.
     seen: BTreeSet<u32>,
-    /// Whether there is an NFS server.
-    has_server: bool,
+    /// Where there is an NFS server: what keeps free memory in single pages.
+    kept_pages: Option<KeptPages>,
 }
 
 impl Conditions {
     /// As `job` requests them.
     pub(crate) fn of(job: &Job) -> Self {
         let settle = Duration::from_millis(job.settle_ms);
-        Self { settle, scheduling: job.scheduling, symbols: job.symbols, seen: BTreeSet::new(), has_server: false }
+        Self { settle, scheduling: job.scheduling, symbols: job.symbols, seen: BTreeSet::new(), kept_pages: None }
     }
 
     /// Sends the addresses of the machine code of programs, where the job requests it: before the phases of a run whose tracer or tool has loaded some.
@@ -85,17 +87,6 @@ impl Conditions {
     /// Those of [`symbols::send_programs`].
     pub(crate) fn send_programs(&self, link: &Link) -> Result<()> {
         if self.symbols { symbols::send_programs(link) } else { Ok(()) }
-    }
-
-    /// Compacts memory, where conditions are fixed and the kernel can do it.
-    ///
-    /// # Errors
-    /// The kernel refuses it.
-    pub(crate) fn compact(&self) -> Result<()> {
-        match self.scheduling == Scheduling::Fixed && Path::new(COMPACT).exists() {
-            true => system::write(COMPACT, "1\n"),
-            false => Ok(()),
-        }
     }
 
     /// Waits until the kernel has finished what earlier work left to it.
@@ -107,11 +98,11 @@ impl Conditions {
         Ok(())
     }
 
-    /// Gives kworkers and the threads of the NFS server their priorities. Returns how many did not have them yet; `None` where
-    /// scheduling is not fixed, or there is no server.
+    /// Gives kworkers and the threads of the NFS server their priorities, and splits free memory into single pages at the first call. Returns how many
+    /// threads did not have their priorities yet; `None` where scheduling is not fixed, or there is no server.
     ///
     /// # Errors
-    /// /proc cannot be read, or the kernel refuses a priority.
+    /// /proc cannot be read, the kernel refuses a priority, or memory is short.
     pub(crate) fn fix(&mut self) -> Result<Option<FixedThreads>> {
         if self.scheduling == Scheduling::Kernel {
             return Ok(None);
@@ -132,17 +123,17 @@ impl Conditions {
             let stat = stat::parse(&text).ok_or_else(|| Error::unexpected(&path, "fields as in proc(5)", &text))?;
             found.extend(kind(&stat).map(|kind| (pid, kind)));
         }
-        if !self.has_server {
+        if self.kept_pages.is_none() {
             if !found.iter().any(|(_, kind)| *kind == Kind::Server) {
                 return Ok(None);
             }
-            self.has_server = true;
-            for (path, value) in [(SHARE, "-1\n"), STATISTICS, PAGE_LISTS] {
+            for (path, value) in [(SHARE, "-1\n"), STATISTICS, PAGE_LISTS, COMPACTION] {
                 // Older kernels do not have all of them.
                 if Path::new(path).exists() {
                     system::write(path, value)?;
                 }
             }
+            self.kept_pages = Some(KeptPages::take()?);
         }
         self.seen = present;
         let mut fixed = FixedThreads::default();

@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn only_a_mount_like_that_of_the_study_is_accepted() {
-        let nfs = |version| FileSystem::Nfs(Nfs { version, localio: None, threads: 8, size_mib: 64 });
+        let nfs = |version| FileSystem::Nfs(Nfs { version, localio: None, threads: 8, size_mib: 64, scheduling: None });
         let v42 = mounted("nfs4", "rw,vers=4.2,rsize=1048576");
         fits(&nfs(NfsVersion::V42), &v42).unwrap();
         fits(&FileSystem::Tmpfs { size_mib: 1 }, &mounted("tmpfs", "rw")).unwrap();

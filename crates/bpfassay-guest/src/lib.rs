@@ -16,6 +16,7 @@ mod environment;
 mod error;
 mod facts;
 mod figures;
+mod free_memory;
 #[doc(hidden)]
 pub mod fuzz;
 mod here;

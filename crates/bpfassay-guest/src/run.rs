@@ -162,7 +162,6 @@ fn attempt(
     let environment = paths.environment;
     environment.test_dir.check()?;
     make_fresh(paths)?;
-    conditions.compact()?;
     let paths = &*paths;
     let asks_for_features = spec.workload.features && spec.probe.is_baseline();
     if !spec.probe.is_baseline() || asks_for_features || spec.tool.is_some() {

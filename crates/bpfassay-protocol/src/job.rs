@@ -37,7 +37,8 @@ names! {
         /// As the kernel does it; phases begin at any time.
         Kernel = "kernel",
         /// Where a guest has an NFS server: kworkers have the policy `SCHED_FIFO` and the priority 20, nfsd's threads 10; the workload is not changed.
-        /// Every phase begins at a whole second of `CLOCK_MONOTONIC`. Each CPU keeps few free pages of its own, and statistics of memory are not added up.
+        /// Every phase begins at a whole second of `CLOCK_MONOTONIC`. Free memory consists of single pages, of which each CPU keeps few, and statistics of
+        /// memory are not added up.
         /// This is a stabilised server, not a typical one.
         Fixed = "fixed",
     }
@@ -84,6 +85,20 @@ pub struct Nfs {
     pub threads: u32,
     /// Size of the exported tmpfs in MiB.
     pub size_mib: u32,
+    /// How its threads are scheduled, where that is not as the study has it for all: so one study shows two side by side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<Scheduling>,
+}
+
+impl FileSystem {
+    /// How threads of the kernel are scheduled beside it, where that is not as the study has it for all.
+    #[must_use]
+    pub const fn scheduling(&self) -> Option<Scheduling> {
+        match self {
+            Self::Nfs(nfs) => nfs.scheduling,
+            Self::Tmpfs { .. } => None,
+        }
+    }
 }
 
 names! {

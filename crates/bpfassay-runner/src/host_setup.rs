@@ -94,7 +94,7 @@ impl HostSetup {
                 bpfassay_study::Clock::Instructions => SETTLE_MS,
             },
             // A plan from before this was there has none.
-            scheduling: study.guest.scheduling.unwrap_or(Scheduling::Kernel),
+            scheduling: block.file_system.scheduling().or(study.guest.scheduling).unwrap_or(Scheduling::Kernel),
             symbols: study.clock == bpfassay_study::Clock::Instructions,
             task: Task::Runs { runs: runs.iter().map(|run| spec(study, block, run)).collect() },
         })

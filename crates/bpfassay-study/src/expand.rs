@@ -75,6 +75,7 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     left_out.extend(tools_left_out(study, &narrowed.targets));
     let mut study_of_plan = study.clone();
     study_of_plan.guest.scheduling = Some(study.scheduling());
+    study_of_plan.design.margin = study.margin();
     let mut plan = Plan {
         study: study_of_plan,
         narrowing: narrowing.clone(),

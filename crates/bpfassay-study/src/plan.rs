@@ -190,7 +190,7 @@ impl Plan {
 }
 
 /// The identifier of a file system: type and version, and what differs from the defaults (8 threads, 256 MiB, the
-/// kernel's choice of LOCALIO).
+/// kernel's choice of LOCALIO, the study's scheduling).
 #[must_use]
 pub fn file_system_id(file_system: &FileSystem) -> String {
     let (mut id, size) = match file_system {
@@ -203,6 +203,9 @@ pub fn file_system_id(file_system: &FileSystem) -> String {
             }
             if nfs.threads != DEFAULT_THREADS {
                 id.push_str(&format!("-{}threads", nfs.threads));
+            }
+            if let Some(scheduling) = nfs.scheduling {
+                id.push_str(&format!("-{scheduling}"));
             }
             (id, nfs.size_mib)
         }

@@ -293,12 +293,19 @@ fn file_systems(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<FileSystem
         };
         let file_system = match section.need("type", |kind| kind.choice(&[("nfs", true), ("tmpfs", false)]))? {
             true => {
-                section.only(&["type", "version", "localio", "threads", "size_mib"]);
+                section.only(&["type", "version", "localio", "threads", "size_mib", "scheduling"]);
                 let version = section.or("version", NfsVersion::V42, Field::name);
                 let localio = section.optional("localio", Field::boolean);
                 let threads = section.or("threads", DEFAULT_THREADS, |threads| threads.number(1..=256));
                 let size_mib = size(&section);
-                FileSystem::Nfs(Nfs { version: version?, localio: localio?, threads: threads?, size_mib: size_mib? })
+                let scheduling = scheduling(&section);
+                FileSystem::Nfs(Nfs {
+                    version: version?,
+                    localio: localio?,
+                    threads: threads?,
+                    size_mib: size_mib?,
+                    scheduling: scheduling?,
+                })
             }
             false => {
                 section.only(&["type", "size_mib"]);
@@ -392,14 +399,18 @@ fn default_guest() -> GuestSize {
     }
 }
 
+fn scheduling(section: &Section<'_, '_>) -> Result<Option<Scheduling>, Reported> {
+    section.optional("scheduling", |field| {
+        field.choice(&Scheduling::ALL.iter().map(|&one| (one.name(), one)).collect::<Vec<_>>())
+    })
+}
+
 fn guest(field: &Field<'_, '_>) -> Result<GuestSize, Reported> {
     let default = default_guest();
     let section = field.table()?;
     section.only(&["cpus", "memory_mib", "kernel_parameters", "addresses", "scheduling"]);
     let addresses = section.or("addresses", default.addresses, |field| field.choice(Addresses::NAMES));
-    let scheduling = section.optional("scheduling", |field| {
-        field.choice(&Scheduling::ALL.iter().map(|&one| (one.name(), one)).collect::<Vec<_>>())
-    });
+    let scheduling = scheduling(&section);
     let cpus = section.or("cpus", default.cpus, |cpus| cpus.number(1..=64));
     // Below this a Debian kernel does not come up with its initramfs.
     let memory_mib = section.or("memory_mib", default.memory_mib, |memory| memory.number(384..=1 << 20));

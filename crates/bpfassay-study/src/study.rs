@@ -152,6 +152,16 @@ impl Study {
         })
     }
 
+    /// Within what an overhead is negligible: as the study has it, else 0.02 % by the instruction clock, which overheads over a few boots can show, and
+    /// nothing by the wall clock.
+    #[must_use]
+    pub fn margin(&self) -> Option<Share> {
+        self.design.margin.or(match self.clock {
+            Clock::Instructions => Some(Share::from_ppm(200)),
+            Clock::Wall => None,
+        })
+    }
+
     /// SHA-256, in hexadecimal, of the study as read: comments and layout of the file do not matter, the contents of
     /// IOR scripts do.
     #[must_use]

@@ -9,7 +9,8 @@ use bpfassay_protocol::{
 use super::*;
 use crate::kernel::Modules;
 
-const NFS: FileSystem = FileSystem::Nfs(Nfs { version: NfsVersion::V42, localio: None, threads: 8, size_mib: 64 });
+const NFS: FileSystem =
+    FileSystem::Nfs(Nfs { version: NfsVersion::V42, localio: None, threads: 8, size_mib: 64, scheduling: None });
 
 struct Bed {
     directory: tempfile::TempDir,

@@ -68,7 +68,7 @@ const USUAL: [(&str, &str); 13] = [
 ];
 
 fn nfs(version: NfsVersion) -> FileSystem {
-    FileSystem::Nfs(Nfs { version, localio: None, threads: 8, size_mib: 64 })
+    FileSystem::Nfs(Nfs { version, localio: None, threads: 8, size_mib: 64, scheduling: None })
 }
 
 fn names(order: &[String]) -> Vec<&str> {

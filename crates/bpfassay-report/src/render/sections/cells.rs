@@ -165,7 +165,8 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
             .flat_map(|(metric, _)| [&metric.overhead, &metric.control])
             .filter_map(Figure::value)
     };
-    if let Some(margin) = results.plan.study.design.margin {
+    let is_negligible = overheads().any(|overhead| overhead.negligible == Some(true));
+    if let Some(margin) = results.plan.study.design.margin.filter(|_| is_negligible) {
         legend
             .push(format!("negligible: shown to lie within {margin} either way (two one-sided tests, over all rows)."));
     }
