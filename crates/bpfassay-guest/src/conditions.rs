@@ -15,6 +15,7 @@ use bpfassay_protocol::{
 };
 use rustix::{
     io::Errno,
+    param::page_size,
     thread::clock_nanosleep_absolute,
     time::{ClockId, Timespec},
 };
@@ -133,6 +134,7 @@ impl Conditions {
                     system::write(path, value)?;
                 }
             }
+            keep_dirty_limits()?;
             self.kept_pages = Some(KeptPages::take()?);
         }
         self.seen = present;
@@ -164,6 +166,32 @@ impl Conditions {
         }
         sleep_until(second)
     }
+}
+
+/// Statistics of memory by name, one a line.
+const VMSTAT: &str = "/proc/vmstat";
+
+/// Where the limits of dirty memory, in bytes, are set, and the statistic that has the limit in pages (admin-guide/sysctl/vm.rst).
+const DIRTY_LIMITS: [(&str, &str); 2] = [
+    ("/proc/sys/vm/dirty_background_bytes", "nr_dirty_background_threshold"),
+    ("/proc/sys/vm/dirty_bytes", "nr_dirty_threshold"),
+];
+
+/// Sets the limits of dirty memory to what they are now. They are shares of the memory that is free or has file data, which [`KeptPages`] makes less: writeback would begin in the
+/// middle of a phase that it follows otherwise.
+fn keep_dirty_limits() -> Result<()> {
+    let text = system::read(VMSTAT)?;
+    for (path, name) in DIRTY_LIMITS {
+        let pages =
+            statistic(&text, name).ok_or_else(|| Error::unexpected(VMSTAT, format!("a line `{name} N`"), &text))?;
+        system::write(path, &format!("{}\n", pages.saturating_mul(page_size() as u64)))?;
+    }
+    Ok(())
+}
+
+/// The value of the statistic `name` in `text`, which is as `/proc/vmstat` shows it.
+fn statistic(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim_end().parse().ok())
 }
 
 /// The whole second at which a phase begins that is ready at `now`; both in nanoseconds.
@@ -262,6 +290,17 @@ mod tests {
         assert_eq!(next_second(SECOND - QUIET), SECOND);
         assert_eq!(next_second(SECOND - QUIET + 1), 2 * SECOND);
         assert_eq!(next_second(SECOND), 2 * SECOND);
+    }
+
+    #[test]
+    fn a_statistic_is_found_by_its_whole_name() {
+        let text = "nr_dirty 3\nnr_dirty_threshold 36500\nnr_dirty_background_threshold 18227\nbroken x\n";
+        assert_eq!(statistic(text, "nr_dirty_threshold"), Some(36500));
+        assert_eq!(statistic(text, "nr_dirty_background_threshold"), Some(18227));
+        assert_eq!(
+            (statistic(text, "nr_dirty_thresh"), statistic(text, "broken"), statistic(text, "none")),
+            (None, None, None)
+        );
     }
 
     #[test]
