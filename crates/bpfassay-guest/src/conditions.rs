@@ -79,7 +79,7 @@ impl Conditions {
         Self { settle, scheduling: job.scheduling, symbols: job.symbols, seen: BTreeSet::new(), has_server: false }
     }
 
-    /// Sends where the machine code of programs is, where the job asks for it: before the phases of a run whose tracer or tool has loaded some.
+    /// Sends where the machine code of programs is, where the job asks for it: before and after the phases of a run whose tracer or tool loads some.
     ///
     /// # Errors
     /// As [`symbols::send_programs`].
