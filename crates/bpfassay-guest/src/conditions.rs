@@ -82,7 +82,7 @@ impl Conditions {
         Self { settle, scheduling: job.scheduling, symbols: job.symbols, seen: BTreeSet::new(), kept_pages: None }
     }
 
-    /// Sends the addresses of the machine code of programs, where the job requests it: before the phases of a run whose tracer or tool has loaded some.
+    /// Sends the addresses of the machine code of programs, where the job requests it: before and after the phases of a run whose tracer or tool loads some.
     ///
     /// # Errors
     /// Those of [`symbols::send_programs`].

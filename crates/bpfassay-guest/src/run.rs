@@ -323,7 +323,8 @@ impl Run<'_> {
     fn measure_in(&mut self, cgroup: &mut Cgroup, spec: &RunSpec, paths: &RunPaths<'_>) -> Result<Measured> {
         let mount = mountinfo::read(&self.environment.mount)?;
         self.announced.phase(self.link, Phase::Workload, &spec.id)?;
-        if self.tracer.is_some() || self.tool.is_some() {
+        let has_programs = self.tracer.is_some() || self.tool.is_some();
+        if has_programs {
             self.conditions.send_programs(self.link)?;
         }
         self.conditions.rest(self.tool.as_mut())?;
@@ -348,6 +349,10 @@ impl Run<'_> {
         // Nor may processes that it left disturb the last reading.
         cgroup.kill()?;
         let (after, _) = self.reading(Edge::After)?;
+        // A tool may have loaded some meanwhile.
+        if has_programs {
+            self.conditions.send_programs(self.link)?;
+        }
         if let Some(tool) = &mut self.tool
             && self.tracer.is_some()
         {

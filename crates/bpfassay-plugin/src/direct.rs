@@ -22,6 +22,8 @@ pub struct Phase {
     pub test: u32,
     /// Repetition within the test, from 0.
     pub repetition: u32,
+    /// Calls of the workload in it; 0 where they are not known.
+    pub calls: u64,
     /// What was executed in it.
     pub profile: Figure<Profile>,
 }
@@ -72,7 +74,7 @@ pub fn direct(phases: &[Phase]) -> Vec<RunCount> {
             (Figure::NotMeasured(reason), _) => Figure::NotMeasured(reason.clone()),
             (Figure::Value(_), None) => Figure::missing("no run of the baseline was counted in this phase"),
             (Figure::Value(profile), Some(baseline)) => {
-                let path = if phase.is_baseline { Vec::new() } else { path(profile, baseline) };
+                let path = if phase.is_baseline { Vec::new() } else { path(profile, baseline, phase.calls) };
                 Figure::Value(totals(profile, path))
             }
         };
@@ -99,14 +101,25 @@ fn totals(profile: &Profile, direct: Vec<FunctionCount>) -> Instructions {
     }
 }
 
+/// How often programs were entered in a phase.
+#[derive(Clone, Copy)]
+struct Hits {
+    /// In all.
+    all: u64,
+    /// How often for each of the workload's calls, 1 where that is less or not known.
+    per_call: u64,
+}
+
 /// The functions on the probe's path, the largest first.
-fn path(profile: &Profile, baseline: &Baseline<'_>) -> Vec<FunctionCount> {
+fn path(profile: &Profile, baseline: &Baseline<'_>, calls: u64) -> Vec<FunctionCount> {
     let hits = profile.iter().filter(|(executed, _)| match executed {
         Executed::Program(_) => true,
         Executed::Function(name) => role::is_interpreter(name),
         Executed::Generated | Executed::User => false,
     });
     let hits = hits.fold(0_u64, |sum, (_, count)| sum.saturating_add(count.entries));
+    let per_call = (hits as f64 / calls as f64).round();
+    let hits = Hits { all: hits, per_call: if calls == 0 { 1 } else { (per_call as u64).max(1) } };
     let on_path = |(executed, count): (&Executed, &Count)| {
         let (function, role, instructions) = match executed {
             Executed::User => return None,
@@ -118,7 +131,7 @@ fn path(profile: &Profile, baseline: &Baseline<'_>) -> Vec<FunctionCount> {
             Executed::Function(name) => match (role::of(name), baseline.mean(executed)) {
                 (Some(role), None) => (name.as_str(), role, count.instructions),
                 // Nothing is known of it, but that it comes with the probe only, and as often.
-                (None, None) if hits > 0 && count.entries >= hits.div_ceil(2) => {
+                (None, None) if hits.all > 0 && count.entries >= hits.all.div_ceil(2) => {
                     (name.as_str(), Role::Trampoline, count.instructions)
                 }
                 (None, _) => return None,
@@ -133,10 +146,11 @@ fn path(profile: &Profile, baseline: &Baseline<'_>) -> Vec<FunctionCount> {
 }
 
 /// The instructions on the path of a function that the baseline executes, too, with `before` instructions and entries: a path enters it a whole
-/// number of times for each of `hits`. What else there is more or less of it varies from run to run for other reasons. Of code that is entered
+/// number of times for each call, which may enter several programs (copies of one, or one at the call's beginning and one at its end), and what
+/// leads to them once for all. What else there is more or less of it varies from run to run for other reasons. Of code that is entered
 /// elsewhere than at its beginning (vectors of exceptions) a path executes a whole number of instructions.
-fn share(count: &Count, before: (f64, f64), hits: u64) -> Option<u64> {
-    if hits == 0 {
+fn share(count: &Count, before: (f64, f64), hits: Hits) -> Option<u64> {
+    if hits.all == 0 {
         return None;
     }
     let (instructions, entries) = (count.instructions as f64 - before.0, count.entries as f64 - before.1);
@@ -144,8 +158,9 @@ fn share(count: &Count, before: (f64, f64), hits: u64) -> Option<u64> {
         0 => (instructions, 1.0),
         _ => (entries, instructions / entries),
     };
-    let times = (more / hits as f64).round();
-    (times >= 1.0 && of_each > 0.0).then(|| (times * hits as f64 * of_each).round() as u64)
+    let calls = hits.all as f64 / hits.per_call as f64;
+    let times = (more / calls).round();
+    (times >= 1.0 && of_each > 0.0).then(|| ((times * calls * of_each).round() as u64).min(count.instructions))
 }
 
 #[cfg(test)]
@@ -164,7 +179,8 @@ mod tests {
     fn phase(run: &str, is_warm_up: bool, profile: Profile) -> Phase {
         let is_baseline = run.starts_with("none");
         let (run, name) = (run.to_owned(), "read".to_owned());
-        Phase { run, is_baseline, is_warm_up, name, test: 0, repetition: 0, profile: Figure::Value(profile) }
+        let profile = Figure::Value(profile);
+        Phase { run, is_baseline, is_warm_up, name, test: 0, repetition: 0, calls: 10, profile }
     }
 
     /// What the last of `phases` cost directly.
@@ -217,6 +233,29 @@ mod tests {
         assert_eq!(found, wanted);
         assert_eq!((count.user, count.unresolved), (500, 0));
         assert_eq!(count.all, probed().values().map(|count| count.instructions).sum::<u64>());
+    }
+
+    /// Six copies of a program at the end of each of 256 calls, and three entries for each call on the way to them: the excess is one and a half times
+    /// the entries of programs, which no rounding may make once or twice as many (seen on x86_64 7.2: 83 instructions per call between rounds).
+    #[test]
+    fn of_several_programs_in_a_call_the_share_of_each_is_found() {
+        let copies = |lock: u64| {
+            let mut parts: Vec<_> =
+                (0..6).map(|copy| (Executed::Program(format!("write_exit_{copy}")), 52 * 259, 259)).collect();
+            parts.push((function("__rcu_read_lock"), 5 * lock, lock));
+            profile(&parts)
+        };
+        let baseline = profile(&[(function("__rcu_read_lock"), 5 * 108_032, 108_032)]);
+        let of = |more: u64| {
+            let phases = [phase("none", false, baseline.clone()), phase("fexit", false, copies(108_032 + more))];
+            let phases = phases.map(|phase| Phase { calls: 256, ..phase });
+            last(&phases).direct.iter().find(|part| part.function == "__rcu_read_lock").map(|part| part.instructions)
+        };
+        for more in [2331 - 100, 2330, 2331, 2332, 2331 + 100] {
+            assert_eq!(of(more), Some(5 * 2331), "{more}");
+        }
+        // Less than once in two calls.
+        assert_eq!(of(100), None);
     }
 
     #[test]

@@ -46,10 +46,14 @@ pub struct Functions {
     /// Those of the kernel and of modules.
     kernel: Vec<(u64, String)>,
     is_sorted: bool,
-    /// Functions of the programs that were loaded when the guest last listed them, by address: where each ends, whether it is the first of its program, and
-    /// the program's name.
-    programs: BTreeMap<u64, (u64, bool, String)>,
+    /// The programs that were loaded when the guest last listed them: after the phases of a run.
+    programs: Programs,
+    /// Those of the list before: from before the phases.
+    before: Programs,
 }
+
+/// Functions of programs by address: where each ends, whether it is the first of its program, and the program's name.
+type Programs = BTreeMap<u64, (u64, bool, String)>;
 
 impl Functions {
     /// Takes in what the guest sent.
@@ -58,9 +62,10 @@ impl Functions {
         let named = symbols.functions().filter(|(_, name)| name.len() <= MAX_NAME);
         self.kernel.extend(named.take(room));
         self.is_sorted = false;
-        // A list of programs has all that are loaded. In the place of those that are gone there may be trampolines by now, which have no names.
+        // A list of programs has all that are loaded. In the place of those that are gone from both lists there may be trampolines by now, which have
+        // no names.
         if symbols.functions.is_empty() {
-            self.programs.clear();
+            self.before = std::mem::take(&mut self.programs);
         }
         for program in symbols.programs.iter().filter(|program| program.name.len() <= MAX_NAME) {
             for (index, &(start, length)) in program.functions.iter().enumerate() {
@@ -103,10 +108,12 @@ impl Functions {
 
     /// What the code at `address` belongs to, and whether it begins there.
     fn of(&self, address: u64) -> (Executed, bool) {
-        if let Some((start, (end, is_first, name))) = self.programs.range(..=address).next_back()
-            && address < *end
-        {
-            return (Executed::Program(name.clone()), *is_first && *start == address);
+        for programs in [&self.programs, &self.before] {
+            if let Some((start, (end, is_first, name))) = programs.range(..=address).next_back()
+                && address < *end
+            {
+                return (Executed::Program(name.clone()), *is_first && *start == address);
+            }
         }
         let next = self.kernel.partition_point(|(start, _)| *start <= address);
         let Some((start, name)) = next.checked_sub(1).and_then(|before| self.kernel.get(before)) else {
@@ -180,9 +187,23 @@ mod tests {
         let code = ProgramCode { id: 2, name: "later".to_owned(), functions: vec![(MODULE + 0x2010, 8)] };
         functions.add(&Symbols { functions: String::new(), programs: vec![code] });
         assert_eq!(functions.of(MODULE + 0x2010), (Executed::Program("later".to_owned()), true));
+        functions.add(&Symbols::default());
+        assert_eq!(functions.of(MODULE + 0x2010).0, Executed::Program("later".to_owned()));
         assert_eq!(functions.of(MODULE + 0x2000).0, Executed::Generated);
         assert_eq!(functions.of(MODULE + 0x2018).0, Executed::Generated);
         functions.add(&Symbols::default());
         assert_eq!(functions.of(MODULE + 0x2010).0, Executed::Generated);
+    }
+
+    #[test]
+    fn programs_that_are_loaded_or_gone_during_a_run_are_known() {
+        let mut functions = functions();
+        let code = |id, name: &str, start| ProgramCode { id, name: name.to_owned(), functions: vec![(start, 64)] };
+        let list = |programs| Symbols { functions: String::new(), programs };
+        functions.add(&list(vec![code(2, "stays", MODULE + 0x3000), code(3, "goes", MODULE + 0x4000)]));
+        functions.add(&list(vec![code(2, "stays", MODULE + 0x3000), code(4, "comes", MODULE + 0x5000)]));
+        for (name, start) in [("stays", 0x3000), ("goes", 0x4000), ("comes", 0x5000)] {
+            assert_eq!(functions.of(MODULE + start), (Executed::Program(name.to_owned()), true));
+        }
     }
 }

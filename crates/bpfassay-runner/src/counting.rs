@@ -72,6 +72,7 @@ impl Counting {
                 name: phase.name.clone(),
                 test: phase.test,
                 repetition: phase.repetition,
+                calls: phase.moved.values().fold(0, |sum: u64, moved| sum.saturating_add(moved.calls)),
                 profile,
             });
         }

@@ -28,10 +28,14 @@ pub(super) fn windows(bytes: &[u8]) {
             name: "write".to_owned(),
             test: 0,
             repetition: 0,
+            calls: window.number % 5,
             profile: Figure::Value(profile),
         });
     }
-    let _ = direct(&phases);
+    for count in direct(&phases).iter().flat_map(|run| &run.phases).filter_map(|phase| phase.count.value()) {
+        let parts = count.direct.iter().fold(0_u64, |sum, part| sum.saturating_add(part.instructions));
+        assert!(parts.saturating_add(count.unresolved).saturating_add(count.user) <= count.all, "{count:?}");
+    }
 }
 
 fn read(parts: &[&[u8]]) -> Vec<Window> {
