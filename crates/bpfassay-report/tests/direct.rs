@@ -95,6 +95,21 @@ fn direct(results: &Results) -> Vec<&Figure<Direct>> {
 }
 
 #[test]
+fn instructions_that_no_function_has_are_counted_and_shown() {
+    let unresolved = |is_baseline: bool| {
+        let Figure::Value(count) = count(is_baseline) else { panic!("not counted") };
+        Figure::Value(Instructions { unresolved: 3 * CALLS, ..count })
+    };
+    let results = derive(&counted(unresolved, None));
+    assert!(direct(&results).iter().all(|direct| (direct.value().unwrap().unresolved - 3.0).abs() < 1e-9));
+    let shown = "Up to 3.0 instructions per call are at addresses that no function has";
+    // Lines are wrapped.
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words(&text(&results, Style::default())).contains(shown), "{}", text(&results, Style::default()));
+    assert!(!text(&derive(&counted(count, None)), Style::default()).contains("no function has"));
+}
+
+#[test]
 fn the_direct_cost_is_per_call_and_the_rest_is_elsewhere() {
     let results = derive(&counted(count, None));
     let found = direct(&results);

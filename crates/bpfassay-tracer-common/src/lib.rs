@@ -49,7 +49,7 @@ pub mod map {
     pub const COUNTERS: &str = "counters";
     /// The same, by the later copies of a program.
     pub const COUNTERS_2: &str = "counters_2";
-    /// Per-CPU array of [`SLOTS`](crate::SLOTS) [`Slot`](crate::Slot)s, in programs in C: element
+    /// Per-CPU array of [`SLOTS`](crate::SLOTS) [`Slot`](crate::Slot)s in [`Pair`](crate::Pair)s, in programs in C: element
     /// `copy * Operation::DATA + operation`.
     pub const SLOTS: &str = "slots";
     /// Per-CPU array of `u64`: [`tally`](crate::tally).
@@ -214,6 +214,16 @@ pub struct Histogram {
     pub slots: [u64; LATENCY_SLOTS],
 }
 
+/// Two slots, which keys that fall on this pair have in the order in which they come.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pair {
+    /// What distinguishes the key of each slot from most others; 0 while it has none.
+    pub tags: [u64; 2],
+    /// The slots.
+    pub slots: [Slot; 2],
+}
+
 /// What the loader writes before loading; the verifier then removes the code that is not needed. In C it is the
 /// read-only section `.rodata.settings`.
 #[repr(C)]
@@ -229,9 +239,20 @@ pub struct Settings {
     /// running on the CPU, so on a preemptible kernel one copy alone misses calls while a task is preempted inside it.
     /// With several, whichever copy runs first for a call counts it, and the others see that it did.
     pub copies: u32,
+    /// 1 where all tasks and mounts are counted and durations are not measured.
+    pub plain: u32,
+    /// Zero.
+    pub zero: u32,
 }
 
 impl Settings {
+    /// With what follows from the other settings.
+    #[must_use]
+    pub const fn new(cgroup: u64, mount: u64, latency: bool, copies: u32) -> Self {
+        let plain = cgroup == 0 && mount == 0 && !latency;
+        Self { cgroup, mount, latency: latency as u32, copies, plain: plain as u32, zero: 0 }
+    }
+
     /// As the bytes of the C structure.
     #[must_use]
     pub fn to_bytes(self) -> [u8; size_of::<Self>()] {
@@ -240,6 +261,7 @@ impl Settings {
         bytes[offset_of!(Self, mount)..][..8].copy_from_slice(&self.mount.to_ne_bytes());
         bytes[offset_of!(Self, latency)..][..4].copy_from_slice(&self.latency.to_ne_bytes());
         bytes[offset_of!(Self, copies)..][..4].copy_from_slice(&self.copies.to_ne_bytes());
+        bytes[offset_of!(Self, plain)..][..4].copy_from_slice(&self.plain.to_ne_bytes());
         bytes
     }
 }
@@ -292,10 +314,19 @@ mod tests {
 
     #[test]
     fn settings_lie_where_the_structure_has_them() {
-        let bytes = Settings { cgroup: 0x0102_0304_0506_0708, mount: 9, latency: 1, copies: 2 }.to_bytes();
+        let bytes = Settings::new(0x0102_0304_0506_0708, 9, true, 2).to_bytes();
         assert_eq!(bytes[..8], 0x0102_0304_0506_0708u64.to_ne_bytes());
         assert_eq!(bytes[8..16], 9u64.to_ne_bytes());
         assert_eq!(bytes[16..20], 1u32.to_ne_bytes());
-        assert_eq!(bytes[20..], 2u32.to_ne_bytes());
+        assert_eq!(bytes[20..24], 2u32.to_ne_bytes());
+        assert_eq!(bytes[24..], [0; 8]);
+    }
+
+    #[test]
+    fn settings_are_plain_where_nothing_is_filtered_or_timed() {
+        assert_eq!(Settings::new(0, 0, false, 6).to_bytes()[24..28], 1u32.to_ne_bytes());
+        for settings in [Settings::new(1, 0, false, 1), Settings::new(0, 1, false, 1), Settings::new(0, 0, true, 1)] {
+            assert_eq!(settings.plain, 0);
+        }
     }
 }

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The direct cost of probe configurations, in real guests: it is the same in every round, its parts are the whole, and the guests do not see
 //! the plugin that counts it; and one instruction more is found from one run each.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints what it skips"
+)]
 
 mod common;
 #[path = "common/wrong_tools.rs"]
@@ -12,15 +17,15 @@ use std::{env, fs, path::Path};
 use common::{bpfassay, guests_wanted, printed, results, study, without_plugins};
 use serde_json::Value;
 
-/// Runs the study and gives its results, its fingerprint, and what was printed.
-fn run(path: &str) -> (Value, String, String) {
+/// Runs a study of vm-tests/ and gives its results, its fingerprint, and what was printed.
+fn run(path: &str, name: &str, arguments: &[&str]) -> (Value, String, String) {
     let directory = tempfile::tempdir().unwrap();
     let mut command = bpfassay(directory.path());
-    command.args(["run", "--yes"]);
+    command.args(["run", "--yes"]).args(arguments);
     if let Some(manifest) = env::var_os("BPFASSAY_TEST_MANIFEST") {
         command.arg("--manifest").arg(manifest);
     }
-    let output = command.arg(study("direct.toml")).args(["--output", "out"]).env("PATH", path).output().unwrap();
+    let output = command.arg(study(name)).args(["--output", "out"]).env("PATH", path).output().unwrap();
     let printed = printed(&output);
     assert!(output.status.success(), "{printed}");
     let fingerprint = printed.lines().find_map(|line| line.strip_prefix("fingerprint of the raw figures: ")).unwrap();
@@ -37,28 +42,17 @@ fn costs(results: &Value) -> Vec<(String, &Value)> {
     metrics.filter(|(_, direct)| !direct.is_null()).collect()
 }
 
-/// Instructions per call that the tracer takes more where another key has the first slot of its key (`map_percpu.h`), which depends on the identifier of the
-/// run's cgroup: 11.0 on x86_64, 2.0 on aarch64.
-const SECOND_SLOT: f64 = 11.5;
-
-#[test]
-fn direct_costs_are_exact_and_counting_them_changes_no_figure() {
-    if !guests_wanted() {
-        return;
-    }
-    let path = env::var("PATH").unwrap();
-    let (counted, with, printed) = run(&path);
-    assert!(printed.contains("direct cost in instructions per call"), "{printed}");
-    let costs_of = costs(&counted);
-    assert!(costs_of.len() >= 10, "{printed}");
-    for (place, direct) in &costs_of {
+/// Checks that each direct cost has all its parts and is the same in every run, but for 0.5 %. Returns how many there are.
+fn check_costs(results: &Value, printed: &str) -> usize {
+    let costs = costs(results);
+    for (place, direct) in &costs {
         assert!(direct["value"].is_object(), "{place}: {direct:#}: {printed}");
         let direct = &direct["value"];
         let number = |name: &str| direct["per_call"][name].as_f64().unwrap();
         let (mean, min, max) = (number("mean"), number("min"), number("max"));
-        // Measured: 347 to 520 on x86_64, 348 to 830 on aarch64, and on riscv64, whose kernels interpret programs, 2370 to 3180.
+        // Measured: 300 to 830 where programs are compiled, and where they are interpreted (riscv64) 2,000 to 3,200.
         assert!(mean > 100.0 && mean < 5000.0, "{place}: {direct:#}");
-        assert!(max - min <= 0.005 * mean + SECOND_SLOT, "{place}: {direct:#}");
+        assert!(max - min <= 0.005 * mean, "{place}: {direct:#}");
         let functions = direct["functions"].as_array().unwrap();
         let sum: f64 = functions.iter().map(|function| function["per_call"].as_f64().unwrap()).sum();
         assert!((sum - mean).abs() < 1e-6 * mean, "{place}: {direct:#}");
@@ -66,13 +60,78 @@ fn direct_costs_are_exact_and_counting_them_changes_no_figure() {
             assert!(functions.iter().any(|function| function["role"] == role), "{place}: {direct:#}");
         }
     }
+    costs.len()
+}
+
+#[test]
+fn direct_costs_are_exact_and_counting_them_changes_no_figure() {
+    if !guests_wanted() {
+        return;
+    }
+    let path = env::var("PATH").unwrap();
+    let (counted, with, printed) = run(&path, "direct.toml", &[]);
+    assert!(printed.contains("direct cost in instructions per call"), "{printed}");
+    assert!(check_costs(&counted, &printed) >= 10, "{printed}");
     assert!(counted["provenance"][0]["qemu"]["x86_64"]["plugin_api"].is_u64());
 
     let directory = tempfile::tempdir().unwrap();
-    let (uncounted, without, printed) = run(&without_plugins(directory.path()));
+    let (uncounted, without, printed) = run(&without_plugins(directory.path()), "direct.toml", &[]);
     assert!(printed.contains("does not load the plugin"), "{printed}");
     assert!(costs(&uncounted).is_empty(), "{printed}");
     assert_eq!(with, without, "the guests noticed that they were counted");
+}
+
+/// Seeds give boots other addresses, and rounds other cgroups; with the JIT compiler and without it.
+#[test]
+fn direct_costs_are_the_same_with_every_seed_and_in_every_round() {
+    if !guests_wanted() {
+        return;
+    }
+    let path = env::var("PATH").unwrap();
+    for (study, jit, metrics) in [("direct-seeds.toml", 1, 10), ("direct-interpreted.toml", 0, 4)] {
+        let (results, _, printed) = run(&path, study, &[]);
+        assert!(check_costs(&results, &printed) >= metrics, "{printed}");
+        for boot in results["boots"].as_array().unwrap() {
+            assert_eq!(boot["facts"]["jit"], jit, "{boot:#}");
+        }
+        for (place, direct) in costs(&results) {
+            assert_eq!(direct["value"]["per_call"]["n"], 4, "{place}: {direct:#}");
+        }
+    }
+}
+
+/// Names a directory with another version's programs of QEMU, such as `usr/bin` of Debian's packages unpacked somewhere.
+const OTHER_QEMU: &str = "BPFASSAY_TEST_OTHER_QEMU";
+
+#[test]
+fn direct_costs_are_the_same_with_another_version_of_qemu() {
+    if !guests_wanted() {
+        return;
+    }
+    let Some(other) = env::var_os(OTHER_QEMU) else {
+        println!("not run: no second QEMU; {OTHER_QEMU} names a directory with its programs");
+        return;
+    };
+    let path = env::var("PATH").unwrap();
+    let other_path =
+        env::join_paths([Path::new(&other)].into_iter().map(Path::to_owned).chain(env::split_paths(&path)));
+    let other_path = other_path.unwrap().into_string().unwrap();
+    let archs = ["x86_64", "aarch64", "riscv64"];
+    let is_there = |arch: &&str| Path::new(&other).join(format!("qemu-system-{arch}")).exists();
+    let archs: Vec<&str> = archs.into_iter().filter(is_there).collect();
+    assert!(!archs.is_empty(), "{OTHER_QEMU} has no QEMU: {other:?}");
+    for arch in archs {
+        let [one, another] = [&path, &other_path].map(|path| run(path, "direct.toml", &["--arch", arch]).0);
+        let version = |results: &Value| results["provenance"][0]["qemu"][arch]["program"]["version"].clone();
+        assert_ne!(version(&one), version(&another), "{OTHER_QEMU} names the QEMU on PATH");
+        let (one, another) = (costs(&one), costs(&another));
+        assert_eq!(one.len(), another.len());
+        for ((place, one), (_, another)) in one.iter().zip(&another) {
+            let mean = |direct: &Value| direct["value"]["per_call"]["mean"].as_f64().unwrap();
+            let (one, another) = (mean(one), mean(another));
+            assert!((one - another).abs() <= 0.005 * one, "{place}: {one} and {another}");
+        }
+    }
 }
 
 /// What `compare` calls of each metric: the change, and the functions that differ, with their roles and by how many instructions per call.

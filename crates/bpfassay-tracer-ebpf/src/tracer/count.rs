@@ -19,7 +19,7 @@ use crate::map;
 
 /// Set by the loader; the verifier then removes what is not wanted.
 #[unsafe(no_mangle)]
-static SETTINGS: Global<Settings> = Global::new(Settings { cgroup: 0, mount: 0, latency: 0, copies: 1 });
+static SETTINGS: Global<Settings> = Global::new(Settings::new(0, 0, false, 1));
 
 /// The setting that lies at `at` in [`SETTINGS`].
 #[inline(always)]

@@ -68,6 +68,11 @@ struct counter_slot {
 	struct counter_value value;
 };
 
+struct counter_pair {
+	__u64 tags[2];
+	struct counter_slot slots[2];
+};
+
 enum tally {
 	TALLY_INSERT_FAILURES,
 	TALLY_RING_BUFFER_DROPS,
@@ -83,12 +88,17 @@ struct {
 	__type(value, __u64);
 } tallies SEC(".maps");
 
-/* Set before loading; the verifier then removes the code that is not needed. Filters: zero means any. */
+/*
+ * Set before loading; the verifier then removes the code that is not needed, but not the instructions that load a setting. Filters: zero
+ * means any. `plain` is 1 where nothing is filtered and no durations are measured, which is one setting to load instead of three.
+ */
 struct tracer_settings {
 	__u64 cgroup;
 	__u64 mount;
 	__u32 latency;
 	__u32 copies;
+	__u32 plain;
+	__u32 zero;
 };
 
 const volatile struct tracer_settings settings SEC(".rodata.settings") = {};
@@ -164,29 +174,39 @@ static __always_inline __u32 mount_id(const struct vfsmount *mnt)
 
 /*
  * Fills `subject` in for the calling task; false if it is not to be counted. Where the hook does not know the mount,
- * `mnt` is null: such calls are counted under mount 0, unless one mount was selected.
+ * `mnt` is null: such calls are counted under mount 0, unless one mount was selected. `plain` is constant: whether filters are known to be unset.
  */
-static __always_inline bool subject_of(struct subject *subject, const struct vfsmount *mnt, __u32 device)
+static __always_inline bool subject_of_mount(struct subject *subject, const struct vfsmount *mnt, __u32 device, bool plain)
 {
 	*subject = (struct subject){ .cgroup = bpf_get_current_cgroup_id(), .vfsmount = mnt, .device = device };
-	if (settings.cgroup && subject->cgroup != settings.cgroup)
+	if (!plain && settings.cgroup && subject->cgroup != settings.cgroup)
 		return false;
 	if (mnt)
 		subject->mount = mount_id(mnt);
-	return !settings.mount || subject->mount == settings.mount;
+	return plain || !settings.mount || subject->mount == settings.mount;
+}
+
+static __always_inline bool subject_of(struct subject *subject, const struct vfsmount *mnt, __u32 device)
+{
+	return subject_of_mount(subject, mnt, device, false);
 }
 
 /* The same for an open file, for programs that may not follow pointers themselves. */
-static __always_inline bool subject_of_file(struct subject *subject, const struct file *file)
+static __always_inline bool subject_of_open(struct subject *subject, const struct file *file, bool plain)
 {
 	const struct vfsmount *mnt;
 
 	if (bpf_ksym_exists(bpf_rdonly_cast)) {
 		mnt = bpf_core_cast(file, struct file)->f_path.mnt;
-		return subject_of(subject, mnt, mnt->mnt_sb->s_dev);
+		return subject_of_mount(subject, mnt, mnt->mnt_sb->s_dev, plain);
 	}
 	mnt = BPF_CORE_READ(file, f_path.mnt);
-	return subject_of(subject, mnt, BPF_CORE_READ(mnt, mnt_sb, s_dev));
+	return subject_of_mount(subject, mnt, BPF_CORE_READ(mnt, mnt_sb, s_dev), plain);
+}
+
+static __always_inline bool subject_of_file(struct subject *subject, const struct file *file)
+{
+	return subject_of_open(subject, file, false);
 }
 
 static __always_inline __u32 log2_of(__u64 value)

@@ -22,8 +22,12 @@ static __always_inline int count_file(const struct file *file, __u64 bytes, enum
 {
 	struct subject subject;
 
-	if (subject_of_argument(&subject, file))
+	if (settings.plain) {
+		subject_of_argument(&subject, file, true);
+		counter_add(0, &subject, operation, bytes, 0, NO_DURATION);
+	} else if (subject_of_argument(&subject, file, false)) {
 		count_call(&subject, operation, bytes, 0, 0);
+	}
 	return 0;
 }
 

@@ -144,8 +144,14 @@ static __always_inline int count_data(__u32 copy, const struct file *file, long 
 {
 	struct subject subject;
 
-	if (is_first(copy, operation) && subject_of_argument(&subject, file))
+	if (!is_first(copy, operation))
+		return 0;
+	if (settings.plain) {
+		subject_of_argument(&subject, file, true);
+		counter_add(copy, &subject, operation, ret < 0 ? 0 : ret, ret < 0, NO_DURATION);
+	} else if (subject_of_argument(&subject, file, false)) {
 		count_call_copy(copy, &subject, operation, ret < 0 ? 0 : ret, ret < 0, began(operation));
+	}
 	return 0;
 }
 

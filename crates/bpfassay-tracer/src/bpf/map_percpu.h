@@ -5,9 +5,12 @@
  * the first copy, which they share. So plain additions lose nothing in the first copy; the others add atomically.
  *
  * Hashing and comparing a key takes the larger part of the time. So the calls that move data avoid it: each CPU has an
- * array of slots per operation and copy, and a key has one of two slots: the first two keys that map to such a pair keep them
- * until the end. What a slot counts is counted nowhere else and never moves, so that a reader at any moment misses nothing and finds
+ * array of pairs of slots per operation and copy, and a key has one of the two slots of its pair: the first two keys that map to a pair
+ * keep them until the end. What a slot counts is counted nowhere else and never moves, so that a reader at any moment misses nothing and finds
  * nothing twice. Keys that come later to their pair, and the first call of every key, are counted in the hash map.
+ *
+ * Which of the two slots a key has depends on what else counted before. A call takes as many instructions with either, so that this shows
+ * in no cost: three comparisons decide on each.
  */
 #define LAYOUT_HAS_DURATION 0
 
@@ -23,7 +26,7 @@ struct counters counters SEC(".maps");
 struct counters counters_2 SEC(".maps");
 
 struct counter_slots {
-	struct counter_slot slots[COUNTER_SLOTS];
+	struct counter_pair pairs[COUNTER_SLOTS / 2];
 };
 
 /* Element copy * OPERATION_DATA_COUNT + operation; the loader sets how many copies there are. */
@@ -41,71 +44,65 @@ struct {
 #define COUNTER_OWN_KEYS true
 #endif
 
-static __always_inline bool is_slot_of(const struct counter_slot *slot, const struct subject *subject)
+static __always_inline bool has_slots(enum operation operation)
 {
-	return slot->key.cgroup == subject->cgroup && slot->key.mount == subject->mount &&
-	       slot->key.device == subject->device;
+	return COUNTER_OWN_KEYS && operation < OPERATION_DATA_COUNT;
 }
 
-static __always_inline bool is_free(const struct counter_slot *slot)
+/* What distinguishes most keys, and two keys of one cgroup always: ids of mounts have 31 bits. 0 stands for none: such a key has no slot. */
+static __always_inline __u64 tag_of(const struct subject *subject)
 {
-	return !slot->key.cgroup && !slot->value.calls;
-}
-
-/* The slots of an operation's keys; null for operations that have none. */
-static __always_inline struct counter_slots *slots_of(__u32 copy, enum operation operation)
-{
-	__u32 element = copy * OPERATION_DATA_COUNT + operation;
-
-	if (!COUNTER_OWN_KEYS || operation >= OPERATION_DATA_COUNT)
-		return NULL;
-	return bpf_map_lookup_elem(&slots, &element);
+	return subject->cgroup ^ (subject->mount << 32 | subject->device);
 }
 
 /*
- * The slot that a key tries first; the other of its pair differs in the last bit. Fibonacci hashing: Knuth, "The Art of Computer
+ * The pair of a tag; null for an element that the loader did not make, which none is. Fibonacci hashing: Knuth, "The Art of Computer
  * Programming", volume 3, 2nd edition 1998, section 6.4.
  */
-static __always_inline __u64 place_of(const struct subject *subject)
+static __always_inline struct counter_pair *pair_of(__u32 copy, enum operation operation, __u64 tag)
 {
-	_Static_assert(COUNTER_SLOTS == 1 << (64 - 56), "as many bits as are left");
-	return ((subject->cgroup ^ subject->mount << 32) * 0x9e3779b97f4a7c15) >> 56;
+	__u32 element = copy * OPERATION_DATA_COUNT + operation;
+	struct counter_slots *all = bpf_map_lookup_elem(&slots, &element);
+
+	_Static_assert(COUNTER_SLOTS / 2 == 1 << (64 - 57), "as many bits as are left");
+	return all ? &all->pairs[tag * 0x9e3779b97f4a7c15 >> 57] : NULL;
 }
 
+/* A call that failed moved nothing. */
 static __always_inline void slot_add(struct counter_slot *slot, __u64 bytes, __u64 errors)
 {
 	slot->value.calls += 1;
-	slot->value.bytes += bytes;
-	slot->value.errors += errors;
+	if (errors)
+		slot->value.errors += errors;
+	else
+		slot->value.bytes += bytes;
 }
 
 static __always_inline void counter_add(__u32 copy, const struct subject *subject, enum operation operation,
 				       __u64 bytes, __u64 errors, __u64 duration)
 {
 	struct counters *map = copy == 0 ? &counters : &counters_2;
-	struct counter_slots *all = slots_of(copy, operation);
-	struct counter_slot *slot = NULL;
+	struct counter_pair *pair = NULL;
 	struct counter_value *value;
 	struct counter_key key;
+	__u64 tag = 0;
 
-	/*
-	 * The key's own slot, otherwise a free one that it may take. With one slot for each key, a workload that collided with another
-	 * process had calls that cost 84 instructions more (x86_64, 6.12).
-	 */
-	if (all) {
-		__u64 place = place_of(subject);
-
-		slot = &all->slots[place];
-		if (is_slot_of(slot, subject)) {
-			slot_add(slot, bytes, errors);
+	if (has_slots(operation)) {
+		tag = tag_of(subject);
+		pair = pair_of(copy, operation, tag);
+		if (!pair) {
+			tally_add(TALLY_INSERT_FAILURES);
 			return;
 		}
-		if (!is_free(slot)) {
-			slot = &all->slots[place ^ 1];
-			if (is_slot_of(slot, subject)) {
-				slot_add(slot, bytes, errors);
+		/* With equal tags, equal cgroups make equal keys: the mount is compared for as many comparisons as below. */
+		if (pair->tags[0] == tag) {
+			if (pair->slots[0].key.cgroup == subject->cgroup && pair->slots[0].key.mount == subject->mount) {
+				slot_add(&pair->slots[0], bytes, errors);
 				return;
 			}
+		} else if (pair->tags[1] == tag && pair->slots[1].key.cgroup == subject->cgroup) {
+			slot_add(&pair->slots[1], bytes, errors);
+			return;
 		}
 	}
 	key = key_of(subject, operation);
@@ -132,7 +129,14 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 		value->bytes += bytes;
 		value->errors += errors;
 	}
-	/* Not on its first call: the reader reads only slots that have counted one. */
-	if (slot && is_free(slot))
-		slot->key = key;
+	/* Not on its first call: the reader looks only at slots that have counted one. */
+	if (pair && tag) {
+		if (!pair->tags[0]) {
+			pair->slots[0].key = key;
+			pair->tags[0] = tag;
+		} else if (!pair->tags[1] && pair->tags[0] != tag) {
+			pair->slots[1].key = key;
+			pair->tags[1] = tag;
+		}
+	}
 }

@@ -33,9 +33,9 @@ static __always_inline unsigned long argument(context *ctx, __u32 index)
 	return value;
 }
 
-static __always_inline bool subject_of_argument(struct subject *subject, const struct file *file)
+static __always_inline bool subject_of_argument(struct subject *subject, const struct file *file, bool plain)
 {
-	return subject_of_file(subject, file);
+	return subject_of_open(subject, file, plain);
 }
 
 #endif

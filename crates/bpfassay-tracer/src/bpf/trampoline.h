@@ -47,11 +47,11 @@ static __always_inline unsigned long argument(context *ctx, __u32 index)
 }
 
 /* The verifier knows the type of `file`: these are plain loads, without a helper call. */
-static __always_inline bool subject_of_argument(struct subject *subject, const struct file *file)
+static __always_inline bool subject_of_argument(struct subject *subject, const struct file *file, bool plain)
 {
 	const struct vfsmount *mnt = file->f_path.mnt;
 
-	return subject_of(subject, mnt, mnt->mnt_sb->s_dev);
+	return subject_of_mount(subject, mnt, mnt->mnt_sb->s_dev, plain);
 }
 
 #endif

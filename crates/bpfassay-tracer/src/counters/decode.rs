@@ -11,7 +11,7 @@ use bpfassay_protocol::{
     operation::Totals,
     tracer::{CounterRow, Device},
 };
-use bpfassay_tracer_common::{Histogram, Key, LATENCY_SLOTS, PATH_BYTES, PathKey, SLOTS, Slot, Value};
+use bpfassay_tracer_common::{Histogram, Key, LATENCY_SLOTS, PATH_BYTES, Pair, PathKey, SLOTS, Slot, Value};
 
 use super::error::DecodeError;
 use crate::kernel::mounts::Mounts;
@@ -70,9 +70,10 @@ pub(crate) fn sum<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result
 /// [`DecodeError::Size`] where an element of `values` does not have the size of the slots of one operation.
 pub(crate) fn slots(operation: u32, values: &[Vec<u8>]) -> Result<Vec<(Key, Value)>, DecodeError> {
     let mut found = Vec::new();
-    for slots in values {
-        size_is("array of slots", slots, SLOTS * size_of::<Slot>())?;
-        for slot in slots.chunks_exact(size_of::<Slot>()) {
+    for pairs in values {
+        size_is("array of slots", pairs, SLOTS / 2 * size_of::<Pair>())?;
+        let pairs = pairs.chunks_exact(size_of::<Pair>()).map(|pair| &pair[offset_of!(Pair, slots)..]);
+        for slot in pairs.flat_map(|slots| slots.chunks_exact(size_of::<Slot>())) {
             let value = sum([&slot[offset_of!(Slot, value)..][..size_of::<Value>()]])?;
             if value.calls > 0 {
                 let key = key(&slot[offset_of!(Slot, key)..][..size_of::<Key>()])?;
@@ -253,7 +254,8 @@ mod tests {
                 if map == MapLayout::Percpu {
                     assert_same_layout!(&btf, "counter_slot", Slot { key, value });
                     let slots = btf.type_by_name::<Struct<'_>>("counter_slots").unwrap();
-                    assert_eq!(slots.size(), SLOTS * size_of::<Slot>());
+                    assert_same_layout!(&btf, "counter_pair", Pair { tags, slots });
+                    assert_eq!(slots.size(), SLOTS / 2 * size_of::<Pair>());
                 }
                 if map == MapLayout::LruShared {
                     assert_same_layout!(&btf, "counter_path_key", PathKey { cgroup, path, operation, zero });
@@ -261,7 +263,7 @@ mod tests {
                 if matches!(probe, Probe::Kprobe | Probe::Fentry) {
                     assert_same_layout!(&btf, "name_prototype", Prototype { source, argument });
                 }
-                assert_same_layout!(&btf, "tracer_settings", Settings { cgroup, mount, latency, copies });
+                assert_same_layout!(&btf, "tracer_settings", Settings { cgroup, mount, latency, copies, plain, zero });
                 let numbers = btf.type_by_name::<Enum<'_>>("operation").unwrap();
                 let numbers: Vec<_> = numbers
                     .iter()
@@ -297,10 +299,11 @@ mod tests {
 
     #[test]
     fn slots_in_use_are_counted_for_their_operation() {
-        let mut cpus = vec![vec![0; SLOTS * size_of::<Slot>()]; 2];
+        let mut cpus = vec![vec![0; SLOTS / 2 * size_of::<Pair>()]; 2];
         let mut put = |cpu: usize, slot: usize, key: Vec<u8>, value: Vec<u8>| {
             let bytes = [key, value].concat();
-            cpus[cpu][slot * size_of::<Slot>()..][..bytes.len()].copy_from_slice(&bytes);
+            let (pair, of_pair) = (slot / 2 * size_of::<Pair>(), slot % 2 * size_of::<Slot>());
+            cpus[cpu][pair + offset_of!(Pair, slots) + of_pair..][..bytes.len()].copy_from_slice(&bytes);
         };
         put(0, 3, key(7, 8, 21, 0), value(2, 4096, 1));
         put(1, 255, key(9, 8, 22, 0), value(1, 10, 0));

@@ -11,7 +11,7 @@ use bpfassay_results::{Figure, Results, Role};
 pub(super) fn table(results: &Results) -> Option<Table> {
     let places = Places::of(results);
     let mut remarks = Remarks::default();
-    let (mut rows, mut is_unresolved, mut is_pooled) = (Vec::new(), false, false);
+    let (mut rows, mut unresolved, mut is_pooled) = (Vec::new(), 0.0_f64, false);
     for cell in &results.cells {
         let counted = cell.metrics.iter().filter_map(|metric| Some((metric, metric.direct.as_ref()?)));
         for (index, (metric, direct)) in counted.enumerate() {
@@ -19,7 +19,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             row.push(metric.name.to_string());
             match direct {
                 Figure::Value(direct) => {
-                    is_unresolved |= direct.unresolved >= 0.05;
+                    unresolved = unresolved.max(direct.unresolved);
                     row.push(labels::direct(direct));
                     row.extend(Role::ALL.map(|role| format!("{:.1}", direct.of(role))));
                     row.push(format!("{:+.1}", direct.elsewhere.mean));
@@ -53,9 +53,11 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     if is_pooled {
         legend.push(super::cost::POOLED.to_owned());
     }
-    if is_unresolved {
-        legend
-            .push("Some instructions are at addresses that no function has: `unresolved` in results.json.".to_owned());
+    if unresolved >= 0.05 {
+        legend.push(format!(
+            "Up to {unresolved:.1} instructions per call are at addresses that no function has, in none of these columns but elsewhere: \
+             `unresolved` in results.json."
+        ));
     }
     let columns =
         places.columns(&["metric", "direct", "program", "trampoline", "helpers", "entry", "elsewhere", "whole [95 %]"]);

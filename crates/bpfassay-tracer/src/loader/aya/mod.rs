@@ -63,9 +63,7 @@ pub(crate) fn load(
         Probe::Fexit | Probe::RawTracepoint | Probe::Tracepoint => settings::copies(),
         _ => 1,
     };
-    let settings =
-        Settings { cgroup: options.cgroup, mount: options.mount, latency: u32::from(options.latency), copies }
-            .to_bytes();
+    let settings = Settings::new(options.cgroup, options.mount, options.latency, copies).to_bytes();
     let prototypes = name_prototypes(options).map_err(|failure| refuse(failure.step, None, &failure.error))?;
     let mut loader = EbpfLoader::new();
     // Maps that aya cannot read are read through their descriptors here.

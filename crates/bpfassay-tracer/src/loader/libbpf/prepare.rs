@@ -42,12 +42,8 @@ pub(super) fn prepare(
     let found = prototypes::find(&hooks, options)?;
 
     let has_copies = open.progs().any(|program| probes::copy_of(&program.name().to_string_lossy()).is_some());
-    let settings = Settings {
-        cgroup: options.cgroup,
-        mount: options.mount,
-        latency: u32::from(options.latency),
-        copies: if has_copies { copies() } else { 1 },
-    };
+    let copies = if has_copies { copies() } else { 1 };
+    let settings = Settings::new(options.cgroup, options.mount, options.latency, copies);
     write(open, SETTINGS, &settings.to_bytes())?;
     if open.maps().any(|map| map.name() == OsStr::new(PAGE_SIZE)) {
         write(open, PAGE_SIZE, &(rustix::param::page_size() as u64).to_ne_bytes())?;
