@@ -66,6 +66,8 @@ pub(crate) struct Conditions {
     scheduling: Scheduling,
     /// Whether the host receives where the machine code of loaded programs is.
     symbols: bool,
+    /// What it has received of them.
+    sent: symbols::Sent,
     /// Processes that have been looked at: their kind does not change.
     seen: BTreeSet<u32>,
     /// Whether there is an NFS server.
@@ -76,15 +78,27 @@ impl Conditions {
     /// As `job` asks for them.
     pub(crate) fn of(job: &Job) -> Self {
         let settle = Duration::from_millis(job.settle_ms);
-        Self { settle, scheduling: job.scheduling, symbols: job.symbols, seen: BTreeSet::new(), has_server: false }
+        Self {
+            settle,
+            scheduling: job.scheduling,
+            symbols: job.symbols,
+            sent: symbols::Sent::default(),
+            seen: BTreeSet::new(),
+            has_server: false,
+        }
     }
 
-    /// Sends where the machine code of programs is, where the job asks for it: before the phases of a run whose tracer or tool has loaded some.
+    /// Sends where the machine code of programs is, and what those `under_test` were made from, where the job asks for it: before the phases of a
+    /// run whose tracer or tool has loaded some.
     ///
     /// # Errors
-    /// As [`symbols::send_programs`].
-    pub(crate) fn send_programs(&self, link: &Link) -> Result<()> {
-        if self.symbols { symbols::send_programs(link) } else { Ok(()) }
+    /// As [`symbols::send_programs`], and those of `under_test`.
+    pub(crate) fn send_programs(
+        &mut self,
+        link: &Link,
+        under_test: impl FnOnce() -> Result<BTreeSet<u32>>,
+    ) -> Result<()> {
+        if self.symbols { symbols::send_programs(link, &under_test()?, &mut self.sent) } else { Ok(()) }
     }
 
     /// Gathers free memory into large blocks, where conditions are fixed and the kernel can.
@@ -256,7 +270,12 @@ mod tests {
             let link = Link::into_file(file.reopen().unwrap()).unwrap();
             let length = || file.as_file().metadata().unwrap().len();
             let before = length();
-            let sent = Conditions::of(&job(Scheduling::Kernel, symbols)).send_programs(&link);
+            let mut is_asked = false;
+            let sent = Conditions::of(&job(Scheduling::Kernel, symbols)).send_programs(&link, || {
+                is_asked = true;
+                Ok(BTreeSet::new())
+            });
+            assert_eq!(is_asked, symbols);
             match symbols {
                 false => assert!(sent.is_ok() && length() == before),
                 // Whether or not this machine permits it.

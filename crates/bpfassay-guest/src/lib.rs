@@ -33,6 +33,7 @@ mod run;
 mod shell;
 mod signals;
 mod soundness;
+mod source;
 mod steps;
 mod stop;
 mod symbols;

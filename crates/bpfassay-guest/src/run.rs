@@ -2,6 +2,7 @@
 //! Executes one run: fresh state, tracer, workload with its barriers, readings, clean-up.
 
 use std::{
+    collections::BTreeSet,
     io::Write,
     os::fd::AsFd,
     process::ExitStatus,
@@ -325,7 +326,13 @@ impl Run<'_> {
         let mount = mountinfo::read(&self.environment.mount)?;
         self.announced.phase(self.link, Phase::Workload, &spec.id)?;
         if self.tracer.is_some() || self.tool.is_some() {
-            self.conditions.send_programs(self.link)?;
+            // A tracer beside a tool is its reference, and not what is tested.
+            let (tool, tracer) = (self.tool.as_ref(), self.tracer.as_ref());
+            self.conditions.send_programs(self.link, || match (tool, tracer) {
+                (Some(tool), _) => tool.programs(),
+                (None, Some(tracer)) => tracer.programs(),
+                (None, None) => Ok(BTreeSet::new()),
+            })?;
         }
         self.conditions.rest(self.tool.as_mut())?;
         if let Some(tool) = &mut self.tool {
