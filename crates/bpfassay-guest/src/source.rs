@@ -2,7 +2,7 @@
 //! The source lines of loaded BPF programs, from what the kernel keeps of them: line records, texts in BTF, instructions.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, btree_map::Entry},
     io,
     os::fd::BorrowedFd,
 };
@@ -25,11 +25,11 @@ pub(crate) struct Types(BTreeMap<u32, Option<Vec<u8>>>);
 
 impl Types {
     fn get(&mut self, id: u32) -> io::Result<Option<&[u8]>> {
-        if !self.0.contains_key(&id) {
-            let bytes = btf_bytes(id)?;
-            self.0.insert(id, bytes);
-        }
-        Ok(self.0.get(&id).and_then(Option::as_deref))
+        let bytes = match self.0.entry(id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(btf_bytes(id)?),
+        };
+        Ok(bytes.as_deref())
     }
 }
 

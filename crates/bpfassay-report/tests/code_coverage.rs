@@ -269,7 +269,7 @@ fn the_page_shows_lines_with_their_texts_as_text() {
         "<a href=\"#code-coverage\">".to_owned(),
         "on_read</code>: 4 of 5 lines ran, 5 of 8 outcomes of branches came about".to_owned(),
         format!("<td class=\"bad\">0</td><td>13</td>"),
-        "program bare".to_owned(),
+        "kprobe, programs bare; aarch64 6.1 w nfs4.2, ".to_owned(),
         "it was loaded without line information".to_owned(),
     ] {
         assert!(page.contains(&shown), "{shown} is not on the page");

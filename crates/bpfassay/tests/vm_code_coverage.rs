@@ -36,7 +36,7 @@ fn lines<'a>(cell: &'a Value, program: &str) -> Vec<(&'a str, u64, Vec<Vec<u64>>
 }
 
 /// Runs `study` with `arguments`, and gives its results.
-fn run(directory: &Path, study: &str, arguments: &[&str]) -> Value {
+fn run(directory: &Path, study: &Path, arguments: &[&str]) -> Value {
     let mut command = bpfassay(directory);
     command.args(["run", "--yes"]);
     if let Some(manifest) = env::var_os("BPFASSAY_TEST_MANIFEST") {
@@ -53,8 +53,7 @@ fn measured(results: &Value) -> Vec<(&Value, Vec<&str>, usize)> {
     let (probed, baselines): (Vec<_>, Vec<_>) =
         cells.partition(|cell| cell["probe"] != "none" || cell["tool"].is_string());
     assert!(baselines.iter().all(|cell| cell["code_coverage"].is_null()));
-    let of = |cell: &'_ Value| cell["runs"]["measured"] != 0;
-    let cells = probed.into_iter().filter(|cell| of(cell));
+    let cells = probed.into_iter().filter(|cell| cell["runs"]["measured"] != 0);
     let reasons = |cell| {
         let coverage: &Value = &cell["code_coverage"];
         let programs = coverage["value"]["programs"].as_array().unwrap_or_else(|| panic!("{cell:#}"));

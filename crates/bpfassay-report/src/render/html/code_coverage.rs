@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The code coverage of programs on the page: their lines with executions, over all targets on which they ran.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::plain;
 use bpfassay_results::{CellResult, CodeCoverage, CoveredLines, Figure, Results};
@@ -12,7 +12,7 @@ const MAX_LINES: usize = 6_000;
 /// What the page shows.
 pub(super) struct Covered {
     pub(super) programs: Vec<Listing>,
-    /// What was not measured: program, or all of a cell, and where, and why.
+    /// What was not measured: of what was under test all programs or some, and where; and why.
     pub(super) missing: Vec<[String; 2]>,
 }
 
@@ -43,6 +43,9 @@ pub(super) struct Line {
     pub(super) class: &'static str,
 }
 
+/// What was not measured, by what was under test and the reason: programs, none for all of them, and places.
+type Missing = BTreeMap<(String, String), [BTreeSet<String>; 2]>;
+
 /// A program over the cells in which it was under test.
 #[derive(Default)]
 struct Sum {
@@ -63,19 +66,24 @@ struct LineSum {
 /// What ran, where something counted it.
 pub(super) fn covered(results: &Results) -> Option<Covered> {
     let mut sums = BTreeMap::<(String, String), Sum>::new();
-    let mut missing = BTreeMap::<(String, String), Vec<String>>::new();
+    let mut missing = Missing::new();
     let mut is_any = false;
     for cell in &results.cells {
         match &cell.code_coverage {
             None => continue,
             Some(Figure::NotMeasured(reason)) => {
-                missing.entry((cell.under_test(), reason.to_string())).or_default().push(place(cell));
+                let [_, places] = missing.entry((cell.under_test(), reason.to_string())).or_default();
+                places.insert(place(cell));
             }
             Some(Figure::Value(coverage)) => add(cell, coverage, &mut sums, &mut missing),
         }
         is_any = true;
     }
-    let missing = missing.into_iter().map(|((what, why), places)| [format!("{what}: {}", places.join(", ")), why]);
+    let missing = missing.into_iter().map(|((under_test, why), of)| {
+        let [programs, places] = of.map(|names| names.into_iter().collect::<Vec<_>>().join(", "));
+        let what = if programs.is_empty() { under_test } else { format!("{under_test}, programs {programs}") };
+        [format!("{what}; {places}"), why]
+    });
     let mut left = MAX_LINES;
     let listed = |sum| {
         let mut listing = listing(sum);
@@ -96,17 +104,13 @@ fn place(cell: &CellResult) -> String {
     format!("{} {} {}", cell.target, cell.case, cell.file_system)
 }
 
-fn add(
-    cell: &CellResult,
-    coverage: &CodeCoverage,
-    sums: &mut BTreeMap<(String, String), Sum>,
-    missing: &mut BTreeMap<(String, String), Vec<String>>,
-) {
+fn add(cell: &CellResult, coverage: &CodeCoverage, sums: &mut BTreeMap<(String, String), Sum>, missing: &mut Missing) {
     for program in &coverage.programs {
         match &program.lines {
             Figure::NotMeasured(reason) => {
-                let what = format!("{}, program {}", cell.under_test(), program.program);
-                missing.entry((what, reason.to_string())).or_default().push(place(cell));
+                let [programs, places] = missing.entry((cell.under_test(), reason.to_string())).or_default();
+                programs.insert(program.program.clone());
+                places.insert(place(cell));
             }
             Figure::Value(lines) => {
                 let sum = sums.entry((cell.under_test(), program.program.clone())).or_default();
