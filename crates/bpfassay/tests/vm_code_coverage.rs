@@ -53,14 +53,13 @@ fn measured(results: &Value) -> Vec<(&Value, Vec<&str>, usize)> {
     let (probed, baselines): (Vec<_>, Vec<_>) =
         cells.partition(|cell| cell["probe"] != "none" || cell["tool"].is_string());
     assert!(baselines.iter().all(|cell| cell["code_coverage"].is_null()));
-    let cells = probed.into_iter().filter(|cell| cell["runs"]["measured"] != 0);
-    let reasons = |cell| {
-        let coverage: &Value = &cell["code_coverage"];
-        let programs = coverage["value"]["programs"].as_array().unwrap_or_else(|| panic!("{cell:#}"));
+    let mut found = Vec::new();
+    for cell in probed.into_iter().filter(|cell| cell["runs"]["measured"] != 0) {
+        let programs = cell["code_coverage"]["value"]["programs"].as_array().unwrap_or_else(|| panic!("{cell:#}"));
         let reasons = programs.iter().filter_map(|program| program["lines"]["not_measured"].as_str()).collect();
-        (cell, reasons, programs.len())
-    };
-    cells.map(reasons).collect()
+        found.push((cell, reasons, programs.len()));
+    }
+    found
 }
 
 #[test]
