@@ -11,6 +11,7 @@ mod link;
 mod map;
 mod object;
 mod program;
+mod source;
 mod syscall;
 
 pub use crate::{
@@ -21,4 +22,5 @@ pub use crate::{
         FunctionInfo, LoadError, ProgramInfo, ProgramSpec, RunTime, enable_statistics, load, program_code,
         program_info, test_run, token,
     },
+    source::{LineInfo, ProgramSource, btf_bytes, program_source},
 };

@@ -21,6 +21,7 @@ pub(crate) enum Command {
     MapGetFdById = 14,
     ObjGetInfoByFd = 15,
     RawTracepointOpen = 17,
+    BtfGetFdById = 19,
     MapFreeze = 22,
     MapLookupBatch = 24,
     LinkCreate = 28,

@@ -12,10 +12,12 @@
 pub mod contents;
 mod map_types;
 pub mod prototype;
+mod strings;
 
 use std::fmt;
 
 pub use map_types::{Field, MapTypes, Scalar, TypeLayout};
+pub use strings::Strings;
 
 /// Where the kernel gives its own.
 pub const KERNEL: &str = "/sys/kernel/btf/vmlinux";
@@ -134,16 +136,7 @@ impl<'a> Btf<'a> {
     /// [`BtfError::Header`] where the bytes do not begin as BTF, [`BtfError::Bounds`] where a section or a type leaves them, [`BtfError::Kind`] for a
     /// kind of type that is not known.
     pub fn new(bytes: &'a [u8]) -> Result<Self, BtfError> {
-        let magic = bytes.get(..2).and_then(|magic| magic.try_into().ok()).map(u16::from_ne_bytes);
-        if magic != Some(MAGIC) {
-            return Err(BtfError::Header);
-        }
-        let header = |offset| u32_at(bytes, offset).and_then(|value| usize::try_from(value).ok());
-        let section = |offset: usize| {
-            let start = header(4)?.checked_add(header(offset)?)?;
-            bytes.get(start..start.checked_add(header(offset + 4)?)?)
-        };
-        let (types, strings) = section(8).zip(section(16)).ok_or(BtfError::Bounds)?;
+        let (types, strings) = sections(bytes)?;
         let mut btf = Self { types, strings, starts: Vec::new() };
         let mut at = 0;
         while at < types.len() {
@@ -318,6 +311,20 @@ impl<'a> Btf<'a> {
         let end = rest.iter().position(|&byte| byte == 0)?;
         str::from_utf8(&rest[..end]).ok()
     }
+}
+
+/// The types and the strings in `bytes`.
+fn sections(bytes: &[u8]) -> Result<(&[u8], &[u8]), BtfError> {
+    let magic = bytes.get(..2).and_then(|magic| magic.try_into().ok()).map(u16::from_ne_bytes);
+    if magic != Some(MAGIC) {
+        return Err(BtfError::Header);
+    }
+    let header = |offset| u32_at(bytes, offset).and_then(|value| usize::try_from(value).ok());
+    let section = |offset: usize| {
+        let start = header(4)?.checked_add(header(offset)?)?;
+        bytes.get(start..start.checked_add(header(offset + 4)?)?)
+    };
+    section(8).zip(section(16)).ok_or(BtfError::Bounds)
 }
 
 /// The first four bytes of a name that may end in a zero byte; zeros behind its end.

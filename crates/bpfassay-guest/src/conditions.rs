@@ -78,6 +78,8 @@ pub(crate) struct Conditions {
     scheduling: Scheduling,
     /// Whether the host is sent the addresses of the machine code of loaded programs.
     symbols: bool,
+    /// What it has received of them.
+    sent: symbols::Sent,
     /// Processes that have been examined already: their kind does not change.
     seen: BTreeSet<u32>,
     /// Where there is an NFS server: what keeps free memory in single pages.
@@ -88,15 +90,27 @@ impl Conditions {
     /// As `job` requests them.
     pub(crate) fn of(job: &Job) -> Self {
         let settle = Duration::from_millis(job.settle_ms);
-        Self { settle, scheduling: job.scheduling, symbols: job.symbols, seen: BTreeSet::new(), kept_pages: None }
+        Self {
+            settle,
+            scheduling: job.scheduling,
+            symbols: job.symbols,
+            sent: symbols::Sent::default(),
+            seen: BTreeSet::new(),
+            kept_pages: None,
+        }
     }
 
-    /// Sends the addresses of the machine code of programs, where the job requests it: before and after the phases of a run whose tracer or tool loads some.
+    /// Sends the addresses of the machine code of programs, and the source lines of those `under_test`, where the job requests it: before and after the
+    /// phases of a run whose tracer or tool loads some.
     ///
     /// # Errors
-    /// Those of [`symbols::send_programs`].
-    pub(crate) fn send_programs(&self, link: &Link) -> Result<()> {
-        if self.symbols { symbols::send_programs(link) } else { Ok(()) }
+    /// Those of [`symbols::send_programs`], and those of `under_test`.
+    pub(crate) fn send_programs(
+        &mut self,
+        link: &Link,
+        under_test: impl FnOnce() -> Result<BTreeSet<u32>>,
+    ) -> Result<()> {
+        if self.symbols { symbols::send_programs(link, &under_test()?, &mut self.sent) } else { Ok(()) }
     }
 
     /// Waits until the kernel has finished what earlier work left to it.
@@ -288,7 +302,12 @@ mod tests {
             let link = Link::into_file(file.reopen().unwrap()).unwrap();
             let length = || file.as_file().metadata().unwrap().len();
             let before = length();
-            let sent = Conditions::of(&job(Scheduling::Kernel, symbols)).send_programs(&link);
+            let mut is_asked = false;
+            let sent = Conditions::of(&job(Scheduling::Kernel, symbols)).send_programs(&link, || {
+                is_asked = true;
+                Ok(BTreeSet::new())
+            });
+            assert_eq!(is_asked, symbols);
             match symbols {
                 false => assert!(sent.is_ok() && length() == before),
                 // Whether or not this machine permits it.

@@ -34,6 +34,7 @@ mod run;
 mod shell;
 mod signals;
 mod soundness;
+mod source;
 mod steps;
 mod stop;
 mod symbols;

@@ -2,6 +2,7 @@
 //! Executes one run: fresh state, tracer, workload with its barriers, readings, clean-up.
 
 use std::{
+    collections::BTreeSet,
     io::Write,
     os::fd::AsFd,
     process::ExitStatus,
@@ -320,13 +321,24 @@ impl Run<'_> {
         measured
     }
 
+    /// Sends the addresses of the machine code of programs, where a tracer or a tool has loaded some.
+    fn send_programs(&mut self) -> Result<()> {
+        // A tracer beside a tool is its reference, and not what is tested.
+        let (tool, tracer) = (self.tool.as_ref(), self.tracer.as_ref());
+        if tool.is_none() && tracer.is_none() {
+            return Ok(());
+        }
+        self.conditions.send_programs(self.link, || match (tool, tracer) {
+            (Some(tool), _) => tool.programs(),
+            (None, Some(tracer)) => tracer.programs(),
+            (None, None) => Ok(BTreeSet::new()),
+        })
+    }
+
     fn measure_in(&mut self, cgroup: &mut Cgroup, spec: &RunSpec, paths: &RunPaths<'_>) -> Result<Measured> {
         let mount = mountinfo::read(&self.environment.mount)?;
         self.announced.phase(self.link, Phase::Workload, &spec.id)?;
-        let has_programs = self.tracer.is_some() || self.tool.is_some();
-        if has_programs {
-            self.conditions.send_programs(self.link)?;
-        }
+        self.send_programs()?;
         self.conditions.rest(self.tool.as_mut())?;
         if let Some(tool) = &mut self.tool {
             tool.idle()?;
@@ -350,9 +362,7 @@ impl Run<'_> {
         cgroup.kill()?;
         let (after, _) = self.reading(Edge::After)?;
         // A tool may have loaded some meanwhile.
-        if has_programs {
-            self.conditions.send_programs(self.link)?;
-        }
+        self.send_programs()?;
         if let Some(tool) = &mut self.tool
             && self.tracer.is_some()
         {

@@ -2,6 +2,7 @@
 //! The kernel's functions with their addresses: all of them once per boot, and those of BPF programs while they are loaded.
 
 use std::{
+    collections::BTreeSet,
     fmt::Write as _,
     fs::File,
     io::{self, BufRead as _, BufReader},
@@ -11,12 +12,14 @@ use std::{
 use bpfassay_bpf::{Kind, by_id, ids, program_code};
 use bpfassay_protocol::{
     message::GuestMessage,
+    source::ProgramSource,
     symbols::{ProgramCode, Symbols},
 };
 
 use crate::{
     error::{Error, Result},
     link::Link,
+    source::{self, Types},
 };
 
 const KALLSYMS: &str = "/proc/kallsyms";
@@ -59,23 +62,33 @@ fn function(line: &str) -> Option<(u64, &str)> {
     (address != 0 && matches!(kind, "t" | "T" | "w" | "W")).then_some((address, name))
 }
 
-/// Sends the addresses of the machine code of every program that the kernel has loaded.
+/// What of programs was sent: the source lines of each once, as no other program of a boot has its id.
+#[derive(Debug, Default)]
+pub(crate) struct Sent(BTreeSet<u32>);
+
+/// Sends the addresses of the machine code of every program that the kernel has loaded, and the source lines of the programs `under_test` that were not
+/// `sent` yet.
 ///
 /// # Errors
-/// The kernel's error, or nothing can be sent.
-pub(crate) fn send_programs(link: &Link) -> Result<()> {
-    let programs = programs().map_err(Error::system("ask for the machine code of BPF programs"))?;
-    link.send(&GuestMessage::Symbols(Box::new(Symbols { functions: String::new(), programs })))
-}
-
-fn programs() -> io::Result<Vec<ProgramCode>> {
-    let mut programs = Vec::new();
-    for id in ids(Kind::Program)? {
-        let Some(program) = by_id(Kind::Program, id)? else { continue };
+/// The kernel's error, or that nothing can be sent.
+pub(crate) fn send_programs(link: &Link, under_test: &BTreeSet<u32>, sent: &mut Sent) -> Result<()> {
+    let asked = Error::system("ask for the machine code of BPF programs");
+    let (mut programs, mut types) = (Vec::new(), Types::default());
+    let ids = ids(Kind::Program).map_err(Error::system("list BPF programs"))?;
+    let found = ids.into_iter().map(|id| {
+        let Some(program) = by_id(Kind::Program, id)? else { return Ok(None) };
         let (name, functions) = program_code(program.as_fd())?;
-        programs.push(ProgramCode { id, name, functions });
+        Ok(Some((program, ProgramCode { id, name, functions, is_under_test: under_test.contains(&id) })))
+    });
+    let found: Vec<_> = found.collect::<io::Result<_>>().map_err(asked)?;
+    for (program, code) in found.into_iter().flatten() {
+        if code.is_under_test && sent.0.insert(code.id) {
+            let lines = source::lines_of(program.as_fd(), !code.functions.is_empty(), &mut types);
+            link.send(&GuestMessage::Source(Box::new(ProgramSource { id: code.id, lines })))?;
+        }
+        programs.push(code);
     }
-    Ok(programs)
+    link.send(&GuestMessage::Symbols(Box::new(Symbols { functions: String::new(), programs })))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 pub(crate) mod pool;
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     io::{self, Seek, SeekFrom, Write},
     os::fd::{AsFd, BorrowedFd},
@@ -28,7 +29,9 @@ use crate::{
     error::{Error, Result},
     lines::{Lines, Taken},
     link::wait_readable,
-    output_tail, workload,
+    output_tail,
+    soundness::programs_of,
+    workload,
 };
 
 /// How long loading and attaching may take before this run is given up (the host may have a shorter limit).
@@ -339,6 +342,15 @@ impl Tracer {
             Ok(None) => "ended while it should count".to_owned(),
         };
         failure(problem, &mut self.process.stderr)
+    }
+
+    /// The programs that it holds.
+    ///
+    /// # Errors
+    /// Where its descriptors cannot be read.
+    pub(crate) fn programs(&self) -> Result<BTreeSet<u32>> {
+        programs_of(self.process.pid)
+            .map_err(|problem| Error::Order(format!("cannot tell which programs the tracer has loaded: {problem}")))
     }
 
     /// Detaches a tracer that keeps its programs loaded. Returns its process where that succeeded; otherwise ends it.

@@ -49,6 +49,7 @@ unsafe extern "C" {
     fn qemu_plugin_tb_vaddr(block: *const TranslationBlock) -> u64;
     fn qemu_plugin_tb_get_insn(block: *const TranslationBlock, index: usize) -> *mut RawInstruction;
     fn qemu_plugin_insn_size(instruction: *const RawInstruction) -> usize;
+    fn qemu_plugin_insn_vaddr(instruction: *const RawInstruction) -> u64;
     fn qemu_plugin_register_vcpu_insn_exec_cb(
         instruction: *mut RawInstruction,
         callback: OnInstruction,
@@ -190,6 +191,15 @@ impl<'a> Block<'a> {
         let count = unsafe { qemu_plugin_tb_n_insns(self.raw) };
         // QEMU translates at most 512 at a time.
         u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes of its code, whose instructions lie one behind the other.
+    pub fn bytes(&self) -> u64 {
+        let Some(last) = self.instructions().checked_sub(1) else { return 0 };
+        let last = self.instruction(last).raw;
+        // SAFETY: the instruction is being translated.
+        let end = unsafe { qemu_plugin_insn_vaddr(last).wrapping_add(qemu_plugin_insn_size(last) as u64) };
+        end.wrapping_sub(self.address())
     }
 
     /// The instruction at `index`, which is below [`Self::instructions`].

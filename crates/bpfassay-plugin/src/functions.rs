@@ -147,7 +147,12 @@ mod tests {
     fn functions() -> Functions {
         let mut functions = Functions::default();
         let text = format!("{KERNEL:x} vfs_read\n40 vfs_write\n{:x} nfs_read\t[nfs]\n", MODULE - KERNEL - 0x40);
-        let code = |name: &str, start| ProgramCode { id: 1, name: name.to_owned(), functions: vec![(start, 100)] };
+        let code = |name: &str, start| ProgramCode {
+            id: 1,
+            name: name.to_owned(),
+            functions: vec![(start, 100)],
+            ..ProgramCode::default()
+        };
         functions.add(&Symbols { functions: text, programs: vec![code("on_read", MODULE + 0x2000)] });
         functions
     }
@@ -155,7 +160,7 @@ mod tests {
     #[test]
     fn code_belongs_to_the_function_before_it_and_generated_code_to_none() {
         let mut functions = functions();
-        let block = |address, executions| Block { address, instructions: 2, executions };
+        let block = |address, executions| Block { address, instructions: 2, bytes: 8, executions };
         let blocks = vec![
             block(KERNEL, 5),
             block(KERNEL + 0x20, 3),
@@ -184,7 +189,12 @@ mod tests {
     fn programs_that_are_gone_leave_their_place_to_programs_and_trampolines() {
         let mut functions = functions();
         assert_eq!(functions.of(MODULE + 0x2000).0, Executed::Program("on_read".to_owned()));
-        let code = ProgramCode { id: 2, name: "later".to_owned(), functions: vec![(MODULE + 0x2010, 8)] };
+        let code = ProgramCode {
+            id: 2,
+            name: "later".to_owned(),
+            functions: vec![(MODULE + 0x2010, 8)],
+            ..ProgramCode::default()
+        };
         functions.add(&Symbols { functions: String::new(), programs: vec![code] });
         assert_eq!(functions.of(MODULE + 0x2010), (Executed::Program("later".to_owned()), true));
         functions.add(&Symbols::default());

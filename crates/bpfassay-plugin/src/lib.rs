@@ -2,12 +2,15 @@
 //! A plugin of QEMU that counts how often each block of a guest's code is executed, and what the counts mean.
 //!
 //! Here: the plugin for the versions of QEMU's interface ([`plugins`]), reading what it writes ([`Windows`]), the functions that the blocks
-//! belong to ([`Functions`]), and what of them a probe costs directly ([`direct`]). All but the plugin itself is pure.
+//! belong to ([`Functions`]), what of them a probe costs directly ([`direct`]), and which source lines of programs they are of ([`Coverage`]). All but the plugin itself is pure.
 //! Not here: loading it (`bpfassay-vm`), when windows begin and end (`bpfassay-guest`), figures over runs (`bpfassay-report`).
 
 #![allow(clippy::duplicate_mod, reason = "the plugin is a library of its own, which has some of these files, too")]
 
+mod coverage;
 mod direct;
+mod executions;
+mod flow;
 mod format;
 mod functions;
 #[cfg(test)]
@@ -19,6 +22,7 @@ mod role;
 mod windows;
 
 pub use self::{
+    coverage::Coverage,
     direct::{Phase, direct},
     functions::{Count, Executed, Functions, Profile},
     windows::{Block, NotAWindow, Window, Windows},

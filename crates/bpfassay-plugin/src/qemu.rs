@@ -30,14 +30,22 @@ const USER: usize = 0;
 /// Addresses of the kernel have the highest bit, on all three architectures.
 const KERNEL: u64 = 1 << 63;
 
+/// What distinguishes blocks. In the place of code that is gone there may be other code of as many instructions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct BlockKey {
+    address: u64,
+    instructions: u32,
+    bytes: u64,
+}
+
 /// What is counted, and where.
 struct State {
     output: Option<File>,
     counters: Counters,
-    /// The counter of the block that begins at an address and has so many instructions.
-    indices: HashMap<(u64, u32), usize>,
-    /// Address and instructions of the block of each counter.
-    blocks: Vec<(u64, u32)>,
+    /// The counter of each block.
+    indices: HashMap<BlockKey, usize>,
+    /// The block of each counter.
+    blocks: Vec<BlockKey>,
     /// The counters when the window began; `None` outside of windows.
     before: Option<Vec<u64>>,
     /// Windows that have begun.
@@ -55,17 +63,17 @@ fn state() -> MutexGuard<'static, Option<State>> {
 
 impl State {
     /// The counter of a block; `None` where none is left.
-    fn index(&mut self, address: u64, instructions: u32) -> Option<usize> {
+    fn index(&mut self, block: BlockKey) -> Option<usize> {
         let next = self.blocks.len();
-        if let Some(&known) = self.indices.get(&(address, instructions)) {
+        if let Some(&known) = self.indices.get(&block) {
             return Some(known);
         }
         if next >= BLOCKS {
             self.uncounted += 1;
             return None;
         }
-        self.indices.insert((address, instructions), next);
-        self.blocks.push((address, instructions));
+        self.indices.insert(block, next);
+        self.blocks.push(block);
         Some(next)
     }
 
@@ -86,12 +94,13 @@ impl State {
             if executions == 0 {
                 continue;
             }
-            let (address, instructions) = self.blocks[index];
+            let BlockKey { address, instructions, bytes } = self.blocks[index];
             if index == USER {
                 user = executions;
             } else {
                 blocks += 1;
-                records.extend([address, u64::from(instructions), executions].into_iter().flat_map(u64::to_le_bytes));
+                let record = [address, u64::from(instructions), bytes, executions];
+                records.extend(record.into_iter().flat_map(u64::to_le_bytes));
             }
         }
         let head = [format::MAGIC, self.windows, user, self.uncounted, blocks];
@@ -119,7 +128,7 @@ extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
                 instruction.call(on_marker, code);
             }
         }
-    } else if let Some(index) = state.index(address, count) {
+    } else if let Some(index) = state.index(BlockKey { address, instructions: count, bytes: block.bytes() }) {
         block.count(&state.counters, index, 1);
     }
 }
@@ -159,7 +168,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
         output: Some(output),
         counters,
         indices: HashMap::new(),
-        blocks: vec![(0, 1)],
+        blocks: vec![BlockKey { address: 0, instructions: 1, bytes: 0 }],
         before: None,
         windows: 0,
         uncounted: 0,

@@ -6,7 +6,7 @@ use crate::format::MAGIC;
 /// Most blocks of a window: as many as the plugin has counters.
 const MAX_BLOCKS: u64 = 1 << 20;
 const HEAD: usize = 5;
-const RECORD: usize = 3;
+const RECORD: usize = 4;
 const WORD: usize = size_of::<u64>();
 
 /// How often a block was executed in a window.
@@ -16,6 +16,8 @@ pub struct Block {
     pub address: u64,
     /// How many instructions it has.
     pub instructions: u64,
+    /// How many bytes these have.
+    pub bytes: u64,
     /// How often it was begun. It may have been left early, by an exception.
     pub executions: u64,
 }
@@ -67,8 +69,8 @@ impl Windows {
         let end = WORD * (HEAD + RECORD * count as usize);
         let Some(records) = self.bytes.get(WORD * HEAD..end) else { return Ok(None) };
         let block = |record| {
-            let [address, instructions, executions] = words::<RECORD>(record)?;
-            Some(Block { address, instructions, executions })
+            let [address, instructions, bytes, executions] = words::<RECORD>(record)?;
+            Some(Block { address, instructions, bytes, executions })
         };
         let blocks = records.chunks_exact(WORD * RECORD).filter_map(block).collect();
         self.bytes.drain(..end);
@@ -108,7 +110,7 @@ mod tests {
 
     #[test]
     fn windows_are_read_however_they_are_cut() {
-        let stream = bytes(&[MAGIC, 1, 7, 0, 2, 0xf0, 3, 10, 0xf8, 1, 4, MAGIC, 2, 0, 5, 0]);
+        let stream = bytes(&[MAGIC, 1, 7, 0, 2, 0xf0, 3, 8, 10, 0xf8, 1, 4, 4, MAGIC, 2, 0, 5, 0]);
         for cut in 0..stream.len() {
             let mut windows = Windows::default();
             let mut found = Vec::new();

@@ -13,6 +13,7 @@ use crate::{
     names,
     operation::Totals,
     program_set::ProgramEvent,
+    source::ProgramSource,
     symbols::Symbols,
     tool::ToolFigures,
     tracer::{Attached, Device, Ended, ProgramStatistics, Refusal, Sample},
@@ -30,7 +31,7 @@ use crate::{
 /// 5. [`Self::Done`], when every run has ended; or [`Self::Unsound`] between two runs or after the last, with the id of the run that
 ///    ended last, which had a probe configuration other than the baseline, or a tool.
 ///
-/// [`Self::Log`] and [`Self::Symbols`] may come at any time after `Hello`, and [`Self::Failed`] too, also in place of all other messages. Nothing follows
+/// [`Self::Log`], [`Self::Symbols`] and [`Self::Source`] may come at any time after `Hello`, and [`Self::Failed`] too, also in place of all other messages. Nothing follows
 /// `Done`, `Unsound` and `Failed`. [`Phase::Boot`] is never announced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -66,6 +67,8 @@ pub enum GuestMessage {
     },
     /// The kernel's functions with their addresses, with which the host names the instructions that it counts.
     Symbols(Box<Symbols>),
+    /// The source lines of a BPF program, from which the host determines how often each was executed.
+    Source(Box<ProgramSource>),
     /// A line for the log.
     Log {
         /// The text.

@@ -24,6 +24,8 @@ pub struct ProgramCode {
     pub name: String,
     /// Address and length in bytes of each of its functions; empty where the kernel interprets it.
     pub functions: Vec<(u64, u32)>,
+    /// Whether it belongs to what is under test in the run that follows.
+    pub is_under_test: bool,
 }
 
 impl Symbols {

@@ -5,6 +5,7 @@ pub(crate) mod activity;
 mod bytes;
 mod calls;
 mod cells;
+mod code_coverage;
 mod context;
 mod cost;
 mod coverage;
@@ -52,14 +53,14 @@ pub fn derive(contents: &Contents) -> Results {
 #[must_use]
 pub fn derive_all(contents: Contents) -> Results {
     let (stands, of_standing) = standing(&contents);
-    let Taken { plan, provenance, boots, mut runs, counts, mut notes } =
+    let Taken { plan, provenance, boots, mut runs, counts, coverages, mut notes } =
         take(contents.header.plan, contents.header.provenance, contents.entries, &stands);
     notes.extend(of_standing);
     counts.of_runs(&plan, &mut runs);
     let of_cell = by_cell(&runs);
     let sampling = sampling::derive(&plan, &of_cell);
     let needed = sampling::needed(&plan, &sampling);
-    let context = Context::new(&needed, &provenance, &of_cell, &counts);
+    let context = Context::new(&needed, &provenance, &of_cell, &counts, &coverages);
     let done: HashSet<&str> = runs.iter().map(|run| run.record.run.as_str()).collect();
     let planned = needed.runs().count();
     let missing = needed.runs().filter(|(_, run)| !done.contains(run.spec.id.as_str())).count();

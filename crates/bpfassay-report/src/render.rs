@@ -11,6 +11,7 @@ mod format;
 mod html;
 mod junit;
 mod kernel_features;
+mod lcov;
 mod markdown;
 mod openmetrics;
 mod pprof;
@@ -30,6 +31,7 @@ pub use csv::csv;
 pub use format::{Format, FormatError, NoFigure, Options, Rendered};
 pub use html::{comparison_html, figure_svg, html};
 pub use junit::{comparison_junit, junit};
+pub use lcov::lcov;
 pub use markdown::markdown;
 pub use openmetrics::openmetrics;
 pub use pprof::pprof;
@@ -48,6 +50,7 @@ pub const FORMATS: &[Format] = &[
     csv::FORMAT,
     collapsed::FORMAT,
     pprof::FORMAT,
+    lcov::FORMAT,
     html::SVG_FORMAT,
 ];
 

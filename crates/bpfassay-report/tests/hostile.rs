@@ -16,7 +16,7 @@ use bpfassay_report::{
     compare::{Question, compare},
     render::{
         Style, collapsed, comparison_html, comparison_junit, comparison_markdown, comparison_text, csv, figure_svg,
-        html, junit, markdown, openmetrics, pprof, text, trend_markdown, trend_text,
+        html, junit, lcov, markdown, openmetrics, pprof, text, trend_markdown, trend_text,
     },
     trend::trend,
 };
@@ -37,6 +37,7 @@ fn forms(results: &Results) -> Vec<(&'static str, String)> {
         ("pprof", common::pprof::read(&pprof(results).unwrap()).texts.join("\n")),
         ("csv", csv(results).unwrap()),
     ];
+    forms.extend(lcov(results).ok().map(|text| ("lcov", text)));
     // An exact title names one figure.
     if let Err(several) = figure_svg(results, "\u{10ffff}")
         && let Some(title) = several.known.first()
@@ -74,6 +75,13 @@ fn check(what: &str, results: &Results) {
         }
         if form == "csv" {
             no_formula(what, &shown);
+        }
+        if form == "lcov" {
+            let records =
+                ["TN:", "SF:", "BRDA:", "BRF:", "BRH:", "DA:", "LF:", "LH:", "end_of_record", "# not measured: "];
+            for line in shown.lines() {
+                assert!(records.iter().any(|record| line.starts_with(record)), "{what}: {line:?} is no record");
+            }
         }
         if form == "openmetrics" {
             for line in shown.lines() {
@@ -128,6 +136,9 @@ fn what_others_wrote_can_stand_in_all_these_places() {
         "/cells/*/case",
         "/cells/*/tool",
         "/cells/*/tool_result/findings/*/evidence/*",
+        "/cells/*/code_coverage/value/programs/*/program",
+        "/cells/*/code_coverage/value/programs/*/lines/value/files/*",
+        "/cells/*/code_coverage/value/programs/*/lines/value/lines/*/text",
         "/cells/*/attach/refusal/message",
         "/cells/*/failures/*/failure/excerpt/*",
         "/runs/*/record/run",

@@ -201,6 +201,7 @@ fn broken_off(verdict: Option<BootVerdict>, settled: &[usize]) -> (Contents, Vec
     if let Some(verdict) = verdict {
         contents.entries.push(Entry::BlockEnded(BlockEnded {
             counts: None,
+            code_coverage: None,
             block: contents.header.plan.blocks[0].id.clone(),
             boot: 1,
             at_unix_ms: 0,

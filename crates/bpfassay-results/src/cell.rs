@@ -12,7 +12,7 @@ use bpfassay_tool::finding::{Compared, FindingResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Direct, Figure, RunFailure};
+use crate::{CodeCoverage, Direct, Figure, RunFailure};
 
 /// One cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -56,6 +56,9 @@ pub struct CellResult {
     /// What is found of the other tool under test, where a tool file describes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_result: Option<ToolResult>,
+    /// Which source lines and branches of the programs under test ran; `None` where nothing counted them, and for the baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code_coverage: Option<Figure<CodeCoverage>>,
 }
 
 /// What is found of a tool that a tool file describes.

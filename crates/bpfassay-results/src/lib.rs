@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod cell;
+mod code_coverage;
 mod count;
 mod direct;
 mod disk;
@@ -35,6 +36,10 @@ mod verdict;
 pub use cell::{
     Attach, Basis, ByteErrors, CellAccuracy, CellFailure, CellFinding, CellMetric, CellResult, Cost, EventTime, Loaded,
     Overhead, Pooled, PooledCost, RunCounts, RunTime, ToolResult, Unit,
+};
+pub use code_coverage::{
+    BootCoverage, CodeCoverage, CoveredBranch, CoveredLine, CoveredLines, ProgramCoverage, ProgramExecutions,
+    ProgramLines, ProgramSource, RunCoverage, SourceBranch, SourceLine,
 };
 pub use count::{FunctionCount, Instructions, PhaseCount, Role, RunCount};
 pub use direct::{Direct, DirectFunction, NO_COUNTS};

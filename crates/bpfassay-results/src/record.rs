@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::{
-    BootVerdict, Figure, Outcome, Provenance, RunCount, RunFailure,
+    BootCoverage, BootVerdict, Figure, Outcome, Provenance, RunCount, RunFailure,
     tagged::{self, Tagged},
 };
 
@@ -164,6 +164,9 @@ pub struct BlockEnded {
     /// What QEMU's plugin counted in the phases of the runs; `None` where none was loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Figure<Vec<RunCount>>>,
+    /// Which source lines and branches of the programs under test ran in these phases; `None` where no plugin was loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code_coverage: Option<Figure<BootCoverage>>,
     /// What follows from how the boot ended.
     pub verdict: BootVerdict,
     /// The runs whose records count although the boot is not complete: those blamed, not tried, or given up.

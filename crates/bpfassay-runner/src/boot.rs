@@ -153,6 +153,11 @@ impl<'a> Boot<'a> {
                     counting.symbols(&symbols);
                 }
             }
+            GuestMessage::Source(source) => {
+                if let Some(counting) = &mut self.counting {
+                    counting.source(*source);
+                }
+            }
             GuestMessage::Log { text } => {
                 tracing::info!(block = self.block.id, "{}", shortened(&text));
                 self.context.report(&Progress::Log(self.block, &text));
@@ -218,13 +223,15 @@ impl<'a> Boot<'a> {
         } else {
             settled.clear();
         }
+        let (counts, code_coverage) = self.counting.take().map(Counting::finish).unzip();
         let ended = BlockEnded {
             block: self.block.id.clone(),
             boot: self.plan.boot,
             at_unix_ms: unix_ms(),
             failure: conclusion.failure.or_else(|| self.after_done.take()),
             notes,
-            counts: self.counting.take().map(Counting::finish),
+            counts,
+            code_coverage,
             verdict: conclusion.verdict,
             settled,
         };

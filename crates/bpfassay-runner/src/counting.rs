@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What QEMU's plugin counts while a boot lasts: from its windows to what each phase of each run cost directly.
+//! What QEMU's plugin counts while a boot lasts: from its windows to what each phase of each run cost directly, and which source lines of programs ran.
 
 use std::{collections::BTreeMap, io};
 
-use bpfassay_plugin::{Functions, Phase, Window, Windows, direct};
-use bpfassay_protocol::{message::RunFigures, symbols::Symbols, with_causes};
-use bpfassay_results::{Figure, RunCount};
+use bpfassay_plugin::{Coverage, Functions, Phase, Window, Windows, direct};
+use bpfassay_protocol::{message::RunFigures, source::ProgramSource, symbols::Symbols, with_causes};
+use bpfassay_results::{BootCoverage, Figure, RunCount};
 use bpfassay_study::PlannedRun;
 
 /// Most windows that wait for the end of their run: more than any study has phases in a run, and few enough to be kept.
@@ -19,6 +19,7 @@ pub(crate) struct Counting {
     waiting: BTreeMap<u64, Window>,
     functions: Functions,
     phases: Vec<Phase>,
+    coverage: Coverage,
     /// Why nothing more can be read.
     problem: Option<String>,
 }
@@ -52,22 +53,34 @@ impl Counting {
     /// Takes in functions of the guest's kernel.
     pub(crate) fn symbols(&mut self, symbols: &Symbols) {
         self.functions.add(symbols);
+        self.coverage.symbols(symbols);
+    }
+
+    /// Takes in the source lines of a program.
+    pub(crate) fn source(&mut self, source: ProgramSource) {
+        self.coverage.source(source);
     }
 
     /// A run came to its end with these figures.
     pub(crate) fn measured(&mut self, run: &PlannedRun, figures: &RunFigures) {
+        let is_baseline = run.spec.probe.is_baseline() && run.spec.tool.is_none();
+        let mut counted = Ok(Vec::new());
         for phase in &figures.phases {
             let window = phase.window.and_then(|number| self.waiting.remove(&number));
-            let profile = match window {
-                None => Figure::missing("the plugin counted nothing in this phase"),
+            let window = match window {
+                None => Err("the plugin counted nothing in this phase".to_owned()),
                 Some(window) if window.uncounted > 0 => {
-                    Figure::missing(format!("the plugin has no counter for {} blocks of the kernel", window.uncounted))
+                    Err(format!("the plugin has no counter for {} blocks of the kernel", window.uncounted))
                 }
-                Some(window) => Figure::Value(self.functions.profile(&window)),
+                Some(window) => Ok(window),
+            };
+            let profile = match &window {
+                Ok(window) => Figure::Value(self.functions.profile(window)),
+                Err(reason) => Figure::missing(reason.as_str()),
             };
             self.phases.push(Phase {
                 run: run.spec.id.clone(),
-                is_baseline: run.spec.probe.is_baseline() && run.spec.tool.is_none(),
+                is_baseline,
                 is_warm_up: run.warm_up,
                 name: phase.name.clone(),
                 test: phase.test,
@@ -75,19 +88,27 @@ impl Counting {
                 calls: phase.moved.values().fold(0, |sum: u64, moved| sum.saturating_add(moved.calls)),
                 profile,
             });
+            counted = counted.and_then(|mut windows: Vec<Window>| {
+                windows.push(window?);
+                Ok(windows)
+            });
+        }
+        if !is_baseline && !run.warm_up {
+            self.coverage.run(&run.spec.id, counted.as_deref().map_err(Clone::clone));
         }
         // Of repeats that were not reported.
         self.waiting.clear();
     }
 
-    /// What each phase of each run cost directly.
-    pub(crate) fn finish(self) -> Figure<Vec<RunCount>> {
+    /// What each phase of each run cost directly, and which source lines of programs ran.
+    pub(crate) fn finish(self) -> (Figure<Vec<RunCount>>, Figure<BootCoverage>) {
         match self.problem {
-            Some(problem) => Figure::missing(problem),
-            None if !self.functions.is_known() => {
-                Figure::missing("the guest did not report the functions of its kernel")
-            }
-            None => Figure::Value(direct(&self.phases)),
+            Some(problem) => (Figure::missing(problem.as_str()), Figure::missing(problem)),
+            None if !self.functions.is_known() => (
+                Figure::missing("the guest did not report the functions of its kernel"),
+                Figure::Value(self.coverage.finish()),
+            ),
+            None => (Figure::Value(direct(&self.phases)), Figure::Value(self.coverage.finish())),
         }
     }
 }

@@ -64,6 +64,7 @@ impl ExitClassifier {
         let bytes = match message {
             GuestMessage::Log { text } => text.len(),
             GuestMessage::Symbols(symbols) => symbols.functions.len(),
+            GuestMessage::Source(source) => source.size(),
             _ => 0,
         };
         if bytes > 0 {

@@ -3,8 +3,8 @@
 //!
 //! A boot: `Hello`, phase `set-up`, `Ready`, its runs one after the other, `Done`. A run: phases `attach`, `workload` and
 //! `tear-down`, each at most once and in this order, then `RunEnded`. A run that fails or is refused skips phases; one that
-//! was measured had `workload` and `tear-down`. In place of runs, a shell job has the phase `shell`. `Log` and `Symbols` may come at any time
-//! after `Hello`, `Failed` ends every boot, and `Unsound` comes right after the run that it names. Nothing comes after the last message.
+//! was measured had `workload` and `tear-down`. In place of runs, a shell job has the phase `shell`. `Log`, `Symbols` and `Source` may come at
+//! any time after `Hello`, `Failed` ends every boot, and `Unsound` comes right after the run that it names. Nothing comes after the last message.
 //!
 //! Run ids are compared with each other only: which runs a guest is to execute is for its owner to check.
 
@@ -96,7 +96,7 @@ impl MessageOrder {
         let next = match (&self.stage, message) {
             (Stage::Silent, GuestMessage::Hello { .. }) => Stage::Greeted,
             (Stage::Silent | Stage::Over(_), _) => return false,
-            (_, GuestMessage::Log { .. } | GuestMessage::Symbols(_)) => return true,
+            (_, GuestMessage::Log { .. } | GuestMessage::Symbols(_) | GuestMessage::Source(_)) => return true,
             (_, GuestMessage::Failed { .. }) => Stage::Over(named(message)),
             (Stage::Greeted, GuestMessage::Phase { phase: Phase::SetUp, run: None }) => Stage::SettingUp,
             (Stage::SettingUp, GuestMessage::Ready(_)) => Stage::Between,
@@ -206,6 +206,7 @@ fn named(message: &GuestMessage) -> String {
         GuestMessage::Unsound { run, .. } => format!("`unsound` after run {}", shown(run)),
         GuestMessage::Log { .. } => "`log`".to_owned(),
         GuestMessage::Symbols(_) => "`symbols`".to_owned(),
+        GuestMessage::Source(_) => "`source`".to_owned(),
         GuestMessage::Failed { message } => format!("`failed` ({})", shown(message)),
         GuestMessage::Done => "`done`".to_owned(),
     }

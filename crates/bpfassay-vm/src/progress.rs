@@ -146,7 +146,8 @@ impl Progress {
             GuestMessage::Hello { .. }
             | GuestMessage::Ready(_)
             | GuestMessage::Log { .. }
-            | GuestMessage::Symbols(_) => {}
+            | GuestMessage::Symbols(_)
+            | GuestMessage::Source(_) => {}
         }
     }
 

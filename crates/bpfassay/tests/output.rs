@@ -16,7 +16,7 @@ use bpfassay_protocol::{
     message::{GuestFacts, GuestMessage},
 };
 use common::{bpfassay, printed};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A title, a cleared screen, a link, the clipboard, a question that a terminal answers by typing, C1, and text backwards.
 const HOSTILE: &str = "\u{1b}]0;title\u{7}\u{1b}[2J\u{1b}]8;;http://evil.example/\u{1b}\\link\u{1b}]8;;\u{1b}\\\
@@ -152,6 +152,9 @@ fn hostile_results() -> Value {
     results["notes"] = vec![HOSTILE].into();
     for cell in results["cells"].as_array_mut().unwrap() {
         cell["case"] = format!("={HOSTILE}").into();
+        let line = json!({ "file": 0, "line": 1, "text": HOSTILE, "executions": 1 });
+        let lines = json!({ "value": { "files": [HOSTILE], "lines": [line] } });
+        cell["code_coverage"] = json!({ "value": { "runs": 1, "programs": [{ "program": HOSTILE, "lines": lines }] } });
     }
     results
 }
@@ -168,7 +171,7 @@ fn sealed(directory: &Path, text: &str) {
 fn results_of_others_are_shown_and_not_obeyed() {
     let directory = tempfile::tempdir().unwrap();
     sealed(directory.path(), &serde_json::to_string_pretty(&hostile_results()).unwrap());
-    for format in ["text", "markdown", "junit", "openmetrics", "csv", "collapsed", "html"] {
+    for format in ["text", "markdown", "junit", "openmetrics", "csv", "collapsed", "lcov", "html"] {
         let output =
             bpfassay(directory.path()).args(["report", ".", "--format", format, "--output", "-"]).output().unwrap();
         let printed = harmless(&output);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What QEMU's plugin writes, with the functions that a guest reports.
 
-use bpfassay_plugin::{Functions, Phase, Window, Windows, direct};
-use bpfassay_protocol::symbols::{ProgramCode, Symbols};
+use bpfassay_plugin::{Coverage, Functions, Phase, Window, Windows, direct};
+use bpfassay_protocol::{
+    source::{Destination, LineRecord, LineTable, ProgramSource, SourceLines, Transfer},
+    symbols::{ProgramCode, Symbols},
+};
 use bpfassay_results::Figure;
 
 /// Windows, however they are cut; every instruction of them belongs to something, whatever functions there are.
@@ -14,7 +17,12 @@ pub(super) fn windows(bytes: &[u8]) {
     let start = whole.first().and_then(|window| window.blocks.first()).map_or(0, |block| block.address);
     functions.add(&Symbols {
         functions: String::from_utf8_lossy(bytes).into_owned(),
-        programs: vec![ProgramCode { id: 1, name: "on_call".to_owned(), functions: vec![(start, 64), (start, 8)] }],
+        programs: vec![ProgramCode {
+            id: 1,
+            name: "on_call".to_owned(),
+            functions: vec![(start, 64), (start, 8)],
+            is_under_test: true,
+        }],
     });
     let mut phases = Vec::new();
     for (window, is_baseline) in whole.iter().zip([true, false].into_iter().cycle()) {
@@ -36,6 +44,43 @@ pub(super) fn windows(bytes: &[u8]) {
         let parts = count.direct.iter().fold(0_u64, |sum, part| sum.saturating_add(part.instructions));
         assert!(parts.saturating_add(count.unresolved).saturating_add(count.user) <= count.all, "{count:?}");
     }
+    covered(bytes, start, &whole);
+}
+
+/// A line table made of the same bytes: whatever it is, it has an end.
+fn covered(bytes: &[u8], start: u64, windows: &[Window]) {
+    let mut numbers = bytes.iter().map(|byte| u32::from(*byte));
+    let mut number = || numbers.next().unwrap_or_default();
+    let mut record = || LineRecord {
+        instruction: number(),
+        address: start.wrapping_add(u64::from(number())),
+        file: number() % 2,
+        line: number(),
+        column: number(),
+        text: number() % 2,
+    };
+    let records = (0..8).map(|_| record()).collect();
+    let mut transfer = || Transfer {
+        at: number(),
+        to: match number() % 5 {
+            0 => Destination::Branch(number()),
+            1 => Destination::Jump(number()),
+            2 => Destination::Exit,
+            3 => Destination::TailCall,
+            _ => Destination::Indirect,
+        },
+    };
+    let transfers = (0..8).map(|_| transfer()).collect();
+    let texts = vec![String::from_utf8_lossy(bytes).into_owned()];
+    let table = LineTable { files: vec!["a.c".to_owned()], texts, records, transfers, instructions: number() };
+    let mut coverage = Coverage::default();
+    coverage.source(ProgramSource { id: 1, lines: SourceLines::Known(table) });
+    let functions = vec![(start, 64)];
+    let program = ProgramCode { id: 1, name: "on_call".to_owned(), functions, is_under_test: true };
+    coverage.symbols(&Symbols { functions: String::new(), programs: vec![program] });
+    coverage.run("one", Ok(windows));
+    let boot = coverage.finish();
+    assert_eq!((boot.programs.len(), boot.runs.len()), (1, 1));
 }
 
 fn read(parts: &[&[u8]]) -> Vec<Window> {

@@ -101,6 +101,7 @@ fn show(results: &Results) {
     let _ = render::csv(results);
     let _ = render::collapsed(results);
     let _ = render::pprof(results);
+    let _ = render::lcov(results);
     let _ = render::html(results);
     if let Ok(comparison) = compare::compare(results, results, &Question::default()) {
         let _ = render::comparison_text(&comparison, render::Style { width: None }, true);

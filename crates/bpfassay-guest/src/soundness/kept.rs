@@ -57,6 +57,26 @@ impl FromIterator<Self> for Kept {
     }
 }
 
+/// The BPF programs that a process holds, by descriptors of them or of links.
+///
+/// # Errors
+/// A message where that cannot be found out.
+pub(crate) fn programs_of(pid: Pid) -> Result<BTreeSet<u32>, String> {
+    let path = format!("/proc/{}/fdinfo", pid.as_raw_nonzero());
+    let unreadable = |error| format!("{path}: {error}");
+    let mut programs = BTreeSet::new();
+    for entry in fs::read_dir(&path).map_err(unreadable)? {
+        let text = fs::read_to_string(entry.map_err(unreadable)?.path()).map_err(unreadable)?;
+        programs.extend(program_of(&text));
+    }
+    Ok(programs)
+}
+
+/// The program that a descriptor is of, or of whose link it is, by its text in `/proc/PID/fdinfo`.
+fn program_of(text: &str) -> Option<u32> {
+    text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok())
+}
+
 /// Ids of BPF objects.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Held {
@@ -95,6 +115,8 @@ mod tests {
         held.add("map_type:\t5\nmemlock:\t81920\nmap_id:\t3\nfrozen:\t0\n").unwrap();
         let expected = Held { programs: BTreeSet::from([21]), maps: BTreeSet::from([3]) };
         assert_eq!(held, expected);
+        assert_eq!(program_of("link_type:\ttracing\nlink_id:\t4\nprog_tag:\t0\nprog_id:\t21\n"), Some(21));
+        assert_eq!(program_of("map_type:\t5\nmap_id:\t3\n"), None);
         assert!(held.add("link_type:\ttracing\nlink_id:\t4\nprog_tag:\t0\nprog_id:\t21\n").is_err());
         assert!(held.add("map_id:\tmany\n").is_err());
     }
@@ -117,5 +139,6 @@ mod tests {
     fn this_process_could_be_kept() {
         let kept = Kept::of_process(rustix::process::getpid()).unwrap();
         assert_eq!(kept.0[sources::PROCESSES].len(), 1);
+        programs_of(rustix::process::getpid()).unwrap();
     }
 }

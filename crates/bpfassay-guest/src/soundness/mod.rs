@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use self::kept::Kept;
+pub(crate) use self::kept::{Kept, programs_of};
 use self::{
     compare::{Facts, bounded, compare},
     sources::{SOURCES, Source, Stage},

@@ -11,7 +11,7 @@ mod terminal;
 pub(crate) mod traces;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     os::fd::{BorrowedFd, OwnedFd},
     process::{Command, ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -219,6 +219,14 @@ impl Running {
                 return Ok(Some(format!("{waited} {seconds} s after its start{}", self.quoted())));
             }
         }
+    }
+
+    /// The programs that are there since it was started.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn programs(&self) -> Result<BTreeSet<u32>> {
+        self.before.new_programs()
     }
 
     /// Brings `programs`, names by id, up to date with those that the tool has made.

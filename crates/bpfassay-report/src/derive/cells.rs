@@ -76,6 +76,7 @@ fn derive_cell(context: &Context<'_>, cell: &Cell, all: &[&RunResult], baseline:
         accuracy,
         findings: super::findings::derive(&runs),
         tool_result: super::tool::derive(plan, context.provenance, cell, all),
+        code_coverage: if cell.is_baseline() { None } else { context.coverages.of_cell(&runs) },
     }
 }
 

@@ -7,6 +7,7 @@ use bpfassay_stats::{StatsError, power};
 use bpfassay_study::{Cell, Plan, PlannedRun};
 
 use super::{
+    code_coverage::Coverages,
     direct::Counts,
     levels::{Levels, looks},
     lookup::{ByCell, Place, place},
@@ -26,6 +27,8 @@ pub(super) struct Context<'a> {
     pub(super) looks: usize,
     /// What QEMU's plugin counted.
     pub(super) counts: &'a Counts,
+    /// Which source lines ran.
+    pub(super) coverages: &'a Coverages,
     runs: &'a ByCell<'a>,
     baselines: HashMap<Place<'a>, &'a Cell>,
     planned: HashMap<&'a str, u32>,
@@ -35,7 +38,13 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(plan: &'a Plan, provenance: &'a [Provenance], runs: &'a ByCell<'a>, counts: &'a Counts) -> Self {
+    pub(super) fn new(
+        plan: &'a Plan,
+        provenance: &'a [Provenance],
+        runs: &'a ByCell<'a>,
+        counts: &'a Counts,
+        coverages: &'a Coverages,
+    ) -> Self {
         let is_counted = |run: &PlannedRun| !run.control && !run.spec.bpf_stats && !run.warm_up && !run.has_reference();
         let mut planned = HashMap::new();
         for (_, run) in plan.runs().filter(|(_, run)| is_counted(run)) {
@@ -52,6 +61,7 @@ impl<'a> Context<'a> {
             levels: Levels::of(plan),
             looks: looks(plan),
             counts,
+            coverages,
             runs,
             baselines,
             planned,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use bpfassay_study::Plan;
 
-use super::{direct::Counts, runs};
+use super::{code_coverage::Coverages, direct::Counts, runs};
 use bpfassay_results::{BlockStarted, Boot, Contents, Entry, Figure, Provenance, RunResult};
 
 /// The places in the journal of the records that stand, and what is to be said of the others.
@@ -39,6 +39,7 @@ pub(super) struct Taken {
     pub(super) boots: Vec<Boot>,
     pub(super) runs: Vec<RunResult>,
     pub(super) counts: Counts,
+    pub(super) coverages: Coverages,
     pub(super) notes: Vec<String>,
 }
 
@@ -48,6 +49,7 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &
     let mut provenance = vec![first];
     let mut boots = Boots::default();
     let mut counts = Counts::default();
+    let mut coverages = Coverages::default();
     let mut notes = Vec::new();
     let mut runs = Vec::with_capacity(stands.len());
     for (index, entry) in entries.into_iter().enumerate() {
@@ -79,6 +81,9 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &
                 if let Some(of_boot) = ended.counts {
                     counts.take(&ended.block, ended.boot, of_boot);
                 }
+                if let Some(of_boot) = ended.code_coverage {
+                    coverages.take(&ended.block, ended.boot, of_boot);
+                }
                 if let Some(boot) = boots.get(&ended.block, ended.boot) {
                     boot.failure = ended.failure;
                     boot.notes = ended.notes;
@@ -88,7 +93,7 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &
         }
     }
     drop(cells);
-    Taken { plan, provenance, boots: boots.all, runs, counts, notes }
+    Taken { plan, provenance, boots: boots.all, runs, counts, coverages, notes }
 }
 
 /// The guests that were started, in their order.

@@ -64,6 +64,12 @@ pub enum FormatError {
     /// No plot, or several, have the title that was asked for.
     #[error(transparent)]
     Figure(#[from] NoFigure),
+    /// Nothing counted which lines of programs ran.
+    #[error(
+        "these results have no code coverage: run a study under the instruction clock, with a QEMU that loads the plugin, and with \
+         something under test"
+    )]
+    NoCoverage,
 }
 
 /// There is no such figure, or there are several.

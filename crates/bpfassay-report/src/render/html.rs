@@ -4,6 +4,7 @@
 //! The tables are those of the terminal; beside them stand plots, what failed with excerpts of its log, and how to do it
 //! again.
 
+mod code_coverage;
 mod comparison;
 mod escape;
 mod figures;
@@ -15,11 +16,12 @@ use askama::Template;
 use bpfassay_stats::Verdict;
 
 pub(super) use self::standalone::FORMAT as SVG_FORMAT;
-pub use self::{comparison::comparison_html, standalone::figure_svg};
 use self::{
+    code_coverage::{Covered, covered},
     figures::Plots,
     matrix::{Matrix, matrix},
 };
+pub use self::{comparison::comparison_html, standalone::figure_svg};
 use super::{
     alike::Alike,
     finished as escaped,
@@ -42,6 +44,7 @@ struct Page<'a> {
     tables: Vec<Table>,
     has_paths: bool,
     plots: Vec<Plots>,
+    coverage: Option<Covered>,
     failures: Vec<Failure>,
     fingerprint: String,
     repeat: String,
@@ -102,6 +105,7 @@ pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
         has_paths: tables.iter().any(|table| table.anchor == Some("paths")),
         tables,
         plots: figures::plots(results),
+        coverage: covered(results),
         failures: failures(results),
         fingerprint: fingerprint(results.runs.iter().map(|run| &run.record)),
         repeat: repeat(results),

@@ -5,7 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_report::derive;
-use bpfassay_results::{Contents, Direct, DirectFunction, Entry, Figure, Outcome, Results, Role};
+use bpfassay_results::{
+    CodeCoverage, Contents, CoveredBranch, CoveredLine, CoveredLines, Direct, DirectFunction, Entry, Figure, Outcome,
+    ProgramCoverage, Results, Role,
+};
 use bpfassay_study::{Clock, LeftOut};
 use bpfassay_tool::finding::{FindingResult, FindingStatus, Kind};
 use serde_json::{Value, json};
@@ -72,6 +75,7 @@ pub(crate) fn subjects() -> Vec<(&'static str, Results)> {
     made_up_results.plan.left_out.push(LeftOut { what: "something".to_owned(), reason: "a reason".to_owned() });
     add_tool(&mut made_up_results);
     add_direct_cost(&mut made_up_results);
+    add_code_coverage(&mut made_up_results);
     let features = derive(&contents(&matrix::study(""), matrix::outcome));
     vec![
         ("made-up", made_up_results),
@@ -92,6 +96,22 @@ fn add_direct_cost(results: &mut Results) {
         calls: 32,
         functions: vec![DirectFunction { function: "on_call".to_owned(), role: Role::Program, per_call: 100.0 }],
     }));
+}
+
+fn add_code_coverage(results: &mut Results) {
+    let line = CoveredLine {
+        file: 0,
+        line: 3,
+        text: "\treturn 0;".to_owned(),
+        executions: 5,
+        branches: vec![CoveredBranch { column: 2, outcomes: Some([5, 0]) }],
+    };
+    let lines = CoveredLines { files: vec!["/src/a.bpf.c".to_owned()], lines: vec![line] };
+    let program = |name: &str, lines| ProgramCoverage { program: name.to_owned(), lines };
+    let programs = vec![program("on_call", Figure::Value(lines)), program("bare", Figure::missing("no lines"))];
+    let mut cells = results.cells.iter_mut().rev();
+    cells.next().unwrap().code_coverage = Some(Figure::Value(CodeCoverage { runs: 1, programs }));
+    cells.next().unwrap().code_coverage = Some(Figure::missing("nothing was counted"));
 }
 
 fn add_failures(journal: &mut Contents) {

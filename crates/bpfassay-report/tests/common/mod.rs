@@ -347,6 +347,7 @@ pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> O
         }
         entries.push(Entry::BlockEnded(BlockEnded {
             counts: None,
+            code_coverage: None,
             block: name,
             boot: 1,
             at_unix_ms: 1_790_000_020_000,

@@ -19,6 +19,7 @@ pub(crate) fn report(arguments: &cli::Report) -> Outcome {
     let options = Options { width, figure: arguments.figure.as_deref() };
     let written = (format.render)(&results, options).map_err(|error| match error {
         FormatError::Figure(error) => Failure::usage(error),
+        error @ FormatError::NoCoverage => Failure::usage(error),
         error => Failure::new(INTERNAL, error),
     })?;
     let beside = |name| {

@@ -111,6 +111,7 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
             entries.extend(conclusion.failed.iter().map(|failed| Entry::Run(Box::new(failed.record(block)))));
             entries.push(Entry::BlockEnded(BlockEnded {
                 counts: None,
+                code_coverage: None,
                 block: block.id.clone(),
                 boot: boot.boot,
                 at_unix_ms: 0,

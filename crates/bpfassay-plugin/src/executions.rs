@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How often each instruction of some functions was executed, from the executions of blocks.
+
+use std::collections::BTreeMap;
+
+use crate::Window;
+
+/// Executions by address, of the code of some functions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Executions {
+    /// From each address on, to the next one, each instruction was executed so often.
+    steps: Vec<(u64, u64)>,
+}
+
+impl Executions {
+    /// Those in `windows` of `functions`, by address and length.
+    pub(crate) fn of(windows: &[Window], functions: &[(u64, u32)]) -> Self {
+        let mut changes = BTreeMap::<u64, i128>::new();
+        let mut sorted = functions.to_vec();
+        sorted.sort_unstable();
+        for block in windows.iter().flat_map(|window| &window.blocks) {
+            let before = sorted.partition_point(|(start, _)| *start <= block.address);
+            let function = before.checked_sub(1).and_then(|at| sorted.get(at));
+            let is_within = |(start, length): &(u64, u32)| block.address - start < u64::from(*length);
+            if function.is_some_and(is_within) && block.bytes > 0 {
+                *changes.entry(block.address).or_default() += i128::from(block.executions);
+                *changes.entry(block.address.saturating_add(block.bytes)).or_default() -= i128::from(block.executions);
+            }
+        }
+        let mut sum = 0_i128;
+        let step = |(address, change)| {
+            sum += change;
+            (address, u64::try_from(sum).unwrap_or(u64::MAX))
+        };
+        Self { steps: changes.into_iter().map(step).collect() }
+    }
+
+    /// Those of the instruction at `address`.
+    pub(crate) fn at(&self, address: u64) -> u64 {
+        let next = self.steps.partition_point(|(start, _)| *start <= address);
+        next.checked_sub(1).and_then(|at| self.steps.get(at)).map_or(0, |(_, executions)| *executions)
+    }
+
+    /// Those of the instruction from `address` to before `end` that was executed most.
+    pub(crate) fn most(&self, address: u64, end: u64) -> u64 {
+        let next = self.steps.partition_point(|(start, _)| *start <= address);
+        let behind = self.steps.get(next..).unwrap_or_default().iter().take_while(|(start, _)| *start < end);
+        behind.map(|(_, executions)| *executions).fold(self.at(address), u64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Block;
+
+    fn block(address: u64, bytes: u64, executions: u64) -> Block {
+        Block { address, instructions: 1, bytes, executions }
+    }
+
+    fn window(blocks: Vec<Block>) -> Window {
+        Window { number: 1, user: 0, uncounted: 0, blocks }
+    }
+
+    #[test]
+    fn blocks_that_overlap_and_windows_add_up() {
+        // A block from 0x100 to 0x110, one that begins in its middle, and one behind them; code of others before and behind.
+        let windows = [
+            window(vec![block(0xf0, 16, 1000), block(0x100, 16, 5), block(0x108, 8, 3), block(0x110, 4, 7)]),
+            window(vec![block(0x100, 16, 10), block(0x120, 8, 1000), block(0x118, 0, 9)]),
+        ];
+        let executions = Executions::of(&windows, &[(0x100, 0x20)]);
+        let at: Vec<u64> =
+            [0xf8, 0x100, 0x104, 0x108, 0x10f, 0x110, 0x113, 0x114, 0x120].map(|at| executions.at(at)).into();
+        assert_eq!(at, [0, 15, 15, 18, 18, 7, 7, 0, 0]);
+        assert_eq!((executions.most(0x100, 0x108), executions.most(0x100, 0x109)), (15, 18));
+        assert_eq!((executions.most(0x110, 0x120), executions.most(0x114, 0x120)), (7, 0));
+    }
+
+    #[test]
+    fn more_than_numbers_hold_stays_the_most() {
+        let windows = [window(vec![block(u64::MAX - 4, 64, u64::MAX), block(u64::MAX - 4, 64, u64::MAX)])];
+        assert_eq!(Executions::of(&windows, &[(u64::MAX - 8, 8)]).at(u64::MAX - 1), u64::MAX);
+    }
+}
