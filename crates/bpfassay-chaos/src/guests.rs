@@ -287,6 +287,12 @@ impl GuestDriver {
                     .wrong("resumed", vec![format!("the command ended with {:?}", environment.result.ends.last())]);
             }
         }
+        // Nothing is left to do, so nothing is done.
+        let journal = environment.journal();
+        environment.command(&environment.resume(&[]), None)?;
+        if environment.result.ends.last() != Some(&End::Code(0)) || environment.journal() != journal {
+            environment.wrong("resumed again", vec!["something was added to a journal that was whole".to_owned()]);
+        }
         if bpfassay_results::fingerprint(records.values()) != bpfassay_results::fingerprint(reference.values()) {
             environment.wrong("in the end", vec!["not the fingerprint of the study without faults".to_owned()]);
         }
@@ -299,6 +305,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::{environment::study, *};
+    use crate::study::Clock;
 
     #[test]
     fn names_are_unique() {
@@ -308,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_studies_are_studies() {
-        for text in [study(2, 1), study(1, 2)] {
+        for text in [study(Clock::Wall, 2, 1), study(Clock::Instructions, 1, 2)] {
             bpfassay_study::Study::parse("chaos.toml", &text, &|_| Ok(None)).unwrap();
         }
     }

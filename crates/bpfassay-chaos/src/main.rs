@@ -4,15 +4,13 @@
 use bpfassay_protocol::with_causes;
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     io::{self, Write},
     os::unix::process::CommandExt,
     path::PathBuf,
     process::{Command, ExitCode},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, PoisonError},
     thread,
     time::Instant,
 };
@@ -22,6 +20,7 @@ use bpfassay_chaos::{
     drive::Driver,
     fault,
     guests::GuestDriver,
+    study::ChaosError,
     summary::{Line, Summary},
 };
 use clap::Parser;
@@ -39,6 +38,10 @@ struct Arguments {
     /// How many seeds, one fault each
     #[arg(long, default_value_t = 1)]
     faults: u64,
+
+    /// Each fault once, by the first of these seeds that draws it
+    #[arg(long, conflicts_with = "guests")]
+    once: bool,
 
     /// Only faults with this in their names
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -94,9 +97,24 @@ fn print_line(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
+/// The seeds of the trials.
+fn seeds(arguments: &Arguments) -> Result<Vec<u64>, ChaosError> {
+    let all = arguments.seed..arguments.seed.saturating_add(arguments.faults);
+    if !arguments.once {
+        return Ok(all.collect());
+    }
+    let mut firsts = BTreeMap::new();
+    for seed in all {
+        if let Some(drawn) = fault::draw(seed, &arguments.only)? {
+            firsts.entry(drawn.fault.name).or_insert(seed);
+        }
+    }
+    Ok(firsts.into_values().collect())
+}
+
 /// How many trials had violations.
 fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
-    let seeds = arguments.seed..arguments.seed.saturating_add(arguments.faults);
+    let seeds = seeds(arguments)?;
     if arguments.list {
         for seed in seeds {
             if let Some(drawn) = fault::draw(seed, &arguments.only)? {
@@ -119,13 +137,13 @@ fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
         _ => Either::Scripted(Driver::new(bpfassay, cannot_mount)?),
     };
     let parallel = arguments.parallel.unwrap_or(if arguments.guests { 1 } else { 2 });
-    let next = AtomicU64::new(seeds.start);
+    let next = Mutex::new(seeds.into_iter());
     let summary = Mutex::new(Summary::default());
     let broken = Mutex::new(None);
     let work = || {
-        while let seed @ 0.. = next.fetch_add(1, Ordering::Relaxed)
-            && seed < seeds.end
-        {
+        // The lock is not held meanwhile.
+        let drawn = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some(seed) = drawn() {
             match trial(&driver, seed, arguments) {
                 Ok(Some(line)) => summary.lock().unwrap_or_else(PoisonError::into_inner).add(&line),
                 Ok(None) => {}

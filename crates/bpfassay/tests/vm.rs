@@ -14,7 +14,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use common::{bpfassay, guests_wanted, printed, results, run, study};
+use common::{bpfassay, guests_wanted, printed, results, run, study, uncounted};
 use serde_json::Value;
 
 /// The cells of results.
@@ -187,12 +187,14 @@ fn a_regression_of_less_than_half_a_per_cent_is_found() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
+    let measurements = [("planted.toml", "base"), ("planted-slower.toml", "new")].map(|(name, out)| {
+        let mut run = uncounted(directory.path());
+        run.arg("run").arg(study(name)).args(["--jobs", "1", "--yes", "--output", out]);
+        run
+    });
     std::thread::scope(|scope| {
-        for (name, out) in [("planted.toml", "base"), ("planted-slower.toml", "new")] {
-            let path = directory.path();
-            scope.spawn(move || {
-                done(bpfassay(path).arg("run").arg(study(name)).args(["--jobs", "1", "--yes", "--output", out]), 0)
-            });
+        for mut run in measurements {
+            scope.spawn(move || done(&mut run, 0));
         }
     });
     let compare = |base: &str, new: &str, code: i32| -> Value {
@@ -220,7 +222,7 @@ fn boots_go_on_until_intervals_are_narrow() {
     let directory = tempfile::tempdir().unwrap();
     // Three boots of one round each leave intervals wide, but not that wide.
     let arguments = ["--arch", "aarch64", "--probe", "kprobe", "--clock", "instructions", "--replicates", "20"];
-    let mut run = bpfassay(directory.path());
+    let mut run = uncounted(directory.path());
     run.arg("run").arg(study("smoke.toml")).args(arguments).args(["--until", "2000%", "--yes", "--output", "out"]);
     let printed = done(&mut run, 0);
     assert!(printed.contains("of at most 20 boots: stopped after 3: every interval is within 2000%"), "{printed}");
@@ -228,7 +230,7 @@ fn boots_go_on_until_intervals_are_narrow() {
     assert_eq!(first["boots"].as_array().unwrap().len(), 3);
     assert_eq!(first["sampling"][0]["end"], "narrow_enough", "{:#}", first["sampling"]);
     // What stopped does not go on.
-    done(bpfassay(directory.path()).args(["run", "--resume", "out", "--yes"]), 0);
+    done(uncounted(directory.path()).args(["run", "--resume", "out", "--yes"]), 0);
     assert_eq!(figures(&results(&directory.path().join("out"))), figures(&first));
 }
 

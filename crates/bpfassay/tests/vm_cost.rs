@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{guests_wanted, run};
+use common::{guests_wanted, run_uncounted};
 use serde_json::Value;
 
 /// Calls of each metric, and as many again of the other one: 8 MiB by 4 KiB.
@@ -30,12 +30,12 @@ fn the_cheapest_configuration_is_exact_and_cheaper_than_the_layout_of_the_talk()
     if !guests_wanted() {
         return;
     }
-    let (_directory, results) = run("cost.toml", 0);
+    let (_directory, results) = run_uncounted("cost.toml", 0);
     let cells = results["cells"].as_array().unwrap();
     let cells: BTreeMap<&str, &Value> = cells.iter().map(|cell| (name(cell), cell)).collect();
     let mut read_costs = BTreeMap::new();
     for (name, cell) in &cells {
-        assert_eq!(cell["runs"]["measured"], 2, "{name}: {cell:#}");
+        assert_eq!(cell["runs"]["measured"], 1, "{name}: {cell:#}");
         if *name == "none" {
             continue;
         }

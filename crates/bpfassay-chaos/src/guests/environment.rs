@@ -20,7 +20,7 @@ use crate::{
     drive::TrialResult,
     leftovers::Before,
     process::{marked, signal},
-    study::{ChaosError, StudyText},
+    study::{ChaosError, Clock, StudyText},
     trial::{End, Expected},
 };
 
@@ -58,9 +58,10 @@ impl<'a> GuestEnvironment<'a> {
         let root = directory.path();
         fs::set_permissions(root, fs::Permissions::from_mode(0o755))?;
         fs::create_dir(root.join("tmp"))?;
-        // One boot is enough for a tool; a study to be resumed needs two.
-        let (rounds, replicates) = tool.map_or((1, 2), |tool| (tool.rounds, 1));
-        fs::write(root.join("study.toml"), study(rounds, replicates))?;
+        // One boot is enough for a tool; a study to be resumed needs two, and the clock by which its figures are the same.
+        let (clock, rounds, replicates) =
+            tool.map_or((Clock::Instructions, 1, 2), |tool| (Clock::Wall, tool.rounds, 1));
+        fs::write(root.join("study.toml"), study(clock, rounds, replicates))?;
         let tool = match tool {
             None => None,
             Some(tool) => {
@@ -174,9 +175,13 @@ impl<'a> GuestEnvironment<'a> {
         }
     }
 
+    /// The journal's bytes.
+    pub(super) fn journal(&self) -> Vec<u8> {
+        fs::read(self.path("out").join("journal.jsonl")).unwrap_or_default()
+    }
+
     fn contents(&self) -> Result<Option<Contents>, bpfassay_results::JournalError> {
-        let text = fs::read(self.path("out").join("journal.jsonl")).unwrap_or_default();
-        if !text.contains(&b'\n') {
+        if !self.journal().contains(&b'\n') {
             return Ok(None);
         }
         Contents::read(&self.path("out")).map(Some)
@@ -244,9 +249,14 @@ script = { path = "tool.pl", interpreter = "/usr/bin/perl", debian = { suite = "
 ready = { line = "^ready" }
 "#;
 
-pub(super) fn study(rounds: u32, replicates: u32) -> String {
+pub(super) fn study(clock: Clock, rounds: u32, replicates: u32) -> String {
+    // Time of the host, of which guests that count instructions get six times as much. A stopped QEMU is waited for so long.
+    let (clock, boot, phase) = match clock {
+        Clock::Instructions => ("instructions", "20s", "8s"),
+        Clock::Wall => ("wall", "120s", "48s"),
+    };
     StudyText {
-        clock: "instructions",
+        clock,
         // The probe that attaches in the least time: its counts are not the subject of these trials.
         probes: r#""none", "raw-tracepoint""#,
         block_size: "4m",
@@ -254,9 +264,8 @@ pub(super) fn study(rounds: u32, replicates: u32) -> String {
         replicates,
         seed: 7,
         more: "",
-        // Six times as long by the host's clock, for which a stopped QEMU is waited for.
-        boot: "20s",
-        phase: "8s",
+        boot,
+        phase,
     }
     .to_string()
 }

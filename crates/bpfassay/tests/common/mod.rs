@@ -66,14 +66,35 @@ pub(crate) fn run(name: &str, code: i32) -> (tempfile::TempDir, Value) {
 /// The same with further arguments.
 pub(crate) fn run_with(name: &str, arguments: &[&str], code: i32) -> (tempfile::TempDir, Value) {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = bpfassay(directory.path());
+    let results = run_by(bpfassay(directory.path()), &directory, name, arguments, code);
+    (directory, results)
+}
+
+/// As `run`, with guests whose instructions no plugin counts.
+pub(crate) fn run_uncounted(name: &str, code: i32) -> (tempfile::TempDir, Value) {
+    let directory = tempfile::tempdir().unwrap();
+    let results = run_by(uncounted(directory.path()), &directory, name, &[], code);
+    (directory, results)
+}
+
+fn run_by(mut command: Command, directory: &tempfile::TempDir, name: &str, arguments: &[&str], code: i32) -> Value {
     let output =
         command.arg("run").arg(study(name)).args(["--yes", "--output", "out"]).args(arguments).output().unwrap();
     let printed = printed(&output);
     println!("{printed}");
     assert_eq!(output.status.code(), Some(code), "{printed}");
-    let results = results(&directory.path().join("out"));
-    (directory, results)
+    results(&directory.path().join("out"))
+}
+
+/// The command, in a directory of its own, with QEMUs that load no plugin: for what the plugin has no part in.
+pub(crate) fn uncounted(directory: &Path) -> Command {
+    let programs = directory.join("without-plugins");
+    fs::create_dir_all(&programs).unwrap();
+    // QEMU runs as a user of its own.
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = bpfassay(directory);
+    command.env("PATH", without_plugins(&programs));
+    command
 }
 
 /// A `PATH` with programs in `directory` that stand for QEMU and load no plugin: under the instruction clock a boot then takes a fifth less
