@@ -2,6 +2,7 @@
 # Prints what each read returned to the workload, as the kernel's trace events say. With a number, it loses every so many events, and says so.
 use strict;
 use warnings;
+use Fcntl;
 no warnings 'portable';
 $| = 1;
 my ($names, $loses) = @ARGV;
@@ -15,19 +16,19 @@ sub set {
 	syswrite($setting, $text) or die "cannot write $file: $!";
 }
 for my $event (@events) {
-	# What reads the events would make events itself.
-	set("events/syscalls/$event/filter", "common_pid != $$");
+	# What reads the events would make events itself, as would who waits for its end.
+	set("events/syscalls/$event/filter", 'comm == "ior"');
 	set("events/syscalls/$event/enable", '1');
 }
-open(my $pipe, '<', "$instance/trace_pipe") or die "no pipe: $!";
+sysopen(my $pipe, "$instance/trace_pipe", O_RDONLY | O_NONBLOCK) or die "no pipe: $!";
 my ($ended, $rest, $number) = (0, '', 0);
-$SIG{INT} = sub { $ended = 1; };
+$SIG{INT} = sub { $ended = time; };
 print "ready\n";
 while (1) {
 	my $wanted = '';
 	vec($wanted, fileno($pipe), 1) = 1;
 	my $found = select($wanted, undef, undef, 0.2);
-	last if $ended && $found <= 0;
+	last if $ended && ($found <= 0 || time > $ended + 1);
 	next if $found <= 0;
 	sysread($pipe, $rest, 65536, length $rest) or next;
 	while ($rest =~ s/^(.*)\n//) {
