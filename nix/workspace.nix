@@ -31,6 +31,7 @@ rec {
       (root + "/deny.toml")
       (root + "/rustfmt.toml")
       (root + "/crates")
+      (root + "/docs/findings.md")
       (root + "/fuzz/corpus")
       (root + "/fuzz/src")
       (root + "/ior-configs")

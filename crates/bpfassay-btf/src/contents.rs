@@ -109,12 +109,10 @@ fn of_entry(btf: &Btf<'_>, entry: &MapEntry) -> Result<(String, Vec<u8>, Vec<u8>
     let part = |layout: Option<TypeLayout>, whole: &str, fields: &Fields| {
         let layout = layout.filter(|layout| layout.size <= MAX_SIZE).ok_or_else(no_map)?;
         let place = format!("the {whole} of the map `{}`", entry.map);
-        let name = |field: &Field| if field.name.is_empty() { whole.to_owned() } else { field.name.clone() };
         let mut bytes = vec![0; layout.size];
         for (wanted, value) in fields {
-            let Some(field) = layout.fields.iter().find(|field| name(field) == *wanted) else {
-                let known: Vec<String> = layout.fields.iter().map(name).collect();
-                return Err(no_field(place, wanted, known.iter().map(String::as_str)));
+            let Some(field) = layout.fields.iter().find(|field| field.name_of(whole) == wanted) else {
+                return Err(no_field(place, wanted, layout.fields.iter().map(|field| field.name_of(whole))));
             };
             write(&mut bytes, field, &format!("`{wanted}` in {place}"), value)?;
         }

@@ -36,6 +36,14 @@ pub struct Field {
     pub scalar: Scalar,
 }
 
+impl Field {
+    /// Its name in tool files: `whole` where the type is no structure.
+    #[must_use]
+    pub fn name_of<'a>(&'a self, whole: &'a str) -> &'a str {
+        if self.name.is_empty() { whole } else { &self.name }
+    }
+}
+
 /// A key or value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeLayout {

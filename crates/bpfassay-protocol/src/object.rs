@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bare eBPF objects: what the tracer prints while it loads one, and how it serves one of its maps.
+//! Bare eBPF objects: what the tracer prints while it loads one, and how it serves its maps.
 //!
-//! The tracer writes one [`ObjectLine`] per line to standard output and replies to `GET /map` with a [`MapPage`].
+//! The tracer writes one [`ObjectLine`] per line to standard output and replies to `GET /map` with a [`MapPage`] for each map, on lines of their own.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -10,7 +10,7 @@ use crate::{prototype::Checked, tracer::Refusal};
 /// Largest object that is loaded, in bytes.
 pub const MAX_OBJECT: u64 = 16 << 20;
 
-/// Longest body of a [`MapPage`], in bytes: less than a guest accepts of an endpoint's response.
+/// Longest body of a response with [`MapPage`]s, in bytes: less than a guest accepts of an endpoint's response.
 pub const MAX_PAGE: usize = 200 << 10;
 
 /// One line of a tracer that loads an object.
@@ -60,12 +60,24 @@ impl MapPage {
     /// A page of at most [`MAX_PAGE`] bytes of JSON: with as many of `entries` as fit. `more`: whether the map has others.
     #[must_use]
     pub fn new(map: &str, copies: u32, entries: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>, more: bool) -> Self {
+        Self::within(MAX_PAGE, map, copies, entries, more)
+    }
+
+    /// The same within `most` bytes, where several pages share an answer; without entries it may be longer than that by the map's name.
+    #[must_use]
+    pub fn within(
+        most: usize,
+        map: &str,
+        copies: u32,
+        entries: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
+        more: bool,
+    ) -> Self {
         let mut page = Self { map: map.to_owned(), copies, entries: Vec::new(), cut: more };
         // The largest size of everything but entries: a name takes six bytes per character at most (`\u0000`).
         let mut length = 128 + 6 * map.len();
         for (key, value) in entries {
             length = length.saturating_add(Self::length(key.len(), value.len()));
-            if length > MAX_PAGE {
+            if length > most {
                 page.cut = true;
                 break;
             }

@@ -42,10 +42,23 @@ names! {
         MpiRead = "mpi-read",
         /// `MPI_File_write` and its variants; bytes as for `mpi-read`.
         MpiWrite = "mpi-write",
+        /// Data sent over TCP (`tcp_sendmsg`). The tracer's probes of file operations do not count it; workloads that send count it themselves.
+        Send = "send",
+        /// Data received over TCP (`tcp_recvmsg`), counted as `send` is.
+        Receive = "receive",
     }
 }
 
 impl Operation {
+    /// Those that the tracer counts, in the order of the numbers that its programs use: all but those of the network.
+    pub const COUNTED: &'static [Self] = Self::ALL.split_at(Self::ALL.len() - 2).0;
+
+    /// Whether it is an operation of the network, for which the workload's own count is the truth.
+    #[must_use]
+    pub const fn is_network(self) -> bool {
+        matches!(self, Self::Send | Self::Receive)
+    }
+
     /// The direction of the data, where the operation moves data.
     #[must_use]
     pub const fn direction(self) -> Option<Direction> {
@@ -61,7 +74,10 @@ impl Operation {
             | Self::Fsync
             | Self::MpiOpen
             | Self::MpiRead
-            | Self::MpiWrite => None,
+            | Self::MpiWrite
+            // Not from or to a file.
+            | Self::Send
+            | Self::Receive => None,
         }
     }
 }

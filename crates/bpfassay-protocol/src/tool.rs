@@ -30,6 +30,9 @@ pub struct Tool {
     /// Where its figures are requested, if it serves them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<Endpoint>,
+    /// Further endpoints: their figures are requested after those of the first, as one report with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_endpoints: Vec<Endpoint>,
     /// Whether its output is kept; otherwise only its tail is, for messages.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub captured: bool,
@@ -54,6 +57,7 @@ impl Tool {
             ready: Ready::Programs { count: programs, named: None },
             stop: Stop::default(),
             endpoint: None,
+            more_endpoints: Vec::new(),
             captured: false,
             report_within_ms: None,
             patience_ms: Self::PATIENCE_MS,
@@ -267,11 +271,19 @@ pub struct OutputPiece {
     pub monotonic_ns: u64,
     /// Where it came from.
     pub source: Source,
+    /// Which of its endpoints, from 0 on; 0 for what it printed.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub endpoint: u32,
     /// Its text; bytes that are not UTF-8 are replaced.
     pub text: String,
     /// What the bundled tracer had counted before and after, where it counts in the same run and was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Box<Reference>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
+const fn is_first(endpoint: &u32) -> bool {
+    *endpoint == 0
 }
 
 /// What the bundled tracer had counted around a report of a tool, between which a correct report must be.

@@ -9,8 +9,6 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-
 use bpfassay_protocol::tool::{BpfObject, ProgramCode, ToolFigures};
 use bpfassay_report::{
     compare::{Question, compare},
@@ -27,7 +25,7 @@ fn study() -> Study {
     let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nbinary = { arch = 'x86_64', path = 'a' }\n\
                 [report]\njson-lines = {}\ncounting = 'interval'\nfigures = [{ value = 'n', operations = 'read', unit = 'calls' }]\n";
     let file = ToolFile::parse("t.toml", text).unwrap();
-    study.test_tool(UnderTest { file, objects: BTreeMap::new() }).unwrap();
+    study.test_tool(UnderTest::of(file)).unwrap();
     study
 }
 

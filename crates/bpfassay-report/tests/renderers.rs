@@ -9,12 +9,10 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-
 use bpfassay_protocol::{Arch, tool::ToolFigures};
 use bpfassay_report::{
     derive,
-    render::{Style, csv, figure_svg, html, junit, openmetrics, trend_text},
+    render::{Style, csv, figure_svg, html, junit, markdown, openmetrics, trend_text},
     trend::trend,
 };
 use bpfassay_results::{Outcome, Results};
@@ -176,7 +174,7 @@ fn with_tool(deny: &[Kind]) -> Results {
     let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nscript = { path = 'a', interpreter = '/bin/sh' }\n";
     let file = ToolFile::parse("mine.toml", text).unwrap();
     let mut study: Study = study(None, 3, 1);
-    study.test_tool(UnderTest { file, objects: BTreeMap::new() }).unwrap();
+    study.test_tool(UnderTest::of(file)).unwrap();
     study.gates = vec![Gate { deny: deny.to_vec(), ..Gate::default() }];
     study.gates.retain(|gate| !gate.deny.is_empty());
     derive(&contents(&study, |block, run| {
@@ -231,4 +229,21 @@ fn what_is_found_of_a_tool_is_a_warning_and_what_is_denied_a_failure() {
     assert_eq!(on_riscv64(&[Kind::SlowDetach]), both);
     assert_eq!(on_riscv64(&[Kind::LeftBehind]), cell("bad", "denied: left-behind\nfound: memory-held"));
     assert_eq!(on_riscv64(Kind::ALL), cell("bad", "denied: left-behind, memory-held"));
+}
+
+#[test]
+fn a_finding_is_shown_with_its_certainty_and_leads_to_what_it_means() {
+    let results = with_tool(&[]);
+    let page = html(&results).unwrap();
+    for (kind, certainty) in [(Kind::LeftBehind, "proven"), (Kind::MemoryHeld, "bounded")] {
+        let cells = format!("<td><a href=\"#finding-{kind}\">{kind}</a></td><td>{certainty}</td>");
+        assert!(page.contains(&cells), "{cells}");
+        assert_eq!(page.matches(&format!("id=\"finding-{kind}\"")).count(), 1, "{kind}");
+        assert!(markdown(&results).contains(&format!("| {kind} | {certainty} |")), "{kind}");
+    }
+    assert!(page.contains("<p>Repair: no pins; close what was opened on SIGTERM.</p>"));
+    // What was not found is not explained, and without tools there is nothing to explain.
+    assert!(!page.contains("id=\"finding-slow-detach\"") && page.contains("<a href=\"#findings\">"));
+    let without = html(&self::results()).unwrap();
+    assert!(!without.contains("id=\"findings\"") && !without.contains("#finding"));
 }

@@ -95,7 +95,7 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
         for &probe in &narrowed.probes {
             plan.cells.push(case.cell(target, file_system, probe, None));
         }
-        for tool in tools_for(study, target.arch) {
+        for tool in tools_for(study, target) {
             plan.cells.push(case.cell(target, file_system, ProbeConfiguration::BASELINE, Some(&tool)));
         }
     }
@@ -249,7 +249,7 @@ impl NamedCase {
     ) -> Block {
         let place = self.place(target, file_system);
         let id = format!("{place}_{replicate}");
-        let tools = tools_for(study, target.arch);
+        let tools = tools_for(study, target);
         let mut runs = self.warm_up(study, probes, &place, &id);
         for round in 1..=study.design.rounds {
             // The whole study is shuffled and then narrowed, so that narrowing keeps the order of what is left.

@@ -6,6 +6,7 @@ use bpfassay_protocol::{
     Arch, ProbeConfiguration,
     tracer::{Refusal, Step},
 };
+use bpfassay_tool::file::is_of_series;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -44,11 +45,6 @@ impl Expectation {
     pub fn is_met_by(&self, refusal: &Refusal) -> bool {
         self.step == refusal.step && refusal.errno == Some(self.errno)
     }
-}
-
-/// Whether `kernel` is `series` or one of its builds.
-pub(crate) fn is_of_series(kernel: &str, series: &str) -> bool {
-    kernel.strip_prefix(series).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+', '~']))
 }
 
 /// The first of `expectations` that speaks of `probe` on `target`.

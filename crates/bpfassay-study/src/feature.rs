@@ -9,7 +9,9 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Target, expectation::is_of_series};
+use bpfassay_tool::file::is_of_series;
+
+use crate::Target;
 
 /// The expectations compiled in.
 const BUILT_IN: &str = include_str!("../studies/kernel-features-expected.toml");

@@ -5,11 +5,11 @@ use std::{fmt, str::FromStr};
 
 use bpfassay_input::document::{Field, Reported, Section};
 use bpfassay_protocol::{Arch, ProbeConfiguration};
-use bpfassay_tool::finding::Kind;
+use bpfassay_tool::{file::is_of_series, finding::Kind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cell, Study, expectation::is_of_series, target::kernel_name};
+use crate::{Cell, Study, target::kernel_name};
 
 /// A limit on figures of the cells that it speaks of. Lists that are empty stand for all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -168,17 +168,14 @@ fn a_tool_runs_alone_and_once_beside_its_reference_where_there_is_one_for_the_ar
     let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n\
                 binary = { arch = 'x86_64', path = 'a' }\n[start]\ndeadline = '10min'\n[report]\njson-lines = {}\n\
                 counting = 'interval'\nfigures = [{ value = 'n', operations = 'read', unit = 'calls' }]\n";
-    let tool = bpfassay_tool::UnderTest {
-        file: bpfassay_tool::ToolFile::parse("t.toml", text).unwrap(),
-        objects: BTreeMap::new(),
-    };
+    let tool = bpfassay_tool::UnderTest::of(bpfassay_tool::ToolFile::parse("t.toml", text).unwrap());
     let mut study = bpfassay_study::load("quick").unwrap();
     study.test_tool(tool.clone()).unwrap();
     assert!(study.test_tool(tool.clone()).unwrap_err().contains("two tools are named `mine`"));
     let named = |name: &str| bpfassay_tool::ToolFile { name: name.to_owned(), ..tool.file.clone() };
     // What reports nothing has nothing that a reference could be held against.
     let silent = bpfassay_tool::ToolFile { report: None, ..named("silent") };
-    study.test_tool(bpfassay_tool::UnderTest { file: silent, objects: BTreeMap::new() }).unwrap();
+    study.test_tool(bpfassay_tool::UnderTest::of(silent)).unwrap();
     let fexit = bpfassay_tool::UnderTest { file: named("fexit"), ..tool };
     assert!(study.test_tool(fexit).unwrap_err().contains("a probe configuration named `fexit`"));
     // The guest can tell that it did not become ready before the host gives up.
@@ -214,7 +211,7 @@ fn requested_bytes_have_a_reference_of_their_own_of_the_same_kind() {
     let file = bpfassay_tool::ToolFile::parse("t.toml", text).unwrap();
     let every_tool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vm-tests/every-tool.toml");
     let mut study = bpfassay_study::load(every_tool).unwrap();
-    study.test_tool(bpfassay_tool::UnderTest { file, objects: BTreeMap::new() }).unwrap();
+    study.test_tool(bpfassay_tool::UnderTest::of(file)).unwrap();
     let plan = plan(&study, &Narrowing::default()).unwrap();
     for block in &plan.blocks {
         let probes: Vec<_> = block.runs.iter().filter(|run| run.has_reference()).map(|run| run.spec.probe).collect();

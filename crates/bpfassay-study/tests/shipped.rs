@@ -7,7 +7,7 @@
     reason = "helpers of tests; clippy.toml spares only the test functions themselves"
 )]
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use bpfassay_study::{Available, Narrowing, Study, WorkloadKind, bundled, expand, load};
 use bpfassay_tool::UnderTest;
@@ -18,9 +18,7 @@ fn is_sound(study: &Study) {
     study.resolve_patterns(builds).unwrap();
     if study.probes.is_empty() {
         // Its tools are named on the command line.
-        study
-            .test_tool(UnderTest { file: bpfassay_tool::load("vfsstat").unwrap().file, objects: BTreeMap::new() })
-            .unwrap();
+        study.test_tool(UnderTest::of(bpfassay_tool::load("vfsstat").unwrap().file)).unwrap();
     }
     let study = &study;
     let plan = expand(study, &Narrowing::default(), &Available::default())

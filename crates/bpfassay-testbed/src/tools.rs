@@ -156,9 +156,10 @@ impl<'a> Needs<'a> {
                 }
                 Source::Object(_) => {
                     // A bundled one is in the tracer.
-                    let Some(object) = tool.source.object(arch).filter(|object| !object.bundled) else { continue };
-                    let kind = Kind::Object { programs: object.programs.clone() };
-                    needs.files.insert(guest::object(name), beside(&object.path, kind));
+                    for (place, object) in tool.source.objects(arch).filter(|(_, object)| !object.bundled) {
+                        let kind = Kind::Object { programs: object.programs.clone() };
+                        needs.files.insert(guest::object(name, place), beside(&object.path, kind));
+                    }
                 }
                 Source::Nix(nix) => {
                     // Where there is none, `ToolFile::for_arch` reports it.
@@ -168,6 +169,9 @@ impl<'a> Needs<'a> {
                     }
                 }
                 Source::Debian(_) | Source::Guest(_) => {}
+            }
+            for file in tool.files {
+                needs.files.insert(guest::file(name, file), beside(file, Kind::File));
             }
             if let Some(packages) = tool.source.packages(arch) {
                 needs.package(packages);
@@ -327,6 +331,18 @@ mod tests {
         fs::write(folder.path().join("s.bt"), "BEGIN { }").unwrap();
         let archive = laid_out(folder.path(), "script = { path = 's.bt', interpreter = '/usr/bin/bpftrace' }").unwrap();
         assert!(matches!(archive.get("/tools/mine/script"), Some(Node::File { executable: true, .. })));
+        // Files beside it.
+        fs::create_dir(folder.path().join("data")).unwrap();
+        fs::write(folder.path().join("data/conf.yml"), "x").unwrap();
+        let script = "script = { path = 's.bt', interpreter = '/usr/bin/bpftrace' }";
+        let archive = laid_out(folder.path(), &format!("{script}\nfiles = ['data/conf.yml']")).unwrap();
+        assert!(archive.get("/tools/mine/data/conf.yml").is_some() && archive.get("/tools/mine/script").is_some());
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("data/out")).unwrap();
+        let error = laid_out(folder.path(), &format!("{script}\nfiles = ['data/out']")).unwrap_err();
+        assert!(
+            std::error::Error::source(&error).unwrap().to_string().contains("leads out of the directory"),
+            "{error}"
+        );
         // This test's own program is linked with libraries.
         fs::copy(std::env::current_exe().unwrap(), folder.path().join("dynamic")).unwrap();
         if cfg!(target_arch = "x86_64") {

@@ -34,6 +34,8 @@ pub struct Piece {
 pub struct Page {
     /// When it was asked.
     pub at_ns: u64,
+    /// Which of the tool's endpoints, from 0.
+    pub place: usize,
     /// The body of an answer with status 200.
     pub body: Vec<u8>,
 }
@@ -53,19 +55,26 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// The reading that a [`MapPage`] of the bundled tracer holds, asked for at `at_ns`, and whether there was more than fitted on
-    /// the page ([`Capture::cut`]).
+    /// The readings that an answer of the bundled tracer holds, a [`MapPage`] for each map, asked for at `at_ns`, and whether there was more than
+    /// fitted ([`Capture::cut`]).
     ///
     /// # Errors
-    /// An error message, for a page that is too long or no such page.
-    pub fn of_page(at_ns: u64, page: &[u8]) -> Result<(Self, bool), String> {
-        if page.len() > MAX_PAGE {
-            return Err(format!("the page of a map has {} bytes, and may have {MAX_PAGE}", page.len()));
+    /// An error message, for an answer that is too long or no such pages.
+    pub fn of_answer(at_ns: u64, answer: &[u8]) -> Result<(Vec<Self>, bool), String> {
+        // Those of several maps have line feeds between them.
+        if answer.len() > MAX_PAGE + 64 {
+            return Err(format!("the page of a map has {} bytes, and may have {MAX_PAGE}", answer.len()));
         }
-        let MapPage { map, copies, entries, cut } = serde_json::from_slice(page)
-            .map_err(|error| format!("what the tracer answers is no page of a map: {error}"))?;
-        let entries = entries.into_iter().map(|(key, value)| (key.0, value.0)).collect();
-        Ok((Self { at_ns, map, copies, entries }, cut))
+        let mut is_cut = false;
+        let dump = |page: &[u8]| {
+            let MapPage { map, copies, entries, cut } = serde_json::from_slice(page)
+                .map_err(|error| format!("what the tracer answers is no page of a map: {error}"))?;
+            is_cut |= cut;
+            let entries = entries.into_iter().map(|(key, value)| (key.0, value.0)).collect();
+            Ok(Self { at_ns, map, copies, entries })
+        };
+        let dumps = answer.split(|&byte| byte == b'\n').map(dump).collect::<Result<_, String>>()?;
+        Ok((dumps, is_cut))
     }
 }
 
@@ -79,31 +88,35 @@ mod tests {
     fn a_page_is_a_reading() {
         let page = br#"{"map":"counts","copies":2,"entries":[["01","0a00"]],"cut":true}"#;
         let dump = Dump { at_ns: 7, map: "counts".into(), copies: 2, entries: vec![(vec![1], vec![10, 0])] };
-        assert_eq!(Dump::of_page(7, page), Ok((dump, true)));
+        assert_eq!(Dump::of_answer(7, page), Ok((vec![dump.clone()], true)));
+        let other = br#"{"map":"other","copies":1,"entries":[],"cut":false}"#;
+        let (dumps, cut) = Dump::of_answer(7, &[other.as_slice(), b"\n", page].concat()).unwrap();
+        assert_eq!((dumps[0].map.as_str(), &dumps[1], cut), ("other", &dump, true));
     }
 
     #[test]
     fn other_pages_are_reported() {
-        let error = Dump::of_page(7, b"<html>").unwrap_err();
+        let error = Dump::of_answer(7, b"<html>").unwrap_err();
         assert!(error.starts_with("what the tracer answers is no page of a map: "), "{error}");
-        let long = Dump::of_page(7, &vec![b' '; MAX_PAGE + 1]).unwrap_err();
-        assert_eq!(long, "the page of a map has 204801 bytes, and may have 204800");
+        let long = Dump::of_answer(7, &vec![b' '; MAX_PAGE + 65]).unwrap_err();
+        assert_eq!(long, "the page of a map has 204865 bytes, and may have 204800");
     }
 
     proptest! {
         #[test]
         fn entries_come_home_as_they_were(entries in proptest::collection::vec(any::<(Vec<u8>, Vec<u8>)>(), 0..20), copies: u32) {
             let page = MapPage::new("counts", copies, entries.clone(), false);
-            let (dump, cut) = Dump::of_page(3, &serde_json::to_vec(&page).unwrap()).unwrap();
-            prop_assert_eq!((dump.entries, dump.copies, cut), (entries, copies, false));
+            let (dumps, cut) = Dump::of_answer(3, &serde_json::to_vec(&page).unwrap()).unwrap();
+            let [dump] = dumps.as_slice() else { panic!("{dumps:?}") };
+            prop_assert_eq!((&dump.entries, dump.copies, cut), (&entries, copies, false));
         }
 
         #[test]
         fn any_bytes_end_in_a_reading_or_a_message(bytes: Vec<u8>, at in 0usize..60, byte: u8) {
-            let _ = Dump::of_page(0, &bytes);
+            let _ = Dump::of_answer(0, &bytes);
             let mut page = br#"{"map":"counts","copies":2,"entries":[["01","0a00"]],"cut":true}"#.to_vec();
             page[at] = byte;
-            let _ = Dump::of_page(0, &page);
+            let _ = Dump::of_answer(0, &page);
         }
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A tool as its file describes it.
 
+mod form;
+
 use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
@@ -11,6 +13,7 @@ use bpfassay_protocol::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::form::{Form, MetricsPage};
 use crate::Pattern;
 
 /// A tool file: read and checked.
@@ -25,6 +28,9 @@ pub struct ToolFile {
     pub description: String,
     /// Where it comes from.
     pub source: Source,
+    /// Files beside the tool file that lie in guests beside its program, relative to the tool file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
     /// Its arguments, without the program's name. Empty for a bare object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
@@ -66,13 +72,13 @@ pub enum Source {
 }
 
 impl Source {
-    /// Whether there is something for `arch`.
+    /// Whether there is something for `kernel` on `arch`.
     #[must_use]
-    pub fn has(&self, arch: Arch) -> bool {
+    pub fn has(&self, arch: Arch, kernel: &str) -> bool {
         match self {
             Self::Binary(_) => self.binary(arch).is_some(),
             Self::Debian(_) => self.debian(arch).is_some(),
-            Self::Object(_) => self.object(arch).is_some(),
+            Self::Object(_) => self.object(arch, kernel).is_some(),
             Self::Nix(nix) => nix.closures.contains(&arch),
             Self::Script(_) | Self::Guest(_) => true,
         }
@@ -102,11 +108,19 @@ impl Source {
         }
     }
 
-    /// The object for `arch`, if it is a bare one.
+    /// The bare objects for `arch`, each with its place among all of the file.
+    pub fn objects(&self, arch: Arch) -> impl Iterator<Item = (usize, &Object)> {
+        let list: &[Object] = if let Self::Object(list) = self { list } else { &[] };
+        list.iter().enumerate().filter(move |(_, object)| object.archs.is_empty() || object.archs.contains(&arch))
+    }
+
+    /// The object for `kernel` on `arch`, if it is a bare one, with its place among all of the file: one that names this kernel, else one that names
+    /// none.
     #[must_use]
-    pub fn object(&self, arch: Arch) -> Option<&Object> {
-        let Self::Object(list) = self else { return None };
-        list.iter().find(|object| object.archs.is_empty() || object.archs.contains(&arch))
+    pub fn object(&self, arch: Arch, kernel: &str) -> Option<(usize, &Object)> {
+        let is_named = |object: &Object| object.kernels.iter().any(|series| is_of_series(kernel, series));
+        let named = self.objects(arch).find(|(_, object)| is_named(object));
+        named.or_else(|| self.objects(arch).find(|(_, object)| object.kernels.is_empty()))
     }
 }
 
@@ -193,6 +207,9 @@ pub struct Object {
     /// The architectures that this is for; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub archs: Vec<Arch>,
+    /// The kernels that this is for, as series (`6.12`); empty: all for which no other is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<String>,
     /// Where it lies, relative to the tool file.
     pub path: String,
     /// Whether it lies in the bundled tracer instead, under its name before `.bpf.o`: that of a bundled tool file.
@@ -221,63 +238,44 @@ pub struct Report {
     /// Mount points of what it leaves out, mounts below them included: what happens there, it may count or not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leaves_out: Vec<String>,
+    /// Where it says that it lost events, in lines of a stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Lost>,
     /// What its figures are.
     pub figures: Vec<ReportedFigure>,
 }
 
-/// The form of a report.
+/// Lines in which a tool says how many events it lost since the line before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "form", rename_all = "kebab-case")]
-pub enum Form {
-    /// Lines of JSON, one object each. Values and labels are fields; those of objects inside are named `outer.inner`.
-    JsonLines {
-        /// Where it writes them.
-        stream: Stream,
-        /// Lines with a match of this are no part of the report.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        ignore: Option<Pattern>,
-    },
-    /// A page in the text format of Prometheus or OpenMetrics, read over HTTP in the guest. Values are sample names, labels
-    /// are labels.
-    Openmetrics {
-        /// TCP port of the loopback interface.
-        port: u16,
-        /// Path, from the first `/` on.
-        path: String,
-        /// How often it is read beside the barriers, in milliseconds; `None`: as the study samples.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        interval_ms: Option<u64>,
-    },
-    /// Lines of text. Values and labels are named groups.
-    Table {
-        /// Where it writes them.
-        stream: Stream,
-        /// What a line with figures looks like.
-        line: Pattern,
-        /// Lines with a match of this (headings) are no part of the report. Empty lines never are.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        ignore: Option<Pattern>,
-    },
-    /// What `bpftrace -f json` prints of maps. Values are maps by name (`@reads`; `@reads.total` for `avg` and `stats`); the label `key` is the
-    /// whole key, `key1`, `key2`, … its parts.
-    BpftraceJson {
-        /// Where it writes them.
-        stream: Stream,
-    },
-    /// A map of a bare object, whose layout is read from its BTF. Values are fields of its values, labels those of its keys; the
-    /// fields of structures inside are named `outer.inner`, and a key or value that is no structure `key` and `value`.
-    Map {
-        /// The map's name in the object.
-        map: String,
-    },
+#[serde(deny_unknown_fields)]
+pub struct Lost {
+    /// What they look like; the group `lost` is the number.
+    pub line: Pattern,
+    /// Where it writes them.
+    pub stream: Stream,
+}
+
+impl Lost {
+    /// The group of [`Lost::line`] that is the number of events.
+    pub const GROUP: &'static str = "lost";
+}
+
+/// Whether `kernel` is `series` or one of its builds: `6.12.107+deb13` is of `6.12`, `6.1` is not.
+#[must_use]
+pub fn is_of_series(kernel: &str, series: &str) -> bool {
+    kernel.strip_prefix(series).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+', '~']))
 }
 
 /// What one figure of a tool means.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReportedFigure {
-    /// Where the report has it: see [`Form`].
+    /// Where the report has it: see [`Form`]. Empty for a figure of events that counts them all.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
+    /// The page or map that has it, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     /// Labels that it must have, with these values.
     #[serde(default, rename = "where", skip_serializing_if = "BTreeMap::is_empty")]
     pub labelled: BTreeMap<String, String>,
@@ -306,6 +304,15 @@ pub struct ReportedFigure {
     /// amounts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,
+}
+
+impl ReportedFigure {
+    /// How it is called: by its value, after the page or map that has it where there are several.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let value = if self.value.is_empty() { "events" } else { self.value.as_str() };
+        self.part.as_ref().map_or_else(|| value.to_owned(), |part| format!("{part}: {value}"))
+    }
 }
 
 const fn one() -> u64 {

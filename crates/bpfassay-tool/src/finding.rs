@@ -5,12 +5,14 @@
 //! measured is clear. A kind of finding is a file of `kind/`.
 
 mod aliases;
+mod certainty;
 mod course;
 mod definition;
 mod evidence;
 mod figures;
 mod kind;
 mod merged;
+mod parts;
 mod status;
 mod truth;
 
@@ -19,9 +21,10 @@ use serde::{Deserialize, Serialize};
 
 use self::definition::Known;
 pub use self::{
+    certainty::Certainty,
     evidence::{Detach, Evidence, KernelFacts, Limits, Start},
-    figures::{Compared, compared, moved, requested},
-    kind::Kind,
+    figures::{Compared, Values, compared, moved, requested},
+    kind::{Advice, Kind},
     status::FindingStatus,
     truth::{Share, Truth},
 };

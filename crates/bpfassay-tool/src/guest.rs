@@ -54,50 +54,59 @@ pub fn script(name: &str) -> String {
     format!("{HOME}/{name}/script")
 }
 
-/// Where a bare object lies.
+/// Where a bare object lies that has this place in its tool file.
 #[must_use]
-pub fn object(name: &str) -> String {
-    format!("{HOME}/{name}/object.o")
+pub fn object(name: &str, place: usize) -> String {
+    match place {
+        0 => format!("{HOME}/{name}/object.o"),
+        place => format!("{HOME}/{name}/object-{place}.o"),
+    }
+}
+
+/// What lies in the directory of a tool under a name of its own, which no file beside it may have.
+pub const RESERVED: [&str; 5] = ["program", "lib", "loader", "package", "script"];
+
+/// Where the file lies that the tool file names `path`.
+#[must_use]
+pub fn file(name: &str, path: &str) -> String {
+    format!("{HOME}/{name}/{path}")
 }
 
 impl ToolFile {
-    /// What a guest of architecture `arch` receives of this tool.
+    /// What a guest of architecture `arch` with `kernel` receives of this tool.
     ///
     /// # Errors
-    /// A message where the tool file has no program, package or object for `arch`.
-    pub fn for_arch(&self, arch: Arch) -> Result<Tool, String> {
+    /// A message where the tool file has no program, package or object for them.
+    pub fn for_target(&self, arch: Arch, kernel: &str) -> Result<Tool, String> {
         let is_object = matches!(self.source, Source::Object(_));
-        let (endpoint, captured) = match self.report.as_ref().map(|report| &report.form) {
-            None => (None, is_object),
-            Some(Form::Openmetrics { port, path, interval_ms }) => {
-                (Some(Endpoint { port: *port, path: path.clone(), interval_ms: *interval_ms }), true)
-            }
-            Some(Form::Map { .. }) => {
-                (Some(Endpoint { port: OBJECT_PORT, path: "/map".to_owned(), interval_ms: None }), true)
-            }
-            Some(Form::JsonLines { .. } | Form::Table { .. } | Form::BpftraceJson { .. }) => (None, true),
-        };
+        let form = self.report.as_ref().map(|report| &report.form);
+        let mut endpoints = form.map(endpoints).unwrap_or_default().into_iter();
         Ok(Tool {
             name: self.name.clone(),
-            command: self.command(arch)?,
+            command: self.command(arch, kernel)?,
             ready: if is_object { Ready::Port(OBJECT_PORT) } else { self.ready.clone() },
             stop: self.stop,
-            endpoint,
-            captured,
+            endpoint: endpoints.next(),
+            more_endpoints: endpoints.collect(),
+            captured: is_object || form.is_some(),
             report_within_ms: self.report.as_ref().and_then(|report| report.within_ms),
             patience_ms: self.deadline_ms,
         })
     }
 
-    fn command(&self, arch: Arch) -> Result<Vec<String>, String> {
+    fn command(&self, arch: Arch, kernel: &str) -> Result<Vec<String>, String> {
         if !matches!(self.source, Source::Object(_)) {
             return command(&self.name, &self.source, &self.arguments, arch);
         }
-        let of = self.source.object(arch).ok_or_else(|| none("object", arch))?;
+        let object_for = || match self.source.objects(arch).next() {
+            None => none("object", arch),
+            Some(_) => format!("{} with Linux {kernel}", none("object", arch)),
+        };
+        let (place, of) = self.source.object(arch, kernel).ok_or_else(object_for)?;
         let mut command = vec![layout::TRACER.to_owned(), "object".to_owned()];
         match of.path.strip_suffix(".bpf.o").filter(|_| of.bundled) {
             Some(name) => command.extend(["--bundled".to_owned(), name.to_owned()]),
-            None => command.push(object(&self.name)),
+            None => command.push(object(&self.name, place)),
         }
         for program in &of.programs {
             command.extend(["--program".to_owned(), program.clone()]);
@@ -106,11 +115,28 @@ impl ToolFile {
             let text = serde_json::to_string(&of.contents).map_err(|error| error.to_string())?;
             command.extend(["--contents".to_owned(), text]);
         }
-        if let Some(Form::Map { map }) = self.report.as_ref().map(|report| &report.form) {
+        for map in self.report.iter().flat_map(|report| report.form.maps()) {
             command.extend(["--map".to_owned(), map.clone()]);
         }
         command.extend(["--port".to_owned(), OBJECT_PORT.to_string()]);
         Ok(command)
+    }
+}
+
+/// Where a report of this form is asked for; nowhere if it is printed.
+fn endpoints(form: &Form) -> Vec<Endpoint> {
+    let one = |port, path: &str, interval_ms| Endpoint { port, path: path.to_owned(), interval_ms };
+    match form {
+        Form::Openmetrics { port, path, interval_ms } => vec![one(*port, path, *interval_ms)],
+        Form::OpenmetricsPages { pages, interval_ms } => {
+            pages.iter().map(|page| one(page.port, &page.path, *interval_ms)).collect()
+        }
+        Form::Map { .. } | Form::Maps { .. } => vec![one(OBJECT_PORT, "/map", None)],
+        Form::JsonLines { .. }
+        | Form::Table { .. }
+        | Form::Histogram { .. }
+        | Form::Events { .. }
+        | Form::BpftraceJson { .. } => Vec::new(),
     }
 }
 
@@ -167,7 +193,7 @@ mod tests {
         let text = format!(
             "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n[start]\n{start}\n{report}\n"
         );
-        Ok(ToolFile::parse("t.toml", &text).unwrap().for_arch(arch)?.command.join(" "))
+        Ok(ToolFile::parse("t.toml", &text).unwrap().for_target(arch, "6.12")?.command.join(" "))
     }
 
     #[test]
@@ -199,11 +225,20 @@ mod tests {
              {\"set\":[{\"map\":\"conf\",\"key\":{\"key\":0},\"value\":{\"fs.magic\":7}}],\"rodata\":{\"pid\":-1}} \
              --map counts --port 9127"
         );
-        let bundled = crate::load("ceems-layout").unwrap().file.for_arch(Arch::Riscv64).unwrap();
+        let bundled = crate::load("ceems-layout").unwrap().file.for_target(Arch::Riscv64, "6.12").unwrap();
         assert_eq!(
             bundled.command.join(" "),
             "/bpfassay/tracer object --bundled ceems-layout --map counts --port 9127"
         );
+        let by_kernel = "object = [{ path = 'old.o', kernels = ['5.10', '6.1'] }, { path = 'new.o' }]";
+        let of = |kernel: &str| {
+            let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{by_kernel}\n");
+            let tool = ToolFile::parse("t.toml", &text).unwrap().for_target(Arch::X86_64, kernel);
+            tool.map(|tool| tool.command[2].clone())
+        };
+        for (kernel, place) in [("6.1", "object.o"), ("6.1.158-1", "object.o"), ("6.12", "object-1.o")] {
+            assert_eq!(of(kernel).unwrap(), format!("/tools/mine/{place}"), "{kernel}");
+        }
         let nix = command("nix = { attribute = 'bcc', program = 'bin/x' }", "", Arch::X86_64).unwrap_err();
         assert!(nix.contains("does not lie beside the tool file for x86_64: `lib.mkTool`"), "{nix}");
     }

@@ -3,7 +3,7 @@
 //!
 //! Here: tool files ([`load`], [`ToolFile::parse`]; FORMAT.md beside the sources describes them) and the ones compiled in
 //! ([`bundled`]); from the bytes that a guest captured to samples ([`read`]); from samples and ground truth to findings
-//! ([`finding::evaluate`]); from a look at a tool to the draft of a tool file ([`init::tool_file`]); and from a guest's pages of a bare object's map to what is read of it ([`capture::Dump::of_page`]).
+//! ([`finding::evaluate`]); from a look at a tool to the draft of a tool file ([`init::tool_file`]); and from a guest's pages of a bare object's maps to what is read of them ([`capture::Dump::of_answer`]).
 //! Everything but [`load`] and [`init`] is a function of what it is given: the guest only starts, watches and stops a tool.
 //! Not here: getting a tool into a guest, running it, ground truth.
 //!
@@ -28,8 +28,8 @@ pub use bpfassay_protocol::tool::{Ready, Signal, Stop, Stream};
 pub use capture::Capture;
 pub use error::ToolError;
 pub use file::{
-    Binary, Counting, Debian, DebianPackage, Form, Nix, Object, Report, ReportedFigure, Script, Source, ToolFile, Unit,
-    Whose,
+    Binary, Counting, Debian, DebianPackage, Form, Lost, MetricsPage, Nix, Object, Report, ReportedFigure, Script,
+    Source, ToolFile, Unit, Whose,
 };
 pub use pattern::Pattern;
 pub use read::{Loaded, Supply, arguments, load, program_source, suite};

@@ -16,7 +16,7 @@ use bpfassay_protocol::Arch;
 use self::places::{argument, attribute, in_the_guest, package, relative};
 use crate::{
     Binary, Debian, DebianPackage, Nix, Object, Pattern, Ready, Script, Source, Stop, TOOL_SCHEMA, ToolError, ToolFile,
-    bundled,
+    bundled, file::is_of_series, guest,
 };
 
 /// Largest tool file, in bytes.
@@ -41,7 +41,8 @@ impl Loaded {
     /// What guests must be supplied with for it.
     #[must_use]
     pub fn supply(&self) -> Supply<'_> {
-        Supply { name: self.file.name.clone(), source: &self.file.source, folder: self.folder.as_deref() }
+        let ToolFile { name, source, files, .. } = &self.file;
+        Supply { name: name.clone(), source, files, folder: self.folder.as_deref() }
     }
 }
 
@@ -52,6 +53,8 @@ pub struct Supply<'a> {
     pub name: String,
     /// Where it comes from.
     pub source: &'a Source,
+    /// Files that lie beside its program, by their paths relative to the tool file.
+    pub files: &'a [String],
     /// The directory that relative paths begin at; `None`: there is none.
     pub folder: Option<&'a Path>,
 }
@@ -150,8 +153,8 @@ impl ToolFile {
             let description = tool.need("description", line);
             Ok((name?, description?))
         });
-        let source =
-            root.need("source", |field| source(field, &["binary", "debian", "nix", "script", "object", "guest"]));
+        let source = root.need("source", |field| source(field, SOURCES, &["files"]));
+        let files = root.need("source", |field| field.table()?.or("files", Vec::new(), files));
         let is_object = root.get("source").is_some_and(|source| source.has("object"));
         let default = Start {
             arguments: Vec::new(),
@@ -167,6 +170,7 @@ impl ToolFile {
             schema: TOOL_SCHEMA,
             name,
             description,
+            files: files?,
             arguments,
             ready,
             deadline_ms,
@@ -217,6 +221,31 @@ fn entries<'d, 'i, T>(
     field.each(read)
 }
 
+/// The kinds of source of tools.
+const SOURCES: &[&str] = &["binary", "debian", "nix", "script", "object", "guest"];
+
+/// Files beside the program.
+fn files(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
+    let files = field.distinct("file", |file| {
+        let path = relative(file)?;
+        match path.split('/').next() {
+            Some(first) if guest::RESERVED.contains(&first) => Err(file.error(format!(
+                "`{first}` has another meaning in the directory of a tool: give the file another name"
+            ))),
+            _ => Ok(path),
+        }
+    })?;
+    if files.len() > MAX_ENTRIES {
+        return Err(field.error(format!("the list has {} entries, and may have {MAX_ENTRIES}", files.len())));
+    }
+    let is_below =
+        |path: &String, other: &String| path.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/'));
+    match files.iter().find(|path| files.iter().any(|other| is_below(path, other))) {
+        Some(path) => Err(field.error(format!("`{path}` lies below another of the files"))),
+        None => Ok(files),
+    }
+}
+
 /// The only key of `section`, of those in `known`.
 fn one_of<'d, 'i>(
     section: &Section<'d, 'i>,
@@ -234,7 +263,7 @@ fn one_of<'d, 'i>(
 /// # Errors
 /// Where something in it is wrong, which the document then has.
 pub fn program_source(field: &Field<'_, '_>) -> Result<Source, Reported> {
-    source(field, &["binary", "debian", "script", "guest"])
+    source(field, &["binary", "debian", "script", "guest"], &[])
 }
 
 /// The name of a Debian suite.
@@ -253,13 +282,18 @@ pub fn arguments(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     entries(field, argument)
 }
 
-/// One of the kinds of source in `known`.
-fn source(field: &Field<'_, '_>, known: &[&'static str]) -> Result<Source, Reported> {
+/// One of the kinds of source in `known`, which may have the keys `more` beside it.
+fn source(field: &Field<'_, '_>, known: &[&'static str], more: &[&str]) -> Result<Source, Reported> {
     let section = field.table()?;
-    section.only(known);
+    section.only(&[known, more].concat());
     let (kind, field) = one_of(&section, known)?;
+    if let Some(files) = section.get("files")
+        && kind == "object"
+    {
+        return Err(files.error("a bare object has no program that would read files"));
+    }
     match kind {
-        "binary" => per_arch(&field, &["path", "libraries"], |section, archs| {
+        "binary" => per_arch(&field, &["path", "libraries"], false, |section, archs, _| {
             let libraries = section.optional("libraries", relative);
             let path = section.need("path", relative);
             match archs {
@@ -268,17 +302,24 @@ fn source(field: &Field<'_, '_>, known: &[&'static str]) -> Result<Source, Repor
             }
         })
         .map(Source::Binary),
-        "debian" => per_arch(&field, &["suite", "package", "with", "program"], |section, archs| {
+        "debian" => per_arch(&field, &["suite", "package", "with", "program"], false, |section, archs, _| {
             let from = debian(section);
             let program = section.need("program", in_the_guest);
             Ok(Debian { archs: archs.to_vec(), from: from?, program: program? })
         })
         .map(Source::Debian),
-        "object" => per_arch(&field, &["path", "programs", "set", "rodata"], |section, archs| {
+        "object" => per_arch(&field, &["path", "programs", "set", "rodata"], true, |section, archs, kernels| {
             let programs = section.or("programs", Vec::new(), |field| field.distinct("program", function));
             let contents = contents::read(section);
             let path = section.need("path", relative);
-            Ok(Object { archs: archs.to_vec(), path: path?, bundled: false, programs: programs?, contents: contents? })
+            Ok(Object {
+                archs: archs.to_vec(),
+                kernels: kernels.to_vec(),
+                path: path?,
+                bundled: false,
+                programs: programs?,
+                contents: contents?,
+            })
         })
         .map(Source::Object),
         "guest" => {
@@ -315,24 +356,54 @@ fn debian(section: &Section<'_, '_>) -> Result<DebianPackage, Reported> {
     Ok(DebianPackage { suite: suite?, package: name?, with: with? })
 }
 
-/// A list of tables, or one, each for the architectures of its `arch`; without, for all. None may stand for two.
+/// A list of tables, or one, each for the architectures of its `arch`; without, for all. With `by_kernel`, `kernels` narrows it further. None may
+/// stand for two.
 fn per_arch<'d, 'i, T>(
     field: &Field<'d, 'i>,
     keys: &[&str],
-    read: impl Fn(&Section<'d, 'i>, &[Arch]) -> Result<T, Reported>,
+    by_kernel: bool,
+    read: impl Fn(&Section<'d, 'i>, &[Arch], &[String]) -> Result<T, Reported>,
 ) -> Result<Vec<T>, Reported> {
-    let mut taken: Vec<Arch> = Vec::new();
+    let mut taken: Vec<(Arch, Option<String>)> = Vec::new();
     field.each(|element| {
         let section = element.table()?;
-        section.only(&[keys, &["arch"]].concat());
+        let more: &[&str] = if by_kernel { &["arch", "kernels"] } else { &["arch"] };
+        section.only(&[keys, more].concat());
         let archs = section.or("arch", Vec::new(), |field| field.distinct("architecture", Field::name::<Arch>))?;
+        let kernels = match by_kernel {
+            true => section.or("kernels", Vec::new(), |field| field.distinct("kernel", series))?,
+            false => Vec::new(),
+        };
         let all = if archs.is_empty() { Arch::ALL } else { &archs };
-        if let Some(arch) = all.iter().find(|arch| taken.contains(arch)) {
-            return Err(element.error(format!("there is an entry for {arch} already")));
+        let of_arch = |arch: &Arch| -> Vec<(Arch, Option<String>)> {
+            match kernels.is_empty() {
+                true => vec![(*arch, None)],
+                false => kernels.iter().map(|kernel| (*arch, Some(kernel.clone()))).collect(),
+            }
+        };
+        for (arch, kernel) in all.iter().flat_map(of_arch) {
+            let is_same = |other: &Option<String>| match (&kernel, other) {
+                (None, None) => true,
+                (Some(one), Some(other)) => is_of_series(one, other) || is_of_series(other, one),
+                _ => false,
+            };
+            if taken.iter().any(|(other, series)| *other == arch && is_same(series)) {
+                let with = kernel.map(|kernel| format!(" with Linux {kernel}")).unwrap_or_default();
+                return Err(element.error(format!("there is an entry for {arch}{with} already")));
+            }
+            taken.push((arch, kernel));
         }
-        taken.extend(all);
-        read(&section, &archs)
+        read(&section, &archs, &kernels)
     })
+}
+
+/// A series of kernels, as studies name them: `6.12`, `7.3-rc`.
+fn series(field: &Field<'_, '_>) -> Result<String, Reported> {
+    let text = field.text()?;
+    let is_series = (1..=32).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '~'));
+    if is_series { Ok(text.to_owned()) } else { Err(field.error("give a kernel as studies name it, such as \"6.12\"")) }
 }
 
 /// The name of a function of an object.

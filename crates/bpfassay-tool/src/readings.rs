@@ -4,6 +4,10 @@
 //! Each form turns its bytes into rows of named texts; what is a figure, and of whom, is decided here, once for all of them.
 
 mod bpftrace;
+mod buckets;
+mod distribution;
+mod events;
+mod histogram;
 mod json;
 mod lines;
 mod map;
@@ -13,12 +17,14 @@ mod table;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use self::{lines::lines, number::whole};
-pub(crate) use self::{
-    map::{check as check_map, name as field_name},
-    openmetrics::sample as metrics_sample,
+pub use self::distribution::{Bucket, Distribution};
+use self::{
+    histogram::Settings,
+    lines::{Line, lines},
+    number::whole,
 };
-use crate::{Capture, Counting, Form, Report, ReportedFigure};
+pub(crate) use self::{map::check as check_maps, openmetrics::sample as metrics_sample};
+use crate::{Capture, Counting, Form, Lost, Report, ReportedFigure, Stream};
 
 /// Most samples of one run; what comes after them is not read.
 pub const MAX_SAMPLES: usize = 1 << 18;
@@ -51,6 +57,8 @@ pub struct Readings {
     pub unread: u64,
     /// The first of them, and why.
     pub first_unread: Option<String>,
+    /// What the values of histograms were, of figures that are their number.
+    pub distributions: Vec<Distribution>,
     /// Events that the tool itself reported as lost; `None` where this form cannot report them.
     pub lost: Option<u64>,
     /// Whether not everything was looked at: the guest or [`MAX_SAMPLES`] cut it.
@@ -90,17 +98,46 @@ pub enum ReadError {
 /// # Errors
 /// [`ReadError`]; what a tool printed never is an error but counts as unread.
 pub fn read(report: &Report, capture: &Capture, object: Option<&[u8]>) -> Result<Readings, ReadError> {
-    let mut sink = Sink { figures: &report.figures, readings: Readings { cut: capture.cut, ..Readings::default() } };
+    let readings = Readings { cut: capture.cut, ..Readings::default() };
+    let mut sink = Sink { figures: &report.figures, part: None, buckets: 0, readings };
+    // Lines in which the tool says that it lost events are no part of the report.
+    let is_lost = |line: &Line, stream: Stream| {
+        report.lost.as_ref().is_some_and(|lost| lost.stream == stream && lost.line.regex().is_match(&line.text))
+    };
+    let printed = |stream: Stream| lines(&capture.pieces, stream).filter(move |line| !is_lost(line, stream));
     match &report.form {
-        Form::JsonLines { stream, ignore } => json::read(&mut sink, lines(&capture.pieces, *stream), ignore.as_ref()),
-        Form::Table { stream, line, ignore } => {
-            table::read(&mut sink, lines(&capture.pieces, *stream), line, ignore.as_ref());
+        Form::JsonLines { stream, ignore } => json::read(&mut sink, printed(*stream), ignore.as_ref()),
+        Form::Table { stream, line, ignore } => table::read(&mut sink, printed(*stream), line, ignore.as_ref()),
+        Form::Histogram { stream, heading, time, ignore } => {
+            let settings = Settings { heading: heading.as_ref(), time: time.as_ref(), ignore: ignore.as_ref() };
+            histogram::read(&mut sink, printed(*stream), &settings);
         }
-        Form::BpftraceJson { stream } => bpftrace::read(&mut sink, lines(&capture.pieces, *stream)),
-        Form::Openmetrics { .. } => openmetrics::read(&mut sink, &capture.pages),
-        Form::Map { map } => map::read(&mut sink, map, &capture.dumps, object)?,
+        Form::Events { stream, line, ignore } => {
+            events::read(&mut sink, printed(*stream), line.as_ref(), ignore.as_ref());
+        }
+        Form::BpftraceJson { stream } => bpftrace::read(&mut sink, printed(*stream)),
+        Form::Openmetrics { .. } | Form::OpenmetricsPages { .. } => {
+            openmetrics::read(&mut sink, &report.form, &capture.pages);
+        }
+        Form::Map { .. } | Form::Maps { .. } => map::read(&mut sink, report, &capture.dumps, object)?,
+    }
+    if let Some(lost) = &report.lost {
+        count_lost(&mut sink, lost, capture);
     }
     Ok(sink.readings)
+}
+
+/// Adds up what the tool says that it lost.
+fn count_lost(sink: &mut Sink<'_>, lost: &Lost, capture: &Capture) {
+    let mut sum = sink.readings.lost.unwrap_or(0);
+    for line in lines(&capture.pieces, lost.stream) {
+        let Some(found) = lost.line.regex().captures(&line.text) else { continue };
+        match found.name(Lost::GROUP).and_then(|number| whole(number.as_str())) {
+            Some(number) => sum = sum.saturating_add(number),
+            None => sink.unread(&line.text, "lost events without a number"),
+        }
+    }
+    sink.readings.lost = Some(sum);
 }
 
 /// Names and texts that belong together: a line, a sample, an entry of a map.
@@ -109,10 +146,21 @@ type Row<'a> = BTreeMap<Cow<'a, str>, Cow<'a, str>>;
 /// Takes rows and makes samples of them.
 struct Sink<'f> {
     figures: &'f [ReportedFigure],
+    /// The page or map that is being read, where there are several.
+    part: Option<&'f str>,
+    /// How many buckets of histograms are kept.
+    buckets: usize,
     readings: Readings,
 }
 
-impl Sink<'_> {
+impl<'f> Sink<'f> {
+    /// The figures of the page or map that is being read, with their places.
+    fn own_figures(&self) -> impl Iterator<Item = (usize, &'f ReportedFigure)> + use<'f> {
+        let part = self.part;
+        let is_own = move |figure: &ReportedFigure| figure.part.is_none() || figure.part.as_deref() == part;
+        self.figures.iter().enumerate().filter(move |(_, figure)| is_own(figure))
+    }
+
     /// A report begins.
     fn report(&mut self, at_ns: u64) {
         self.readings.reports.push(at_ns);
@@ -137,7 +185,7 @@ impl Sink<'_> {
     /// The figures of one row; returns whether there was one, or would be with other labels.
     fn row(&mut self, at_ns: u64, row: &Row<'_>, text: &str) -> bool {
         let mut any = false;
-        for (index, figure) in self.figures.iter().enumerate() {
+        for (index, figure) in self.own_figures() {
             let value = row.get(figure.value.as_str());
             any |= value.is_some();
             let fits =

@@ -9,7 +9,7 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Form, Loaded, ToolError, ToolFile, readings::check_map};
+use crate::{Loaded, ToolError, ToolFile, readings::check_maps};
 
 /// Largest bare object, in bytes.
 pub const MAX_OBJECT: u64 = 1 << 20;
@@ -23,13 +23,27 @@ pub struct UnderTest {
     /// The bare objects whose maps are read, in Base64: their BTF describes what the maps hold.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub objects: BTreeMap<Arch, String>,
+    /// Those that are for some kernels, by their paths.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub objects_of_kernels: BTreeMap<String, String>,
 }
 
 impl UnderTest {
-    /// The bare object for `arch`, where its maps are read.
+    /// A tool without objects.
     #[must_use]
-    pub fn object(&self, arch: Arch) -> Option<Vec<u8>> {
-        BASE64_STANDARD.decode(self.objects.get(&arch)?).ok()
+    pub fn of(file: ToolFile) -> Self {
+        Self { file, objects: BTreeMap::new(), objects_of_kernels: BTreeMap::new() }
+    }
+
+    /// The bare object for `kernel` on `arch`, where its maps are read.
+    #[must_use]
+    pub fn object(&self, arch: Arch, kernel: &str) -> Option<Vec<u8>> {
+        let (_, object) = self.file.source.object(arch, kernel)?;
+        let text = match object.kernels.is_empty() {
+            true => self.objects.get(&arch)?,
+            false => self.objects_of_kernels.get(&object.path)?,
+        };
+        BASE64_STANDARD.decode(text).ok()
     }
 }
 
@@ -40,16 +54,12 @@ impl Loaded {
     /// [`ToolError::Part`] where an object cannot be read or is not an ELF file, [`ToolError::Figures`] where it has no map or no field that the tool file
     /// reads, [`ToolError::Contents`] where it has none that the tool file sets.
     pub fn under_test(&self) -> Result<UnderTest, ToolError> {
-        let mut objects = BTreeMap::new();
-        let report = self.file.report.as_ref();
-        let map = report.and_then(|report| match &report.form {
-            Form::Map { map } => Some((map, &report.figures)),
-            _ => None,
-        });
-        for &arch in Arch::ALL {
+        let mut tool = UnderTest::of(self.file.clone());
+        let report = self.file.report.as_ref().filter(|report| !report.form.maps().is_empty());
+        let of_arch = |&arch: &Arch| self.file.source.objects(arch).map(move |(_, object)| (arch, object));
+        for (arch, object) in Arch::ALL.iter().flat_map(of_arch) {
             // A bundled one reports its types in the guest.
-            let Some(object) = self.file.source.object(arch).filter(|object| !object.bundled) else { continue };
-            if map.is_none() && object.contents.is_empty() {
+            if object.bundled || (report.is_none() && object.contents.is_empty()) {
                 continue;
             }
             let supply = self.supply();
@@ -62,15 +72,14 @@ impl Loaded {
             if let Err(source) = contents::encode(&bytes, &object.contents) {
                 return Err(ToolError::Contents { name, path, source: Box::new(source) });
             }
-            if let Some((map, figures)) = map {
-                check_map(figures, map, &bytes).map_err(|source| ToolError::Figures {
-                    name,
-                    path,
-                    source: Box::new(source),
-                })?;
-                objects.insert(arch, BASE64_STANDARD.encode(bytes));
-            }
+            let Some(report) = report else { continue };
+            check_maps(report, &bytes).map_err(|source| ToolError::Figures { name, path, source: Box::new(source) })?;
+            let text = BASE64_STANDARD.encode(bytes);
+            match object.kernels.is_empty() {
+                true => tool.objects.insert(arch, text),
+                false => tool.objects_of_kernels.insert(object.path.clone(), text),
+            };
         }
-        Ok(UnderTest { file: self.file.clone(), objects })
+        Ok(tool)
     }
 }

@@ -53,12 +53,13 @@ fn files_of_the_book_read_the_output_that_stands_before_them() {
         let bytes = output.as_bytes().to_vec();
         let capture = Capture {
             pieces: vec![Piece { at_ns: 1, stream: Stream::Stdout, bytes: bytes.clone() }],
-            pages: vec![Page { at_ns: 1, body: bytes }],
+            pages: vec![Page { at_ns: 1, place: 0, body: bytes }],
             ..Capture::default()
         };
         let readings = read(&report, &capture, None).unwrap();
         assert_eq!(readings.unread, 0, "{}: {:?}", tool.name, readings.first_unread);
-        let samples = readings.samples.into_iter().map(|sample| (sample.subject.unwrap(), sample.value));
+        let samples = readings.samples.into_iter();
+        let samples = samples.map(|sample| (sample.subject.unwrap_or_else(|| "system".to_owned()), sample.value));
         found.push((tool.name, samples.collect::<Vec<_>>()));
     }
     let of =
@@ -70,6 +71,9 @@ fn files_of_the_book_read_the_output_that_stands_before_them() {
             ("top".to_owned(), of("206", &[16, 65536])),
             ("reads.bt".to_owned(), of("4711", &[65536])),
             ("exporter".to_owned(), of("/mnt", &[65536])),
+            ("two-pages".to_owned(), of("/job", &[4])),
+            ("nfsdist".to_owned(), of("system", &[43])),
+            ("iosnoop".to_owned(), of("ior", &[1, 65536, 0, 1, 0, 1])),
         ]
     );
     for kind in ["requested-as-moved", "operations-not-seen", "counts-go-backwards"] {
@@ -94,21 +98,42 @@ fn example(source: &str, form: &str) -> String {
     let page = include_str!("../FORMAT.md");
     let (_, text) = *blocks(page).iter().find(|(language, _)| *language == "toml").unwrap();
     let is_other = |line: &&str, kinds: &[&str], wanted: &str| {
-        kinds.iter().any(|kind| *kind != wanted && line.starts_with(&format!("{kind} = ")))
+        // A figure has a key `map`, too.
+        let begins = |kind: &str| if kind == "map" { "map = {".to_owned() } else { format!("{kind} = ") };
+        kinds.iter().any(|kind| *kind != wanted && line.starts_with(&begins(kind)))
     };
     let is_out_of_place = |line: &&str| {
         is_other(line, &["binary", "debian", "guest", "nix", "script", "object"], source)
-            || is_other(line, &["json-lines", "openmetrics", "table", "bpftrace-json", "map"], form)
+            || is_other(
+                line,
+                &["json-lines", "openmetrics", "table", "histogram", "events", "bpftrace-json", "map", "maps"],
+                form,
+            )
             // A bare object has neither arguments nor output.
-            || (source == "object" && line.starts_with("arguments"))
+            || (source == "object" && ["arguments", "files"].iter().any(|key| line.starts_with(key)))
             // Nor does one wait for what is asked.
-            || (["openmetrics", "map"].contains(&form) && line.starts_with("within"))
+            || (["openmetrics", "map", "maps"].contains(&form) && ["within", "lost"].iter().any(|key| line.starts_with(key)))
             // The line of the example has no groups of such names.
-            || (form == "table" && ["where", "label"].iter().any(|key| line.starts_with(key)))
+            || (["table", "histogram", "events"].contains(&form) && ["where", "label"].iter().any(|key| line.starts_with(key)))
+            // An event counts once.
+            || (form == "events" && line.starts_with("counting"))
+            // There is one of it, or it is a form.
+            || line.starts_with("page = ")
+            || (line.starts_with("map = \"") && form != "maps")
     };
     let lines = text.lines().filter(|line| !is_out_of_place(line));
     let text = lines.collect::<Vec<_>>().join("\n");
-    if form == "table" { text.replace("whose = \"cgroup\"", "whose = \"system\"") } else { text }
+    let value = match form {
+        "histogram" => "value = \"usecs.count\"",
+        "events" => "value = \"ret\"",
+        _ => "value = \"read\"",
+    };
+    let text = text.replace("value = \"read\"", value);
+    if ["table", "histogram", "events"].contains(&form) {
+        text.replace("whose = \"cgroup\"", "whose = \"system\"")
+    } else {
+        text
+    }
 }
 
 #[test]
@@ -118,8 +143,11 @@ fn every_key_of_the_format_is_a_key() {
         ("debian", "table"),
         ("nix", "openmetrics"),
         ("guest", "json-lines"),
+        ("binary", "histogram"),
+        ("binary", "events"),
         ("script", "bpftrace-json"),
         ("object", "map"),
+        ("object", "maps"),
     ] {
         let text = example(source, form);
         let tool =
@@ -141,5 +169,11 @@ fn every_finding_has_its_section() {
     assert_eq!(names, Kind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>());
     for (name, section) in names.iter().zip(sections) {
         assert!(section.contains("*Check*:") && section.contains("*Repair*:"), "{name}");
+        let advice = name.parse::<Kind>().unwrap().advice();
+        let parts = [advice.meaning, advice.check, advice.repair];
+        assert!(parts.iter().all(|part| part.len() > 5 && !part.contains('*')), "{name}: {parts:?}");
+        let words: usize = parts.iter().map(|part| part.split(' ').count()).sum();
+        // Without its heading, and `*Check*:` and `*Repair*:`.
+        assert_eq!(words, section.split_whitespace().count() - 3, "{name}");
     }
 }

@@ -69,7 +69,7 @@ fn a_file_describes_a_tool() {
     assert_eq!(tool.stop, Stop { signal: Signal::Term, grace_ms: 2000 });
     assert!(matches!(&tool.ready, Ready::Line { pattern, stream: Some(Stream::Stderr) } if pattern == "^attached"));
     assert_eq!(tool.source.binary(Arch::Riscv64).unwrap().libraries.as_deref(), Some("rv/lib"));
-    assert!(tool.source.has(Arch::X86_64) && !tool.source.has(Arch::Aarch64));
+    assert!(tool.source.has(Arch::X86_64, "6.12") && !tool.source.has(Arch::Aarch64, "6.12"));
     let [reads, writes] = tool.figures() else { panic!("{tool:?}") };
     assert_eq!((reads.operations.as_slice(), reads.counting), ([Operation::Read].as_slice(), Counting::Cumulative));
     assert_eq!((reads.unit, reads.whose, reads.label.as_deref()), (Unit::BytesReturned, Whose::System, None));
@@ -85,7 +85,7 @@ fn an_object_says_what_its_maps_and_constants_hold() {
     let from = "programs = [\"on_read\"]";
     let set = "set = [{ map = \"conf\", key = 0, value = { magic = 0x63677270, dev.major = -1, name = \"x\" } }, { map = \"m\", key = { key = 7 }, value = true }]";
     let tool = parse(&OBJECT.replace(from, &format!("{from}, {set}, rodata = {{ all = false, pid = 12 }}")));
-    let contents = &tool.source.object(Arch::X86_64).unwrap().contents;
+    let contents = &tool.source.object(Arch::X86_64, "6.12").unwrap().1.contents;
     assert_eq!(
         serde_json::to_value(contents).unwrap(),
         serde_json::json!({
@@ -118,7 +118,7 @@ fn what_is_not_given_has_a_default() {
     let tool = parse(OBJECT);
     assert_eq!((tool.ready, tool.stop), (Ready::Started, Stop { signal: Signal::Int, grace_ms: 5000 }));
     let Source::Object(objects) = &tool.source else { panic!("{:?}", tool.source) };
-    assert!(objects[0].archs.is_empty() && tool.source.has(Arch::Aarch64));
+    assert!(objects[0].archs.is_empty() && tool.source.has(Arch::Aarch64, "6.12"));
     let report = tool.report.unwrap();
     assert_eq!((report.figures[0].scale, report.figures[0].counting), (1024, Counting::Cumulative));
     let exporter = GOOD.replace("json-lines = { ignore = \"^#\" }", "openmetrics = { port = 9100 }");
@@ -143,12 +143,139 @@ fn complaints_name_the_place_and_the_nearest_known_key() {
 }
 
 #[test]
+fn objects_are_chosen_by_kernel() {
+    let objects = |list: &str| {
+        OBJECT.replace("object = { path = \"bare.bpf.o\", programs = [\"on_read\"] }", &format!("object = {list}"))
+    };
+    let by_kernel = objects(
+        "[{ path = 'old.o', kernels = ['5.10', '6.1'] }, { path = 'arm.o', arch = 'aarch64', kernels = '6.12' }, { path = 'new.o' }]",
+    );
+    let tool = parse(&by_kernel);
+    let of = |arch, kernel| tool.source.object(arch, kernel).map(|(place, object)| (place, object.path.as_str()));
+    assert_eq!(of(Arch::X86_64, "6.1.158-1"), Some((0, "old.o")));
+    assert_eq!(of(Arch::X86_64, "6.12"), Some((2, "new.o")));
+    assert_eq!(of(Arch::Aarch64, "6.12.9"), Some((1, "arm.o")));
+    let only = parse(&objects("{ path = 'old.o', kernels = '6.1' }"));
+    assert!(!only.source.has(Arch::X86_64, "6.12"));
+    let none = only.for_target(Arch::X86_64, "6.12").unwrap_err();
+    assert_eq!(none, "its file has no object for x86_64 with Linux 6.12");
+    for (list, complaint) in [
+        (
+            "[{ path = 'a.o', kernels = '6.1' }, { path = 'b.o', kernels = ['6.1.9'] }]",
+            "there is an entry for x86_64 with Linux 6.1.9 already",
+        ),
+        ("[{ path = 'a.o' }, { path = 'b.o' }]", "there is an entry for x86_64 already"),
+        ("{ path = 'a.o', kernels = 'old' }", "give a kernel as studies name it"),
+        ("{ path = 'a.o', kernel = '6.1' }", "did you mean `kernels`?"),
+    ] {
+        let error = ToolFile::parse("t.toml", &objects(list)).unwrap_err().to_string();
+        assert!(error.contains(complaint), "{list}: {error}");
+    }
+    assert!(
+        refused("path = \"bin/counter\" }", "path = \"bin/counter\", kernels = \"6.1\" }")
+            .contains("unknown key `kernels`")
+    );
+}
+
+#[test]
+fn files_lie_beside_a_program_and_nowhere_else() {
+    let with = |files: &str| GOOD.replace("[source]", &format!("[source]\nfiles = {files}"));
+    assert_eq!(parse(&with("['conf.yml', 'data/x.json']")).files, ["conf.yml", "data/x.json"]);
+    let refused = |files: &str| ToolFile::parse("t.toml", &with(files)).unwrap_err().to_string();
+    for (files, complaint) in [
+        ("['../conf.yml']", "give a path below the directory"),
+        ("['/etc/passwd']", "give a path below the directory"),
+        ("['program']", "`program` has another meaning in the directory of a tool"),
+        ("['lib/x.so']", "`lib` has another meaning in the directory of a tool"),
+        ("['a/b', 'a']", "`a/b` lies below another of the files"),
+    ] {
+        assert!(refused(files).contains(complaint), "{files}: {}", refused(files));
+    }
+    let many: Vec<String> = (0..65).map(|number| format!("'{number}'")).collect();
+    assert!(refused(&format!("[{}]", many.join(", "))).contains("the list has 65 entries, and may have 64"));
+    assert!(
+        refused_in(OBJECT, "[source]", "[source]\nfiles = ['a']")
+            .contains("a bare object has no program that would read files")
+    );
+}
+
+#[test]
+fn figures_of_several_maps_and_pages_name_their_own() {
+    let maps = OBJECT.replace("map = { map = \"counts\" }", "maps = ['counts', 'others']");
+    let with = |figure: &str| maps.replace("{ value = \"bytes\"", &format!("{{ {figure}value = \"bytes\""));
+    let report = parse(&with("map = 'others', ")).report.unwrap();
+    assert_eq!(
+        (report.form.maps(), report.figures[0].part.as_deref()),
+        (&["counts".to_owned(), "others".to_owned()][..], Some("others"))
+    );
+    let refused = |figure: &str| ToolFile::parse("t.toml", &with(figure)).unwrap_err().to_string();
+    assert!(refused("").contains("key `map` is missing: the report has counts, others"), "{}", refused(""));
+    assert!(refused("map = 'other', ").contains("no map `other`; did you mean `others`?; it has counts, others"));
+    assert!(
+        refused_in(OBJECT, "{ value = \"bytes\"", "{ page = 'x', value = \"bytes\"")
+            .contains("the report has one only")
+    );
+    let page = |list: &str| {
+        let text = GOOD.replace("json-lines = { ignore = \"^#\" }", &format!("openmetrics = {list}"));
+        ToolFile::parse("t.toml", &text).map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(page("[{ name = 'a', port = 1 }]").contains("the list has 1 entries, and may have 2 to 8"));
+    assert!(
+        page("[{ name = 'a', port = 1 }, { name = 'a', port = 2 }]")
+            .contains("the same name, or the same port and path")
+    );
+    assert!(
+        page("[{ name = 'a', port = 1 }, { name = 'b', port = 1 }]")
+            .contains("the same name, or the same port and path")
+    );
+    assert!(page("[{ name = 'a', port = 1 }, { name = 'b', prot = 1 }]").contains("did you mean `port`?"));
+}
+
+#[test]
+fn histograms_and_events_have_figures_of_their_own() {
+    let form = |form: &str, figure: &str| {
+        let (head, _) = GOOD.split_once("[report]").unwrap();
+        ToolFile::parse("t.toml", &format!("{head}[report]\n{form}\nfigures = [{{ {figure} }}]\n"))
+    };
+    let refused = |of: &str, figure: &str| form(of, figure).unwrap_err().to_string();
+    let histogram = "histogram = { heading = '^op = (?<op>\\w+)' }\ncounting = 'interval'";
+    assert!(
+        form(histogram, "value = 'usecs.count', where = { op = 'r' }, operations = 'read', unit = 'calls'").is_ok()
+    );
+    assert!(refused(histogram, "value = 'usecs', operations = 'read', unit = 'calls'").contains("as `usecs.count`"));
+    let label = refused(histogram, "value = 'usecs.count', where = { o = 'r' }, operations = 'read', unit = 'calls'");
+    assert!(label.contains("the heading has no group named `o`; it has op"), "{label}");
+    let events = "events = { line = '^(?<op>\\w+) (?<ret>\\d+)' }";
+    assert!(form(events, "operations = 'read', unit = 'calls'").is_ok());
+    assert!(refused(events, "operations = 'read', unit = 'errors'").contains("`value` is missing"));
+    assert!(
+        refused(events, "value = 'x', operations = 'read', unit = 'calls'")
+            .contains("no group named `x`; it has op, ret")
+    );
+    assert!(
+        refused(&format!("{events}\ncounting = 'interval'"), "operations = 'read', unit = 'calls'")
+            .contains("an event counts once")
+    );
+    assert!(
+        refused(&format!("{events}\nlost = {{ line = 'lost' }}"), "operations = 'read', unit = 'calls'")
+            .contains("name the number of events with a group")
+    );
+    assert!(
+        refused(
+            "openmetrics = { port = 1 }\nlost = { line = '(?<lost>x)' }",
+            "value = 'a', operations = 'read', unit = 'calls'"
+        )
+        .contains("no lines in which a tool says")
+    );
+}
+
+#[test]
 fn a_nix_package_is_there_for_the_architectures_that_it_lies_beside_the_file_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.toml");
     let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nnix = { attribute = 'a.b', program = 'bin/a' }\n";
     fs::write(&path, text).unwrap();
-    let order = |arch| load(path.to_str().unwrap()).unwrap().file.for_arch(arch).map(|tool| tool.command);
+    let order = |arch| load(path.to_str().unwrap()).unwrap().file.for_target(arch, "6.12").map(|tool| tool.command);
     assert!(
         order(Arch::Aarch64)
             .unwrap_err()

@@ -23,14 +23,14 @@ const KERNEL: &[u8] = include_bytes!("../../bpfassay-btf/tests/data/kernel.btf")
 fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
     let directory = tempfile::tempdir().unwrap();
     let tools = wrong_tools::build("wrong-tools", directory.path());
-    assert_eq!(tools.len(), 20, "{tools:?}");
+    assert_eq!(tools.len(), 21, "{tools:?}");
     for &arch in Arch::ALL {
         let mut differing = Vec::new();
         for name in &tools {
             let tool = load(directory.path().join(format!("{name}.toml")).to_str().unwrap()).unwrap().file;
             assert_eq!(tool.name, *name);
             let path = match &tool.source {
-                Source::Object(_) => tool.source.object(arch).unwrap().path.clone(),
+                Source::Object(_) => tool.source.object(arch, "6.12").unwrap().1.path.clone(),
                 // Of the others there is no object.
                 Source::Script(script) if !script.path.ends_with(".bpf.o") => continue,
                 Source::Script(script) => script.path.clone(),
@@ -41,7 +41,7 @@ fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
                 prototype::check(&object, KERNEL, arch).unwrap().into_iter().flat_map(|one| one.differs).collect();
             let evidence = Evidence { prototypes: Some(&lines), ..Evidence::default() };
             for result in evaluate(&evidence, &Limits::default()) {
-                if let FindingStatus::Found { evidence } = result.status {
+                if let FindingStatus::Found { evidence, .. } = result.status {
                     assert_eq!(result.kind, Kind::PrototypeDiffers, "{name}: {evidence:?}");
                     differing.push(format!("{name}: {}", evidence.join("; ")));
                 }
@@ -69,7 +69,7 @@ fn right_tools_are_accused_of_nothing_and_set_what_their_objects_have() {
         let path = directory.path().join(format!("{name}.toml"));
         let tool = load(path.to_str().unwrap()).unwrap();
         tool.under_test().unwrap();
-        let object = tool.file.source.object(Arch::X86_64).unwrap();
+        let Some((_, object)) = tool.file.source.object(Arch::X86_64, "6.12") else { continue };
         for checked in
             prototype::check(&fs::read(directory.path().join(&object.path)).unwrap(), KERNEL, Arch::X86_64).unwrap()
         {

@@ -4,7 +4,7 @@
 //! This crate is the one source of truth for names, sizes and layouts of maps, keys, values, events and settings, and
 //! for the numbers of operations. The eBPF programs in Rust use it as it is; those in C repeat it in
 //! `bpfassay-tracer/src/bpf/counters.h`, and a test of the tracer compares their BTF with these types and the operations
-//! with `bpfassay_protocol::Operation::ALL`.
+//! with `bpfassay_protocol::Operation::COUNTED`.
 //!
 //! Not here: where the programs are hooked, and how anything is read or summed up.
 #![forbid(unsafe_code)]
@@ -74,7 +74,7 @@ pub mod tally {
     pub const COUNT: u32 = 4;
 }
 
-/// Operations, in the order of `bpfassay_protocol::Operation::ALL`.
+/// Operations, in the order of `bpfassay_protocol::Operation::COUNTED`.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {

@@ -179,8 +179,11 @@ fn a_tool_file_is_written_once_and_a_study_takes_it() {
     let work = work.path();
     let object = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpfassay-tool/tests/data/counts.bpf.o");
     fs::create_dir(work.join("bin")).unwrap();
+    fs::create_dir(work.join("elsewhere")).unwrap();
     fs::copy(object, work.join("bin/counts.bpf.o")).unwrap();
-    exits(work, &["tool", "init", "bin/counts.bpf.o"], 0, "object = { path = \"counts.bpf.o\" }");
+    exits(work, &["tool", "init", "bin/counts.bpf.o"], 0, "object = { path = \"bin/counts.bpf.o\" }");
+    // Not below the current directory.
+    exits(&work.join("elsewhere"), &["tool", "init", "../bin/counts.bpf.o"], 0, "object = { path = \"counts.bpf.o\" }");
     exits(work, &["tool", "init", "bin/counts.bpf.o", "--output", "mine.toml"], 0, "");
     let written = fs::read_to_string(work.join("mine.toml")).unwrap();
     assert!(written.contains("object = { path = \"bin/counts.bpf.o\" }"), "{written}");

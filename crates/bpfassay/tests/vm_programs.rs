@@ -4,7 +4,10 @@
 
 mod common;
 
-use common::{guests_wanted, run, run_uncounted};
+#[path = "common/wrong_tools.rs"]
+mod wrong_tools;
+
+use common::{guests_wanted, run, run_uncounted, run_with};
 use serde_json::Value;
 
 /// Workload, event that it is about, and how many it makes at least.
@@ -28,7 +31,12 @@ fn program_sets_count_what_the_workload_did() {
     if !guests_wanted() {
         return;
     }
-    let (_directory, results) = run("program-count.toml", 0);
+    let tools = tempfile::tempdir().unwrap();
+    let names = wrong_tools::build("network-tools", tools.path());
+    assert_eq!(names, ["tcp", "tcp-lossy"]);
+    let files: Vec<String> =
+        names.iter().map(|name| tools.path().join(format!("{name}.toml")).display().to_string()).collect();
+    let (_directory, results) = run_with("program-count.toml", &["--tool", &files[0], "--tool", &files[1]], 0);
     let cell = |workload: &str, probe: &str| format!("x86_64_6.12_{workload}_tmpfs_{probe}");
     for (workload, event, least) in OWN {
         let found = events(&results, &cell(workload, "programs"));
@@ -57,6 +65,28 @@ fn program_sets_count_what_the_workload_did() {
             assert!(metric["overhead"]["value"].is_object(), "{metric:#}");
         }
     }
+    // What is sent and received over TCP is compared with what the workload sent and received.
+    let of_tool =
+        |tool: &str| &cells.iter().find(|one| one["cell"] == cell("tcp", tool).as_str()).unwrap()["tool_result"];
+    let found = |tool: &str| -> Vec<&Value> {
+        of_tool(tool)["findings"].as_array().unwrap().iter().filter(|one| one["status"] == "found").collect()
+    };
+    assert!(found("tcp").is_empty(), "{:#?}", found("tcp"));
+    let figures = of_tool("tcp")["figures"].as_array().unwrap();
+    let figure = |operation: &str, unit: &str| {
+        let is_of = |one: &&Value| one["operations"][0] == operation && one["unit"] == unit;
+        let one = figures.iter().find(is_of).unwrap();
+        (one["reported"].as_u64().unwrap(), one["really"].as_u64().unwrap())
+    };
+    for operation in ["send", "receive"] {
+        // 200 messages of 4096 bytes each way, by the program that has both ends.
+        assert_eq!(figure(operation, "bytes-returned"), (2 * 200 * 4096, 2 * 200 * 4096), "{operation}");
+        let (reported, really) = figure(operation, "calls");
+        assert!(reported == really && really >= 400, "{operation}: {reported}, really {really}");
+    }
+    let [lost] = found("tcp-lossy")[..] else { panic!("{:#?}", found("tcp-lossy")) };
+    assert_eq!((&lost["kind"], &lost["certainty"]), (&"counts-too-low".into(), &"bounded".into()), "{lost:#}");
+    assert_eq!(lost["evidence"].as_array().unwrap().len(), 4, "{lost:#}");
 }
 
 #[test]

@@ -13,10 +13,11 @@ use common::{bpfassay, guests_wanted, printed, results, study, without_plugins};
 use serde_json::Value;
 
 /// Tools, and what has to be found of each.
-const FAULTS: [(&str, &str); 20] = [
+const FAULTS: [(&str, &str); 21] = [
     ("argument-for-return", "prototype-differs"),
     ("backwards", "counts-go-backwards"),
     ("dropping", "counts-too-low"),
+    ("events-lost", "events-dropped"),
     ("evicting", "counts-vanish"),
     ("first-touch", "first-touch-lost"),
     ("idle-cpu", "idle-cpu"),
@@ -37,7 +38,7 @@ const FAULTS: [(&str, &str); 20] = [
 ];
 
 /// Tools of which nothing may be found.
-const RIGHT: [&str; 5] = ["by-cgroup", "by-mount", "by-process", "configured", "of-system"];
+const RIGHT: [&str; 7] = ["by-cgroup", "by-mount", "by-process", "configured", "events", "of-system", "two-maps"];
 
 /// One of them without the contents of its maps and constants: it counts nothing.
 const UNCONFIGURED: &str = "unconfigured";
@@ -112,6 +113,11 @@ fn what_is_wrong_with_a_tool_is_named_on_every_architecture() {
             let found = found(cell);
             if !found.is_empty() || cell["attach"]["outcome"] != "attached" {
                 wrong.push(format!("{arch} {tool}: nothing is wrong with it, but {found:?}"));
+            }
+            // What could not be compared would be nothing as well.
+            let figures = cell["tool_result"]["figures"].as_array().unwrap();
+            if figures.is_empty() || figures.iter().all(|figure| figure["reported"] == 0) {
+                wrong.push(format!("{arch} {tool}: nothing of it was compared: {figures:?}"));
             }
         }
         for (tool, fault) in FAULTS.into_iter().chain([(UNCONFIGURED, "operations-not-seen")]) {

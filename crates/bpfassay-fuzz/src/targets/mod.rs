@@ -36,6 +36,8 @@ pub const TARGETS: &[Target] = &[
     Target::bytes("console", 200, &["crates/bpfassay-vm/tests/console"], vm::console),
     Target::bytes("tool_json_lines", 1000, &[], tool::json_lines),
     Target::bytes("tool_table", 200, &[], tool::table),
+    Target::bytes("tool_histogram", 1000, &[], tool::histogram),
+    Target::bytes("tool_events", 1000, &[], tool::events),
     Target::bytes("tool_bpftrace", 6000, &[], tool::bpftrace),
     Target::bytes("tool_openmetrics", 400, &OPENMETRICS, tool::openmetrics),
     Target::bytes("tool_map_page", 6000, &[], tool::map_page),

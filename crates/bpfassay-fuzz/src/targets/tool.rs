@@ -16,7 +16,7 @@ use bpfassay_tool::{
 pub(super) fn tool_file(text: &str) {
     let Ok(file) = ToolFile::parse("t.toml", text) else { return };
     for &arch in Arch::ALL {
-        let _ = file.for_arch(arch);
+        let _ = file.for_target(arch, "6.12");
     }
     let again = serde_json::to_vec(&file).ok().and_then(|text| serde_json::from_slice::<ToolFile>(&text).ok());
     assert_eq!(again.as_ref(), Some(&file));
@@ -58,6 +58,7 @@ fn check(report: Option<&Report>, capture: &Capture, object: Option<&[u8]>) {
     for (index, figure) in report.figures.iter().enumerate() {
         for (from, to) in [(0, 2), (1, 100), (5, 5)] {
             let _ = readings.grown(index, figure, from, to);
+            let _ = readings.values(index, figure, from, to);
         }
     }
 }
@@ -86,6 +87,35 @@ pub(super) fn table(bytes: &[u8]) {
     }
 }
 
+/// Histograms as bcc and libbpf-tools print them.
+pub(super) fn histogram(bytes: &[u8]) {
+    static REPORT: LazyLock<Option<Report>> = LazyLock::new(|| {
+        report(
+            PROGRAM,
+            "histogram = { heading = \"^operation = '(?<operation>\\\\w+)'\", time = '^\\d+:' }\ncounting = 'interval'\nunit = 'calls'\nfigures = [\n\
+             { value = 'usecs.count', operations = 'read', where = { operation = 'read' } },\n\
+             { value = 'usecs.count', operations = 'write', label = 'operation', whose = 'process' } ]\n\
+             lost = { line = 'lost (?<lost>\\S+)' }",
+        )
+    });
+    check(REPORT.as_ref(), &printed(bytes), None);
+}
+
+/// Event streams, as text and as JSON.
+pub(super) fn events(bytes: &[u8]) {
+    static REPORTS: LazyLock<Vec<Option<Report>>> = LazyLock::new(|| {
+        let forms = ["events = { line = '^(?<op>\\w+) (?<comm>\\w+) (?<ret>\\S+)' }", "events = {}"];
+        let figures = "unit = 'calls'\nfigures = [\n\
+             { operations = 'read', where = { op = 'read' } },\n\
+             { value = 'ret', operations = 'write', unit = 'bytes-returned', scale = 1024, label = 'comm', whose = 'process' },\n\
+             { value = 'ret', operations = 'write', unit = 'errors' } ]";
+        forms.map(|form| report(PROGRAM, &format!("{form}\n{figures}"))).into()
+    });
+    for report in REPORTS.iter() {
+        check(report.as_ref(), &printed(bytes), None);
+    }
+}
+
 /// The JSON of bpftrace.
 pub(super) fn bpftrace(bytes: &[u8]) {
     static REPORT: LazyLock<Option<Report>> = LazyLock::new(|| bpfassay_tool::load("vfsstat.bt").ok()?.file.report);
@@ -99,28 +129,29 @@ pub(super) fn openmetrics(bytes: &[u8]) {
             PROGRAM,
             "openmetrics = { port = 9000, path = '/metrics' }\ncounting = 'cumulative'\nunit = 'calls'\nfigures = [\n\
              { value = 'bpfassay_calls_total', operations = 'read', where = { operation = 'read' } },\n\
+             { value = 'bpfassay_latency_seconds_count', operations = 'write', where = { operation = 'write' } },\n\
              { value = 'x', operations = 'write', label = 'mount', whose = 'mount' } ]",
         )
     });
     let middle = bytes.len() / 2;
     let pages = [(1, bytes), (2, &bytes[middle..])];
-    let pages = pages.map(|(at_ns, body)| Page { at_ns, body: body.to_vec() }).into();
+    let pages = pages.map(|(at_ns, body)| Page { at_ns, place: 0, body: body.to_vec() }).into();
     check(REPORT.as_ref(), &Capture { pages, ..Capture::default() }, None);
 }
 
 /// Pages of maps as the tracer gives them, read by the types of an object.
 pub(super) fn map_page(bytes: &[u8]) {
-    let Ok((dump, cut)) = Dump::of_page(1, bytes) else { return };
-    map(dump, cut, include_bytes!("../../../bpfassay-tool/tests/data/counts.bpf.o"));
+    let Ok((dumps, cut)) = Dump::of_answer(1, bytes) else { return };
+    map(dumps, cut, include_bytes!("../../../bpfassay-tool/tests/data/counts.bpf.o"));
 }
 
 /// Objects, by whose types the map of another is read.
 pub(super) fn map_object(object: &[u8]) {
     let entries = (0..8u8).map(|byte| (vec![byte; 4], vec![byte; 16])).collect();
-    map(Dump { at_ns: 1, map: "counts".to_owned(), copies: 1, entries }, false, object);
+    map(vec![Dump { at_ns: 1, map: "counts".to_owned(), copies: 1, entries }], false, object);
 }
 
-fn map(dump: Dump, cut: bool, object: &[u8]) {
+fn map(dumps: Vec<Dump>, cut: bool, object: &[u8]) {
     static REPORT: LazyLock<Option<Report>> = LazyLock::new(|| {
         report(
             OBJECT,
@@ -129,5 +160,5 @@ fn map(dump: Dump, cut: bool, object: &[u8]) {
              { value = 'calls', operations = 'write', unit = 'calls' } ]",
         )
     });
-    check(REPORT.as_ref(), &Capture { dumps: vec![dump], cut, ..Capture::default() }, Some(object));
+    check(REPORT.as_ref(), &Capture { dumps, cut, ..Capture::default() }, Some(object));
 }

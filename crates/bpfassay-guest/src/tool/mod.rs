@@ -347,22 +347,29 @@ impl Running {
 
     /// How long until its endpoint is requested again; `None` where it has none, or is requested at barriers only.
     pub(crate) fn asked_in(&self) -> Option<Duration> {
-        let interval = Duration::from_millis(self.tool.endpoint.as_ref()?.interval_ms?);
+        let interval = Duration::from_millis(self.endpoints().filter_map(|endpoint| endpoint.interval_ms).min()?);
         Some(interval.saturating_sub(self.asked.elapsed()))
     }
 
-    /// Requests the figures of its endpoint, if it has one.
+    /// Its endpoints.
+    fn endpoints(&self) -> impl Iterator<Item = &tool::Endpoint> {
+        self.tool.endpoint.iter().chain(&self.tool.more_endpoints)
+    }
+
+    /// Requests the figures of its endpoints, if it has some. Their responses are one report: if one of them is missing, there is none.
     pub(crate) fn ask(&mut self, mut reference: impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
-        let Some(endpoint) = &self.tool.endpoint else { return Ok(()) };
+        if self.tool.endpoint.is_none() {
+            return Ok(());
+        }
         self.asked = Instant::now();
         let before = reference()?;
-        let (source, text) = match endpoint::ask(endpoint) {
-            Ok(body) => (Source::Endpoint, body),
-            Err(reason) => (Source::NoAnswer, reason.into_bytes()),
-        };
+        let answers: std::result::Result<Vec<Vec<u8>>, String> = self.endpoints().map(endpoint::ask).collect();
         let at_ns = monotonic_ns()?;
         let reference = before.zip(reference()?).map(|(before, after)| Reference { before, after });
-        self.output.take(at_ns, source, &text, reference);
+        match answers {
+            Ok(bodies) => self.output.take_answers(at_ns, &bodies, reference),
+            Err(reason) => self.output.take(at_ns, Source::NoAnswer, reason.as_bytes(), reference),
+        }
         Ok(())
     }
 

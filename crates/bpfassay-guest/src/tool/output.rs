@@ -109,7 +109,26 @@ impl Output {
         }
         self.bytes += text.len();
         let text = String::from_utf8_lossy(text).into_owned();
-        self.pieces.push(OutputPiece { monotonic_ns, source, text, reference: reference.map(Box::new) });
+        self.pieces.push(OutputPiece { monotonic_ns, source, endpoint: 0, text, reference: reference.map(Box::new) });
+    }
+
+    /// Takes in what its endpoints answered, in their order. It is one report: all is kept of it, or nothing.
+    pub(crate) fn take_answers(&mut self, monotonic_ns: u64, bodies: &[Vec<u8>], mut reference: Option<Reference>) {
+        if !self.captured {
+            return;
+        }
+        let length = bodies.iter().fold(0, |sum: usize, body| sum.saturating_add(body.len()));
+        if self.bytes.saturating_add(length) > MAX_CAPTURED || self.pieces.len() + bodies.len() > MAX_PIECES {
+            self.dropped = self.dropped.saturating_add(length as u64);
+            return;
+        }
+        self.bytes += length;
+        for (endpoint, body) in (0..).zip(bodies) {
+            let text = String::from_utf8_lossy(body).into_owned();
+            // What was counted before and after belongs to the whole report.
+            let reference = reference.take().map(Box::new);
+            self.pieces.push(OutputPiece { monotonic_ns, source: Source::Endpoint, endpoint, text, reference });
+        }
     }
 
     /// Whether the ready line has arrived.

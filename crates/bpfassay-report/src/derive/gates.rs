@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn one_fault_that_is_denied_is_enough_and_what_was_not_looked_for_is_no_pass() {
-        let found = || finding::FindingStatus::Found { evidence: vec!["x".to_owned()] };
+        let found = || finding::FindingStatus::found(finding::Certainty::Proven, vec!["x".to_owned()]);
         let open = || finding::FindingStatus::NotEvaluated { reason: "y".to_owned() };
         let (first, second) = (Kind::ALL[0], Kind::ALL[1]);
         let evaluated = |denied: &[Kind], verdicts: &[finding::FindingStatus]| findings(denied, &result(verdicts));

@@ -19,9 +19,9 @@ use bpfassay_protocol::{
 };
 use bpfassay_study::{Cell, Clock, Plan};
 use bpfassay_tool::{
-    Capture, Form, Report, Stream, UnderTest,
+    Capture, Report, Stream, UnderTest,
     capture::{Dump, Page, Piece},
-    finding::{self, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, Limits, Start},
+    finding::{self, Certainty, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, Limits, Start},
 };
 
 use bpfassay_results::{FailureKind, Loaded, Outcome, Provenance, RunFailure, RunResult, ToolResult};
@@ -30,7 +30,7 @@ use bpfassay_results::{FailureKind, Loaded, Outcome, Provenance, RunFailure, Run
 pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: &[&RunResult]) -> Option<ToolResult> {
     let name = cell.tool.as_ref()?;
     let tool = plan.study.tool_files.iter().find(|tool| tool.file.name == *name)?;
-    let object = tool.object(cell.target.arch);
+    let object = tool.object(cell.target.arch, &cell.target.kernel);
     // The host's time is no measure of a tool that is emulated.
     let is_timed = plan.study.clock == Clock::Instructions
         || !provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
@@ -78,7 +78,7 @@ fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
 fn left_changed(failure: &RunFailure) -> Vec<FindingResult> {
     let mut findings =
         finding::evaluate(&Evidence { start: Some(&Start::Ready), ..Evidence::default() }, &Limits::default());
-    let status = FindingStatus::Found { evidence: failure.excerpt.clone() };
+    let status = FindingStatus::found(Certainty::Proven, failure.excerpt.clone());
     outweigh(&mut findings, FindingResult { kind: finding::Kind::LeftBehind, status });
     findings
 }
@@ -166,15 +166,14 @@ fn of_run(
         outweigh(&mut findings, found);
     }
     if let Some(reason) = unreadable {
-        let status = FindingStatus::Found { evidence: vec![reason] };
+        let status = FindingStatus::found(Certainty::Proven, vec![reason]);
         outweigh(&mut findings, FindingResult { kind: finding::Kind::Unreadable, status });
     }
     let mut beside = AgainstReference::default();
     if let (Some(report), Some(readings), Some(truth)) = (report, &readings, &truth) {
         beside.figures = finding::compared(report, readings, truth);
         let moved = finding::moved(report, truth).into_iter();
-        beside.moved =
-            moved.map(|(figure, name, bytes)| ((figure.to_owned(), name.map(str::to_owned)), bytes)).collect();
+        beside.moved = moved.map(|(figure, name, bytes)| ((figure, name.map(str::to_owned)), bytes)).collect();
     }
     (findings, beside)
 }
@@ -204,35 +203,43 @@ fn kernel_facts(seen: &ToolFigures, is_timed: bool) -> KernelFacts {
     }
 }
 
-/// Whether this piece of output holds figures.
+/// Whether this piece of output holds figures. Of an answer by several endpoints, each piece does.
 fn is_of(report: &Report, piece: &OutputPiece) -> bool {
-    let wanted = match &report.form {
-        Form::JsonLines { stream, .. } | Form::Table { stream, .. } | Form::BpftraceJson { stream } => match stream {
-            Stream::Stdout => tool::Source::Output,
-            Stream::Stderr => tool::Source::Error,
-        },
-        Form::Openmetrics { .. } | Form::Map { .. } => tool::Source::Endpoint,
-    };
-    piece.source == wanted
+    piece.source == report.form.stream().map_or(tool::Source::Endpoint, source)
+}
+
+/// What a tool writes to this stream.
+const fn source(stream: Stream) -> tool::Source {
+    match stream {
+        Stream::Stdout => tool::Source::Output,
+        Stream::Stderr => tool::Source::Error,
+    }
 }
 
 fn capture(report: &Report, seen: &ToolFigures) -> Capture {
     let mut capture = Capture { cut: seen.dropped_bytes > 0, ..Capture::default() };
-    for piece in seen.output.iter().filter(|piece| is_of(report, piece)) {
-        let (at_ns, bytes) = (piece.monotonic_ns, piece.text.clone().into_bytes());
-        match &report.form {
-            Form::JsonLines { stream, .. } | Form::Table { stream, .. } | Form::BpftraceJson { stream } => {
-                capture.pieces.push(Piece { at_ns, stream: *stream, bytes });
+    let lost = report.lost.as_ref().map(|lost| lost.stream);
+    for piece in &seen.output {
+        let (at_ns, bytes) = (piece.monotonic_ns, || piece.text.clone().into_bytes());
+        let wanted = report.form.stream().into_iter().chain(lost).find(|stream| source(*stream) == piece.source);
+        if let Some(stream) = wanted {
+            capture.pieces.push(Piece { at_ns, stream, bytes: bytes() });
+        }
+        if !is_of(report, piece) || report.form.stream().is_some() {
+            continue;
+        }
+        if report.form.maps().is_empty() {
+            let place = usize::try_from(piece.endpoint).unwrap_or(usize::MAX);
+            capture.pages.push(Page { at_ns, place, body: bytes() });
+            continue;
+        }
+        match Dump::of_answer(at_ns, piece.text.as_bytes()) {
+            Ok((dumps, is_cut)) => {
+                capture.cut |= is_cut;
+                capture.dumps.extend(dumps);
             }
-            Form::Openmetrics { .. } => capture.pages.push(Page { at_ns, body: bytes }),
-            Form::Map { .. } => match Dump::of_page(at_ns, &bytes) {
-                Ok((dump, is_cut)) => {
-                    capture.cut |= is_cut;
-                    capture.dumps.push(dump);
-                }
-                // A reading that cannot be used is one that is missing.
-                Err(_) => capture.cut = true,
-            },
+            // A reading that cannot be used is one that is missing.
+            Err(_) => capture.cut = true,
         }
     }
     capture

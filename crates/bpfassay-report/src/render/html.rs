@@ -14,6 +14,7 @@ mod standalone;
 
 use askama::Template;
 use bpfassay_stats::Verdict;
+use bpfassay_tool::finding::{Advice, Kind};
 
 pub(super) use self::standalone::FORMAT as SVG_FORMAT;
 use self::{
@@ -27,7 +28,7 @@ use super::{
     finished as escaped,
     format::Format,
     kernel_features, plain,
-    sections::{self, sections},
+    sections::{self, sections, tools},
     table::Table,
 };
 use crate::labels;
@@ -45,6 +46,7 @@ struct Page<'a> {
     has_paths: bool,
     plots: Vec<Plots>,
     coverage: Option<Covered>,
+    findings: Vec<Finding>,
     failures: Vec<Failure>,
     fingerprint: String,
     repeat: String,
@@ -67,6 +69,13 @@ impl Count {
     fn new(number: usize, what: &'static str, class: &'static str) -> Self {
         Self { number, what, class: if number == 0 { "" } else { class } }
     }
+}
+
+/// A kind of finding that is found of a tool.
+struct Finding {
+    anchor: String,
+    name: &'static str,
+    advice: Advice,
 }
 
 /// A run, or a guest, that failed.
@@ -106,11 +115,18 @@ pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
         tables,
         plots: figures::plots(results),
         coverage: covered(results),
+        findings: tools::found(results).into_iter().map(Finding::new).collect(),
         failures: failures(results),
         fingerprint: fingerprint(results.runs.iter().map(|run| &run.record)),
         repeat: repeat(results),
         style: STYLE,
     })
+}
+
+impl Finding {
+    fn new(kind: Kind) -> Self {
+        Self { anchor: tools::anchor(kind), name: kind.name(), advice: kind.advice() }
+    }
 }
 
 fn finished(page: &impl Template) -> Result<String, std::fmt::Error> {

@@ -12,7 +12,7 @@ mod pitfalls;
 mod program_count;
 mod program_events;
 mod run_times;
-mod tools;
+pub(super) mod tools;
 
 use super::{
     kernel_features::{self, Page},

@@ -24,6 +24,8 @@ pub(super) struct Table {
     pub(super) anchor: Option<&'static str>,
     /// How a cell is shown where there are colours: `good`, `bad`, `open`; `None`: as all others.
     pub(super) class: fn(&str) -> Option<&'static str>,
+    /// Where a cell leads to on a page, as `#name`; `None`: nowhere.
+    pub(super) link: fn(&str) -> Option<String>,
 }
 
 impl Table {
@@ -38,6 +40,7 @@ impl Table {
             legend: Vec::new(),
             anchor: None,
             class: verdict_class,
+            link: |_| None,
         }
     }
 

@@ -10,7 +10,7 @@ use bpfassay_results::{
     ProgramCoverage, Results, Role,
 };
 use bpfassay_study::{Clock, LeftOut};
-use bpfassay_tool::finding::{FindingResult, FindingStatus, Kind};
+use bpfassay_tool::finding::{Certainty, FindingResult, FindingStatus, Kind};
 use serde_json::{Value, json};
 
 use super::{contents, made_up, matrix, not_supported, outcome, panic_of_guest, paths, study};
@@ -126,11 +126,12 @@ fn add_failures(journal: &mut Contents) {
 /// A tool under test, beside what the tracer found and how long its programs ran.
 fn add_tool(results: &mut Results) {
     let compared = json!({
-        "figure": "bytes read", "unit": "bytes", "operations": ["read"], "whose": "process", "subject": "a process",
-        "reported": 1, "really": 2, "rounding": 0, "moved": 3,
+        "figure": "bytes read", "unit": "bytes-returned", "operations": ["read"], "whose": "process", "subject": "a process",
+        "reported": 1, "really": 2, "rounding": 0, "moved": 3, "reported_as": "another name",
+        "values": { "half_up_to": "1", "most_up_to": "2", "all_up_to": "3" },
     });
     let finding = |kind, status| FindingResult { kind, status };
-    let found = FindingStatus::Found { evidence: vec!["what was seen".to_owned()] };
+    let found = FindingStatus::found(Certainty::Bounded, vec!["what was seen".to_owned()]);
     let open = FindingStatus::NotEvaluated { reason: "nobody looked".to_owned() };
     let findings =
         [finding(Kind::ALL[0], found), finding(Kind::ALL[1], open), finding(Kind::ALL[2], FindingStatus::Clear)];

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use bpfassay_protocol::{Arch, ProbeConfiguration, job::RunSpec, probe::Probe, tool::Tool};
+use bpfassay_protocol::{ProbeConfiguration, job::RunSpec, probe::Probe, tool::Tool};
 use bpfassay_tool::Unit;
 
 use crate::{
@@ -11,19 +11,21 @@ use crate::{
     plan::{LeftOut, PlannedRun},
 };
 
-/// The tools under test that there are for `arch`.
-pub(super) fn tools_for(study: &Study, arch: Arch) -> Vec<Tool> {
-    let of_files = study.tool_files.iter().filter_map(|tool| tool.file.for_arch(arch).ok());
+/// The tools under test that there are for `target`.
+pub(super) fn tools_for(study: &Study, target: &Target) -> Vec<Tool> {
+    let of_files = study.tool_files.iter().filter_map(|tool| tool.file.for_target(target.arch, &target.kernel).ok());
     study.tools.iter().cloned().chain(of_files).collect()
 }
 
 pub(super) fn tools_left_out(study: &Study, targets: &[Target]) -> Vec<LeftOut> {
-    let archs: BTreeSet<Arch> = targets.iter().map(|target| target.arch).collect();
-    let mut left_out = Vec::new();
+    let mut left_out: Vec<LeftOut> = Vec::new();
+    let mut known = BTreeSet::new();
     for tool in &study.tool_files {
-        for &arch in &archs {
-            if let Err(reason) = tool.file.for_arch(arch) {
-                left_out.push(LeftOut { what: format!("tool {} on {arch}", tool.file.name), reason });
+        for target in targets {
+            let Err(reason) = tool.file.for_target(target.arch, &target.kernel) else { continue };
+            // Once for all kernels of an architecture, where it is for none of them.
+            if known.insert((&tool.file.name, target.arch, reason.clone())) {
+                left_out.push(LeftOut { what: format!("tool {} on {}", tool.file.name, target.arch), reason });
             }
         }
     }

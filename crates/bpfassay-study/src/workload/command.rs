@@ -257,7 +257,7 @@ impl Kind for CommandSpec {
     }
 
     fn supply<'a>(&'a self, name: &str, folder: Option<&'a std::path::Path>) -> Option<Supply<'a>> {
-        Some(Supply { name: guest::of_workload(name), source: &self.source, folder })
+        Some(Supply { name: guest::of_workload(name), source: &self.source, files: &[], folder })
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) enum Kind {
     Libraries,
     /// A script.
     Script,
+    /// A file that its program reads or starts.
+    File,
     /// An eBPF object, and the programs of it that are named.
     Object { programs: Vec<String> },
 }
@@ -80,7 +82,7 @@ impl Beside<'_> {
                     return Err(self.refuse(problem));
                 }
             }
-            Kind::Libraries | Kind::Script => {}
+            Kind::Libraries | Kind::Script | Kind::File => {}
         }
         let executable = !matches!(self.kind, Kind::Object { .. });
         archive.add(guest, Node::File { executable, content: Content::Bytes(bytes) })?;

@@ -21,7 +21,7 @@ pub(super) fn series<'r>(
 
 /// A figure and its subject, for evidence.
 pub(super) fn of(report: &Report, figure: usize, subject: Option<&str>) -> String {
-    let value = report.figures.get(figure).map_or("", |figure| figure.value.as_str());
+    let value = report.figures.get(figure).map(crate::ReportedFigure::name).unwrap_or_default();
     subject.map_or_else(|| format!("`{value}`"), |subject| format!("`{value}` of {subject}"))
 }
 

@@ -2,6 +2,7 @@
 //! What one kind of finding consists of: each file of `kind/` has one.
 
 use super::{
+    certainty::Line,
     evidence::{Evidence, KernelFacts, Limits},
     figures::{Explain, Explained, Tally},
     status::FindingStatus,
@@ -45,14 +46,14 @@ impl Known<'_> {
     }
 
     /// The same of a kind that is clear only where every figure could be compared; `more` is evidence beside that of the figures.
-    pub(super) fn of_all_figures(&self, otherwise: &str, more: Vec<String>) -> FindingStatus {
+    pub(super) fn of_all_figures(&self, otherwise: &str, more: Vec<Line>) -> FindingStatus {
         let obstacle = self.figures.as_ref().ok().and_then(|figures| figures.obstacle.as_deref());
         self.with(obstacle, otherwise, more)
     }
 
     /// The status by the figures that this kind explains, and by `more`, which is evidence enough.
-    pub(super) fn with_more(&self, more: Vec<String>) -> FindingStatus {
-        FindingStatus::from_evidence([more, self.tally().map(|tally| tally.evidence).unwrap_or_default()].concat())
+    pub(super) fn with_more(&self, more: Vec<Line>) -> FindingStatus {
+        FindingStatus::from_lines([more, self.tally().map(|tally| tally.evidence).unwrap_or_default()].concat())
     }
 
     /// What the figures have of this kind; or why nothing of them is known.
@@ -61,7 +62,7 @@ impl Known<'_> {
         Ok(figures.tallies.get(self.place).cloned().unwrap_or_default())
     }
 
-    fn with(&self, obstacle: Option<&str>, otherwise: &str, more: Vec<String>) -> FindingStatus {
+    fn with(&self, obstacle: Option<&str>, otherwise: &str, more: Vec<Line>) -> FindingStatus {
         let tally = match self.tally() {
             Ok(tally) => tally,
             Err(reason) => return FindingStatus::not_evaluated(reason),
@@ -70,7 +71,7 @@ impl Known<'_> {
         match (evidence.is_empty(), obstacle) {
             (true, Some(obstacle)) => FindingStatus::not_evaluated(obstacle),
             (true, None) if !tally.evaluated => FindingStatus::not_evaluated(otherwise),
-            _ => FindingStatus::from_evidence(evidence),
+            _ => FindingStatus::from_lines(evidence),
         }
     }
 

@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     aliases::Aliases,
+    certainty::Line,
     evidence::Evidence,
     truth::{Share, Subject, Truth, total},
 };
-use crate::{Readings, Report, ReportedFigure, Unit, Whose};
+use crate::{Readings, Report, ReportedFigure, Unit, Whose, readings::Bucket};
 
 /// One number of a tool beside what really happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,11 +38,45 @@ pub struct Compared {
     /// are counted, or that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<u64>,
+    /// The name by which the tool reported it, where it is not known otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_as: Option<String>,
     /// By how much it may be less because the tool rounds down.
     pub rounding: u64,
+    /// What the values of a histogram were of which this is the number, as far as its buckets show. There is no truth for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<Values>,
     /// [`ReportedFigure::differs`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,
+}
+
+/// Bounds of a histogram's values, as the tool writes them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Values {
+    /// Half of them are up to this.
+    pub half_up_to: String,
+    /// 99 of 100 are.
+    pub most_up_to: String,
+    /// All are.
+    pub all_up_to: String,
+}
+
+impl Values {
+    /// Of values in ascending buckets; `None` where there are none.
+    fn of(buckets: &[Bucket]) -> Option<Self> {
+        let all = buckets.iter().fold(0_u128, |sum, bucket| sum + u128::from(bucket.count));
+        let up_to = |hundredths: u128| {
+            let mut sum = 0_u128;
+            let reaches = |bucket: &&Bucket| {
+                sum += u128::from(bucket.count);
+                sum * 100 >= all * hundredths
+            };
+            buckets.iter().find(reaches).map(|bucket| bucket.up_to.clone())
+        };
+        Some(Self { half_up_to: up_to(50)?, most_up_to: up_to(99)?, all_up_to: up_to(100)? })
+    }
 }
 
 impl Compared {
@@ -61,10 +96,26 @@ fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator<Item = (us
 #[must_use]
 pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Compared> {
     let mut all = Vec::new();
+    let known = comparable(report, truth).filter(|(_, figure)| figure.differs.is_none());
+    let known: Vec<_> = known
+        .map(|(index, figure)| ComparedFigure { index, figure, compared: compare(index, figure, readings, truth) })
+        .collect();
+    let aliases = Aliases::found(&known, truth);
     for (index, figure) in comparable(report, truth) {
-        let Ok((comparisons, _)) = compare(index, figure, readings, truth) else { continue };
+        let Ok((mut comparisons, grown)) = compare(index, figure, readings, truth) else { continue };
+        aliases.apply(figure, &mut comparisons, &grown);
+        let values = readings.values(index, figure, truth.from_ns, truth.to_ns);
+        let values_of = |one: &Comparison<'_>| {
+            let is_of = |name: &Option<String>| match name {
+                None => figure.whose == Whose::System,
+                Some(name) => one.subject.names.contains(name) || one.also.contains(name),
+            };
+            // Of several names there is no histogram of all together.
+            let mut of_subject = values.iter().filter(|(name, _)| is_of(name)).map(|(_, buckets)| buckets);
+            of_subject.next().filter(|_| of_subject.next().is_none()).and_then(|buckets| Values::of(buckets))
+        };
         all.extend(comparisons.into_iter().filter(|one| (one.expected, one.reported) != (0, 0)).map(|one| Compared {
-            figure: figure.value.clone(),
+            figure: figure.name(),
             operations: figure.operations.clone(),
             unit: figure.unit,
             whose: figure.whose,
@@ -72,7 +123,9 @@ pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Comp
             reported: one.reported,
             really: one.expected,
             moved: None,
+            reported_as: one.also.first().cloned(),
             rounding: one.slack,
+            values: values_of(&one),
             differs: figure.differs.clone(),
         }));
     }
@@ -82,12 +135,12 @@ pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Comp
 /// What calls moved of the bytes that they were asked to move, for each of the report's figures of such bytes: the figure's value, the
 /// subject's first name, and the bytes.
 #[must_use]
-pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(&'t str, Option<&'t str>, u64)> {
+pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(String, Option<&'t str>, u64)> {
     let requested = report.figures.iter().filter(|figure| figure.unit == Unit::BytesRequested);
     let of_figure = requested.flat_map(|figure| {
         truth.subjects(figure).into_iter().filter_map(|subject| {
             let name = subject.names.first().map(String::as_str);
-            Some((figure.value.as_str(), name, subject.total(Unit::BytesReturned)?))
+            Some((figure.name(), name, subject.total(Unit::BytesReturned)?))
         })
     });
     of_figure.collect()
@@ -171,7 +224,7 @@ pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> Str
         whose => format!(" of {} {}", whose.name(), subject.shown()),
     };
     let operations = figure.operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join("+");
-    format!("`{}` ({operations}, {}){of}: {reported}, really {really}", figure.value, figure.unit.name())
+    format!("`{}` ({operations}, {}){of}: {reported}, really {really}", figure.name(), figure.unit.name())
 }
 
 /// What a figure grew by, by subject.
@@ -195,7 +248,7 @@ fn compare<'t>(
     for subject in truth.subjects(figure) {
         let known = |shares: &[&Share]| {
             total(shares, figure.unit).ok_or_else(|| {
-                format!("the ground truth does not know the {} of `{}`", figure.unit.name(), figure.value)
+                format!("the ground truth does not know the {} of `{}`", figure.unit.name(), figure.name())
             })
         };
         let expected = known(&subject.shares)?;
@@ -230,7 +283,7 @@ pub(super) const NONE: &str = "no figure of it can be compared with the truth";
 /// Evidence of one kind, and whether a figure could have had it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
-    pub(super) evidence: Vec<String>,
+    pub(super) evidence: Vec<Line>,
     pub(super) evaluated: bool,
 }
 
@@ -279,7 +332,9 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
                 continue;
             }
         };
-        if figure.whose == Whose::System && !truth.is_whole_system {
+        // What others send and receive is not known.
+        let is_network = figure.operations.iter().any(|operation| operation.is_network());
+        if figure.whose == Whose::System && (is_network || !truth.is_whole_system) {
             if comparisons.iter().any(|one| one.at_least <= one.reported.saturating_add(one.slack)) {
                 let reason = "the ground truth does not cover the whole system: what others did may hide a difference";
                 explained.obstacle.get_or_insert_with(|| reason.to_owned());

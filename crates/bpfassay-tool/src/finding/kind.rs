@@ -91,6 +91,35 @@ impl Kind {
     }
 }
 
+/// What docs/findings.md says of a kind, without marks of code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advice {
+    /// What it means.
+    pub meaning: String,
+    /// How to check it by hand.
+    pub check: String,
+    /// How tools usually repair it.
+    pub repair: String,
+}
+
+/// docs/findings.md, by a link.
+const PAGE: &str = include_str!("../../findings.md");
+
+impl Kind {
+    /// Its section of docs/findings.md.
+    #[must_use]
+    pub fn advice(self) -> Advice {
+        let section = PAGE.split("\n## ").skip(1).find_map(|section| {
+            let (name, text) = section.split_once('\n')?;
+            (name == self.name()).then(|| text.replace('`', "").split_whitespace().collect::<Vec<_>>().join(" "))
+        });
+        let section = section.unwrap_or_default();
+        let (meaning, rest) = section.split_once(" *Check*: ").unwrap_or((&section, ""));
+        let (check, repair) = rest.split_once(" *Repair*: ").unwrap_or((rest, ""));
+        Advice { meaning: meaning.to_owned(), check: check.to_owned(), repair: repair.to_owned() }
+    }
+}
+
 impl FromStr for Kind {
     type Err = String;
 

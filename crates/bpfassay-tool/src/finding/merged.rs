@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures in which one cgroup or mount has what several did.
 
-use super::figures::{Comparison, Differences, Tally};
+use super::{
+    certainty::Certainty,
+    figures::{Comparison, Differences, Tally},
+};
 use crate::Whose;
 
 /// Explains the figures by cgroup, or by mount: one of them has what several moved, the others have nothing.
@@ -38,12 +41,14 @@ pub(super) fn explain(tally: &mut Tally, differences: &mut Differences<'_>, whos
             continue;
         }
         let others: Vec<&str> = all_missing.iter().map(|one| one.subject.shown()).collect();
-        tally.evidence.push(format!(
+        let is_certain = slack == 0 && at_least == at_most && own_least == own_most;
+        let certainty = if is_certain { Certainty::Proven } else { Certainty::Fitting };
+        tally.evidence.push(certainty.line(format!(
             "`{}` of {} {name}: {value}, which is {own} of its own and {missing} of {}",
-            figure.value,
+            figure.name(),
             figure.whose.name(),
             others.join(", ")
-        ));
+        )));
         let merged = subject.clone();
         for one in comparisons.iter_mut() {
             one.explained |= is_missing(one) || merged.as_ref().is_some_and(|name| one.subject.names.contains(name));

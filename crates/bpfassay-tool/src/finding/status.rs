@@ -4,6 +4,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::certainty::{Certainty, Line};
+
 /// Most lines of evidence for one finding; what there is beyond is counted.
 const MAX_EVIDENCE: usize = 16;
 
@@ -15,6 +17,9 @@ pub enum FindingStatus {
     Found {
         /// What shows it, with its numbers, one line each.
         evidence: Vec<String>,
+        /// How sure it is; `None` in results of versions that did not record it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        certainty: Option<Certainty>,
     },
     /// It was looked for and is not there.
     Clear,
@@ -30,17 +35,26 @@ impl FindingStatus {
         Self::NotEvaluated { reason: reason.into() }
     }
 
+    /// Found by `evidence`, which is as sure as `certainty`.
+    #[must_use]
+    pub fn found(certainty: Certainty, evidence: Vec<String>) -> Self {
+        Self::Found { evidence, certainty: Some(certainty) }
+    }
+
+    /// Found where there is evidence, all of it as sure as `certainty`, else clear.
+    pub(super) fn from_evidence(certainty: Certainty, evidence: Vec<String>) -> Self {
+        Self::from_lines(certainty.lines(evidence))
+    }
+
     /// Found where there is evidence, else clear.
-    pub(super) fn from_evidence(mut evidence: Vec<String>) -> Self {
-        if evidence.is_empty() {
-            return Self::Clear;
-        }
-        if evidence.len() > MAX_EVIDENCE {
-            let more = evidence.len() - MAX_EVIDENCE;
-            evidence.truncate(MAX_EVIDENCE);
+    pub(super) fn from_lines(lines: Vec<Line>) -> Self {
+        let Some(certainty) = lines.iter().map(|line| line.certainty).max() else { return Self::Clear };
+        let more = lines.len().saturating_sub(MAX_EVIDENCE);
+        let mut evidence: Vec<String> = lines.into_iter().take(MAX_EVIDENCE).map(|line| line.text).collect();
+        if more > 0 {
             evidence.push(format!("and {more} more"));
         }
-        Self::Found { evidence }
+        Self::found(certainty, evidence)
     }
 
     /// Found where `measured` is above `limit`; `evidence` describes it.
@@ -48,7 +62,7 @@ impl FindingStatus {
         match measured {
             None => Self::not_evaluated("not measured"),
             Some(measured) if measured <= limit => Self::Clear,
-            Some(measured) => Self::from_evidence(vec![evidence(measured)]),
+            Some(measured) => Self::from_evidence(Certainty::Bounded, vec![evidence(measured)]),
         }
     }
 }

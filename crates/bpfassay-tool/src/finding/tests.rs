@@ -5,6 +5,8 @@ use bpfassay_protocol::{
 };
 use proptest::prelude::*;
 
+mod certainty;
+
 use super::*;
 use crate::{Counting, Form, Readings, Report, ReportedFigure, Sample, Stream, Unit, Whose};
 
@@ -29,6 +31,7 @@ fn truth(shares: Vec<Share>) -> Truth {
 fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> ReportedFigure {
     ReportedFigure {
         only_files: false,
+        part: None,
         value: "v".to_owned(),
         labelled: [].into(),
         operations: operations.to_vec(),
@@ -48,6 +51,7 @@ fn report(figures: Vec<ReportedFigure>) -> Report {
         within_ms: None,
         excludes_itself: false,
         leaves_out: Vec::new(),
+        lost: None,
         figures,
     }
 }
@@ -80,7 +84,7 @@ fn status(results: &[FindingResult], kind: Kind) -> &FindingStatus {
 
 fn evidence_of(results: &[FindingResult], kind: Kind) -> String {
     match status(results, kind) {
-        FindingStatus::Found { evidence } => evidence.join("\n"),
+        FindingStatus::Found { evidence, .. } => evidence.join("\n"),
         other => panic!("{kind}: {other:?}"),
     }
 }

@@ -19,6 +19,8 @@ pub struct Truth {
     pub optional: Vec<Share>,
     /// What a correct tool may have besides: what happened after its first report was made and before the truth was read.
     pub earlier: Vec<Share>,
+    /// What of `shares` happened in each phase of the workload, by its name, where that is known.
+    pub phases: Vec<(String, Vec<Share>)>,
     /// Whether that is all that happened in the whole system. Otherwise figures of the whole system may be higher.
     pub is_whole_system: bool,
     /// The units that it has amounts of. What counts something else is left to the truth of another run, or part of one: what calls were
@@ -85,6 +87,8 @@ pub(super) struct Subject<'t> {
     pub(super) optional: Vec<&'t Share>,
     /// Those of [`Truth::earlier`].
     pub(super) earlier: Vec<&'t Share>,
+    /// Those of [`Truth::phases`].
+    pub(super) phases: Vec<(&'t str, Vec<&'t Share>)>,
 }
 
 /// What `unit` counts of `shares`; `None` where that is not known.
@@ -134,7 +138,10 @@ impl Truth {
                     let is_of = |share: &&Share| counts(share) && share.names(figure.whose) == names;
                     let optional = self.optional.iter().filter(is_of).collect();
                     let earlier = self.earlier.iter().filter(is_of).collect();
-                    subjects.push(Subject { names, shares: vec![share], optional, earlier });
+                    let phases = self.phases.iter();
+                    let phases = phases.map(|(name, shares)| (name.as_str(), shares.iter().filter(is_of).collect()));
+                    let phases = phases.collect();
+                    subjects.push(Subject { names, shares: vec![share], optional, earlier, phases });
                 }
             }
         }

@@ -162,9 +162,19 @@ pub(super) fn shown(text: &str) -> String {
     shown
 }
 
-/// Names, separated by commas, as they can stand in a comment.
+/// Names, separated by commas, as they can stand in a comment: as many as fit, and how many there are beyond.
 pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    shown(&names.into_iter().collect::<Vec<_>>().join(", "))
+    let names: Vec<String> = names.into_iter().map(shown).collect();
+    let mut length = 0;
+    let fitting = names.iter().take_while(|name| {
+        length += name.chars().count() + 2;
+        length <= MOST_SHOWN
+    });
+    // A single long one is shown as far as it fits.
+    let fitting = fitting.count().max(1).min(names.len());
+    let more = names.len() - fitting;
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    names[..fitting].join(", ") + &more
 }
 
 /// What a value, a label or a map may be called in a tool file.
@@ -182,4 +192,25 @@ fn short_name(text: &str) -> String {
     let name: String = lower.chars().map(fitting).take(40).collect();
     let name = name.trim_matches(['-', '.']);
     if name.is_empty() { "tool".to_owned() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_of_a_list_is_cut() {
+        assert_eq!(listed([]), "");
+        assert_eq!(listed(["a", "b\n"]), "a, b ");
+        let names: Vec<String> = (10..60).map(|number| format!("program_{number}")).collect();
+        let text = listed(names.iter().map(String::as_str));
+        let (list, more) = text.split_once(" and ").unwrap();
+        assert!(
+            list.len() <= MOST_SHOWN && list.split(", ").all(|name| names.iter().any(|known| known == name)),
+            "{text}"
+        );
+        assert_eq!(more, format!("{} more", 50 - list.split(", ").count()));
+        let long = "x".repeat(500);
+        assert_eq!(listed([long.as_str(), "y"]), format!("{}… and 1 more", "x".repeat(MOST_SHOWN)));
+    }
 }

@@ -8,7 +8,7 @@ use super::{
     draft::{Draft, Figure, is_name, key_of, listed, quoted, shown},
     guess,
 };
-use crate::{MAX_OBJECT, elf, readings};
+use crate::{MAX_OBJECT, elf};
 
 /// A map that can be read.
 struct Map {
@@ -22,7 +22,7 @@ impl Map {
     fn of(name: &str, types: &MapTypes) -> Self {
         let names = |layout: &Option<TypeLayout>, whole: &str, wanted: fn(&Field) -> bool| -> Vec<String> {
             let fields = layout.iter().flat_map(|layout| &layout.fields).filter(|field| wanted(field));
-            fields.map(|field| readings::field_name(field, whole)).filter(|name| is_name(name)).collect()
+            fields.map(|field| field.name_of(whole).to_owned()).filter(|name| is_name(name)).collect()
         };
         let is_number = |field: &Field| field.scalar != Scalar::Text;
         Self {

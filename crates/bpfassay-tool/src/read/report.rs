@@ -3,37 +3,52 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_input::document::{Field, Reported, Section};
+use bpfassay_input::document::{Field, Reported, Section, suggestion};
 use bpfassay_protocol::{Operation, UnknownName};
 
 use super::{HOUR_MS, MAX_ENTRIES, line, one_of, pattern, places::mount_point};
-use crate::{Counting, Form, Report, ReportedFigure, Stream, Unit, Whose};
+use crate::{Counting, Form, Lost, MetricsPage, Report, ReportedFigure, Stream, Unit, Whose};
 
 /// How long a tool that reports by itself is waited for, where its file does not say.
 const WITHIN_MS: u64 = 10_000;
 
-const FORMS: &[&str] = &["json-lines", "openmetrics", "table", "bpftrace-json", "map"];
+const FORMS: &[&str] = &["json-lines", "openmetrics", "table", "histogram", "events", "bpftrace-json", "map", "maps"];
+
+/// Most maps and most pages of a report.
+const MAX_PARTS: usize = 8;
 
 /// Reads it; `is_object`: whether the tool is a bare object.
 pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Reported> {
     let section = field.table()?;
     section.only(
-        &[FORMS, &["counting", "unit", "whose", "only_files", "excludes_itself", "leaves_out", "within", "figures"]]
-            .concat(),
+        &[
+            FORMS,
+            &["counting", "unit", "whose", "only_files", "excludes_itself", "leaves_out", "within", "lost", "figures"],
+        ]
+        .concat(),
     );
     let (kind, form_field) = one_of(&section, FORMS)?;
-    let asked = matches!(kind, "map" | "openmetrics");
-    let form = match (kind == "map", is_object) {
+    let is_map = matches!(kind, "map" | "maps");
+    let asked = is_map || kind == "openmetrics";
+    let form = match (is_map, is_object) {
         (true, false) => Err(form_field.error("only maps of a bare object are read: see `source.object`")),
-        (false, true) => Err(form_field.error("a bare object prints nothing: use `map`")),
+        (false, true) => Err(form_field.error("a bare object prints nothing: use `map` or `maps`")),
         _ => form(kind, &form_field),
     };
     let within_ms = section.or("within", (!asked).then_some(WITHIN_MS), |field| match asked {
         true => Err(field.error("this form is asked for, not waited for")),
         false => field.milliseconds(1..=HOUR_MS).map(Some),
     });
-    let counting =
-        section.or("counting", asked.then_some(Counting::Cumulative), |field| field.choice(Counting::NAMES).map(Some));
+    let is_event = kind == "events";
+    let usual = if is_event { Some(Counting::Interval) } else { asked.then_some(Counting::Cumulative) };
+    let counting = section.or("counting", usual, |field| match is_event {
+        true => Err(field.error("an event counts once: this form has no other way of counting")),
+        false => field.choice(Counting::NAMES).map(Some),
+    });
+    let lost = section.optional("lost", |field| match asked {
+        true => Err(field.error("this form has no lines in which a tool says that it lost events")),
+        false => lost(field),
+    });
     let unit = section.optional("unit", |field| field.choice(Unit::NAMES));
     let whose = section.or("whose", Whose::System, |field| field.choice(Whose::NAMES));
     let only_files = section.or("only_files", false, Field::boolean);
@@ -53,12 +68,68 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Rep
         within_ms: within_ms?,
         excludes_itself: excludes_itself?,
         leaves_out: leaves_out?,
+        lost: lost?,
         figures: figures?,
         form,
     })
 }
 
+/// Lines in which the tool says that it lost events.
+fn lost(field: &Field<'_, '_>) -> Result<Lost, Reported> {
+    let section = field.table()?;
+    section.only(&["line", "stream"]);
+    let line = section.need("line", |field| {
+        let line = pattern(field)?;
+        let is_named = line.groups().any(|group| group == Lost::GROUP);
+        let problem = || format!("name the number of events with a group: (?<{}>\\d+)", Lost::GROUP);
+        if is_named { Ok(line) } else { Err(field.error(problem())) }
+    });
+    let stream = section.or("stream", Stream::Stderr, Field::name);
+    Ok(Lost { line: line?, stream: stream? })
+}
+
+/// No more of something than a report may have, and two at least.
+fn several<T>(field: &Field<'_, '_>, parts: Vec<T>) -> Result<Vec<T>, Reported> {
+    match parts.len() {
+        2..=MAX_PARTS => Ok(parts),
+        other => Err(field.error(format!("the list has {other} entries, and may have 2 to {MAX_PARTS}"))),
+    }
+}
+
+/// Several pages of metrics, each with a name.
+fn pages(field: &Field<'_, '_>) -> Result<Form, Reported> {
+    let pages = field.distinct("page", |element| {
+        let section = element.table()?;
+        section.only(&["name", "port", "path", "interval"]);
+        let interval_ms = section.optional("interval", |field| field.milliseconds(10..=HOUR_MS));
+        let path = section.or("path", "/metrics".to_owned(), url_path);
+        let name = section.need("name", name);
+        let port = section.need("port", |field| field.number(1..=u16::MAX));
+        Ok((MetricsPage { name: name?, port: port?, path: path? }, interval_ms?))
+    })?;
+    let pages = several(field, pages)?;
+    let is_twice = |(at, (page, _)): (usize, &(MetricsPage, _))| {
+        pages
+            .iter()
+            .take(at)
+            .any(|(other, _)| other.name == page.name || (other.port, &other.path) == (page.port, &page.path))
+    };
+    if pages.iter().enumerate().any(is_twice) {
+        return Err(field.error("two of the pages have the same name, or the same port and path"));
+    }
+    // All are asked together.
+    let interval_ms = pages.iter().filter_map(|(_, interval_ms)| *interval_ms).min();
+    Ok(Form::OpenmetricsPages { pages: pages.into_iter().map(|(page, _)| page).collect(), interval_ms })
+}
+
 fn form(kind: &str, field: &Field<'_, '_>) -> Result<Form, Reported> {
+    if kind == "maps" {
+        let maps = field.distinct("map", name)?;
+        return Ok(Form::Maps { maps: several(field, maps)? });
+    }
+    if kind == "openmetrics" && field.is_list() {
+        return pages(field);
+    }
     let section = field.table()?;
     let stream = |section: &Section<'_, '_>| section.or("stream", Stream::Stdout, Field::name);
     let ignore = |section: &Section<'_, '_>| section.optional("ignore", pattern);
@@ -79,6 +150,18 @@ fn form(kind: &str, field: &Field<'_, '_>) -> Result<Form, Reported> {
             section.only(&["stream", "line", "ignore"]);
             let (stream, ignore) = (stream(&section), ignore(&section));
             Form::Table { line: section.need("line", pattern)?, stream: stream?, ignore: ignore? }
+        }
+        "histogram" => {
+            section.only(&["stream", "heading", "time", "ignore"]);
+            let (stream, ignore) = (stream(&section), ignore(&section));
+            let (heading, time) = (section.optional("heading", pattern), section.optional("time", pattern));
+            Form::Histogram { stream: stream?, heading: heading?, time: time?, ignore: ignore? }
+        }
+        "events" => {
+            section.only(&["stream", "line", "ignore"]);
+            let (stream, ignore) = (stream(&section), ignore(&section));
+            let line = section.optional("line", pattern);
+            Form::Events { stream: stream?, line: line?, ignore: ignore? }
         }
         "bpftrace-json" => {
             section.only(&["stream"]);
@@ -121,7 +204,12 @@ struct Usual {
 }
 
 fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<ReportedFigure, Reported> {
+    let part_key = match form {
+        Form::Maps { .. } => "map",
+        _ => "page",
+    };
     section.only(&[
+        part_key,
         "value",
         "where",
         "operations",
@@ -134,7 +222,13 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         "blank_is_zero",
         "differs",
     ]);
-    let value = section.need("value", |field| group(field, form));
+    let part = part(section, part_key, form);
+    // A figure of events may count them all.
+    let value = match form {
+        Form::Events { .. } => section.or("value", String::new(), |field| group(field, form)),
+        Form::Histogram { .. } => section.need("value", |field| count_of(field)),
+        _ => section.need("value", |field| group(field, form)),
+    };
     let operations = match (section.get("operations"), &value) {
         (Some(operations), _) => operations.distinct("operation", Field::name::<Operation>),
         (None, Ok(value)) => value.parse().map(|operation| vec![operation]).map_err(|_: UnknownName| {
@@ -156,16 +250,25 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
             Ok(Some(whose.name().to_owned()))
         }
     });
+    let unit_of = |unit: Unit| match (form, &value) {
+        (Form::Events { .. }, Ok(value)) if value.is_empty() && unit != Unit::Calls => Err(section
+            .error(format!("`value` is missing: it names what the call returned, of which {} are known", unit.name()))),
+        _ => Ok(unit),
+    };
     let labelled = section.or("where", BTreeMap::new(), |field| labelled(field, form));
     let unit = section.or("unit", usual.unit, |field| field.choice(Unit::NAMES).map(Some));
-    let unit = unit.and_then(|unit| unit.ok_or_else(|| missing("unit")));
+    let unit = unit.and_then(|unit| unit.ok_or_else(|| missing("unit"))).and_then(unit_of);
     let scale = section.or("scale", 1, |field| field.number(1..=1 << 40));
     let only_files = section.or("only_files", usual.only_files, Field::boolean);
-    let counting = section.or("counting", usual.counting, |field| field.choice(Counting::NAMES).map(Some));
+    let counting = section.or("counting", usual.counting, |field| match form {
+        Form::Events { .. } => Err(field.error("an event counts once: this form has no other way of counting")),
+        _ => field.choice(Counting::NAMES).map(Some),
+    });
     let counting = counting.and_then(|counting| counting.ok_or_else(|| missing("counting")));
     let blank_is_zero = section.or("blank_is_zero", false, Field::boolean);
     let differs = section.optional("differs", line);
     Ok(ReportedFigure {
+        part: part?,
         value: value?,
         labelled: labelled?,
         operations: operations?,
@@ -178,6 +281,36 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         blank_is_zero: blank_is_zero?,
         differs: differs?,
     })
+}
+
+/// The page or map of a figure, where there are several.
+fn part(section: &Section<'_, '_>, key: &str, form: &Form) -> Result<Option<String>, Reported> {
+    let known: Vec<&str> = form.parts().collect();
+    match section.get(key) {
+        None if known.is_empty() => Ok(None),
+        None => Err(section.error(format!("key `{key}` is missing: the report has {}", known.join(", ")))),
+        Some(field) if known.is_empty() => Err(field.error("the report has one only")),
+        Some(field) => {
+            let name = name(&field)?;
+            match known.contains(&name.as_str()) {
+                true => Ok(Some(name)),
+                false => Err(field.error(format!(
+                    "the report has no {key} `{name}`{}; it has {}",
+                    suggestion(&name, known.iter().copied()),
+                    known.join(", ")
+                ))),
+            }
+        }
+    }
+}
+
+/// The number of values of a histogram.
+fn count_of(field: &Field<'_, '_>) -> Result<String, Reported> {
+    let name = name(field)?;
+    match name.strip_suffix(".count") {
+        Some(title) if !title.is_empty() => Ok(name),
+        _ => Err(field.error("give the number of a histogram's values by its title, as `usecs.count`: the values themselves are not known")),
+    }
 }
 
 fn labelled(field: &Field<'_, '_>, form: &Form) -> Result<BTreeMap<String, String>, Reported> {
@@ -206,10 +339,24 @@ fn group(field: &Field<'_, '_>, form: &Form) -> Result<String, Reported> {
 
 /// In a table, what figures speak of are groups of the line.
 fn check_group(name: &str, form: &Form) -> Result<(), String> {
-    let Form::Table { line, .. } = form else { return Ok(()) };
+    let (Form::Table { line, .. } | Form::Events { line: Some(line), .. }) = form else {
+        return check_heading(name, form);
+    };
     if line.groups().any(|group| group == name) {
         return Ok(());
     }
     let known = line.groups().collect::<Vec<_>>().join(", ");
-    Err(format!("the table's line has no group named `{name}`; it has {known}"))
+    let of = if matches!(form, Form::Table { .. }) { "the table's line" } else { "the line of an event" };
+    Err(format!("{of} has no group named `{name}`; it has {known}"))
+}
+
+/// In histograms, labels are groups of the line above them.
+fn check_heading(name: &str, form: &Form) -> Result<(), String> {
+    let Form::Histogram { heading, .. } = form else { return Ok(()) };
+    let known: Vec<&str> = heading.iter().flat_map(crate::Pattern::groups).collect();
+    match known.contains(&name) {
+        true => Ok(()),
+        false if heading.is_none() => Err(format!("`{name}` would be a group of `heading`, which is not given")),
+        false => Err(format!("the heading has no group named `{name}`; it has {}", known.join(", "))),
+    }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::{Row, Sink, json::scalar, lines::Line};
+use super::{Bucket, Row, Sink, json::scalar, lines::Line};
 
 pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
     // bpftrace reports lost events, so no report means none.
@@ -74,7 +74,13 @@ fn buckets(sink: &mut Sink<'_>, at_ns: u64, map: &str, value: &Value, text: &str
         };
         let counts = buckets.iter().map(|bucket| bucket.get("count").and_then(Value::as_u64));
         match counts.sum::<Option<u64>>() {
-            Some(count) => entry(sink, at_ns, map, key, &serde_json::json!({ "count": count }), text),
+            Some(count) => {
+                let name = format!("{map}.count");
+                let mut row = row_of(key);
+                row.insert(name.as_str().into(), count.to_string().into());
+                sink.row(at_ns, &row, text);
+                sink.distribution(at_ns, &row, &name, &buckets.iter().map(shown).collect::<Vec<_>>());
+            }
             None => sink.unread(text, &format!("a bucket of `{map}` has no count")),
         }
     }
@@ -87,7 +93,14 @@ fn is_statistics(object: &Map<String, Value>) -> bool {
     object.len() == 3 && ["count", "average", "total"].iter().all(|key| object.contains_key(*key))
 }
 
-fn entry(sink: &mut Sink<'_>, at_ns: u64, map: &str, key: Option<&String>, value: &Value, text: &str) {
+/// A bucket whose count is known. The last one may have no largest value.
+fn shown(bucket: &Value) -> Bucket {
+    let up_to = bucket.get("max").and_then(Value::as_i64).map_or_else(|| "+Inf".to_owned(), |most| most.to_string());
+    Bucket { up_to, count: bucket.get("count").and_then(Value::as_u64).unwrap_or(0) }
+}
+
+/// The labels of a key: all of it, and its parts.
+fn row_of(key: Option<&String>) -> Row<'_> {
     let mut row = Row::new();
     if let Some(key) = key {
         row.insert("key".into(), key.into());
@@ -95,6 +108,11 @@ fn entry(sink: &mut Sink<'_>, at_ns: u64, map: &str, key: Option<&String>, value
             row.insert(format!("key{}", index + 1).into(), part.trim().into());
         }
     }
+    row
+}
+
+fn entry(sink: &mut Sink<'_>, at_ns: u64, map: &str, key: Option<&String>, value: &Value, text: &str) {
+    let mut row = row_of(key);
     match value {
         Value::Object(fields) => {
             for (field, value) in fields {

@@ -31,7 +31,7 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, ignor
     }
 }
 
-fn flatten<'a>(object: &'a Map<String, Value>, prefix: &str, row: &mut Row<'a>) {
+pub(super) fn flatten<'a>(object: &'a Map<String, Value>, prefix: &str, row: &mut Row<'a>) {
     for (key, value) in object {
         if row.len() >= MAX_FIELDS {
             return;

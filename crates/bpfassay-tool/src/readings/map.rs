@@ -1,47 +1,68 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A map of a bare object, by the object's BTF.
 
+use std::collections::BTreeMap;
+
 use bpfassay_btf::{Btf, Field, MapTypes, Scalar, TypeLayout};
 use bpfassay_input::document::suggestion;
 use object::{Object as _, ObjectSection as _};
 
 use super::{ReadError, Row, Sink};
-use crate::{ReportedFigure, capture::Dump};
+use crate::{Report, ReportedFigure, capture::Dump};
 
-pub(super) fn read(sink: &mut Sink<'_>, map: &str, dumps: &[Dump], object: Option<&[u8]>) -> Result<(), ReadError> {
-    let object = object.ok_or_else(|| ReadError::NoObject(map.to_owned()))?;
-    let layout = check(sink.figures, map, object)?;
-    for dump in dumps.iter().filter(|dump| dump.map == map) {
+pub(super) fn read<'f>(
+    sink: &mut Sink<'f>,
+    report: &Report,
+    dumps: &'f [Dump],
+    object: Option<&[u8]>,
+) -> Result<(), ReadError> {
+    let names = || report.form.maps().join("`, `");
+    let layouts = check(report, object.ok_or_else(|| ReadError::NoObject(names()))?)?;
+    for dump in dumps {
+        let Some(layout) = layouts.get(dump.map.as_str()) else { continue };
+        sink.part = Some(&dump.map);
         let first = sink.readings.samples.len();
         sink.report(dump.at_ns);
         for (key, value) in &dump.entries {
             if sink.is_full() {
                 break;
             }
-            entry(sink, dump, &layout, key, value);
+            entry(sink, dump, layout, key, value);
         }
         sink.add_up(first);
     }
     Ok(())
 }
 
-/// The layout of `map`, of which every figure can be read.
+/// The layouts of the report's maps by their names, of which every figure can be read.
 ///
 /// # Errors
-/// [`ReadError`] for an object that does not describe the map, or no field that a figure needs.
-pub(crate) fn check(figures: &[ReportedFigure], map: &str, object: &[u8]) -> Result<MapTypes, ReadError> {
+/// [`ReadError`] for an object that does not describe the maps, or no field that a figure needs.
+pub(crate) fn check<'r>(report: &'r Report, object: &[u8]) -> Result<BTreeMap<&'r str, MapTypes>, ReadError> {
+    let of_map = |map: &'r String| {
+        let is_of = |figure: &&ReportedFigure| figure.part.as_ref().is_none_or(|part| part == map);
+        Ok((map.as_str(), check_map(report.figures.iter().filter(is_of), map, object)?))
+    };
+    report.form.maps().iter().map(of_map).collect()
+}
+
+fn check_map<'f>(
+    figures: impl Iterator<Item = &'f ReportedFigure>,
+    map: &str,
+    object: &[u8],
+) -> Result<MapTypes, ReadError> {
     let layout = layout(map, object)?;
     let fields = |layout: &Option<TypeLayout>, whole: &str| -> Vec<String> {
         let fields = layout.iter().flat_map(|layout| &layout.fields);
-        fields.map(|field| name(field, whole)).collect()
+        fields.map(|field| field.name_of(whole).to_owned()).collect()
     };
     let known = [fields(&layout.key, "key"), fields(&layout.value, "value")].concat();
-    let needed = figures.iter().flat_map(|figure| {
+    let mut needed = figures.flat_map(|figure| {
         let labels = figure.labelled.keys().chain(&figure.label);
         // What may be missing from an entry may be missing from all.
         labels.chain(Some(&figure.value).filter(|_| !figure.blank_is_zero))
     });
-    match needed.into_iter().find(|field| !known.contains(field)) {
+    match needed.find(|field| !known.contains(field)) {
         None => Ok(layout),
         Some(field) => Err(ReadError::NoField {
             map: map.to_owned(),
@@ -71,7 +92,7 @@ fn entry(sink: &mut Sink<'_>, dump: &Dump, layout: &MapTypes, key: &[u8], value:
     if let Some(layout) = &layout.key {
         fits &= key.len() == layout.size;
         for field in &layout.fields {
-            drop(scalar(field, key).map(|text| row.insert(name(field, "key").into(), text.into())));
+            drop(scalar(field, key).map(|text| row.insert(field.name_of("key").to_owned().into(), text.into())));
         }
     }
     if let Some(layout) = &layout.value {
@@ -80,7 +101,10 @@ fn entry(sink: &mut Sink<'_>, dump: &Dump, layout: &MapTypes, key: &[u8], value:
         fits &= stride > 0 && stride.checked_mul(copies) == Some(value.len());
         if fits {
             for field in &layout.fields {
-                drop(sum(field, value, stride).map(|text| row.insert(name(field, "value").into(), text.into())));
+                drop(
+                    sum(field, value, stride)
+                        .map(|text| row.insert(field.name_of("value").to_owned().into(), text.into())),
+                );
             }
         }
     }
@@ -101,11 +125,6 @@ fn entry(sink: &mut Sink<'_>, dump: &Dump, layout: &MapTypes, key: &[u8], value:
         let known = row.keys().map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
         sink.unread(&known, "no figure is among the fields");
     }
-}
-
-/// The name of a field in tool files; `whole` where the type has no fields.
-pub(crate) fn name(field: &Field, whole: &str) -> String {
-    if field.name.is_empty() { whole.to_owned() } else { field.name.clone() }
 }
 
 /// Numbers are summed over the copies of a per-CPU map, modulo 2^64; of texts the first copy counts.

@@ -8,14 +8,20 @@
 
 use std::borrow::Cow;
 
-use super::{MAX_LINE, Row, Sink};
-use crate::capture::Page;
+use super::{MAX_LINE, Row, Sink, buckets::Histograms};
+use crate::{Form, capture::Page};
 
 /// Most labels of a sample.
 const MAX_LABELS: usize = 64;
 
-pub(super) fn read(sink: &mut Sink<'_>, pages: &[Page]) {
+pub(super) fn read<'f>(sink: &mut Sink<'f>, form: &'f Form, pages: &[Page]) {
     for page in pages {
+        if let Form::OpenmetricsPages { pages, .. } = form {
+            // That of no page of the tool file.
+            let Some(of) = pages.get(page.place) else { continue };
+            sink.part = Some(&of.name);
+        }
+        let mut histograms = Histograms::default();
         let first = sink.readings.samples.len();
         sink.report(page.at_ns);
         for line in page.body.split(|&byte| byte == b'\n') {
@@ -28,11 +34,16 @@ pub(super) fn read(sink: &mut Sink<'_>, pages: &[Page]) {
                 continue;
             }
             match sample(line) {
-                Some(row) => drop(sink.row(page.at_ns, &row, line)),
+                Some(row) => {
+                    let name = line.split(|c: char| c == '{' || c.is_ascii_whitespace()).next().unwrap_or_default();
+                    histograms.add(sink, name, &row, line);
+                    sink.row(page.at_ns, &row, line);
+                }
                 None => sink.unread(line, "no sample"),
             }
         }
         sink.add_up(first);
+        histograms.end(sink, page.at_ns);
         if sink.is_full() {
             return;
         }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+mod forms;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -173,7 +175,7 @@ figures = [
 ]"#,
         false,
     );
-    let page = |at_ns, body: &str| Page { at_ns, body: body.as_bytes().to_vec() };
+    let page = |at_ns, body: &str| Page { at_ns, place: 0, body: body.as_bytes().to_vec() };
     let pages = vec![
         page(
             1,
@@ -197,7 +199,7 @@ figures = [
 #[test]
 fn the_tracers_own_page() {
     let page = include_bytes!("../../../bpfassay-tracer/tests/golden/metrics.openmetrics");
-    let pages = vec![Page { at_ns: 1, body: page.to_vec() }];
+    let pages = vec![Page { at_ns: 1, place: 0, body: page.to_vec() }];
     let report = report(
         r#"openmetrics = { port = 9100 }
 whose = "cgroup"
@@ -380,7 +382,7 @@ proptest! {
             let piece = Piece { at_ns: 1, stream: Stream::Stdout, bytes: bytes.clone() };
             let (key, value) = bytes.split_at(bytes.len().min(32));
             let dump = Dump { at_ns: 1, map: "counts".to_owned(), copies: 1, entries: vec![(key.to_vec(), value.to_vec())] };
-            let capture = Capture { pieces: vec![piece], pages: vec![Page { at_ns: 1, body: bytes }], dumps: vec![dump], cut: false };
+            let capture = Capture { pieces: vec![piece], pages: vec![Page { at_ns: 1, place: 0, body: bytes }], dumps: vec![dump], cut: false };
             for form in &forms {
                 let readings = read(form, &capture, Some(OBJECT)).unwrap();
                 prop_assert!(readings.samples.len() <= 400);

@@ -10,11 +10,11 @@ pub(crate) const NAME: &str = "object";
 
 /// What `object --help` prints.
 pub(crate) const HELP: &str = "\
-Loads an eBPF object, attaches its programs by the names of their sections, and serves one of its maps over HTTP.
+Loads an eBPF object, attaches its programs by the names of their sections, and serves maps of it over HTTP.
 
 The first line of standard output lists what the programs read that the kernel's functions do not have. It accepts
-connections once everything is attached, answers `GET /map` with keys and values in hexadecimal, and ends at SIGINT and
-SIGTERM.
+connections once everything is attached, answers `GET /map` with keys and values in hexadecimal, a line for each map, and
+ends at SIGINT and SIGTERM.
 
 Usage: bpfassay-tracer object [OPTIONS] --port PORT FILE
        bpfassay-tracer object [OPTIONS] --port PORT --bundled NAME
@@ -28,7 +28,7 @@ Options:
       --program NAME  Load this program only; may be given several times; default: all
       --contents JSON What its maps and constants hold before anything is attached:
                       {\"set\":[{\"map\":\"NAME\",\"key\":{\"FIELD\":0},\"value\":{\"FIELD\":0}}],\"rodata\":{\"NAME\":0}}
-      --map NAME      The map to serve; default: none
+      --map NAME      A map to serve; may be given several times; default: none
       --pin DIRECTORY Pin the links below this directory of a bpf file system, as PROGRAM-PROCESSID: they stay
                       attached after the end
   -h, --help          Print this
@@ -64,8 +64,8 @@ impl Request {
             ValueExt as _,
         };
 
-        let (mut object, mut contents, mut map, mut pin, mut port) = (None, None, None, None, None);
-        let mut programs = Vec::new();
+        let (mut object, mut contents, mut pin, mut port) = (None, None, None, None);
+        let (mut programs, mut maps) = (Vec::new(), Vec::new());
         let mut parser = lexopt::Parser::from_args(args);
         while let Some(option) = parser.next()? {
             match option {
@@ -78,7 +78,7 @@ impl Request {
                     let of = serde_json::from_str(&parser.value()?.string()?).map_err(ArgumentError::Contents)?;
                     set(&mut contents, "--contents", of)?;
                 }
-                Long("map") => set(&mut map, "--map", parser.value()?.string()?)?,
+                Long("map") => maps.push(parser.value()?.string()?),
                 Long("pin") => set(&mut pin, "--pin", parser.value()?.into())?,
                 Long("port") => set(&mut port, "--port", parser.value()?.parse()?)?,
                 Value(path) => set(&mut object, "FILE or --bundled", ObjectSource::File(path.into()))?,
@@ -88,7 +88,7 @@ impl Request {
         let object = object.ok_or(ArgumentError::Missing("FILE"))?;
         let port = port.ok_or(ArgumentError::Missing("--port"))?;
         let contents = contents.unwrap_or_default();
-        Ok(Self::Load(ObjectConfig { object, programs, contents, map, pin, port }))
+        Ok(Self::Load(ObjectConfig { object, programs, contents, maps, pin, port }))
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
             object: ObjectSource::File("/x.o".into()),
             programs: vec![],
             contents: Contents::default(),
-            map: None,
+            maps: vec![],
             pin: None,
             port: 9,
         };
@@ -124,12 +124,14 @@ mod tests {
             object: ObjectSource::File("x.o".into()),
             programs: vec!["a".into(), "b".into()],
             contents: Contents { rodata: [("pid".to_owned(), Constant::Number(7))].into(), ..Contents::default() },
-            map: Some("m".into()),
+            maps: vec!["m".into(), "n".into()],
             pin: Some("/p".into()),
             port: 65535,
         };
         assert_eq!(
-            parse(r#"--program a --map m x.o --port=65535 --pin /p --program b --contents {"rodata":{"pid":7}}"#),
+            parse(
+                r#"--program a --map m x.o --map n --port=65535 --pin /p --program b --contents {"rodata":{"pid":7}}"#
+            ),
             Ok(Request::Load(args))
         );
         assert_eq!(parse("x.o --help"), Ok(Request::Help));

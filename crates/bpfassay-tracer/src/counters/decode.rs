@@ -108,7 +108,7 @@ pub(crate) fn histogram<V: AsRef<[u8]>>(
 /// [`DecodeError::Operation`] where the number of the key's operation is too large.
 pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterRow, DecodeError> {
     let number = key.operation;
-    let operation = usize::try_from(number).ok().and_then(|index| Operation::ALL.get(index));
+    let operation = usize::try_from(number).ok().and_then(|index| Operation::COUNTED.get(index));
     let used = latency.iter().rposition(|&calls| calls > 0).map_or(0, |last| last + 1);
     Ok(CounterRow {
         cgroup: key.cgroup,
@@ -269,9 +269,9 @@ mod tests {
                     .iter()
                     .map(|constant| (constant.value, constant.name.unwrap().to_str().unwrap().to_lowercase()))
                     .collect();
-                assert_eq!(Operation::ALL.len(), bpfassay_tracer_common::Operation::ALL.len());
+                assert_eq!(Operation::COUNTED.len(), bpfassay_tracer_common::Operation::ALL.len());
                 let expected: Vec<_> = (0..)
-                    .zip(Operation::ALL)
+                    .zip(Operation::COUNTED)
                     .map(|(number, name)| (number, format!("operation_{}", name.name().replace('-', "_"))))
                     .collect();
                 assert_eq!(numbers, expected);
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn operations_in_programs_are_those_of_the_protocol() {
         let numbered = bpfassay_tracer_common::Operation::ALL.map(|operation| format!("{operation:?}"));
-        let protocol: Vec<_> = Operation::ALL.iter().map(|operation| format!("{operation:?}")).collect();
+        let protocol: Vec<_> = Operation::COUNTED.iter().map(|operation| format!("{operation:?}")).collect();
         assert_eq!(numbered[..], protocol[..]);
     }
 

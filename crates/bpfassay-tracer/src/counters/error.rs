@@ -27,7 +27,7 @@ pub(crate) enum ReadError {
 pub(crate) enum DecodeError {
     #[error("a {what} of {length} bytes, where {expected} were expected")]
     Size { what: &'static str, length: usize, expected: usize },
-    #[error("operation number {number}, where the largest is {}", Operation::ALL.len() - 1)]
+    #[error("operation number {number}, where the largest is {}", Operation::COUNTED.len() - 1)]
     Operation { number: u32 },
     #[error("event number {number}, where the largest is {}", ProgramEvent::ALL.len() - 1)]
     Event { number: u32 },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay-tracer object`: an eBPF object of the user, loaded and attached by the names of its sections, with one of its maps served over HTTP.
+//! `bpfassay-tracer object`: an eBPF object of the user, loaded and attached by the names of its sections, with maps of it served over HTTP.
 //!
 //! Here: the life of this mode and its page. Its output: [`bpfassay_protocol::object`].
 //!
@@ -40,7 +40,7 @@ use crate::{
     },
 };
 
-/// What to load, and which map of it to serve.
+/// What to load, and which maps of it to serve.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ObjectConfig {
     pub(crate) object: ObjectSource,
@@ -48,7 +48,7 @@ pub(crate) struct ObjectConfig {
     pub(crate) programs: Vec<String>,
     /// The contents of its maps and constants before its programs are attached.
     pub(crate) contents: Contents,
-    pub(crate) map: Option<String>,
+    pub(crate) maps: Vec<String>,
     pub(crate) pin: Option<PathBuf>,
     pub(crate) port: u16,
 }
@@ -109,13 +109,13 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
         Err(refusal) => return Ok(Some(Refusal { prototypes: compared(prototypes), ..refusal })),
     };
     drop(elf);
-    let map = args.map.as_deref().map(|name| opened(&loaded, name)).transpose()?;
+    let maps = args.maps.iter().map(|name| opened(&loaded, name)).collect::<Result<Vec<_>, _>>()?;
     if let Some(directory) = &args.pin {
         fs::create_dir_all(directory).map_err(|source| ObjectError::Pin { path: directory.clone(), source })?;
         loaded.pin(directory).map_err(|(path, source)| ObjectError::Pin { path, source })?;
     }
     // Not before everything is attached: a client that can connect may take it for ready.
-    let page = if map.is_some() { Page::Map } else { Page::Nothing };
+    let page = if maps.is_empty() { Page::Nothing } else { Page::Map };
     let mut endpoint = Endpoint::bind(Address::Tcp((Ipv4Addr::LOCALHOST, args.port).into()), page)?;
     let stdin = io::stdin();
     loop {
@@ -124,15 +124,15 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
             return Ok(None);
         }
         endpoint.serve(&ready.endpoint, Instant::now(), &mut |_| {
-            let (name, map) = map.as_ref()?;
-            match page_of(name, map) {
-                Ok(page) => Some(page),
-                Err(error) => {
+            // Each has its share of what a page holds.
+            let most = MAX_PAGE / maps.len().max(1);
+            let pages = maps.iter().map(|(name, map)| {
+                page_of(name, map, most).map_err(|error| {
                     // The client receives a status without the reason; the reason goes here.
                     let _ = writeln!(io::stderr(), "bpfassay-tracer: cannot read the map `{name}`: {error}");
-                    None
-                }
-            }
+                })
+            });
+            Some(pages.collect::<Result<Vec<_>, ()>>().ok()?.join("\n"))
         })?;
     }
 }
@@ -203,13 +203,13 @@ fn opened(loaded: &Bare, name: &str) -> Result<(String, Map), ObjectError> {
     Ok((name.to_owned(), map))
 }
 
-/// The page of a map, as JSON.
-fn page_of(name: &str, map: &Map) -> io::Result<String> {
+/// The page of a map, as JSON of at most `length` bytes.
+fn page_of(name: &str, map: &Map, length: usize) -> io::Result<String> {
     let copies = map.copies();
     // The size to which the kernel pads the copies of a per-CPU map, except for a single one.
     let stride = if copies == 1 { map.value_size() } else { map.value_size().next_multiple_of(8) };
     // No more than fit on a page, and one that shows that there are more.
-    let most = MAX_PAGE / MapPage::length(map.key_size(), stride.saturating_mul(copies)) + 1;
+    let most = length / MapPage::length(map.key_size(), stride.saturating_mul(copies)) + 1;
     let entries = map.first_entries(most)?.into_iter().map(|entry| {
         let mut value = Vec::with_capacity(stride.saturating_mul(copies));
         for copy in entry.values {
@@ -218,7 +218,7 @@ fn page_of(name: &str, map: &Map) -> io::Result<String> {
         }
         (entry.key, value)
     });
-    let page = MapPage::new(name, u32::try_from(copies).unwrap_or(u32::MAX), entries, false);
+    let page = MapPage::within(length, name, u32::try_from(copies).unwrap_or(u32::MAX), entries, false);
     serde_json::to_string(&page).map_err(io::Error::from)
 }
 

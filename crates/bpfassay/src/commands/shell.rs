@@ -76,7 +76,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     let guest = Guest::boot(qemu, &machine, options).await.map_err(Failure::infrastructure)?;
     tracing::info!("booting {target} under {}; Ctrl-] powers the guest off", choice.accelerator);
     for tool in &selection.tools {
-        match tool.file.for_arch(target.arch) {
+        match tool.file.for_target(target.arch, &target.kernel) {
             Ok(order) => tracing::info!("{} is started there with: {}", tool.file.name, shell_command(&order.command)),
             Err(reason) => tracing::warn!("{} is not there: {reason}", tool.file.name),
         }

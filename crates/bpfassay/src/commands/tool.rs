@@ -16,7 +16,19 @@ use crate::{
 
 pub(crate) fn tool(arguments: &Tool) -> Outcome {
     let ToolCommand::Init { source, output } = &arguments.command;
-    let text = tool_file(source, output.as_deref().and_then(Path::parent)).map_err(|error| {
+    let written = match output {
+        Some(file) => tool_file(source, file.parent()),
+        // It is put into a file here, as far as can be known.
+        None => match tool_file(source, Some(Path::new("."))) {
+            Err(InitError::Elsewhere { path, .. }) => {
+                let place = path.parent().unwrap_or(&path).display();
+                tracing::warn!("paths in it begin at {place}: write the tool file there");
+                tool_file(source, None)
+            }
+            other => other,
+        },
+    };
+    let text = written.map_err(|error| {
         let code = match error {
             InitError::Endpoint { .. } => INFRASTRUCTURE,
             InitError::Fault(_) => INTERNAL,

@@ -10,7 +10,10 @@ use bpfassay_protocol::{
     tool::{Reference, Source},
     tracer::{CounterRow, Device, Losses, Refusal, Sample, Step},
 };
-use bpfassay_tool::{ToolFile, finding::Kind};
+use bpfassay_tool::{
+    ToolFile,
+    finding::{Certainty, Kind},
+};
 
 use super::*;
 
@@ -44,7 +47,7 @@ fn reading(at_ns: u64, calls: u64) -> Reading {
 /// What a tool printed when the workload had made `calls` calls.
 fn piece(at_ns: u64, text: &str, calls: Option<u64>) -> OutputPiece {
     let reference = calls.map(|calls| around(at_ns, calls, calls));
-    OutputPiece { monotonic_ns: at_ns, source: Source::Output, text: text.to_owned(), reference }
+    OutputPiece { monotonic_ns: at_ns, source: Source::Output, endpoint: 0, text: text.to_owned(), reference }
 }
 
 /// Readings around a report, meanwhile the workload made its calls from `before` to `after`.
@@ -78,7 +81,7 @@ fn tool(figures: &str) -> UnderTest {
         "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nbinary = {{ arch = 'x86_64', path = 'a' }}\n\
          [report]\njson-lines = {{}}\ncounting = 'interval'\nfigures = [{figures}]\n"
     );
-    UnderTest { file: ToolFile::parse("t.toml", &text).unwrap(), objects: BTreeMap::new() }
+    UnderTest::of(ToolFile::parse("t.toml", &text).unwrap())
 }
 
 fn found(findings: &[FindingResult]) -> Vec<Kind> {
@@ -113,7 +116,7 @@ fn the_whole_system_is_compared_from_report_to_report() {
     assert_eq!(found(&evaluated), [Kind::CountsTooLow]);
     let low = evaluated.iter().find(|finding| finding.kind == Kind::CountsTooLow).unwrap();
     assert!(
-        matches!(&low.status, FindingStatus::Found { evidence } if evidence[0].ends_with("51, really 52 to 162")),
+        matches!(&low.status, FindingStatus::Found { evidence, .. } if evidence[0].ends_with("51, really 52 to 162")),
         "{low:?}"
     );
     assert_eq!(found(&reported(163).0), [Kind::CountsTooHigh]);
@@ -236,7 +239,7 @@ fn requested_bytes_are_held_against_a_reference_of_calls_entries() {
 fn what_is_found_once_is_found() {
     let clear = |kind| FindingResult { kind, status: FindingStatus::Clear };
     let not = |kind| FindingResult { kind, status: FindingStatus::NotEvaluated { reason: "x".to_owned() } };
-    let there = |kind| FindingResult { kind, status: FindingStatus::Found { evidence: vec!["y".to_owned()] } };
+    let there = |kind| FindingResult { kind, status: FindingStatus::found(Certainty::Proven, vec!["y".to_owned()]) };
     let mut known = Vec::new();
     merge(&mut known, vec![not(Kind::IdleCpu), clear(Kind::SlowAttach), there(Kind::LeftBehind)]);
     merge(&mut known, vec![clear(Kind::IdleCpu), there(Kind::SlowAttach), clear(Kind::LeftBehind)]);
@@ -262,7 +265,7 @@ fn a_tool_that_leaves_its_guest_changed_has_left_something_behind() {
     let findings = left_changed(&failure);
     assert_eq!(found(&findings), [Kind::LeftBehind]);
     let status = findings.into_iter().find(|finding| finding.kind == Kind::LeftBehind).unwrap().status;
-    assert_eq!(status, FindingStatus::Found { evidence: excerpt });
+    assert_eq!(status, FindingStatus::found(Certainty::Proven, excerpt));
 }
 
 /// The loader compares prototypes before it loads: where the object is refused, they may be the reason.
@@ -291,7 +294,7 @@ fn a_refused_object_has_the_findings_of_its_prototypes() {
     let (kinds, status) = of(Some(vec![checked(&["reads argument 6 of 5: p"], None)]));
     assert_eq!(kinds, [Kind::DoesNotLoad, Kind::PrototypeDiffers]);
     let evidence = vec!["on_mkdir (fexit/vfs_mkdir): reads argument 6 of 5: p".to_owned()];
-    assert_eq!(status, FindingStatus::Found { evidence });
+    assert_eq!(status, FindingStatus::found(Certainty::Reported, evidence));
     assert_eq!(of(Some(vec![checked(&[], None)])).1, FindingStatus::Clear);
     for unknown in [None, Some(vec![checked(&[], Some("it was not followed"))])] {
         let (kinds, status) = of(unknown);

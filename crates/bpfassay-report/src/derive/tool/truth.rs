@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{
     Operation,
-    message::RunFigures,
+    message::{RunFigures, WorkloadPhase},
     operation::Totals,
     probe::ByteMeaning,
+    program_set::ProgramEvent,
     tool::ToolFigures,
     tracer::{CounterRow, Device, Sample},
 };
@@ -68,8 +69,45 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> O
         optional.extend(between(&reference.before, end, &|row| counts(row) && !is_others(row)));
     }
     let earlier = first.map(|(_, reference)| between(&reference.before, start, &counts)).unwrap_or_default();
-    let shares = between(start, end, &counts);
-    Some(Truth { from_ns, to_ns, shares, optional, earlier, is_whole_system, units })
+    let mut shares = between(start, end, &counts);
+    shares.extend(of_network(figures));
+    let phases = figures.phases.iter().filter_map(|phase| {
+        let (before, after) = (phase.interval.before.tracer.as_ref()?, phase.interval.after.tracer.as_ref()?);
+        Some((name_of(phase), between(before, after, &counts)))
+    });
+    let phases = phases.collect();
+    Some(Truth { from_ns, to_ns, shares, optional, earlier, phases, is_whole_system, units })
+}
+
+/// What the workload sent and received, by its own count.
+fn of_network(figures: &RunFigures) -> impl Iterator<Item = Share> {
+    let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
+    let of = move |operation: Operation, event: ProgramEvent| {
+        let mut totals = Totals::default();
+        figures.phases.iter().filter_map(|phase| phase.events.get(&event)).for_each(|one| totals += *one);
+        (returned && totals != Totals::default()).then(|| Share {
+            cgroup: vec![figures.cgroup.to_string()],
+            mount: Vec::new(),
+            process: vec![WORKLOAD.to_owned()],
+            is_file: false,
+            operation,
+            calls: totals.calls,
+            errors: Some(totals.errors),
+            bytes_returned: Some(totals.bytes),
+            bytes_requested: None,
+        })
+    };
+    [(Operation::Send, ProgramEvent::TcpSend), (Operation::Receive, ProgramEvent::TcpReceive)]
+        .into_iter()
+        .filter_map(move |(operation, event)| of(operation, event))
+}
+
+/// The name of a phase among those of a run: `write`, or `write (test 1, repetition 2)`.
+fn name_of(phase: &WorkloadPhase) -> String {
+    match (phase.test, phase.repetition) {
+        (0, 0) => phase.name.clone(),
+        (test, repetition) => format!("{} (test {test}, repetition {repetition})", phase.name),
+    }
 }
 
 /// Whether the mount at `path` is that at `place`, or below it.

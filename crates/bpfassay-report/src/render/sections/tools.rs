@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tables of other tools under test: what each reported beside what really happened, and what was found of it.
 
-use bpfassay_tool::finding::{Compared, FindingStatus, Kind};
+use bpfassay_tool::finding::{Certainty, Compared, FindingStatus, Kind, Values};
 
 use crate::render::{
     study,
@@ -57,7 +57,8 @@ pub(super) fn figures(results: &Results) -> Option<Table> {
         rows,
         legend: vec![
             "really: what the bundled tracer counted in the same run, between the tool's last report before the workload and \
-             its last one after it. moved: what calls moved of the bytes requested, in a run of its own."
+             its last one after it; of send and receive, what the workload itself counted. moved: what calls moved of the bytes requested, in a run of \
+             its own."
                 .to_owned(),
         ],
         ..Table::new("what tools reported, and what really happened", columns)
@@ -81,7 +82,12 @@ fn difference(one: &Compared) -> String {
     };
     let moved = one.moved.map(|moved| format!("; moved: {moved}")).unwrap_or_default();
     let differs = one.differs.as_ref().map(|differs| format!("; another definition: {differs}")).unwrap_or_default();
-    difference + &moved + &differs
+    let alias = one.reported_as.as_ref().map(|name| format!("; reported as {name}")).unwrap_or_default();
+    let values = one.values.as_ref().map(|values| {
+        let Values { half_up_to, most_up_to, all_up_to } = values;
+        format!("; values, not judged: half up to {half_up_to}, 99 % up to {most_up_to}, all up to {all_up_to}")
+    });
+    difference + &moved + &differs + &alias + &values.unwrap_or_default()
 }
 
 /// What was found of each.
@@ -90,37 +96,61 @@ pub(super) fn findings(results: &Results) -> Option<Table> {
     let mut rows = Vec::new();
     let places = Places::of(results);
     for (cell, tool, result) in tools(results) {
-        let mut row =
-            |finding: String, seen: String| rows.push(vec![places.place(cell), tool.to_owned(), finding, seen]);
+        let mut row = |finding: &str, certainty: &str, seen: String| {
+            rows.push(vec![places.place(cell), tool.to_owned(), finding.to_owned(), certainty.to_owned(), seen]);
+        };
         let mut clear = 0;
         let mut open = Vec::new();
         for finding in &result.findings {
             match &finding.status {
-                FindingStatus::Found { evidence } => {
+                FindingStatus::Found { evidence, certainty } => {
                     let seen: Vec<String> = evidence.iter().map(|line| remarks.mark(line.clone())).collect();
-                    row(finding.kind.to_string(), seen.join(" "));
+                    row(finding.kind.name(), certainty.map_or("", Certainty::name), seen.join(" "));
                 }
                 FindingStatus::Clear => clear += 1,
                 FindingStatus::NotEvaluated { reason } => open.push((finding.kind, reason)),
             }
         }
         if result.findings.is_empty() {
-            row("not known".to_owned(), "no run of it came to its end".to_owned());
+            row("not known", "", "no run of it came to its end".to_owned());
             continue;
         }
-        row("clear".to_owned(), format!("{clear} of {} kinds", Kind::ALL.len()));
+        row("clear", "", format!("{clear} of {} kinds", Kind::ALL.len()));
         if study::loads_only(results, &cell.case) {
-            row("not evaluated".to_owned(), "what it reports: `bpfassay run io-paths --tool` compares it".to_owned());
+            row("not evaluated", "", "what it reports: `bpfassay run io-paths --tool` compares it".to_owned());
         } else if !open.is_empty() {
             let names: Vec<String> =
                 open.into_iter().map(|(kind, reason)| format!("{kind} {}", remarks.mark(reason.clone()))).collect();
-            row("not evaluated".to_owned(), names.join(", "));
+            row("not evaluated", "", names.join(", "));
         }
     }
     (!rows.is_empty()).then(|| Table {
         rows,
         remarks: remarks.0,
-        legend: vec!["clear: looked for and not there. docs/findings.md explains each finding.".to_owned()],
-        ..Table::new("what was found of tools", ["target", "tool", "finding", "what was seen"])
+        legend: vec![
+            "clear: looked for and not there. docs/findings.md#FINDING explains each finding: how to check it by hand, and how tools usually \
+             repair it."
+                .to_owned(),
+            "certainty: proven, seen itself or an amount that is to the unit what the finding names and nothing else; bounded, an amount outside \
+             the bounds of the truth, or a value above its limit; reported, the tool, its loader or the kernel states it; fitting, an amount that \
+             fits within what the truth is uncertain by."
+                .to_owned(),
+        ],
+        link: |cell| cell.parse::<Kind>().ok().map(|kind| format!("#{}", anchor(kind))),
+        ..Table::new("what was found of tools", ["target", "tool", "finding", "certainty", "what was seen"])
     })
+}
+
+/// The name by which a page links to the explanation of `kind`.
+pub(in crate::render) fn anchor(kind: Kind) -> String {
+    format!("finding-{}", kind.name())
+}
+
+/// The kinds that are found of any tool.
+pub(in crate::render) fn found(results: &Results) -> Vec<Kind> {
+    let findings = || tools(results).flat_map(|(_, _, result)| &result.findings);
+    let is_found = |kind: &Kind| {
+        findings().any(|finding| finding.kind == *kind && matches!(finding.status, FindingStatus::Found { .. }))
+    };
+    Kind::ALL.iter().copied().filter(is_found).collect()
 }

@@ -4,6 +4,7 @@
 use crate::{
     Sample,
     finding::{
+        certainty::Certainty,
         course::{NEEDS_TWO, of, series},
         definition::{Definition, Known},
         figures::{Differences, Tally},
@@ -55,5 +56,9 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
             ));
         }
     }
-    if evaluated { FindingStatus::from_evidence(evidence) } else { FindingStatus::not_evaluated(NEEDS_TWO) }
+    if evaluated {
+        FindingStatus::from_evidence(Certainty::Proven, evidence)
+    } else {
+        FindingStatus::not_evaluated(NEEDS_TWO)
+    }
 }

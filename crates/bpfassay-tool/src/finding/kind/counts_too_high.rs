@@ -2,6 +2,7 @@
 //! The tool counts more than happened.
 
 use crate::finding::{
+    certainty::Certainty,
     definition::Definition,
     figures::{Differences, NONE, Tally, shown},
 };
@@ -16,5 +17,5 @@ pub(super) const FINDING: Definition = Definition {
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     tally.evaluated |= !differences.comparisons.is_empty();
     let excessive = differences.comparisons.iter().filter(|one| one.is_open() && one.reported > one.at_most);
-    tally.evidence.extend(excessive.map(|one| shown(differences.figure, one)));
+    tally.evidence.extend(excessive.map(|one| Certainty::Bounded.line(shown(differences.figure, one))));
 }

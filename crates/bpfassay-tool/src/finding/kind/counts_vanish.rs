@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Form, Readings, Report, Sample,
+    Readings, Report, Sample,
     finding::{
+        certainty::Certainty,
         course::{NEEDS_TWO, of, series},
         definition::{Definition, Known},
         figures::{Differences, Tally},
@@ -31,7 +32,7 @@ struct Gone<'r> {
 
 /// Only a page or a map reports everything at once, so that what is not in it is not there.
 const fn reports_all(report: &Report) -> bool {
-    matches!(report.form, Form::Openmetrics { .. } | Form::Map { .. })
+    report.form.stream().is_none()
 }
 
 fn gone<'r>(report: &Report, readings: &'r Readings) -> Vec<Gone<'r>> {
@@ -73,5 +74,5 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
         let figure = of(report, figure, subject.as_deref());
         format!("{figure}: {} at {} ns, not there at {lacking_ns} ns", last.value, last.at_ns)
     };
-    FindingStatus::from_evidence(gone.into_iter().map(shown).collect())
+    FindingStatus::from_evidence(Certainty::Proven, gone.into_iter().map(shown).collect())
 }

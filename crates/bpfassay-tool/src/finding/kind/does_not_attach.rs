@@ -5,6 +5,7 @@ use bpfassay_protocol::tracer::Step;
 
 use super::does_not_load::step_unknown;
 use crate::finding::{
+    certainty::Certainty,
     definition::{Definition, Known},
     evidence::{Start, lines_of},
     status::FindingStatus,
@@ -22,7 +23,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
         None => FindingStatus::not_evaluated("its start was not observed"),
         Some(Start::Ready) => FindingStatus::Clear,
         Some(Start::Refused(refusal)) if refusal.step == Step::Attach => {
-            FindingStatus::from_evidence(lines_of(refusal))
+            FindingStatus::from_evidence(Certainty::Reported, lines_of(refusal))
         }
         Some(Start::Refused(_)) => FindingStatus::not_evaluated("it did not load"),
         Some(Start::NotReady { message }) => FindingStatus::not_evaluated(step_unknown(message)),

@@ -4,6 +4,7 @@
 use bpfassay_protocol::tracer::Step;
 
 use crate::finding::{
+    certainty::Certainty,
     definition::{Definition, Known},
     evidence::{Start, lines_of},
     status::FindingStatus,
@@ -20,7 +21,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
     match known.evidence.start {
         None => FindingStatus::not_evaluated("its start was not observed"),
         Some(Start::Refused(refusal)) if refusal.step != Step::Attach => {
-            FindingStatus::from_evidence(lines_of(refusal))
+            FindingStatus::from_evidence(Certainty::Reported, lines_of(refusal))
         }
         Some(Start::Ready | Start::Refused(_)) => FindingStatus::Clear,
         Some(Start::NotReady { message }) => FindingStatus::not_evaluated(step_unknown(message)),

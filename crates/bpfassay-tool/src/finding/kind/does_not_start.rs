@@ -2,6 +2,7 @@
 //! The tool does not become ready, and why is not known.
 
 use crate::finding::{
+    certainty::Certainty,
     definition::{Definition, Known},
     evidence::Start,
     status::FindingStatus,
@@ -19,7 +20,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
         None => FindingStatus::not_evaluated("its start was not observed"),
         Some(Start::Ready | Start::Refused(_)) => FindingStatus::Clear,
         Some(Start::NotReady { message }) => {
-            FindingStatus::from_evidence(vec![format!("it never became ready: {message}")])
+            FindingStatus::from_evidence(Certainty::Bounded, vec![format!("it never became ready: {message}")])
         }
     }
 }

@@ -4,6 +4,7 @@
 use crate::{
     Unit,
     finding::{
+        certainty::Certainty,
         definition::{Definition, Known},
         figures::{Differences, Tally, shown},
         status::FindingStatus,
@@ -23,7 +24,7 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     for one in differences.comparisons.iter_mut().filter(|one| one.is_too_low()) {
         let is_bytes = matches!(differences.figure.unit, Unit::BytesReturned | Unit::BytesRequested);
         if is_bytes || one.at_least <= one.reported.saturating_add(lost) {
-            tally.evidence.push(shown(differences.figure, one));
+            tally.evidence.push(Certainty::Fitting.line(shown(differences.figure, one)));
             one.explained = true;
         }
     }
@@ -34,6 +35,8 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
         Err(reason) => FindingStatus::not_evaluated(reason),
         Ok(None) => FindingStatus::not_evaluated("its output has no place for lost events"),
         Ok(Some(0)) => FindingStatus::Clear,
-        Ok(Some(lost)) => known.with_more(vec![format!("it reports that it lost {lost} events")]),
+        Ok(Some(lost)) => {
+            known.with_more(vec![Certainty::Reported.line(format!("it reports that it lost {lost} events"))])
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! The tool leaves something behind.
 
 use crate::finding::{
+    certainty::Certainty,
     definition::{Definition, Known},
     status::FindingStatus,
 };
@@ -15,7 +16,7 @@ pub(super) const FINDING: Definition = Definition {
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     match known.fact(|facts| facts.left_behind.clone()) {
-        Some(left) => FindingStatus::from_evidence(left),
+        Some(left) => FindingStatus::from_evidence(Certainty::Proven, left),
         None => FindingStatus::not_evaluated("what is in the kernel was not listed before and after"),
     }
 }

@@ -2,6 +2,7 @@
 //! The kernel skips probes.
 
 use crate::finding::{
+    certainty::Certainty,
     definition::{Definition, Known},
     status::FindingStatus,
 };
@@ -22,5 +23,5 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
         return FindingStatus::not_evaluated("the kernel does not report missed probes");
     }
     let some = counts.into_iter().filter_map(|(count, what)| Some((count.filter(|&count| count > 0)?, what)));
-    FindingStatus::from_evidence(some.map(|(count, what)| format!("{count} {what}")).collect())
+    FindingStatus::from_evidence(Certainty::Reported, some.map(|(count, what)| format!("{count} {what}")).collect())
 }

@@ -8,8 +8,10 @@ use bpfassay_protocol::Operation;
 use crate::{
     Report, ReportedFigure, Unit,
     finding::{
+        certainty::Certainty,
         definition::{Definition, Known},
         figures::{Comparison, Differences, NONE, Tally, shown},
+        parts,
         status::FindingStatus,
         truth::Truth,
     },
@@ -25,12 +27,16 @@ pub(super) const FINDING: Definition = Definition {
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     for one in &mut differences.comparisons {
         tally.evaluated |= one.expected > 0;
-        if let Some(unseen) = unseen(differences.figure, one) {
+        if let Some((mut certainty, unseen)) = unseen(differences.figure, one) {
             // A misspelt name looks like that as well.
             let is_there = differences.readings.samples.iter().any(|sample| sample.figure == differences.index);
-            let hint =
-                if is_there { "" } else { "; no report has this figure: compare its name with the tool's output" };
-            tally.evidence.push(unseen + hint);
+            let hint = if is_there {
+                ""
+            } else {
+                certainty = Certainty::Bounded;
+                "; no report has this figure: compare its name with the tool's output"
+            };
+            tally.evidence.push(certainty.line(unseen + hint));
             one.explained = true;
         }
     }
@@ -38,14 +44,15 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     let reported = known.reported().ok().zip(known.evidence.truth);
-    known.of_all_figures(NONE, reported.map(|((report, _), truth)| unreported(report, truth)).unwrap_or_default())
+    let unreported = reported.map(|((report, _), truth)| unreported(report, truth)).unwrap_or_default();
+    known.of_all_figures(NONE, Certainty::Proven.lines(unreported))
 }
 
 /// Of more operations in one figure, what is missing is not attributed to several of them: sets of so many fit by chance.
 const MOST_OPERATIONS: usize = 12;
 
 /// Operations that a figure does not see.
-fn unseen(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<String> {
+fn unseen(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<(Certainty, String)> {
     if !one.is_too_low() {
         return None;
     }
@@ -53,25 +60,38 @@ fn unseen(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<String> {
     let operations: Vec<_> = figure.operations.iter().filter(happened).collect();
     if one.reported == 0 {
         let names = operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");
-        return Some(format!("{}: nothing of {names}", shown(figure, one)));
+        return Some((Certainty::Proven, format!("{}: nothing of {names}", shown(figure, one))));
     }
-    let lacking = lacking(&operations, figure, one)?;
+    let (certainty, lacking) = lacking(&operations, figure, one)?;
     let names = lacking.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(" and ");
-    Some(format!("{}: what is missing is exactly {names}", shown(figure, one)))
+    // What else is as much.
+    let mut parts = parts::missing(figure, one);
+    parts.retain(|part| !part.starts_with("operation "));
+    let (certainty, parts) = match parts.is_empty() {
+        true => (certainty, String::new()),
+        false => (Certainty::Fitting, format!("; as much as {}", parts.join(", or "))),
+    };
+    Some((certainty, format!("{}: what is missing is exactly {names}{parts}", shown(figure, one))))
 }
 
 /// The fewest of `operations`, but not all, whose amounts together are missing; `None` where there are none, or several such sets: then it is not
 /// known which.
-fn lacking(operations: &[&Operation], figure: &ReportedFigure, one: &Comparison<'_>) -> Option<Vec<Operation>> {
+fn lacking(
+    operations: &[&Operation],
+    figure: &ReportedFigure,
+    one: &Comparison<'_>,
+) -> Option<(Certainty, Vec<Operation>)> {
     let with_amount = |operation: Operation| (operation, one.subject.of(operation, figure.unit));
     let amounts: Vec<(Operation, u64)> = operations.iter().map(|&&of| with_amount(of)).take(MOST_OPERATIONS).collect();
     let set = |bits: u32| amounts.iter().enumerate().filter(move |(at, _)| bits >> at & 1 == 1).map(|(_, one)| *one);
     let is_set_missing = |bits: &u32| one.lacks(set(*bits).fold(0, |sum, (_, amount)| sum.saturating_add(amount)));
     let mut missing: Vec<u32> = (1..(1_u32 << amounts.len()) - 1).filter(is_set_missing).collect();
+    // Larger sets that fit as well are possible.
+    let certainty = if missing.len() == 1 { Certainty::of_amount(one) } else { Certainty::Fitting };
     let fewest = missing.iter().map(|bits| bits.count_ones()).min()?;
     missing.retain(|bits| bits.count_ones() == fewest);
     match missing.as_slice() {
-        [one] => Some(set(*one).map(|(operation, _)| operation).collect()),
+        [one] => Some((certainty, set(*one).map(|(operation, _)| operation).collect())),
         _ => None,
     }
 }

@@ -2,6 +2,7 @@
 //! A program does not have the prototype of the function that it traces.
 
 use crate::finding::{
+    certainty::Certainty,
     definition::{Definition, Known},
     status::FindingStatus,
 };
@@ -15,7 +16,7 @@ pub(super) const FINDING: Definition = Definition {
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     match known.evidence.prototypes {
-        Some(lines) => FindingStatus::from_evidence(lines.to_vec()),
+        Some(lines) => FindingStatus::from_evidence(Certainty::Reported, lines.to_vec()),
         None => FindingStatus::not_evaluated("its programs were not compared with the kernel's BTF"),
     }
 }

@@ -4,6 +4,7 @@
 use crate::{
     Unit,
     finding::{
+        certainty::Certainty,
         definition::Definition,
         figures::{Differences, Tally, shown},
     },
@@ -33,7 +34,9 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
         let Some(requested) = one.asked() else { continue };
         tally.evaluated = true;
         if one.is_asked() {
-            tally.evidence.push(format!("{}; {requested} were requested", shown(differences.figure, one)));
+            let certainty = if one.slack == 0 { Certainty::Proven } else { Certainty::Fitting };
+            let text = format!("{}; {requested} were requested", shown(differences.figure, one));
+            tally.evidence.push(certainty.line(text));
             one.explained = true;
         }
     }

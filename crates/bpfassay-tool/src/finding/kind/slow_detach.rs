@@ -2,6 +2,7 @@
 //! The tool takes long to end.
 
 use crate::finding::{
+    certainty::Certainty,
     definition::{Definition, Known},
     evidence::Detach,
     status::FindingStatus,
@@ -17,7 +18,7 @@ pub(super) const FINDING: Definition = Definition {
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     let limit = known.limits.detach_ns;
     let took = match known.fact(|facts| facts.detach.clone()) {
-        Some(Detach::Killed(how)) => return FindingStatus::from_evidence(vec![how]),
+        Some(Detach::Killed(how)) => return FindingStatus::from_evidence(Certainty::Bounded, vec![how]),
         Some(Detach::After(took)) => Some(took),
         None => None,
     };

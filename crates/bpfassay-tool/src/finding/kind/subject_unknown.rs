@@ -5,6 +5,7 @@ use crate::{
     Whose,
     finding::{
         aliases::unknown,
+        certainty::Certainty,
         definition::Definition,
         figures::{Comparison, Differences, Tally},
     },
@@ -29,16 +30,20 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
         let is_also = |one: &Comparison<'_>| one.also.iter().any(|also| also == name);
         let is_same = |one: &Comparison<'_>| one.reported == 0 && one.lacks(value);
         let found = comparisons.iter().position(is_also).or_else(|| comparisons.iter().position(is_same));
-        let same = match found.map(|at| &mut comparisons[at]) {
+        let (certainty, same) = match found.map(|at| &mut comparisons[at]) {
             Some(one) if is_also(one) && !one.may_be(value) => {
-                format!("taken for {whose} {}, of which another figure is the same", one.subject.shown())
+                let text = format!("taken for {whose} {}, of which another figure is the same", one.subject.shown());
+                (Certainty::Fitting, text)
             }
             Some(one) => {
                 one.explained = true;
-                format!("the same as really of {whose} {}", one.subject.shown())
+                // That of several by chance.
+                let certainty = if is_also(one) { Certainty::of_amount(one) } else { Certainty::Fitting };
+                (certainty, format!("the same as really of {whose} {}", one.subject.shown()))
             }
-            None => format!("no {whose} did anything under this name"),
+            None => (Certainty::Bounded, format!("no {whose} did anything under this name")),
         };
-        tally.evidence.push(format!("`{}` of {whose} {name}: {value}; {same}", figure.value));
+        let text = format!("`{}` of {whose} {name}: {value}; {same}", figure.name());
+        tally.evidence.push(certainty.line(text));
     }
 }

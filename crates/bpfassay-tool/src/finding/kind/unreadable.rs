@@ -2,6 +2,7 @@
 //! The output of the tool cannot be read.
 
 use crate::finding::{
+    certainty::Certainty,
     definition::{Definition, Known},
     status::FindingStatus,
 };
@@ -19,7 +20,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
         Some(readings) if readings.unread == 0 => FindingStatus::Clear,
         Some(readings) => {
             let first = readings.first_unread.as_deref().unwrap_or_default();
-            FindingStatus::from_evidence(vec![format!("{} times; first: {first}", readings.unread)])
+            FindingStatus::from_evidence(Certainty::Proven, vec![format!("{} times; first: {first}", readings.unread)])
         }
     }
 }

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The buckets of Prometheus' histograms on a page: whether they agree with each other, and what they hold.
+//!
+//! `name_bucket{le="x"}` counts the values up to `x`, those of the smaller buckets included; that of `+Inf` is `name_count`
+//! (<https://prometheus.io/docs/concepts/metric_types/#histogram>).
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use super::{Bucket, Row, Sink, number::whole};
+
+/// The label that bounds a bucket.
+const BOUND: &str = "le";
+
+/// Histograms of one page, by name and labels.
+#[derive(Default)]
+pub(super) struct Histograms(BTreeMap<(String, Vec<(String, String)>), Histogram>);
+
+#[derive(Default)]
+struct Histogram {
+    /// Not cumulative, in the order of the page.
+    buckets: Vec<Bucket>,
+    /// The bound and count of the last bucket, as the page has it.
+    last: Option<(f64, u64)>,
+    /// `name_count`, and its line.
+    count: Option<(u64, String)>,
+    /// The first line that does not agree with those before, and why.
+    wrong: Option<(String, &'static str)>,
+}
+
+impl Histograms {
+    /// Adds the sample `name` with the labels of `row` if it is of a histogram that figures speak of. Such figures are of its `_count`, `_sum` or
+    /// `_bucket`.
+    pub(super) fn add(&mut self, sink: &Sink<'_>, name: &str, row: &Row<'_>, line: &str) {
+        let Some((base, is_count)) = name
+            .strip_suffix("_bucket")
+            .map(|base| (base, false))
+            .or_else(|| name.strip_suffix("_count").map(|base| (base, true)))
+        else {
+            return;
+        };
+        let is_of = |value: &str| {
+            value.strip_prefix(base).is_some_and(|suffix| ["_count", "_sum", "_bucket"].contains(&suffix))
+        };
+        if !sink.own_figures().any(|(_, figure)| is_of(&figure.value)) {
+            return;
+        }
+        let labels = row.iter().filter(|(key, _)| *key != name && *key != BOUND);
+        let labels = labels.map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let histogram = self.0.entry((base.to_owned(), labels)).or_default();
+        let value = row.get(name).and_then(|value| whole(value));
+        let complaint = match (is_count, value) {
+            (_, None) => Some("no whole number in a histogram"),
+            (true, Some(count)) => {
+                histogram.count = Some((count, line.to_owned()));
+                None
+            }
+            (false, Some(value)) => histogram.bucket(row.get(BOUND), value),
+        };
+        if let (Some(why), None) = (complaint, &histogram.wrong) {
+            histogram.wrong = Some((line.to_owned(), why));
+        }
+    }
+
+    /// Reports what does not agree on the page that was read at `at_ns`, and gives on what the others hold.
+    pub(super) fn end(self, sink: &mut Sink<'_>, at_ns: u64) {
+        for ((base, labels), histogram) in self.0 {
+            // A summary has a count, and no buckets.
+            let wrong = histogram.wrong.or_else(|| match (&histogram.count, histogram.last?) {
+                (_, (bound, _)) if bound != f64::INFINITY => Some((format!("{base}_bucket"), "no bucket of `+Inf`")),
+                (Some((count, line)), (_, last)) if *count != last => {
+                    Some((line.clone(), "not the count of the bucket `+Inf`"))
+                }
+                _ => None,
+            });
+            match wrong {
+                Some((line, why)) => sink.unread(&line, why),
+                None if histogram.last.is_none() => {}
+                None => {
+                    let labels = labels.iter().map(|(key, value)| (Cow::from(key.as_str()), Cow::from(value.as_str())));
+                    let mut row: Row<'_> = labels.collect();
+                    sink.distribution(at_ns, &row, &format!("{base}_count"), &histogram.buckets);
+                    // Where a page has no sum, it has no count; the largest bucket is one as well.
+                    row.insert(BOUND.into(), "+Inf".into());
+                    sink.distribution_of_all(at_ns, &row, &format!("{base}_bucket"), &histogram.buckets);
+                }
+            }
+        }
+    }
+}
+
+impl Histogram {
+    /// Adds a bucket; what is wrong with it.
+    fn bucket(&mut self, bound: Option<&Cow<'_, str>>, cumulative: u64) -> Option<&'static str> {
+        let Some((text, bound)) = bound.and_then(|text| Some((text, text.parse::<f64>().ok()?))) else {
+            return Some("a bucket without a number as its `le`");
+        };
+        let (least, before) = self.last.unwrap_or((f64::NEG_INFINITY, 0));
+        // Not a number is above nothing.
+        if bound.partial_cmp(&least) != Some(std::cmp::Ordering::Greater) {
+            return Some("a bucket that does not lie above the one before it");
+        }
+        let Some(count) = cumulative.checked_sub(before) else {
+            return Some("fewer values than in the bucket before it, which it contains");
+        };
+        self.last = Some((bound, cumulative));
+        self.buckets.push(Bucket { up_to: text.to_string(), count });
+        None
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the values of a tool's histograms were: shown, and compared with nothing.
+
+use std::collections::BTreeMap;
+
+use super::{MAX_LABEL, MAX_SAMPLES, Readings, Row, Sink};
+use crate::{Counting, ReportedFigure};
+
+/// Values up to a bound, those of smaller buckets not included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bucket {
+    /// The bound, as the tool writes it: `127`, `0.005`, `+Inf`.
+    pub up_to: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// The values of one histogram in one report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Distribution {
+    /// When the guest read it.
+    pub at_ns: u64,
+    /// The figure that is their number.
+    pub figure: usize,
+    /// Of which cgroup, mount or process.
+    pub subject: Option<String>,
+    /// In ascending order.
+    pub buckets: Vec<Bucket>,
+}
+
+impl Sink<'_> {
+    /// Keeps what a histogram held, for the figures that are its number of values: `value`, with the labels of `row`.
+    pub(super) fn distribution(&mut self, at_ns: u64, row: &Row<'_>, value: &str, buckets: &[Bucket]) {
+        self.keep(at_ns, row, buckets, |figure| figure.value == value);
+    }
+
+    /// The same for the figures that are the bucket of all values: by `value`, if their labels name its bound.
+    pub(super) fn distribution_of_all(&mut self, at_ns: u64, row: &Row<'_>, value: &str, buckets: &[Bucket]) {
+        self.keep(at_ns, row, buckets, |figure| figure.value == value && figure.labelled.contains_key("le"));
+    }
+
+    fn keep(&mut self, at_ns: u64, row: &Row<'_>, buckets: &[Bucket], is_of: impl Fn(&ReportedFigure) -> bool) {
+        for (figure, of) in self.own_figures().filter(|(_, figure)| is_of(figure)) {
+            // It is shown alone: no figure is less certain without.
+            if self.buckets + buckets.len() > MAX_SAMPLES {
+                return;
+            }
+            let fits = of.labelled.iter().all(|(key, value)| row.get(key.as_str()).is_some_and(|found| found == value));
+            let subject = of.label.as_ref().map(|label| row.get(label.as_str()));
+            if !fits || subject.is_some_and(|found| found.is_none()) {
+                continue;
+            }
+            let subject = subject.flatten().map(|text| text.chars().take(MAX_LABEL).collect());
+            self.buckets += buckets.len();
+            self.readings.distributions.push(Distribution { at_ns, figure, subject, buckets: buckets.to_vec() });
+        }
+    }
+}
+
+/// Counts by bound.
+type Counts = BTreeMap<String, u64>;
+
+impl Readings {
+    /// The values that histograms of `figure`, which is number `index` of the report, got from `from_ns` to `to_ns`, by subject, in ascending order. Empty
+    /// where there is no histogram.
+    #[must_use]
+    pub fn values(
+        &self,
+        index: usize,
+        figure: &ReportedFigure,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> BTreeMap<Option<String>, Vec<Bucket>> {
+        let mut by_subject: BTreeMap<&Option<String>, Counts> = BTreeMap::new();
+        let of_figure = || self.distributions.iter().filter(|one| one.figure == index && one.at_ns <= to_ns);
+        // The last report of each subject, and the last one before.
+        let mut last: BTreeMap<&Option<String>, [Option<u64>; 2]> = BTreeMap::new();
+        for one in of_figure() {
+            let [end, start] = last.entry(&one.subject).or_default();
+            *end = (*end).max(Some(one.at_ns));
+            *start = (*start).max(Some(one.at_ns).filter(|&at_ns| at_ns <= from_ns));
+        }
+        for one in of_figure() {
+            let [end, start] = last.get(&one.subject).copied().unwrap_or_default();
+            let (counts_now, counts_before) = match figure.counting {
+                Counting::Interval => (one.at_ns > from_ns, false),
+                Counting::Cumulative => (end == Some(one.at_ns), start == Some(one.at_ns)),
+            };
+            if counts_now == counts_before {
+                continue;
+            }
+            let counts = by_subject.entry(&one.subject).or_default();
+            for bucket in &one.buckets {
+                let count = counts.entry(bucket.up_to.clone()).or_default();
+                // Those before come first.
+                *count = match counts_now {
+                    true => count.wrapping_add(bucket.count),
+                    false => count.wrapping_sub(bucket.count),
+                };
+            }
+        }
+        let ascending = |counts: Counts| {
+            let mut buckets: Vec<Bucket> = counts.into_iter().map(|(up_to, count)| Bucket { up_to, count }).collect();
+            let bound = |bucket: &Bucket| bucket.up_to.parse::<f64>().unwrap_or(f64::INFINITY);
+            buckets.sort_by(|one, other| bound(one).total_cmp(&bound(other)));
+            // What went back is no count.
+            buckets.retain(|bucket| bucket.count > 0 && bucket.count < 1 << 63);
+            buckets
+        };
+        by_subject.into_iter().map(|(subject, counts)| (subject.clone(), ascending(counts))).collect()
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Event streams: a line for each event, which is counted here.
+//!
+//! A figure of calls counts the lines. `value` is what the call returned: bytes, or a negative number where it failed.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::{MAX_LABEL, Row, Sample, Sink, json::flatten, lines::Line, number::whole};
+use crate::{Pattern, ReportedFigure, Unit};
+
+/// `form`: what a line looks like; `None`: it is an object in JSON.
+pub(super) fn read(
+    sink: &mut Sink<'_>,
+    lines: impl Iterator<Item = Line>,
+    form: Option<&Pattern>,
+    ignore: Option<&Pattern>,
+) {
+    for line in lines {
+        if sink.is_full() {
+            return;
+        }
+        let is_ignored = || ignore.is_some_and(|ignore| ignore.regex().is_match(&line.text));
+        if let Some(form) = form {
+            match form.regex().captures(&line.text) {
+                Some(found) => {
+                    let groups =
+                        form.groups().filter_map(|group| Some((group.into(), found.name(group)?.as_str().into())));
+                    event(sink, line.at_ns, &groups.collect(), &line.text);
+                }
+                None if is_ignored() => {}
+                None => sink.unread(&line.text, "not such a line"),
+            }
+        } else if !is_ignored() {
+            match serde_json::from_str::<Map<String, Value>>(&line.text) {
+                Ok(object) => {
+                    let mut row = Row::new();
+                    flatten(&object, "", &mut row);
+                    event(sink, line.at_ns, &row, &line.text);
+                }
+                Err(error) => sink.unread(&line.text, &format!("no object in JSON ({error})")),
+            }
+        }
+    }
+}
+
+/// What one event counts of `figure`; an error message where it cannot be known.
+fn amount(figure: &ReportedFigure, row: &Row<'_>) -> Result<u64, String> {
+    if figure.value.is_empty() {
+        return Ok(1);
+    }
+    let name = &figure.value;
+    let text = row.get(name.as_str()).ok_or_else(|| format!("an event without `{name}`"))?;
+    let failed = text.trim().strip_prefix('-').and_then(whole).is_some_and(|number| number > 0);
+    let number = whole(text).and_then(|value| value.checked_mul(figure.scale));
+    match (figure.unit, number) {
+        (_, None) if !failed => Err(format!("`{name}` is no whole number below 2^64")),
+        (Unit::Calls, _) => Ok(1),
+        (Unit::Errors, _) => Ok(failed.into()),
+        (Unit::Successes, _) => Ok((!failed).into()),
+        (Unit::BytesReturned | Unit::BytesRequested, number) => Ok(number.unwrap_or(0)),
+    }
+}
+
+fn event(sink: &mut Sink<'_>, at_ns: u64, row: &Row<'_>, text: &str) {
+    sink.report(at_ns);
+    for (index, figure) in sink.own_figures() {
+        let fits = figure.labelled.iter().all(|(key, value)| row.get(key.as_str()).is_some_and(|found| found == value));
+        if !fits || sink.is_full() {
+            continue;
+        }
+        let subject: Option<Option<&Cow<'_, str>>> = figure.label.as_ref().map(|label| row.get(label.as_str()));
+        match (amount(figure, row), subject) {
+            (Err(why), _) => sink.unread(text, &why),
+            (Ok(_), Some(None)) => {
+                let label = figure.label.as_deref().unwrap_or_default();
+                sink.unread(text, &format!("an event without `{label}`"));
+            }
+            (Ok(value), subject) => {
+                let subject = subject.flatten().map(|text| text.chars().take(MAX_LABEL).collect());
+                sink.readings.samples.push(Sample { at_ns, figure: index, subject, value });
+            }
+        }
+    }
+}

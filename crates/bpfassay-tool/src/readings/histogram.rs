@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Histograms as bcc and libbpf-tools print them (`print_log2_hist` and `print_linear_hist`, libbpf-tools/trace_helpers.c of bcc 0.31):
+//!
+//! ```text
+//! operation = 'read'
+//!      usecs               : count    distribution
+//!          0 -> 1          : 3        |***                                     |
+//!          2 -> 3          : 40       |****************************************|
+//! ```
+//!
+//! A figure is the number of values of one, `usecs.count`; labels are groups of the line above it.
+
+use super::{Bucket, Row, Sink, lines::Line, number::whole};
+use crate::Pattern;
+
+/// A line of a histogram.
+struct Range {
+    least: u64,
+    most: u64,
+    count: u64,
+}
+
+/// Most buckets of one histogram: a logarithmic one has 64, a linear one as many as the tool has.
+const MAX_BUCKETS: usize = 4096;
+
+/// How they are read.
+pub(super) struct Settings<'a> {
+    /// A line that names what the histograms below it are of.
+    pub(super) heading: Option<&'a Pattern>,
+    /// A line that is a report by itself.
+    pub(super) time: Option<&'a Pattern>,
+    pub(super) ignore: Option<&'a Pattern>,
+}
+
+pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, settings: &Settings<'_>) {
+    let mut labels: Vec<(String, String)> = Vec::new();
+    let mut table: Option<Table> = None;
+    for line in lines {
+        if sink.is_full() {
+            return;
+        }
+        let text = line.text.trim();
+        if let Some(name) = title(text) {
+            end(sink, table.take(), &labels);
+            table = Some(Table { name: name.to_owned(), at_ns: line.at_ns, buckets: Vec::new(), is_wrong: false });
+            continue;
+        }
+        if let (Some(table), Some(bucket)) = (&mut table, bucket(text)) {
+            table.add(sink, line.at_ns, bucket, text);
+            continue;
+        }
+        end(sink, table.take(), &labels);
+        if let Some((heading, found)) =
+            settings.heading.and_then(|heading| Some((heading, heading.regex().captures(text)?)))
+        {
+            let groups = heading.groups();
+            labels = groups.filter_map(|name| Some((name.to_owned(), found.name(name)?.as_str().to_owned()))).collect();
+        } else if settings.time.is_some_and(|time| time.regex().is_match(text)) {
+            sink.report(line.at_ns);
+        } else if !settings.ignore.is_some_and(|ignore| ignore.regex().is_match(text)) {
+            sink.unread(text, "no line of a histogram");
+        }
+    }
+    end(sink, table, &labels);
+}
+
+/// A histogram that has begun.
+struct Table {
+    /// What its values are, by its title.
+    name: String,
+    /// When its last line was read.
+    at_ns: u64,
+    buckets: Vec<Range>,
+    /// Whether one of its lines was not as it should be: then it has no number of values.
+    is_wrong: bool,
+}
+
+impl Table {
+    fn add(&mut self, sink: &mut Sink<'_>, at_ns: u64, bucket: Option<Range>, text: &str) {
+        self.at_ns = at_ns;
+        let why = match bucket {
+            None => "a bucket without a whole number",
+            Some(ref bucket) if self.buckets.last().is_some_and(|last| bucket.least <= last.most) => {
+                "a bucket that does not lie above the one before it"
+            }
+            Some(_) if self.buckets.len() >= MAX_BUCKETS => "more buckets than are read",
+            Some(bucket) => {
+                self.buckets.push(bucket);
+                return;
+            }
+        };
+        self.is_wrong = true;
+        sink.unread(text, why);
+    }
+}
+
+/// What a histogram's first line names, if `text` is one.
+fn title(text: &str) -> Option<&str> {
+    let (name, columns) = text.split_once(':')?;
+    let name = name.trim();
+    let is_title = columns.split_ascii_whitespace().eq(["count", "distribution"]);
+    (is_title && !name.is_empty() && name.chars().all(|c| c.is_ascii_graphic())).then_some(name)
+}
+
+/// `2 -> 3 : 40 |****|`, or `2 : 40 |****|`. `Some(None)`: such a line with something that is no whole number.
+fn bucket(text: &str) -> Option<Option<Range>> {
+    let (range, rest) = text.split_once(':')?;
+    let (count, stars) = rest.split_once('|')?;
+    let stars = stars.trim_end().strip_suffix(['|', '+']).or_else(|| stars.trim_end().strip_suffix("+|"))?;
+    if !stars.chars().all(|c| matches!(c, '*' | ' ' | '+')) {
+        return None;
+    }
+    let (least, most) = range.split_once("->").unwrap_or((range, range));
+    let read = || Some(Range { least: whole(least)?, most: whole(most)?, count: whole(count)? });
+    Some(read().filter(|bucket| bucket.least <= bucket.most))
+}
+
+/// The figures of a histogram that has ended.
+fn end(sink: &mut Sink<'_>, table: Option<Table>, labels: &[(String, String)]) {
+    let Some(Table { name, at_ns, buckets, is_wrong: false }) = table else { return };
+    sink.report(at_ns);
+    let count = buckets.iter().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count)).to_string();
+    let mut row: Row<'_> = labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
+    row.insert(format!("{name}.count").into(), count.into());
+    if sink.row(at_ns, &row, &name) {
+        let buckets: Vec<Bucket> =
+            buckets.iter().map(|range| Bucket { up_to: range.most.to_string(), count: range.count }).collect();
+        sink.distribution(at_ns, &row, &format!("{name}.count"), &buckets);
+    }
+}
