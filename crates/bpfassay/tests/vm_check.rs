@@ -91,7 +91,7 @@ fn a_tool_is_loaded_and_attached_on_each_kernel_and_a_changed_prototype_is_named
     let does_not_load = finding("refused", "7.2", "does-not-load");
     assert_eq!(does_not_load["status"], "found", "{text}");
     // The log of statistics alone would not have it.
-    assert!(does_not_load["evidence"][0].as_str().unwrap().contains("R1 "), "{does_not_load}");
+    assert!(does_not_load["evidence"].to_string().contains("R1 "), "{does_not_load}");
     // Nothing is compared with what really happened, so that nothing runs beside the tools.
     assert_eq!(results["runs"].as_array().unwrap().len(), 4, "{text}");
 }
