@@ -57,6 +57,7 @@ pub(crate) fn objects(kind: Kind, ids: impl IntoIterator<Item = u32>) -> Result<
                     instructions: info.instructions,
                     verified: info.verified_instructions,
                     jited_bytes: info.jited_bytes,
+                    log: None,
                 };
                 (info.id, info.name, info.kind, Some(code))
             }),

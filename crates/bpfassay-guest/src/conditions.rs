@@ -290,6 +290,7 @@ mod tests {
             settle_ms: 0,
             scheduling,
             symbols,
+            mounts: Vec::new(),
             task: Task::Runs { runs: Vec::new() },
         }
     }

@@ -103,7 +103,7 @@ pub fn control_channel(bytes: &[u8]) {
             let reading = (reading, Activity::default());
             let taken = match event {
                 PhaseEvent::Begin(phase) => phases.begin(phase, reading),
-                PhaseEvent::End { phase, moved, events } => phases.end(phase, moved, events, reading),
+                PhaseEvent::End { phase, moved, events, mount: _ } => phases.end(phase, moved, events, None, reading),
                 PhaseEvent::Calls { phase, calls } => phases.calls(&phase, calls),
             };
             if taken.is_err() {

@@ -154,6 +154,9 @@ fn runs(job: &Job) -> Result<&[RunSpec]> {
             "the job fixes how kernel threads are scheduled, and a running system's are left as they are: set `scheduling = \"kernel\"`"
                 .to_owned(),
         )),
+        Task::Runs { runs } if !job.mounts.is_empty() || runs.iter().any(|run| !run.workload.mounts.is_empty()) => {
+            Err(Error::Order("the job has mounts, and on a running system nothing is mounted".to_owned()))
+        }
         Task::Runs { runs } => Ok(runs),
         Task::Shell => Err(Error::Order("the job requests a shell, which only guests have".to_owned())),
     }
@@ -200,7 +203,7 @@ fn fits_localio(wanted: Option<bool>, found: Option<bool>) -> Result<()> {
 mod tests {
     use bpfassay_protocol::{
         PROTOCOL_VERSION,
-        job::{Nfs, NfsVersion},
+        job::{ExtraMount, MountOf, Nfs, NfsVersion},
     };
 
     use super::*;
@@ -257,6 +260,7 @@ mod tests {
             protocol: PROTOCOL_VERSION,
             modules: modules.iter().map(|&path| path.to_owned()).collect(),
             file_system: FileSystem::Tmpfs { size_mib: 1 },
+            mounts: Vec::new(),
             settle_ms: 0,
             scheduling: Scheduling::Kernel,
             symbols: false,
@@ -265,6 +269,8 @@ mod tests {
         assert!(runs(&job(&[], Task::Runs { runs: Vec::new() })).unwrap().is_empty());
         assert!(runs(&job(&["/m.ko"], Task::Runs { runs: Vec::new() })).is_err());
         assert!(runs(&job(&[], Task::Shell)).is_err());
+        let again = ExtraMount { path: "/mnt/again".to_owned(), of: MountOf::Bind(None), private: false };
+        assert!(runs(&Job { mounts: vec![again], ..job(&[], Task::Runs { runs: Vec::new() }) }).is_err());
         let fixed = Job { scheduling: Scheduling::Fixed, ..job(&[], Task::Runs { runs: Vec::new() }) };
         assert!(runs(&fixed).unwrap_err().to_string().contains("left as they are"));
     }

@@ -25,6 +25,7 @@ mod link;
 mod made;
 mod marker;
 mod modules;
+mod mounts;
 mod nfs;
 mod output_tail;
 mod phases;
@@ -114,6 +115,7 @@ fn live() -> Result<()> {
             (TMPFS_MOUNT_POINT, None)
         }
     };
+    mounts::make(&job.mounts, mount)?;
     steps.ended("ready")?;
     let mut conditions = Conditions::of(&job);
     let fixed_threads = conditions.fix()?;

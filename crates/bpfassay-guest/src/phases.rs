@@ -7,7 +7,7 @@ use bpfassay_protocol::{
     Operation,
     calls::CallTimes,
     control::PhaseName,
-    message::{Interval, Reading, WorkloadPhase},
+    message::{Interval, MountFacts, Reading, WorkloadPhase},
     operation::Totals,
     program_set::ProgramEvent,
 };
@@ -47,7 +47,8 @@ impl Phases {
         self.window = Some(number);
     }
 
-    /// The same as [`Self::begin`] for its end, with what it `moved`, and the `events` that it counted.
+    /// The same as [`Self::begin`] for its end, with what it `moved`, the `events` that it counted, and its `mount`, if that is not the file system
+    /// under test.
     ///
     /// # Errors
     /// As [`Self::begin`].
@@ -56,6 +57,7 @@ impl Phases {
         phase: PhaseName,
         moved: BTreeMap<Operation, Totals>,
         events: BTreeMap<ProgramEvent, Totals>,
+        mount: Option<MountFacts>,
         (after, now): (Reading, Activity),
     ) -> Result<(), String> {
         let Some((_, (before, then))) = self.open.take().filter(|(begun, _)| *begun == phase) else {
@@ -73,6 +75,7 @@ impl Phases {
             repetition,
             moved,
             events,
+            mount,
             window,
             calls: None,
             activity,
@@ -129,7 +132,7 @@ mod tests {
             let reading = (reading, Activity::default());
             match event {
                 PhaseEvent::Begin(phase) => self.begin(phase, reading),
-                PhaseEvent::End { phase, moved, events } => self.end(phase, moved, events, reading),
+                PhaseEvent::End { phase, moved, events, mount: _ } => self.end(phase, moved, events, None, reading),
                 PhaseEvent::Calls { phase, calls } => self.calls(&phase, calls),
             }
         }

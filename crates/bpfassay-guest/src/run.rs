@@ -13,10 +13,14 @@ use bpfassay_protocol::{
     control::{MAX_LINE, PhaseEvent},
     job::{MAX_OUTPUT, RunSpec},
     message::{GuestMessage, Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome, WarmUp},
-    tracer::Sample,
+    tool::Tool,
+    tracer::{Refusal, Sample},
     with_causes,
 };
-use rustix::event::{PollFd, PollFlags};
+use rustix::{
+    event::{PollFd, PollFlags},
+    process::Pid,
+};
 
 use crate::{
     cgroup::Cgroup,
@@ -43,7 +47,8 @@ use crate::{
 const KILLING: Duration = Duration::from_secs(30);
 
 /// Executes `specs` one after the other, and reports the outcome of each. After each with a tool the system must be as before the
-/// first, otherwise no other begins: the message that reports this is returned. `conditions` hold when phases begin.
+/// first, otherwise no other begins: the message that reports this is returned. `conditions` hold when phases begin. A tool that was refused
+/// is not started again: its runs to come end with that refusal.
 ///
 /// # Errors
 /// As [`execute`].
@@ -58,10 +63,16 @@ pub(crate) fn execute_all(
     let has_tool = |spec: &RunSpec| spec.tool.is_some() || !spec.probe.is_baseline();
     let snapshot = specs.iter().any(has_tool).then(|| Snapshot::take(environment));
     let mut tracers = Pool::new(specs, environment);
+    let mut refused = RefusedTools::default();
     let mut execute_each = || {
         for spec in specs {
             stop::check()?;
-            execute(spec, environment, conditions, link, children, &mut tracers)?;
+            if let Some(refusal) = refused.of(spec) {
+                report(&spec.id, RunOutcome::Refused(refusal.clone()), Vec::new(), link)?;
+                continue;
+            }
+            let refusal = execute(spec, environment, conditions, link, children, &mut tracers)?;
+            refused.take(spec, refusal);
             let Some(snapshot) = snapshot.as_ref().filter(|_| has_tool(spec)) else { continue };
             let differences = snapshot.differences(&tracers.kept(), environment, children)?;
             if !differences.is_empty() {
@@ -78,7 +89,24 @@ pub(crate) fn execute_all(
     executed
 }
 
-/// Executes `spec` at `environment` and reports its outcome. `conditions` hold when phases begin.
+/// The tools that were refused so far.
+#[derive(Default)]
+struct RefusedTools<'a>(Vec<(&'a Tool, Refusal)>);
+
+impl<'a> RefusedTools<'a> {
+    /// Why the tool of `spec` was refused in an earlier run.
+    fn of(&self, spec: &RunSpec) -> Option<&Refusal> {
+        let tool = spec.tool.as_ref()?;
+        self.0.iter().find(|(known, _)| *known == tool).map(|(_, refusal)| refusal)
+    }
+
+    /// Records a run of `spec`. A refusal that names no run is not one of its tool: the reference tracer was refused.
+    fn take(&mut self, spec: &'a RunSpec, refusal: Option<Refusal>) {
+        self.0.extend(spec.tool.as_ref().zip(refusal.filter(|refusal| refusal.run.is_some())));
+    }
+}
+
+/// Executes `spec` at `environment` and reports its outcome; a refusal is returned, too. `conditions` hold when phases begin.
 ///
 /// # Errors
 /// Only where nothing can be sent to the host; everything else is an outcome of the run.
@@ -89,7 +117,7 @@ fn execute(
     link: &Link,
     children: &mut Children,
     tracers: &mut Pool,
-) -> Result<()> {
+) -> Result<Option<Refusal>> {
     let mut notes = Vec::new();
     let mut paths = RunPaths::new(environment, &spec.id);
     let mut durations = Vec::new();
@@ -118,15 +146,25 @@ fn execute(
     }
     // Nothing is known about a run that was killed to stop early.
     stop::check()?;
-    let (frame, left_out) = match figures::report(&spec.id, outcome, bpfassay_protocol::frame::MAX_PAYLOAD) {
+    let refusal = match &outcome {
+        RunOutcome::Refused(refusal) => Some(refusal.clone()),
+        RunOutcome::Measured(_) | RunOutcome::Failed { .. } => None,
+    };
+    report(&spec.id, outcome, notes, link)?;
+    Ok(refusal)
+}
+
+/// Sends what came of `run`, and notes on it before.
+fn report(run: &str, outcome: RunOutcome, notes: Vec<String>, link: &Link) -> Result<()> {
+    let (frame, left_out) = match figures::report(run, outcome, bpfassay_protocol::frame::MAX_PAYLOAD) {
         Ok(report) => report,
         Err(error) => {
             let message = format!("the figures of this run do not fit into a message: {}", with_causes(&error));
-            figures::report(&spec.id, RunOutcome::Failed { message }, usize::MAX)?
+            figures::report(run, RunOutcome::Failed { message }, usize::MAX)?
         }
     };
     for note in notes.into_iter().chain(left_out) {
-        link.log(format!("run {}: {note}", spec.id))?;
+        link.log(format!("run {run}: {note}"))?;
     }
     link.send_frame(&frame)
 }
@@ -186,7 +224,9 @@ fn attempt(
             let name = format!("{}-tool", workload::plain(&spec.id));
             let tool = match tool::Running::start(tool, (&environment.cgroups, &name), spec.bpf_stats, children) {
                 Ok(tool::Started::Ready(running)) => Ok(*running),
-                Ok(tool::Started::Refused(refusal)) => Err(Ok(RunOutcome::Refused(refusal))),
+                Ok(tool::Started::Refused(refusal)) => {
+                    Err(Ok(RunOutcome::Refused(Refusal { run: Some(spec.id.clone()), ..refusal })))
+                }
                 Err(error) => Err(Err(error)),
             };
             match tool {
@@ -230,6 +270,7 @@ fn attempt(
         features,
         cgroup: measured.cgroup,
         mount: measured.mount,
+        namespace: measured.namespace,
         phases,
         whole: measured.whole,
         tracer,
@@ -272,6 +313,8 @@ fn reference(tracer: &mut Option<Tracer>) -> Result<Option<Sample>> {
 struct Measured {
     cgroup: u64,
     mount: MountFacts,
+    /// The mounts of the workload's own namespace, where it has one.
+    namespace: Vec<MountFacts>,
     whole: Interval,
     /// Its output, where that is its summary.
     output: Option<String>,
@@ -350,6 +393,10 @@ impl Run<'_> {
         let (before, _) = self.reading(Edge::Before)?;
         let mut running = workload::start(&spec.workload, paths, cgroup)?;
         self.children.expect(running.pid);
+        let namespace = match spec.workload.mounts.is_empty() {
+            true => Vec::new(),
+            false => mountinfo::of_process(running.pid)?,
+        };
         let finished = self.supervise(&mut running);
         if finished.is_err() {
             self.end_workload(&running, cgroup)?;
@@ -373,7 +420,7 @@ impl Run<'_> {
             Output::Captured(capture) => Some(capture.into_text()),
             Output::File(_) => None,
         };
-        Ok(Measured { cgroup: cgroup.id(), mount, whole: Interval { before, after }, output })
+        Ok(Measured { cgroup: cgroup.id(), mount, namespace, whole: Interval { before, after }, output })
     }
 
     /// Waits for the workload to end; meanwhile serves its barriers and reads the output of tracer and tool.
@@ -421,7 +468,7 @@ impl Run<'_> {
             let Some(control) = control.filter(|_| ready.next() == Some(true)) else { continue };
             let taken = lines.take(&mut control.socket).map_err(|error| misspoke(error.to_string()))?;
             while let Some(line) = lines.next() {
-                self.barrier(&line)?;
+                self.barrier(&line, running.pid)?;
                 // That a workload is gone is noticed by its exit, above.
                 match control.socket.write_all(b"g") {
                     Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
@@ -433,7 +480,7 @@ impl Run<'_> {
     }
 
     /// Handles what the workload reports: it has reached the beginning or the end of a phase, or how long its calls took.
-    fn barrier(&mut self, line: &[u8]) -> Result<()> {
+    fn barrier(&mut self, line: &[u8], workload: Pid) -> Result<()> {
         let event = serde_json::from_slice::<PhaseEvent>(line).map_err(|error| {
             let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
             misspoke(format!("wrote a line that announces no phase ({error}): `{beginning}`"))
@@ -446,10 +493,16 @@ impl Run<'_> {
                 self.phases.window(marker::begin());
                 begun
             }
-            PhaseEvent::End { phase, moved, events } => {
+            PhaseEvent::End { phase, moved, events, mount } => {
                 marker::end();
                 let reading = self.reading(Edge::After)?;
-                self.phases.end(phase, moved, events, reading)
+                let of_workload = |path: String| {
+                    let mut mounts = mountinfo::of_process(workload)?.into_iter();
+                    let found = mounts.rfind(|mount| mount.path == path);
+                    found.ok_or_else(|| misspoke(format!("worked on a mount that it does not have: {path:?}")))
+                };
+                let mount = mount.map(of_workload).transpose()?;
+                self.phases.end(phase, moved, events, mount, reading)
             }
             PhaseEvent::Calls { phase, calls } => self.phases.calls(&phase, calls),
         }

@@ -449,6 +449,7 @@ mod tests {
                 control: true,
                 deadline_ms: None,
                 neighbour: false,
+                mounts: Vec::new(),
                 features: false,
                 engine: None,
             },

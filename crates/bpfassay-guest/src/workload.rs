@@ -25,6 +25,7 @@ use crate::{
     children::pid_of,
     environment::Environment,
     error::{Error, Result},
+    mounts::{self, Namespace},
     nfs::remove_tree,
     output_tail,
     test_dir::{RunDirectory, TestDir},
@@ -242,7 +243,9 @@ pub(crate) fn start(workload: &Workload, paths: &RunPaths<'_>, cgroup: &Cgroup) 
         }
         false => (None, None),
     };
-    let child = spawn_in(cgroup, command, theirs.as_ref().map(|socket| socket.as_raw_fd()))?.map_err(spawn_error)?;
+    let namespace = Namespace::with(&workload.mounts, &paths.environment.mount)?;
+    let theirs_fd = theirs.as_ref().map(|socket| socket.as_raw_fd());
+    let child = spawn_in(cgroup, command, theirs_fd, namespace)?.map_err(spawn_error)?;
     drop(theirs);
     Ok(Running { pid: pid_of(&child)?, control, output, deadline, program })
 }
@@ -269,7 +272,7 @@ pub(crate) fn start_neighbour(paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<N
     let mut command = line.command(paths);
     command.stdout(theirs).stderr(output.try_clone().map_err(spawn_error)?);
     // The command, and with it this process's copy of the pipe's other end, is dropped when this returns.
-    let child = spawn_in(cgroup, command, None)?.map_err(spawn_error)?;
+    let child = spawn_in(cgroup, command, None, Namespace::default())?.map_err(spawn_error)?;
     match greeting.read(&mut [0]) {
         Ok(1) => Ok(Neighbour { pid: pid_of(&child)?, output }),
         Ok(_) => Err(Error::Program {
@@ -300,12 +303,18 @@ impl CommandLine {
     }
 }
 
-/// Starts `command` inside `cgroup`, where it inherits one descriptor besides the usual three.
-pub(crate) fn spawn_in(cgroup: &Cgroup, mut command: Command, inherited: Option<i32>) -> Result<io::Result<Child>> {
+/// Starts `command` inside `cgroup` and `namespace`, where it inherits one descriptor besides the usual three.
+pub(crate) fn spawn_in(
+    cgroup: &Cgroup,
+    mut command: Command,
+    inherited: Option<i32>,
+    namespace: Namespace,
+) -> Result<io::Result<Child>> {
     let mut door = cgroup.door()?;
     let prepare = move || {
         // Joins the cgroup before the program is executed, so that everything it does counts there.
         door.write_all(b"0")?;
+        namespace.enter().map_err(mounts::as_io)?;
         if let Some(fd) = inherited {
             // SAFETY: the descriptor is open in this process, a copy of the agent.
             if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 {
@@ -314,7 +323,7 @@ pub(crate) fn spawn_in(cgroup: &Cgroup, mut command: Command, inherited: Option<
         }
         Ok(())
     };
-    // SAFETY: between fork and exec `prepare` makes only the system calls write and fcntl and allocates nothing.
+    // SAFETY: between fork and exec `prepare` makes only the system calls write, unshare, mount and fcntl and allocates nothing.
     unsafe { command.pre_exec(prepare) };
     Ok(command.spawn())
 }
@@ -338,6 +347,7 @@ mod tests {
             control: false,
             deadline_ms: None,
             neighbour: false,
+            mounts: Vec::new(),
             features: false,
             engine: None,
         }

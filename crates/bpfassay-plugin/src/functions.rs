@@ -208,7 +208,10 @@ mod tests {
     #[test]
     fn programs_that_are_loaded_or_gone_during_a_run_are_known() {
         let mut functions = functions();
-        let code = |id, name: &str, start| ProgramCode { id, name: name.to_owned(), functions: vec![(start, 64)] };
+        let code = |id, name: &str, start| {
+            let (name, functions) = (name.to_owned(), vec![(start, 64)]);
+            ProgramCode { id, name, functions, is_under_test: false }
+        };
         let list = |programs| Symbols { functions: String::new(), programs };
         functions.add(&list(vec![code(2, "stays", MODULE + 0x3000), code(3, "goes", MODULE + 0x4000)]));
         functions.add(&list(vec![code(2, "stays", MODULE + 0x3000), code(4, "comes", MODULE + 0x5000)]));

@@ -36,6 +36,9 @@ pub enum PhaseEvent {
         /// The workload's own count of what program sets count, where it counts that.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         events: BTreeMap<ProgramEvent, Totals>,
+        /// Where the mount is that it worked on, as the workload sees it, if that is not the file system under test.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mount: Option<String>,
     },
     /// How long the calls of the phase took that has just ended, where the workload timed them.
     Calls {
@@ -50,7 +53,7 @@ pub enum PhaseEvent {
 /// Names one phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseName {
-    /// IOR's name (`write`, `read`, `writecheck`, `readcheck`), the name of an I/O path, or `work`.
+    /// IOR's name (`write`, `read`, `writecheck`, `readcheck`), the name of an I/O path, the path of a mount, or `work`.
     pub phase: String,
     /// Index of the test in the script, from 0.
     pub test: u32,

@@ -73,6 +73,8 @@ macro_rules! paths {
 }
 
 paths! {
+    FirstTouch = "first-touch", "preadv", [Readv: Whole],
+        "Eight processes at once make their first call, and the first of its operation: what a tracer inserts for it is new to all of them.";
     Read = "read", "read", [Read: Whole], "Sequential reads.";
     Write = "write", "write", [Write: Whole], "Sequential writes.";
     Pread = "pread", "pread64", [Read: Whole], "Reads at offsets.";

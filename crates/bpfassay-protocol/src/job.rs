@@ -17,6 +17,9 @@ pub struct Job {
     pub modules: Vec<String>,
     /// The file system under test.
     pub file_system: FileSystem,
+    /// More mounts, which the whole guest has, in the order in which they are made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<ExtraMount>,
     /// How long to wait before every run and before every phase that can be held, in milliseconds of the guest's clock, so
     /// that the kernel finishes delayed work of earlier runs (memory that is freed late, write-back). Under the instruction clock
     /// this takes hardly any time of the host.
@@ -70,6 +73,38 @@ pub enum FileSystem {
         /// Size in MiB.
         size_mib: u32,
     },
+}
+
+/// A mount beside that of the file system under test.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ExtraMount {
+    /// Where: an absolute path. Its directory is made.
+    pub path: String,
+    /// What.
+    pub of: MountOf,
+    /// Whether only the mount namespace of the workload has it, which is one of its own then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub private: bool,
+}
+
+impl ExtraMount {
+    /// Most bytes of [`Self::path`], well below `PATH_MAX`: files below it have names, too.
+    pub const MAX_PATH: usize = 1024;
+    /// Most of a study.
+    pub const MOST: usize = 16;
+}
+
+/// What is mounted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum MountOf {
+    /// A tmpfs of this size in MiB.
+    Tmpfs(u32),
+    /// The mount at this path once more (`MS_BIND`); `None`: that of the file system under test.
+    Bind(Option<String>),
 }
 
 /// NFS over loopback.
@@ -201,6 +236,9 @@ pub struct Workload {
     /// Whether another process, in a cgroup of its own, does I/O on the same mount meanwhile.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub neighbour: bool,
+    /// Mounts of a mount namespace of its own, in the order in which they are made; none: it has the namespace of the guest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<ExtraMount>,
     /// Whether the baseline's run lists the features of the kernel.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub features: bool,

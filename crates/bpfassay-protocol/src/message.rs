@@ -26,7 +26,8 @@ use crate::{
 /// 3. [`Self::Ready`], once.
 /// 4. For each run, in the order of the job: [`Self::Phase`] with [`Phase::Attach`], [`Phase::Workload`] and [`Phase::TearDown`], each at
 ///    most once, in this order, and with the run's id; then [`Self::RunEnded`] with the same id, once. Any of the phases may be missing:
-///    a baseline attaches nothing, a refused run has no workload, and a run may fail before its first phase. Only `RunEnded` follows
+///    a baseline attaches nothing, a refused run has no workload, a run may fail before its first phase, and one whose tool was refused in an
+///    earlier run ([`Refusal::run`]) has none. Only `RunEnded` follows
 ///    `TearDown` within a run. For a shell there is [`Phase::Shell`] in place of runs, once, without a run.
 /// 5. [`Self::Done`], when every run has ended; or [`Self::Unsound`] between two runs or after the last, with the id of the run that
 ///    ended last, which had a probe configuration other than the baseline, or a tool.
@@ -218,6 +219,9 @@ pub struct RunFigures {
     pub cgroup: u64,
     /// The file system it ran on.
     pub mount: MountFacts,
+    /// The mounts of the workload's own mount namespace, as its first process has them; none where it has the namespace of the guest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespace: Vec<MountFacts>,
     /// The timed phases, in order. Empty where the engine cannot be stopped between phases (a real IOR).
     pub phases: Vec<WorkloadPhase>,
     /// The whole run: readings before the workload started and after it ended.
@@ -277,6 +281,9 @@ pub struct WorkloadPhase {
     /// The workload's own count of what program sets count, where it counts that.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub events: BTreeMap<ProgramEvent, Totals>,
+    /// The mount that it worked on, if that is not the file system under test.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mount: Option<MountFacts>,
     /// The number of the window in which the host may count instructions meanwhile, from 1 in every boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::{prototype::Checked, tracer::Refusal};
+use crate::{prototype::Checked, tool::VerifierStatistics, tracer::Refusal};
 
 /// Largest object that is loaded, in bytes.
 pub const MAX_OBJECT: u64 = 16 << 20;
@@ -33,8 +33,32 @@ pub enum ObjectLine {
         /// Its type information: the section `.BTF`.
         btf: Hex,
     },
+    /// Once its programs are loaded, before they are attached.
+    Loaded(LoadedObject),
     /// It could not be opened, loaded or attached; the tracer exits with status 3 after this line.
     Refused(Refusal),
+}
+
+/// An object whose maps are made and whose programs are loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LoadedObject {
+    /// How long that took, in nanoseconds of `CLOCK_MONOTONIC`; reading the kernel's BTF is part of it.
+    pub load_ns: u64,
+    /// Its programs, in the order of the object.
+    pub programs: Vec<VerifiedProgram>,
+}
+
+/// A program that the verifier accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct VerifiedProgram {
+    /// The kernel's number for it.
+    pub id: u32,
+    /// What the verifier's log has of it; `None` where the kernel writes no statistics.
+    pub log: Option<VerifierStatistics>,
 }
 
 /// One reading of a map.
@@ -154,18 +178,20 @@ mod tests {
             ObjectLine::Types { btf: Hex(vec![0x9f, 0xeb]) }
         );
         assert!(serde_json::from_str::<ObjectLine>(r#"{"type":"prototypes_unknown","reason":"r","x":1}"#).is_err());
+        let log = VerifierStatistics { instructions: 9, total_states: 2, peak_states: 1, time_us: 40 };
+        let loaded = LoadedObject { load_ns: 7, programs: vec![VerifiedProgram { id: 3, log: Some(log) }] };
+        let text = r#"{"type":"loaded","load_ns":7,"programs":[{"id":3,"log":{"instructions":9,"total_states":2,"peak_states":1,"time_us":40}}]}"#;
+        assert_eq!(serde_json::to_string(&ObjectLine::Loaded(loaded.clone())).unwrap(), text);
+        assert_eq!(serde_json::from_str::<ObjectLine>(text).unwrap(), ObjectLine::Loaded(loaded));
     }
 
     #[test]
     fn a_refusal_is_printed_in_the_form_of_every_tracer() {
         let refusal = Refusal {
-            step: Step::Load,
             program: Some("p".into()),
             errno: Some(13),
-            message: "m".into(),
             verifier: Some("v".into()),
-            findings: Vec::new(),
-            prototypes: None,
+            ..Refusal::new(Step::Load, "m".into())
         };
         let line = serde_json::to_string(&ObjectLine::Refused(refusal.clone())).unwrap();
         assert_eq!(line, serde_json::to_string(&TracerLine::Refused(refusal.clone())).unwrap());

@@ -225,6 +225,25 @@ pub struct ProgramCode {
     pub verified: Option<u32>,
     /// Bytes of machine code; 0 where the kernel interprets it.
     pub jited_bytes: u32,
+    /// What the verifier's log has of it; `None` where its loader did not ask for that, or does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<VerifierStatistics>,
+}
+
+/// The statistics at the end of the verifier's log of a program that it accepted (`BPF_LOG_STATS`, `print_verification_stats` of
+/// kernel/bpf/verifier.c, 5.10 to 7.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct VerifierStatistics {
+    /// Instructions that it processed, each as often as it did.
+    pub instructions: u32,
+    /// States of registers and stack that it remembered, in total.
+    pub total_states: u32,
+    /// The most states that it remembered at once.
+    pub peak_states: u32,
+    /// Microseconds of the kernel's clock that it took.
+    pub time_us: u64,
 }
 
 /// What a tool left in the kernel when it had ended.

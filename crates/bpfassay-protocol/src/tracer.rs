@@ -130,6 +130,26 @@ pub struct Refusal {
     /// What its programs read, compared with the prototypes of this kernel's functions; `None` where that was not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prototypes: Option<Box<Prototypes>>,
+    /// Of a tool under test: the run in which it was refused. An earlier run of the same boot: the tool was not started again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+}
+
+impl Refusal {
+    /// That `step` failed, and nothing else: no program is known to be concerned, no error number, and no verifier's line.
+    #[must_use]
+    pub const fn new(step: Step, message: String) -> Self {
+        Self {
+            step,
+            program: None,
+            errno: None,
+            message,
+            verifier: None,
+            findings: Vec::new(),
+            prototypes: None,
+            run: None,
+        }
+    }
 }
 
 /// A step of starting a tracer.

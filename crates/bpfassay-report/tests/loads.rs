@@ -9,14 +9,19 @@
 
 mod common;
 
-use bpfassay_protocol::tool::{BpfObject, ProgramCode, ToolFigures};
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::{
+    object::{LoadedObject, ObjectLine, VerifiedProgram},
+    tool::{BpfObject, OutputPiece, ProgramCode, Source, ToolFigures, VerifierStatistics},
+};
 use bpfassay_report::{
     compare::{Question, compare},
     derive,
     render::{Style, comparison_text, text},
 };
 use bpfassay_results::{Outcome, Results};
-use bpfassay_study::{Narrowing, Study};
+use bpfassay_study::{Clock, Narrowing, Study};
 use bpfassay_tool::{ToolFile, UnderTest};
 use common::{contents_of, figures, not_supported};
 
@@ -30,14 +35,23 @@ fn study() -> Study {
 }
 
 fn program(id: u32, name: &str, verified: Option<u32>, jited_bytes: u32) -> BpfObject {
-    let code = Some(ProgramCode { instructions: 90, verified, jited_bytes });
+    let code = Some(ProgramCode { instructions: 90, verified, jited_bytes, log: None });
     BpfObject { id, name: name.to_owned(), kind: 26, memory_bytes: None, code }
 }
 
 /// The tool has `programs` on 6.12, and is refused by every other kernel.
 fn results(programs: &[BpfObject]) -> Results {
+    results_with(&study(), programs, &[])
+}
+
+/// The same where the loader of bare objects reports this of the verifier's log.
+fn results_with(study: &Study, programs: &[BpfObject], log: &[(u32, VerifierStatistics)]) -> Results {
+    let verified = log.iter().map(|&(id, log)| VerifiedProgram { id, log: Some(log) }).collect();
+    let loaded = ObjectLine::Loaded(LoadedObject { load_ns: 20_500_000, programs: verified });
+    let text = format!("{}\n", serde_json::to_string(&loaded).unwrap());
+    let line = OutputPiece { monotonic_ns: 1, source: Source::Output, text, reference: None };
     let narrowing = Narrowing { kernels: vec!["6.1".to_owned(), "6.12".to_owned()], ..Narrowing::default() };
-    let plan = bpfassay_study::expand(&study(), &narrowing, &bpfassay_study::Available::default()).unwrap();
+    let plan = bpfassay_study::expand(study, &narrowing, &bpfassay_study::Available::default()).unwrap();
     derive(&contents_of(plan, |block, run| {
         if block.target.kernel != "6.12" {
             return Outcome::Refused(not_supported());
@@ -48,6 +62,7 @@ fn results(programs: &[BpfObject]) -> Results {
             ready_ns: 1_234_000_000,
             ended: "ended".to_owned(),
             stop_ns: Some(1),
+            output: if log.is_empty() { Vec::new() } else { vec![line.clone()] },
             ..ToolFigures::default()
         };
         figures.tool = Some(Box::new(seen));
@@ -84,6 +99,47 @@ fn what_the_kernel_makes_of_programs_is_compared_by_name_and_order() {
     assert!(same.cells.iter().all(|cell| cell.programs.is_empty()));
     // What cannot be counted is no regression.
     assert!(!compared.is_regression());
+}
+
+fn statistics(total_states: u32, time_us: u64) -> VerifierStatistics {
+    VerifierStatistics { instructions: 77, total_states, peak_states: total_states - 1, time_us }
+}
+
+#[test]
+fn the_verifiers_log_is_shown_beside_the_programs_that_it_is_of() {
+    // Two of one name; of the last the kernel reported nothing.
+    let programs = [program(7, "twice", Some(123), 456), program(9, "twice", None, 0), program(11, "other", None, 8)];
+    let results = results_with(&study(), &programs, &[(9, statistics(4, 61)), (7, statistics(12, 1058))]);
+    let cell = results.cells.iter().find(|cell| cell.target.kernel == "6.12").unwrap();
+    let loaded = cell.tool_result.as_ref().unwrap().loaded.as_ref().unwrap();
+    assert_eq!(loaded.load_ns, Some(20_500_000));
+    let code = |id: u32| loaded.programs.iter().find(|program| program.id == id).unwrap().code.unwrap();
+    assert_eq!([7, 9, 11].map(|id| code(id).log), [Some(statistics(12, 1058)), Some(statistics(4, 61)), None]);
+    // Old kernels report it in the log alone.
+    assert_eq!([7, 9, 11].map(|id| code(id).verified), [Some(123), Some(77), None]);
+    let text = text(&results, Style::default());
+    let (table, _) = text.split_once("what was found of tools").unwrap();
+    insta::assert_snapshot!(table.trim_end());
+}
+
+#[test]
+fn what_the_verifier_took_is_compared_by_the_instruction_clock_alone() {
+    let programs = [program(7, "on_read", Some(123), 456)];
+    let of = |clock, log| results_with(&Study { clock, ..study() }, &programs, &[(7, log)]);
+    let changes = |clock, base, new| {
+        let compared = compare(&of(clock, base), &of(clock, new), &Question::default()).unwrap();
+        let text = comparison_text(&compared, Style::default(), false);
+        let changes: usize = compared.cells.iter().map(|cell| cell.programs.len()).sum();
+        (changes, text)
+    };
+    for clock in [Clock::Instructions, Clock::Wall] {
+        let (count, text) = changes(clock, statistics(12, 1058), statistics(13, 1058));
+        assert!(count == 1 && text.contains("12 → 13 (+1)"), "{text}");
+        assert_eq!(text.contains("1.058"), clock == Clock::Instructions, "{text}");
+    }
+    let (count, text) = changes(Clock::Instructions, statistics(12, 1058), statistics(12, 1161));
+    assert!(count == 1 && text.contains("1.058 → 1.161"), "{text}");
+    assert_eq!(changes(Clock::Wall, statistics(12, 1058), statistics(12, 1161)).0, 0);
 }
 
 #[test]

@@ -84,6 +84,10 @@ pub struct ToolResult {
 pub struct Loaded {
     /// How long it took from its start until it was ready, in nanoseconds of the guest's clock.
     pub ready_ns: u64,
+    /// How long it took to make its maps and load its programs, in the same unit; `None` where its loader does not report it: all but that of
+    /// bare objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_ns: Option<u64>,
     /// Its programs as the kernel held them then.
     pub programs: Vec<BpfObject>,
 }

@@ -89,6 +89,7 @@ impl HostSetup {
             protocol: PROTOCOL_VERSION,
             modules,
             file_system: block.file_system.clone(),
+            mounts: study.mounts.iter().filter(|mount| !mount.private).cloned().collect(),
             settle_ms: match study.clock {
                 bpfassay_study::Clock::Wall => 0,
                 bpfassay_study::Clock::Instructions => SETTLE_MS,

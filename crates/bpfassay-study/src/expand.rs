@@ -128,12 +128,17 @@ fn cases<'a>(
     let mut refused: Vec<(LeftOut, Vec<Arch>)> = Vec::new();
     let mut per_target = Vec::new();
     for target in targets {
-        let on = OnTarget { arch: target.arch, external_ior: available.external_ior.get(&target.arch) };
+        let on = OnTarget {
+            arch: target.arch,
+            external_ior: available.external_ior.get(&target.arch),
+            mounts: &study.mounts,
+        };
         let mut possible = Vec::new();
         for spec in &study.workloads {
             for (id, case) in spec.cases(&on) {
                 match case {
-                    Ok(case) => {
+                    Ok(mut case) => {
+                        case.workload.mounts = study.mounts.iter().filter(|mount| mount.private).cloned().collect();
                         let is_timed = spec.is_timed(&id, study.clock);
                         possible.push(NamedCase { id, case, is_timed, compares_tools: spec.compares_tools() });
                     }

@@ -84,15 +84,7 @@ mod tests {
             reason: String::new(),
             source: String::new(),
         };
-        let met = Refusal {
-            step: Step::Attach,
-            program: None,
-            errno: Some(524),
-            message: String::new(),
-            verifier: None,
-            findings: Vec::new(),
-            prototypes: None,
-        };
+        let met = Refusal { errno: Some(524), ..Refusal::new(Step::Attach, String::new()) };
         assert!(expectation.is_met_by(&met));
         assert!(!expectation.is_met_by(&Refusal { errno: Some(22), ..met.clone() }));
         assert!(!expectation.is_met_by(&Refusal { errno: None, ..met.clone() }));

@@ -16,6 +16,7 @@ pub mod expand;
 pub mod expectation;
 pub mod feature;
 pub mod gate;
+mod mounts;
 mod narrow;
 pub mod plan;
 pub mod read;

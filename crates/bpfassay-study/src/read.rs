@@ -21,6 +21,7 @@ use crate::{
     Addresses, Certainty, Clock, Deadlines, Design, FeatureExpectations, Gate, GuestSize, STUDY_SCHEMA, Share, Study,
     StudyError, Target, WarmUp, WarmUpRule, WorkloadSpec, bundled,
     clock::DAY_MS,
+    mounts,
     narrow::MAX_REPLICATES,
     plan::{DEFAULT_SIZE_MIB, DEFAULT_THREADS, file_system_id},
     target::check_kernel_pattern,
@@ -116,6 +117,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
         "probes",
         "tools",
         "file_systems",
+        "mounts",
         "workloads",
         "tracer",
         "design",
@@ -140,7 +142,9 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     let memory_mib = guest.as_ref().map_or(u32::MAX, |guest| guest.memory_mib);
     let file_systems = root.need("file_systems", |field| file_systems(field, memory_mib));
     let some_file_systems = file_systems.as_deref().unwrap_or_default();
-    let workloads = root.need("workloads", |field| workload::read(field, scripts, some_file_systems));
+    let mounts = root.or("mounts", Vec::new(), |field| mounts::read(field, memory_mib));
+    let some_mounts = mounts.as_deref().unwrap_or_default();
+    let workloads = root.need("workloads", |field| workload::read(field, scripts, some_file_systems, some_mounts));
     // A study that only loads the tools of the command line may have no probes of its own.
     let loads_only = workloads.as_ref().is_ok_and(|workloads| !workloads.iter().any(WorkloadSpec::compares_tools));
     let probes = match root.has("probes") || !loads_only {
@@ -184,6 +188,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
         probes: probes?,
         workloads,
         file_systems: file_systems?,
+        mounts: mounts?,
         tracer_arguments: tracer_arguments?,
         clock: clock.unwrap_or(Clock::Instructions),
         clock_of_host: clock.is_none(),

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{FileSystem, Scheduling, UntilSteady},
+    job::{ExtraMount, FileSystem, Scheduling, UntilSteady},
     message::Phase,
     tool::Tool,
 };
@@ -43,6 +43,9 @@ pub struct Study {
     pub tool_files: Vec<UnderTest>,
     /// The file systems under test, each once, in the order of the file.
     pub file_systems: Vec<FileSystem>,
+    /// More mounts in each guest, in the order in which they are made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<ExtraMount>,
     /// The workloads.
     pub workloads: Vec<WorkloadSpec>,
     /// Further options of the bundled tracer, one argument each, for every probe configuration.

@@ -23,7 +23,7 @@ const KERNEL: &[u8] = include_bytes!("../../bpfassay-btf/tests/data/kernel.btf")
 fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
     let directory = tempfile::tempdir().unwrap();
     let tools = wrong_tools::build("wrong-tools", directory.path());
-    assert_eq!(tools.len(), 21, "{tools:?}");
+    assert_eq!(tools.len(), 28, "{tools:?}");
     for &arch in Arch::ALL {
         let mut differing = Vec::new();
         for name in &tools {
@@ -112,7 +112,7 @@ fn their_maps_are_read_by_their_objects_types() {
         let object = fs::read(directory.path().join(format!("{name}.bpf.o"))).unwrap();
         // Cgroup 7, device 9, the operation of the figure, process `ior`.
         let operation: u32 = match name.as_str() {
-            "argument-for-return" => 2,
+            "argument-for-return" | "vlen" => 2,
             "backwards" | "evicting" => 1,
             _ => 0,
         };

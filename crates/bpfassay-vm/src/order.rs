@@ -2,7 +2,8 @@
 //! The order in which an agent may send its messages. Pure.
 //!
 //! A boot: `Hello`, phase `set-up`, `Ready`, its runs one after the other, `Done`. A run: phases `attach`, `workload` and
-//! `tear-down`, each at most once and in this order, then `RunEnded`. A run that fails or is refused skips phases; one that
+//! `tear-down`, each at most once and in this order, then `RunEnded`. A run that fails or is refused skips phases, all of them
+//! if its tool was refused in an earlier run, which the refusal names; one that
 //! was measured had `workload` and `tear-down`. In place of runs, a shell job has the phase `shell`. `Log`, `Symbols` and `Source` may come at
 //! any time after `Hello`, `Failed` ends every boot, and `Unsound` comes right after the run that it names. Nothing comes after the last message.
 //!
@@ -117,9 +118,16 @@ impl MessageOrder {
                 }
                 Phase::Boot | Phase::SetUp | Phase::Shell => return false,
             },
-            // It failed before its first phase.
+            // It failed before its first phase, or its tool was refused in an earlier run.
             (Stage::Between, GuestMessage::RunEnded { run, outcome })
-                if self.may_begin(run) && matches!(**outcome, RunOutcome::Failed { .. }) =>
+                if self.may_begin(run)
+                    && match &**outcome {
+                        RunOutcome::Failed { .. } => true,
+                        RunOutcome::Refused(refusal) => {
+                            refusal.run.as_ref().is_some_and(|earlier| self.has_ended(earlier))
+                        }
+                        RunOutcome::Measured(_) => false,
+                    } =>
             {
                 self.end(run);
                 Stage::Between
@@ -134,9 +142,11 @@ impl MessageOrder {
                 }
             }
             (Stage::In { run, phase, worked }, GuestMessage::RunEnded { run: of, outcome }) if run == of => {
-                let may_end = match **outcome {
+                let may_end = match &**outcome {
                     RunOutcome::Measured(_) => *worked && *phase == Phase::TearDown,
-                    RunOutcome::Refused(_) => !worked,
+                    RunOutcome::Refused(refusal) => {
+                        !worked && refusal.run.as_ref().is_none_or(|of| of == run || self.has_ended(of))
+                    }
                     RunOutcome::Failed { .. } => true,
                 };
                 if !may_end {
@@ -155,7 +165,11 @@ impl MessageOrder {
         self.booted_for == BootedFor::Runs
             && run.len() <= MAX_RUN_ID
             && self.ended.len() < MAX_RUNS
-            && !self.ended.contains(&self.hasher.hash_one(run))
+            && !self.has_ended(run)
+    }
+
+    fn has_ended(&self, run: &str) -> bool {
+        self.ended.contains(&self.hasher.hash_one(run))
     }
 
     fn end(&mut self, run: &str) {

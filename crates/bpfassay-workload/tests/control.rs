@@ -72,6 +72,7 @@ fn end(phase: &str, test: u32, repetition: u32, moved: &[(Operation, u64, u64)])
         phase: PhaseName { phase: phase.to_owned(), test, repetition },
         moved,
         events: Default::default(),
+        mount: None,
     }
 }
 

@@ -66,6 +66,12 @@ fn a_tool_is_loaded_and_attached_on_each_kernel_and_a_changed_prototype_is_named
         for figure in ["verified", "instructions", "jited_bytes"] {
             assert!(program["code"][figure].as_u64().unwrap() > 5, "{figure}: {loaded}");
         }
+        let log = &program["code"]["log"];
+        assert_eq!(log["instructions"], program["code"]["verified"], "{loaded}");
+        let states = ["peak_states", "total_states"].map(|figure| log[figure].as_u64().unwrap());
+        assert!(states[0] <= states[1], "{loaded}");
+        assert!(log["time_us"].as_u64().unwrap() * 1000 < loaded["load_ns"].as_u64().unwrap(), "{loaded}");
+        assert!(loaded["load_ns"].as_u64().unwrap() < loaded["ready_ns"].as_u64().unwrap(), "{loaded}");
         assert_eq!(finding(tool, kernel, "does-not-load")["status"], "clear", "{text}");
     }
     for tool in ["loads", "refused"] {
@@ -82,7 +88,10 @@ fn a_tool_is_loaded_and_attached_on_each_kernel_and_a_changed_prototype_is_named
     let refused = cell("refused", "7.2");
     assert_eq!(refused["attach"]["outcome"], "refused", "{text}");
     assert_eq!(refused["tool_result"].get("loaded"), None, "{refused}");
-    assert_eq!(finding("refused", "7.2", "does-not-load")["status"], "found", "{text}");
+    let does_not_load = finding("refused", "7.2", "does-not-load");
+    assert_eq!(does_not_load["status"], "found", "{text}");
+    // The log of statistics alone would not have it.
+    assert!(does_not_load["evidence"].to_string().contains("R1 "), "{does_not_load}");
     // Nothing is compared with what really happened, so that nothing runs beside the tools.
     assert_eq!(results["runs"].as_array().unwrap().len(), 4, "{text}");
 }

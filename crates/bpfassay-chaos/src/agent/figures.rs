@@ -79,6 +79,7 @@ impl Past {
             tool: None,
             samples: Vec::new(),
             warm_up: None,
+            namespace: Vec::new(),
         }
     }
 }
@@ -129,6 +130,7 @@ fn phase(name: &str, operation: Operation, before: Reading, after: Reading) -> W
     let moved = BTreeMap::from([(operation, Totals { calls: CALLS, bytes: MOVED, errors: 0 })]);
     WorkloadPhase {
         window: None,
+        mount: None,
         name: name.to_owned(),
         test: 0,
         repetition: 0,

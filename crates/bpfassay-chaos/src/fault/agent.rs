@@ -99,13 +99,10 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("agent/absurd-figures", absurd_figures),
     Fault::new("agent/refuses", |draw| {
         let refusal = Refusal {
-            step: RefusedStep::Attach,
             program: Some(ESCAPES.to_owned()),
             errno: Some(i32::MIN),
-            message: format!("no\nsuch\tthing {ESCAPES}"),
             verifier: Some(ESCAPES.repeat(1000)),
-            findings: Vec::new(),
-            prototypes: None,
+            ..Refusal::new(RefusedStep::Attach, format!("no\nsuch\tthing {ESCAPES}"))
         };
         lies(draw, |_| RunOutcome::Refused(refusal.clone()))
     }),

@@ -4,6 +4,7 @@
 use std::fs;
 
 use bpfassay_protocol::{mangle::unescape, message::MountFacts, tracer::Device};
+use rustix::process::Pid;
 
 use crate::error::{Error, Result};
 
@@ -13,6 +14,16 @@ const PATH: &str = "/proc/self/mountinfo";
 pub(crate) fn read(path: &str) -> Result<MountFacts> {
     let text = fs::read_to_string(PATH).map_err(Error::file("read", PATH))?;
     find(&text, path).ok_or_else(|| Error::unexpected(PATH, format!("a mount at {path}"), &text))
+}
+
+/// Most mounts of a namespace that are passed on: many times as many as guests have.
+const MOST: usize = 256;
+
+/// The mounts of the mount namespace of `process`, as it sees them.
+pub(crate) fn of_process(process: Pid) -> Result<Vec<MountFacts>> {
+    let path = format!("/proc/{}/mountinfo", process.as_raw_nonzero());
+    let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+    Ok(text.lines().filter_map(parse_line).take(MOST).collect())
 }
 
 /// The last (topmost) mount at `path` in `text`.

@@ -38,6 +38,7 @@ use crate::{
     children::{Children, ended_how, pid_of},
     error::{Error, Result},
     link::wait_readable,
+    mounts::Namespace,
     steps::monotonic_ns,
     workload::{PATH, spawn_in},
 };
@@ -122,7 +123,7 @@ impl Running {
             .stdout(output)
             .stderr(Stdio::piped());
         let started = Instant::now();
-        let mut child = match spawn_in(&cgroup, command, None)? {
+        let mut child = match spawn_in(&cgroup, command, None, Namespace::default())? {
             Ok(child) => child,
             Err(source) => {
                 cgroup.remove()?;
@@ -153,15 +154,7 @@ impl Running {
                     return Ok(Started::Refused(refusal));
                 }
                 // Its output shows which step failed.
-                Ok(Started::Refused(Refusal {
-                    step: Step::Load,
-                    program: None,
-                    errno: None,
-                    message,
-                    verifier: None,
-                    findings: Vec::new(),
-                    prototypes: None,
-                }))
+                Ok(Started::Refused(Refusal::new(Step::Load, message)))
             }
             Err(error) => {
                 running.end(children)?;

@@ -68,6 +68,7 @@ impl Stage {
                 control: false,
                 deadline_ms: Some(600_000),
                 neighbour: false,
+                mounts: Vec::new(),
                 features: false,
                 engine: None,
             },
@@ -79,6 +80,7 @@ impl Stage {
             settle_ms: 0,
             scheduling: Scheduling::Kernel,
             symbols: false,
+            mounts: Vec::new(),
             task: Task::Runs { runs: runs.iter().map(spec).collect() },
         };
         fs::write(stage.at("job"), serde_json::to_vec(&job).unwrap()).unwrap();

@@ -153,7 +153,7 @@ pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, claim: C
         metrics,
         findings_new,
         findings_gone,
-        programs: programs::changes(pair.base, pair.new),
+        programs: programs::changes(pair.base, pair.new, new.results.plan.study.clock),
     }
 }
 

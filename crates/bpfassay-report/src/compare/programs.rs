@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use bpfassay_protocol::tool::ProgramCode;
 use bpfassay_results::{CellResult, Loaded};
+use bpfassay_study::Clock;
 use serde::{Deserialize, Serialize};
 
 /// A program of which the kernel made something else.
@@ -18,20 +19,28 @@ pub struct ProgramChange {
 }
 
 /// The programs of a tool that differ; none where the tool was not ready in both. Programs of one name are compared in the order in which they
-/// were loaded.
-pub(super) fn changes(base: Option<&CellResult>, new: Option<&CellResult>) -> Vec<ProgramChange> {
+/// were loaded. What the verifier took differs by the instruction clock alone: by the wall clock it always would.
+pub(super) fn changes(base: Option<&CellResult>, new: Option<&CellResult>, clock: Clock) -> Vec<ProgramChange> {
     let (Some(base), Some(new)) = (loaded(base), loaded(new)) else { return Vec::new() };
     let (mut base, new) = (by_name(base), by_name(new));
     let mut changes = Vec::new();
     for (key, code) in new {
         let before = base.remove(&key);
-        if before != Some(code) {
+        if before.map(|code| comparable(code, clock)) != Some(comparable(code, clock)) {
             changes.push(ProgramChange { program: key.0.to_owned(), code: [before, Some(code)] });
         }
     }
     let gone = base.into_iter();
     changes.extend(gone.map(|((name, _), code)| ProgramChange { program: name.to_owned(), code: [Some(code), None] }));
     changes
+}
+
+/// What of `code` is compared by this clock.
+fn comparable(mut code: ProgramCode, clock: Clock) -> ProgramCode {
+    if let (Clock::Wall, Some(log)) = (clock, &mut code.log) {
+        log.time_us = 0;
+    }
+    code
 }
 
 fn loaded(cell: Option<&CellResult>) -> Option<&Loaded> {

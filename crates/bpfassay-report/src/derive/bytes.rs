@@ -3,10 +3,10 @@
 
 use bpfassay_protocol::{
     Operation,
-    message::{Interval, MountStats, Reading, RunFigures, WorkloadPhase},
+    message::{Interval, MountFacts, MountStats, Reading, RunFigures, WorkloadPhase},
     operation::{Direction, Totals},
     probe::Probe,
-    tracer::{self, Device},
+    tracer::{self, CounterRow, Device},
 };
 use bpfassay_study::{Interface, PhaseReport};
 
@@ -34,7 +34,7 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
             .map(|operation| {
                 let bytes = from_summary(workload, operation, |_| true);
                 let moved = (bytes, Figure::missing("IOR's summary does not report calls"), MovedSource::Summary);
-                figure(figures, workload, Span::WholeRun, operation, moved, &figures.whole)
+                figure(figures, workload, Span::WholeRun, operation, moved, (&figures.whole, None))
             })
             .collect();
     }
@@ -59,7 +59,7 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
                 (Figure::Value(totals.bytes), Figure::Value(totals.calls), MovedSource::Calls)
             }
         };
-        figure(figures, workload, span, operation, moved, &phase.interval)
+        figure(figures, workload, span, operation, moved, (&phase.interval, phase.mount.as_ref()))
     };
     figures
         .phases
@@ -82,7 +82,8 @@ pub(super) fn reported(figures: &RunFigures, moved: impl Iterator<Item = (Operat
     moved
         .map(|(operation, bytes)| {
             let calls = Figure::missing("the workload does not report calls");
-            figure(figures, &workload, Span::WholeRun, operation, (bytes, calls, MovedSource::Summary), &figures.whole)
+            let moved = (bytes, calls, MovedSource::Summary);
+            figure(figures, &workload, Span::WholeRun, operation, moved, (&figures.whole, None))
         })
         .collect()
 }
@@ -115,9 +116,12 @@ fn figure(
     span: Span,
     operation: Operation,
     (moved, calls, moved_source): (Figure<u64>, Figure<u64>, MovedSource),
-    interval: &Interval,
+    (interval, mount): (&Interval, Option<&MountFacts>),
 ) -> ByteFigure {
-    let counted = counted_between(figures, operation, interval);
+    let counted = match mount {
+        None => counted_between(figures, operation, interval),
+        Some(mount) => counted_on(figures, operation, interval, mount),
+    };
     let traced = counted.clone().map(|totals| totals.bytes);
     let mountstats = mountstats(operation, interval);
     ByteFigure {
@@ -126,6 +130,7 @@ fn figure(
         error: difference(&traced, &moved),
         call_error: difference(&counted.map(|totals| totals.calls), &calls),
         mountstats_error: match workload.interface {
+            _ if mount.is_some() => Figure::missing("mountstats are read of the file system under test alone"),
             _ if workload.neighbour => Figure::missing("mountstats count what the neighbour moves, too"),
             Some(Interface::Mmap) => {
                 Figure::missing("mountstats count what system calls move, and none moves mapped pages")
@@ -146,13 +151,42 @@ pub(super) fn traced(figures: &RunFigures, operation: Operation, interval: &Inte
 
 /// What the tracer counted for the workload's key between two readings.
 fn counted_between(figures: &RunFigures, operation: Operation, interval: &Interval) -> Figure<Totals> {
+    counted_by(figures, operation, interval, |reading| counted(figures, operation, reading))
+}
+
+/// The same on another mount than that of the file system under test. Several mounts may be of one file system, and have its device.
+fn counted_on(figures: &RunFigures, operation: Operation, interval: &Interval, mount: &MountFacts) -> Figure<Totals> {
+    if !figures.probe.is_baseline() && !figures.probe.probe.tells_mounts() {
+        return Figure::missing("the probe does not tell mounts apart");
+    }
+    let is_own = |row: &&CounterRow| row.cgroup == figures.cgroup && row.device == mount.device;
+    let tells_ids = |reading: &Reading| {
+        let rows = reading.tracer.iter().flat_map(|sample| &sample.rows);
+        rows.filter(is_own).all(|row| row.mount != 0)
+    };
+    if !tells_ids(&interval.before) || !tells_ids(&interval.after) {
+        return Figure::missing("the probe does not tell mounts of one device apart");
+    }
+    counted_by(figures, operation, interval, |reading| {
+        let rows = &reading.tracer.as_ref()?.rows;
+        let of_mount = tracer::sum(rows, |row| is_own(&row) && row.mount == mount.id);
+        Some(of_mount.get(&operation).copied().unwrap_or_default())
+    })
+}
+
+fn counted_by(
+    figures: &RunFigures,
+    operation: Operation,
+    interval: &Interval,
+    counted: impl Fn(&Reading) -> Option<Totals>,
+) -> Figure<Totals> {
     if figures.probe.is_baseline() {
         return Figure::missing("the baseline attaches nothing");
     }
     if figures.probe.probe == Probe::Programs {
         return Figure::missing("program sets count in a table of their own");
     }
-    match (counted(figures, operation, &interval.before), counted(figures, operation, &interval.after)) {
+    match (counted(&interval.before), counted(&interval.after)) {
         (Some(before), Some(after)) => {
             if after.bytes < before.bytes || after.calls < before.calls {
                 return Figure::missing(format!("the tracer's counter of {operation} went back"));

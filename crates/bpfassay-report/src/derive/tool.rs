@@ -24,7 +24,7 @@ use bpfassay_tool::{
     finding::{self, Certainty, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, Limits, Start},
 };
 
-use bpfassay_results::{FailureKind, Loaded, Outcome, Provenance, RunFailure, RunResult, ToolResult};
+use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, ToolResult};
 
 /// What is found of the tool of `cell` over all its runs; `None` where it has none, or none that came from a tool file.
 pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: &[&RunResult]) -> Option<ToolResult> {
@@ -43,7 +43,7 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
             Outcome::Refused(refusal) => of_refusal(refusal),
             Outcome::Measured(figures) => {
                 if let (None, Some(seen)) = (&result.loaded, &figures.tool) {
-                    result.loaded = Some(Loaded { ready_ns: seen.ready_ns, programs: seen.programs.clone() });
+                    result.loaded = Some(object::loaded(seen));
                 }
                 let (findings, beside) = of_run(tool, object.as_deref(), is_timed, figures);
                 if let Some(meaning) = figures.probe.probe.counts()

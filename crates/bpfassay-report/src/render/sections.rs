@@ -8,6 +8,7 @@ mod direct;
 mod gates;
 mod io_paths;
 mod loads;
+mod mounts;
 mod pitfalls;
 mod program_count;
 mod program_events;
@@ -45,6 +46,7 @@ const SECTIONS: &[fn(&Results) -> Vec<Section>] = &[
     |results| of_cells(results, program_count::table),
     |results| of_cells(results, program_events::table),
     |results| of_tables(io_paths::tables(results)),
+    |results| of_tables(mounts::table(results)),
     |results| kernel_features::page(results).into_iter().map(Section::Matrix).collect(),
     |results| of_tables(loads::table(results)),
     |results| of_tables(tools::figures(results)),

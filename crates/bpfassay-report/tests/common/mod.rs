@@ -205,6 +205,7 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
     let moved = |operation| BTreeMap::from([(operation, Totals { calls: 32, bytes: MOVED, errors: 0 })]);
     let phase = |name: &str, operation, before, after| WorkloadPhase {
         window: None,
+        mount: None,
         name: name.to_owned(),
         test: 0,
         repetition: 0,
@@ -256,18 +257,15 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
         tool: None,
         samples: Vec::new(),
         warm_up: None,
+        namespace: Vec::new(),
     }
 }
 
 pub(crate) fn not_supported() -> Refusal {
     Refusal {
-        step: Step::Attach,
         program: Some("on_read".to_owned()),
         errno: Some(524),
-        message: "cannot attach on_read to vfs_read: Unknown error 524".to_owned(),
-        verifier: None,
-        findings: Vec::new(),
-        prototypes: None,
+        ..Refusal::new(Step::Attach, "cannot attach on_read to vfs_read: Unknown error 524".to_owned())
     }
 }
 

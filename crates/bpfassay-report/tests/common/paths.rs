@@ -113,6 +113,7 @@ pub(crate) fn paths(probe: ProbeConfiguration) -> RunFigures {
         let interval = Interval { before, after: reading(&counted) };
         phases.push(WorkloadPhase {
             window: None,
+            mount: None,
             name: path.name().to_owned(),
             test: 0,
             repetition: 0,

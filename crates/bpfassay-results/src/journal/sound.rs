@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, hash_map};
 
+use bpfassay_protocol::tracer::Refusal;
 use bpfassay_study::{Block, Plan, PlannedRun};
 
 use crate::{BlockEnded, BootVerdict, Entry, FailureKind, Outcome, RunRecord};
@@ -104,6 +105,7 @@ impl<'a> Sound<'a> {
             // What failed may never have begun: its guest could not be started, or was gone already, or was never meant to be
             // started, which is boot 0.
             Outcome::Failed(failure) if boot > 0 || failure.kind == FailureKind::NotTried => Ok(()),
+            Outcome::Refused(Refusal { run: Some(earlier), .. }) if is_in => self.is_of(earlier, &block.id),
             Outcome::Measured(_) | Outcome::Refused(_) if is_in => Ok(()),
             _ => Err(not_started(&format!("run {run} was done in"), boot, &block.id)),
         }

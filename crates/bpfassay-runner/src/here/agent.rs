@@ -41,6 +41,8 @@ pub(super) fn job(study: &Study, block: &Block) -> Job {
         protocol: PROTOCOL_VERSION,
         modules: Vec::new(),
         file_system: block.file_system.clone(),
+        // A study that has some is refused: this machine is not there for measuring alone.
+        mounts: Vec::new(),
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
         symbols: false,

@@ -123,6 +123,7 @@ impl ThisMachine {
 fn on(study: Study, target: Target, memory_mib: u64, cpus: u32) -> (Study, Vec<LeftOut>) {
     let mut study = Study { targets: vec![target], clock: Clock::Wall, clock_of_host: false, ..study };
     let parameters = std::mem::take(&mut study.guest.kernel_parameters);
+    let mounts = std::mem::take(&mut study.mounts);
     study.guest.cpus = cpus;
     study.guest.memory_mib = u32::try_from(memory_mib).unwrap_or(u32::MAX);
     let scheduling = study.guest.scheduling.replace(Scheduling::Kernel);
@@ -130,6 +131,13 @@ fn on(study: Study, target: Target, memory_mib: u64, cpus: u32) -> (Study, Vec<L
         (!parameters.is_empty()).then(|| LeftOut {
             what: format!("kernel parameters {}", parameters.join(" ")),
             reason: "this machine has been booted already".to_owned(),
+        }),
+        (!mounts.is_empty()).then(|| LeftOut {
+            what: format!(
+                "mounts at {}",
+                mounts.iter().map(|mount| mount.path.as_str()).collect::<Vec<_>>().join(", ")
+            ),
+            reason: "nothing is mounted on a machine that others use".to_owned(),
         }),
         (scheduling == Some(Scheduling::Fixed)).then(|| LeftOut {
             what: format!("scheduling {}", Scheduling::Fixed),

@@ -70,15 +70,7 @@ fn executed_until(
 }
 
 fn ended(run: &str) -> Vec<u8> {
-    let refusal = Refusal {
-        step: Step::Attach,
-        program: None,
-        errno: Some(524),
-        message: "no".to_owned(),
-        verifier: None,
-        findings: Vec::new(),
-        prototypes: None,
-    };
+    let refusal = Refusal { errno: Some(524), ..Refusal::new(Step::Attach, "no".to_owned()) };
     let outcome = Box::new(RunOutcome::Refused(refusal));
     frame::encode(&GuestMessage::RunEnded { run: run.to_owned(), outcome }).unwrap()
 }

@@ -11,6 +11,7 @@ mod io_paths;
 mod ior;
 mod load;
 mod microbench;
+mod mounts;
 
 use std::{collections::BTreeSet, fmt, ops::Deref, str::FromStr};
 
@@ -18,7 +19,7 @@ use arrayvec::ArrayString;
 use bpfassay_input::document::{Field, Reported, Section};
 use bpfassay_protocol::{
     Arch, Operation,
-    job::{Better, FileSystem, Nfs, Program, Summary, WORK, Workload},
+    job::{Better, ExtraMount, FileSystem, Nfs, Program, Summary, WORK, Workload},
 };
 use bpfassay_tool::Supply;
 use schemars::JsonSchema;
@@ -31,6 +32,7 @@ pub use self::{
     ior::{EngineChoice, Interface, IorSpec, IorTest},
     load::LoadSpec,
     microbench::MicrobenchSpec,
+    mounts::MountsSpec,
 };
 use crate::Clock;
 
@@ -78,6 +80,8 @@ kinds! {
     KernelFeatures(FeaturesSpec) = [features::TYPES];
     /// Nothing but loading and attaching.
     Load(LoadSpec) = [load::TYPES];
+    /// A file on each mount.
+    Mounts(MountsSpec) = [mounts::TYPES];
     /// A fixed number of operations without files.
     Microbenchmark(MicrobenchSpec) = [microbench::TYPES];
 }
@@ -126,6 +130,11 @@ trait Kind {
         None
     }
 
+    /// Whether its phases are named after the mounts that they work on.
+    fn has_mounts_as_phases(&self) -> bool {
+        false
+    }
+
     /// Whether its baseline lists the features of the kernel.
     fn lists_features(&self) -> bool {
         false
@@ -158,6 +167,8 @@ pub(crate) struct OnTarget<'a> {
     pub(crate) arch: Arch,
     /// The interfaces of the real IOR that the user gave for it.
     pub(crate) external_ior: Option<&'a BTreeSet<Interface>>,
+    /// The mounts beside the file system under test.
+    pub(crate) mounts: &'a [ExtraMount],
 }
 
 /// What a guest runs in one case of a workload.
@@ -183,6 +194,7 @@ fn bundled(arguments: impl IntoIterator<Item = String>) -> Workload {
         control: true,
         deadline_ms: None,
         neighbour: false,
+        mounts: Vec::new(),
         features: false,
         engine: None,
     }
@@ -369,6 +381,12 @@ impl WorkloadSpec {
         self.kind.kind().bytes_per_path()
     }
 
+    /// Whether its phases are named after the mounts that they work on.
+    #[must_use]
+    pub fn has_mounts_as_phases(&self) -> bool {
+        self.kind.kind().has_mounts_as_phases()
+    }
+
     /// Why a run with this output counts as failed: something that it should print cannot be read.
     #[must_use]
     pub fn unreadable(&self, output: &str) -> Option<String> {
@@ -432,6 +450,7 @@ struct Table<'a> {
     section: &'a Section<'a, 'a>,
     scripts: &'a dyn FindScript,
     file_systems: &'a [FileSystem],
+    mounts: &'a [ExtraMount],
 }
 
 /// Finds the text of the IOR script that a field names; `None` where there is none.
@@ -463,6 +482,7 @@ pub(crate) fn read(
     field: &Field<'_, '_>,
     scripts: &dyn FindScript,
     file_systems: &[FileSystem],
+    mounts: &[ExtraMount],
 ) -> Result<Vec<WorkloadSpec>, Reported> {
     let types: Vec<(&str, &Type)> = TYPES.iter().copied().flatten().map(|one| (one.name, one)).collect();
     let mut taken: Vec<String> = Vec::new();
@@ -471,7 +491,7 @@ pub(crate) fn read(
         let default = ior::TYPES.first().ok_or_else(|| element.error("no type of workload is known"))?;
         let one = section.or("type", default, |name| name.choice(&types))?;
         let own_name = section.optional("name", Field::short_name);
-        let table = Table { type_name: one.name, section: &section, scripts, file_systems };
+        let table = Table { type_name: one.name, section: &section, scripts, file_systems, mounts };
         let Read { kind, default_name } = (one.read)(&table)?;
         let Some(name) = own_name?.or(default_name) else {
             return Err(section.error("key `name` is missing: nothing else names the workload"));

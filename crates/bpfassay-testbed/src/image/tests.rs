@@ -81,6 +81,7 @@ fn job(modules: Vec<String>) -> Job {
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
         symbols: false,
+        mounts: Vec::new(),
         task: Task::Shell,
     }
 }

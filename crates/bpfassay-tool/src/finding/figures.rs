@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures beside the ground truth. Each difference is explained once, by the first kind of finding that fits to the unit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use bpfassay_protocol::Operation;
 use schemars::JsonSchema;
@@ -11,7 +14,7 @@ use super::{
     aliases::Aliases,
     certainty::Line,
     evidence::Evidence,
-    truth::{Share, Subject, Truth, total},
+    truth::{Share, Subject, Truth, total, united},
 };
 use crate::{Readings, Report, ReportedFigure, Unit, Whose, readings::Bucket};
 
@@ -139,7 +142,11 @@ pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(String, Option<&'
     let requested = report.figures.iter().filter(|figure| figure.unit == Unit::BytesRequested);
     let of_figure = requested.flat_map(|figure| {
         truth.subjects(figure).into_iter().filter_map(|subject| {
-            let name = subject.names.first().map(String::as_str);
+            let name = match subject.names {
+                Cow::Borrowed(names) => names.first().map(String::as_str),
+                // Only what a tool calls by one name is united.
+                Cow::Owned(_) => None,
+            };
             Some((figure.name(), name, subject.total(Unit::BytesReturned)?))
         })
     });
@@ -245,7 +252,7 @@ fn compare<'t>(
 ) -> Result<(Vec<Comparison<'t>>, Grown), String> {
     let grown = readings.grown(index, figure, truth.from_ns, truth.to_ns)?;
     let mut comparisons = Vec::new();
-    for subject in truth.subjects(figure) {
+    for subject in united(truth.subjects(figure), grown.keys().flatten()) {
         let known = |shares: &[&Share]| {
             total(shares, figure.unit).ok_or_else(|| {
                 format!("the ground truth does not know the {} of `{}`", figure.unit.name(), figure.name())

@@ -3,9 +3,9 @@
 
 use super::{
     certainty::Certainty,
-    figures::{Comparison, Differences, Tally},
+    figures::{Comparison, Differences, Grown, Tally},
 };
-use crate::Whose;
+use crate::{ReportedFigure, Whose};
 
 /// Explains the figures by cgroup, or by mount: one of them has what several moved, the others have nothing.
 pub(super) fn explain(tally: &mut Tally, differences: &mut Differences<'_>, whose: Whose) {
@@ -19,41 +19,60 @@ pub(super) fn explain(tally: &mut Tally, differences: &mut Differences<'_>, whos
     tally.evaluated = true;
     // What rounding down can make nothing of is not missing.
     let is_missing = |one: &Comparison<'_>| one.expected > one.slack && one.reported == 0;
-    let all_missing: Vec<&Comparison<'_>> = comparisons.iter().filter(|one| is_missing(one)).collect();
+    let slack = comparisons.iter().map(|one| one.slack).max().unwrap_or(0);
+    // What a correct tool may leave out is missing of a wrong one for that reason, or because it is merged, too.
+    let certain = |one: &Comparison<'_>| is_missing(one) && one.at_least > one.slack;
+    let groups: [&dyn Fn(&Comparison<'_>) -> bool; 2] = [&certain, &is_missing];
+    let found = groups.into_iter().find_map(|belongs| {
+        let missing: Vec<&Comparison<'_>> = comparisons.iter().filter(|one| belongs(one)).collect();
+        let (subject, evidence) = sum(figure, &missing, comparisons, grown, slack)?;
+        let explained: Vec<bool> =
+            comparisons.iter().map(|one| belongs(one) || one.subject.names.contains(&subject)).collect();
+        Some((subject, evidence, explained))
+    });
+    let Some((subject, evidence, explained)) = found else { return };
+    tally.evidence.push(evidence);
+    for (one, explained) in comparisons.iter_mut().zip(explained) {
+        one.explained |= explained;
+    }
+    grown.remove(&Some(subject));
+}
+
+/// The name under which what all of `all_missing` did was reported as well, and the evidence.
+fn sum(
+    figure: &ReportedFigure,
+    all_missing: &[&Comparison<'_>],
+    comparisons: &[Comparison<'_>],
+    grown: &Grown,
+    slack: u64,
+) -> Option<(String, String)> {
     let sum = |of: fn(&Comparison<'_>) -> u64| all_missing.iter().fold(0_u64, |sum, one| sum.saturating_add(of(one)));
     let (missing, at_least, at_most) = (sum(|one| one.expected), sum(|one| one.at_least), sum(|one| one.at_most));
-    let slack = comparisons.iter().map(|one| one.slack).max().unwrap_or(0);
     // What may all be missing is merged with nothing.
     if at_least <= slack {
-        return;
+        return None;
     }
-    for (subject, &value) in grown.iter() {
-        let Some(name) = subject else { continue };
+    grown.iter().find_map(|(subject, &value)| {
+        let name = subject.as_ref()?;
         let of_name = comparisons.iter().find(|one| one.subject.names.contains(name));
         let (own, own_least, own_most) = of_name.map_or((0, 0, 0), |one| (one.expected, one.at_least, one.at_most));
         let parts = all_missing.len() + usize::from(own > 0);
-        // More than its own, and as much as all together.
-        let is_sum = value > own_most
+        // More than its own, and as much as all together. Of a single one it would be another name, not a sum.
+        let is_sum = parts >= 2
+            && value > own_most
             && own_least.saturating_add(at_least) <= value.saturating_add(slack)
             && value <= own_most.saturating_add(at_most);
-        // Of a single one it would be another name, not a sum.
-        if parts < 2 || !is_sum {
-            continue;
-        }
         let others: Vec<&str> = all_missing.iter().map(|one| one.subject.shown()).collect();
-        let is_certain = slack == 0 && at_least == at_most && own_least == own_most;
-        let certainty = if is_certain { Certainty::Proven } else { Certainty::Fitting };
-        tally.evidence.push(certainty.line(format!(
-            "`{}` of {} {name}: {value}, which is {own} of its own and {missing} of {}",
-            figure.name(),
-            figure.whose.name(),
-            others.join(", ")
-        )));
-        let merged = subject.clone();
-        for one in comparisons.iter_mut() {
-            one.explained |= is_missing(one) || merged.as_ref().is_some_and(|name| one.subject.names.contains(name));
-        }
-        grown.remove(&merged);
-        return;
-    }
+        is_sum.then(|| {
+            let is_certain = slack == 0 && at_least == at_most && own_least == own_most;
+            let certainty = if is_certain { Certainty::Proven } else { Certainty::Fitting };
+            let evidence = certainty.line(format!(
+                "`{}` of {} {name}: {value}, which is {own} of its own and {missing} of {}",
+                figure.name(),
+                figure.whose.name(),
+                others.join(", ")
+            ));
+            (name.clone(), evidence)
+        })
+    })
 }

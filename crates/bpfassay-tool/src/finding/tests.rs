@@ -115,13 +115,10 @@ fn nothing_that_was_not_measured_is_clear() {
 fn refusals_are_classified_by_their_step() {
     let refusal = |step| {
         Start::Refused(Refusal {
-            step,
             program: Some("on_read".to_owned()),
             errno: Some(22),
-            message: "invalid argument".to_owned(),
             verifier: Some("R1 invalid mem access 'scalar'".to_owned()),
-            findings: Vec::new(),
-            prototypes: None,
+            ..Refusal::new(step, "invalid argument".to_owned())
         })
     };
     let results = |start: Start| evaluate(&Evidence { start: Some(&start), ..Evidence::default() }, &Limits::default());
@@ -242,6 +239,43 @@ fn what_is_merged_into_a_subject_of_uncertain_figures_is_merged() {
         assert_eq!(found(&results(value)), [Kind::OperationsNotSeen], "{value}");
     }
     assert_eq!(found(&results(142_033)), [Kind::OperationsNotSeen, Kind::CountsTooHigh]);
+}
+
+/// Two mounts of one file system have its device: who reports by device is right with their sum.
+#[test]
+fn mounts_that_a_tool_calls_by_one_name_are_one() {
+    let on = |mount: &[&str], bytes| Share {
+        mount: mount.iter().map(|&name| name.to_owned()).collect(),
+        ..share("a", "", Operation::Read, 1, bytes, bytes)
+    };
+    let truth = truth(vec![on(&["/a", "0:40", "7"], 400), on(&["/b", "0:40", "8"], 30), on(&["/c", "0:41", "9"], 5)]);
+    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Mount)]);
+    let of = |reported: &[(&str, u64)]| {
+        let samples: Vec<_> = reported.iter().map(|&(name, value)| (100, 0, Some(name), value)).collect();
+        counts(&tool, &readings(&samples), &truth)
+    };
+    assert_eq!(found(&of(&[("0:40", 430), ("0:41", 5)])), []);
+    assert_eq!(found(&of(&[("/a", 400), ("/b", 30), ("9", 5)])), []);
+    let low = of(&[("0:40", 400), ("0:41", 5)]);
+    assert_eq!(found(&low), [Kind::CountsTooLow]);
+    assert!(evidence_of(&low, Kind::CountsTooLow).contains("of mount 0:40: 400, really 430"), "{low:?}");
+}
+
+/// What a correct tool may leave out is no part of a sum that is right without it.
+#[test]
+fn what_is_merged_is_what_is_certain() {
+    let shares = vec![
+        share("a", "/a/data", Operation::Read, 4, 400, 400),
+        share("b", "/b/data", Operation::Read, 3, 30, 30),
+        share("c", "/proc", Operation::Read, 3, 7000, 7000),
+    ];
+    let truth = Truth { optional: vec![shares[2].clone()], ..truth(shares) };
+    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Mount)]);
+    let results = counts(&tool, &readings(&[(100, 0, Some("data"), 430), (100, 0, Some("proc"), 7000)]), &truth);
+    assert_eq!(
+        evidence_of(&results, Kind::MountsMerged),
+        "`v` of mount data: 430, which is 0 of its own and 430 of /a/data, /b/data"
+    );
 }
 
 #[test]
@@ -593,7 +627,8 @@ proptest! {
             one.scale = if unit == Unit::BytesReturned { scale } else { 1 };
             for subject in truth.subjects(&one) {
                 let total = subject.total(unit).unwrap();
-                let name = subject.names.last().map(String::as_str);
+                let std::borrow::Cow::Borrowed(names) = subject.names else { panic!("a tool united them") };
+                let name = names.last().map(String::as_str);
                 for (at, part) in [(50, total / 2), (100, total)] {
                     samples.push((at, figures.len(), name, part / one.scale * one.scale));
                 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ground truth: what happened while a tool was attached.
 
+use std::borrow::Cow;
+
 use bpfassay_protocol::Operation;
 
 use crate::{ReportedFigure, Unit, Whose};
@@ -81,7 +83,7 @@ impl Share {
 #[derive(Debug)]
 pub(super) struct Subject<'t> {
     /// Its names; none for the whole system.
-    pub(super) names: &'t [String],
+    pub(super) names: Cow<'t, [String]>,
     pub(super) shares: Vec<&'t Share>,
     /// Those of [`Truth::optional`].
     pub(super) optional: Vec<&'t Share>,
@@ -113,6 +115,42 @@ impl Subject<'_> {
     }
 }
 
+/// `subjects`, where those are one that a tool calls by one of the names in `reported`: several mounts of a file system have its device, and
+/// who reports by device reports their sum.
+pub(super) fn united<'t, 'n>(
+    mut subjects: Vec<Subject<'t>>,
+    reported: impl Iterator<Item = &'n String>,
+) -> Vec<Subject<'t>> {
+    for name in reported {
+        let (mut meant, others): (Vec<_>, Vec<_>) =
+            subjects.into_iter().partition(|subject| subject.names.contains(name));
+        subjects = others;
+        if meant.len() > 1 {
+            let mut one = Subject {
+                names: Cow::Owned(vec![name.clone()]),
+                shares: Vec::new(),
+                optional: Vec::new(),
+                earlier: Vec::new(),
+                phases: Vec::new(),
+            };
+            for part in meant.drain(..) {
+                one.shares.extend(part.shares);
+                one.optional.extend(part.optional);
+                one.earlier.extend(part.earlier);
+                for (phase, shares) in part.phases {
+                    match one.phases.iter_mut().find(|(known, _)| *known == phase) {
+                        Some((_, all)) => all.extend(shares),
+                        None => one.phases.push((phase, shares)),
+                    }
+                }
+            }
+            meant.push(one);
+        }
+        subjects.extend(meant);
+    }
+    subjects
+}
+
 impl Truth {
     /// Whether a `whose` of this name did anything that is known of.
     pub(super) fn knows(&self, whose: Whose, name: &str) -> bool {
@@ -131,7 +169,7 @@ impl Truth {
             if names.is_empty() && figure.whose != Whose::System {
                 continue;
             }
-            let known = subjects.iter_mut().find(|subject| subject.names == names);
+            let known = subjects.iter_mut().find(|subject| *subject.names == *names);
             match known {
                 Some(subject) => subject.shares.push(share),
                 None => {
@@ -141,7 +179,13 @@ impl Truth {
                     let phases = self.phases.iter();
                     let phases = phases.map(|(name, shares)| (name.as_str(), shares.iter().filter(is_of).collect()));
                     let phases = phases.collect();
-                    subjects.push(Subject { names, shares: vec![share], optional, earlier, phases });
+                    subjects.push(Subject {
+                        names: Cow::Borrowed(names),
+                        shares: vec![share],
+                        optional,
+                        earlier,
+                        phases,
+                    });
                 }
             }
         }

@@ -12,7 +12,8 @@ pub(crate) const NAME: &str = "object";
 pub(crate) const HELP: &str = "\
 Loads an eBPF object, attaches its programs by the names of their sections, and serves maps of it over HTTP.
 
-The first line of standard output lists what the programs read that the kernel's functions do not have. It accepts
+The first line of standard output lists what the programs read that the kernel's functions do not have. A `loaded` line has
+what loading took, and what the verifier's log has of each program: instructions, states, time. It accepts
 connections once everything is attached, answers `GET /map` with keys and values in hexadecimal, a line for each map, and
 ends at SIGINT and SIGTERM.
 

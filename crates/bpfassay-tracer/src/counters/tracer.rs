@@ -34,7 +34,6 @@ use crate::{
         plan::{
             hooked::{AttachedPrograms, Counted, Hooked, Kind},
             options::Options,
-            refusal::refusal,
         },
     },
 };
@@ -250,5 +249,5 @@ impl Tracer {
 }
 
 fn unreadable(error: ReadError) -> Refusal {
-    refusal(Step::Attach, with_causes(&error))
+    Refusal::new(Step::Attach, with_causes(&error))
 }

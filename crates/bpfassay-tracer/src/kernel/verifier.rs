@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The verifier's log of a program that it refuses.
+//! The verifier's log of a program: the reason for a refusal, statistics.
+
+use bpfassay_protocol::tool::VerifierStatistics;
 
 /// Longest line of a log, or message, that is reported, in bytes.
 pub(crate) const MAX_LINE: usize = 4096;
@@ -20,6 +22,24 @@ pub(crate) fn reason<'a>(log: &[&'a str]) -> Option<&'a str> {
     last(&log[..heading]).filter(|line| !is_trace(line)).or(log.get(heading).copied())
 }
 
+/// The statistics in the log of a program that was accepted; `None` where some of them are not there.
+pub(crate) fn statistics(log: &str) -> Option<VerifierStatistics> {
+    // `processed 12 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_states 1 mark_read 1`
+    let after = |name: &str| log.lines().rev().find_map(|line| word_after(line, name));
+    Some(VerifierStatistics {
+        instructions: after("processed")?.parse().ok()?,
+        total_states: after("total_states")?.parse().ok()?,
+        peak_states: after("peak_states")?.parse().ok()?,
+        time_us: after("time")?.parse().ok()?,
+    })
+}
+
+fn word_after<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let mut words = line.split_whitespace();
+    words.find(|word| *word == name)?;
+    words.next()
+}
+
 /// `line`, cut to [`MAX_LINE`] bytes.
 pub(crate) fn shorten(line: &str) -> String {
     line[..line.floor_char_boundary(MAX_LINE)].to_owned()
@@ -27,7 +47,33 @@ pub(crate) fn shorten(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn statistics_are_those_at_the_end_of_the_log() {
+        // Debian's 6.12, by `BPF_LOG_STATS` alone.
+        let log = "verification time 58 usec
+stack depth 16+0
+processed 31 insns (limit 1000000) max_states_per_insn 0 total_states 3 peak_states 2 mark_read 1
+";
+        let expected = VerifierStatistics { instructions: 31, total_states: 3, peak_states: 2, time_us: 58 };
+        assert_eq!(statistics(log), Some(expected));
+        for part in ["verification time 58 usec", "total_states 3", "peak_states 2", "processed 31"] {
+            assert_eq!(statistics(&log.replace(part, "")), None, "{part}");
+        }
+        assert_eq!(statistics(&log.replace("58", "x")), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_log_has_statistics_or_none(log in "(processed |time |total_states |peak_states |[0-9]{1,12} |\n|\\PC){0,40}") {
+            if let Some(found) = statistics(&log) {
+                prop_assert!(log.contains(&found.total_states.to_string()));
+            }
+        }
+    }
 
     #[test]
     fn the_reason_is_found_before_diagnostics() {

@@ -24,7 +24,6 @@ use self::plan::{
     loaded::{Loaded, Programs, Since},
     objects,
     options::Options,
-    refusal::refusal,
     renamed,
 };
 use crate::diagnostics::{self, When};
@@ -92,7 +91,7 @@ fn described(hooked: &Hooked) -> Result<bpfassay_protocol::tracer::Program, Refu
     hooked.describe().map_err(|error: io::Error| Refusal {
         program: Some(hooked.program.clone()),
         errno: error.raw_os_error(),
-        ..refusal(Step::Attach, error.to_string())
+        ..Refusal::new(Step::Attach, error.to_string())
     })
 }
 
@@ -104,32 +103,32 @@ pub(crate) fn load(configuration: ProbeConfiguration, options: &Options) -> Resu
     descriptors::make_room();
     if configuration.probe == Probe::Programs {
         if let Some(why) = not_for_sets(configuration, options) {
-            return Err(refusal(Step::Open, why.to_owned()));
+            return Err(Refusal::new(Step::Open, why.to_owned()));
         }
         let loaded = libbpf::sets::load(configuration)?;
         return Ok(LoadedConfiguration::new((configuration, options), loaded, Vec::new()));
     }
     if options.mount != 0 && !configuration.probe.distinguishes_mounts() {
         let message = format!("`{}` does not distinguish mounts: leave out --mount", configuration.probe);
-        return Err(refusal(Step::Open, message));
+        return Err(Refusal::new(Step::Open, message));
     }
     if !configuration.probe.distinguishes_mounts()
         && configuration != ProbeConfiguration::with_defaults(configuration.probe)
     {
         let message =
             format!("`{}` counts no calls in maps: leave out the map layout and the loader", configuration.probe);
-        return Err(refusal(Step::Open, message));
+        return Err(Refusal::new(Step::Open, message));
     }
     if options.maxactive.is_some() && configuration.probe != Probe::Kretprobe {
         let message = format!("`{configuration}` has no kretprobes that take --maxactive: `kretprobe` has");
-        return Err(refusal(Step::Open, message));
+        return Err(Refusal::new(Step::Open, message));
     }
     let options = &renamed::for_this_kernel(options);
     match configuration.loader {
         Loader::Libbpf => {
             let Some(object) = objects::find(configuration.probe, configuration.map) else {
                 let message = format!("this build of the tracer has no programs for `{configuration}`");
-                return Err(refusal(Step::Open, message));
+                return Err(Refusal::new(Step::Open, message));
             };
             let before = diagnostics::look_for(object.elf, options, When::Before);
             let loaded = libbpf::load(object, options, &diagnostics::absent(&before));

@@ -109,6 +109,7 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
         Err(refusal) => return Ok(Some(Refusal { prototypes: compared(prototypes), ..refusal })),
     };
     drop(elf);
+    report(&ObjectLine::Loaded(loaded.loaded.clone()))?;
     let maps = args.maps.iter().map(|name| opened(&loaded, name)).collect::<Result<Vec<_>, _>>()?;
     if let Some(directory) = &args.pin {
         fs::create_dir_all(directory).map_err(|source| ObjectError::Pin { path: directory.clone(), source })?;

@@ -41,6 +41,14 @@ fn refused() -> RunOutcome {
     RunOutcome::Refused(serde_json::from_str::<Refusal>(text).unwrap())
 }
 
+/// The refusal of a run whose tool had been refused in the run `earlier`.
+fn refused_in(earlier: &str) -> RunOutcome {
+    match refused() {
+        RunOutcome::Refused(refusal) => RunOutcome::Refused(Refusal { run: Some(earlier.to_owned()), ..refusal }),
+        other => other,
+    }
+}
+
 fn measured() -> RunOutcome {
     let reading = Reading { monotonic_ns: 0, idle_ns: None, tracer: None, mountstats: None };
     RunOutcome::Measured(Box::new(RunFigures {
@@ -58,6 +66,7 @@ fn measured() -> RunOutcome {
         tool: None,
         samples: Vec::new(),
         warm_up: None,
+        namespace: Vec::new(),
     }))
 }
 
@@ -142,6 +151,22 @@ fn a_run_is_measured_only_after_its_phases_and_refused_only_before_its_workload(
     go(&[phase(Phase::Attach, "r"), ended("other", failed())]);
     go(&[phase(Phase::Attach, "r"), phase(Phase::Workload, "other")]);
     go(&[phase(Phase::Workload, &"x".repeat(MAX_RUN_ID + 1))]);
+}
+
+#[test]
+fn a_run_is_refused_without_a_phase_only_where_an_earlier_one_was() {
+    let after = |outcome: RunOutcome| {
+        [start(), vec![phase(Phase::Attach, "a"), ended("a", refused()), ended("b", outcome)]].concat()
+    };
+    assert_eq!(taken(BootedFor::Runs, &[after(refused_in("a")), vec![GuestMessage::Done]].concat()).1, None);
+    for outcome in [refused(), refused_in("b"), refused_in("c"), measured()] {
+        refusal(&after(outcome));
+    }
+    // Whose refusal it is has to be known, whenever it comes.
+    let of = |named| refused_in(named);
+    let second = |outcome| [start(), vec![phase(Phase::Attach, "a"), ended("a", outcome)]].concat();
+    assert_eq!(taken(BootedFor::Runs, &second(of("a"))).1, None);
+    refusal(&second(of("c")));
 }
 
 #[test]

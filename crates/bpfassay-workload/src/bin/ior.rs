@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay-ior`: the workloads as a program: the embedded IOR-compatible engine, and, by a first argument that IOR does not
-//! have, `io-paths`, `microbenchmark` and `neighbour`. One program, because each adds a megabyte to every guest.
+//! have, `io-paths`, `mounts`, `microbenchmark` and `neighbour`. One program, because each adds a megabyte to every guest.
 
 use bpfassay_protocol::with_causes;
 
@@ -9,13 +9,14 @@ use std::{env, fs, io::Write as _, process::ExitCode};
 use bpfassay_ior::Plan;
 use bpfassay_workload::{
     engine::{EngineError, MAX_RANKS, Run},
-    io_paths::{self, neighbour},
+    io_paths::{self, mounts, neighbour},
     microbenchmark,
 };
 
 const HELP: &str = "\
 usage: bpfassay-ior [--ranks N] [--record DIR] [IOR OPTION]...
        bpfassay-ior io-paths DIR BYTES [SUMMARY]
+       bpfassay-ior mounts DIR BYTES SUMMARY MOUNT...
        bpfassay-ior microbenchmark KIND OPERATIONS BYTES [SUMMARY]
        bpfassay-ior neighbour FILE
 
@@ -27,7 +28,7 @@ Does what IOR does with the same options and script files (-f), for the interfac
   --version      show the version
 
 io-paths moves BYTES by each way that data can take between a program and a file, in DIR, and writes what became of each
-to SUMMARY as JSON. microbenchmark does so many operations of one kind (futex, tcp, shared-memory), of BYTES each, and writes how long
+to SUMMARY as JSON. mounts writes and reads BYTES in DIR, and so many times more on each MOUNT as mounts come before it. microbenchmark does so many operations of one kind (futex, tcp, shared-memory), of BYTES each, and writes how long
 that took. neighbour reads and writes FILE until it is killed, and prints `n` once it has begun.
 
 exit status: 0 all done; 1 data other than written was read; 2 wrong options or script; 3 a test file failed;
@@ -113,8 +114,18 @@ fn other_workload(args: &[String]) -> Option<Result<(), (String, u8)>> {
                 Err(message) => Err((message, 2)),
             })
         }
+        ["mounts", directory, size, summary, mounts @ ..] => Some(match size.parse() {
+            Ok(size) => {
+                let mounts = mounts.iter().map(Into::into).collect();
+                let run = mounts::Run { directory: directory.into(), size, summary: Some(summary.into()), mounts };
+                run.start().map_err(|error| (with_causes(&error), 3))
+            }
+            Err(_) => Err((format!("expected a number of bytes, found `{size}`"), 2)),
+        }),
         ["neighbour", file] => Some(neighbour::run(file.as_ref()).map_err(|error| (with_causes(&error), 3))),
-        ["io-paths" | "microbenchmark" | "neighbour", ..] => Some(Err(("wrong arguments: see --help".to_owned(), 2))),
+        ["io-paths" | "mounts" | "microbenchmark" | "neighbour", ..] => {
+            Some(Err(("wrong arguments: see --help".to_owned(), 2)))
+        }
         _ => None,
     }
 }

@@ -105,6 +105,12 @@ impl Control {
 }
 
 impl<S: Read + Write> Control<S> {
+    /// With this agent.
+    #[cfg(test)]
+    pub(crate) const fn over(agent: S) -> Self {
+        Self { agent }
+    }
+
     /// Sends `event` and waits until the agent answers.
     pub(crate) fn announce(&mut self, event: &PhaseEvent) -> Result<(), EngineError> {
         let mut line =
@@ -129,7 +135,7 @@ mod tests {
         let mut control = Control { agent: Socket(engine.into()) };
         control.announce(&PhaseEvent::Begin(phase.clone())).unwrap();
         let moved = Moved::sum(&[[0, 0, 0, 3, 12, 1], [0, 0, 0, 1, 4, 0]]);
-        control.announce(&PhaseEvent::End { phase, moved, events: BTreeMap::new() }).unwrap();
+        control.announce(&PhaseEvent::End { phase, moved, events: BTreeMap::new(), mount: None }).unwrap();
         agent.shutdown(std::net::Shutdown::Write).unwrap();
         let gone = control.announce(&PhaseEvent::Begin(PhaseName { phase: "read".to_owned(), test: 0, repetition: 0 }));
         assert!(gone.unwrap_err().to_string().contains("did not answer"));

@@ -17,7 +17,7 @@ mod names;
 mod pattern;
 mod phase;
 mod random;
-mod ranks;
+pub(crate) mod ranks;
 mod record;
 mod report;
 mod result;

@@ -359,7 +359,12 @@ impl<'a, I: Io> TestRun<'a, I> {
         let phase = self.event(access, repetition);
         let moved = Moved::sum(&self.team.exchange(self.backend.moved.numbers())?);
         if let Some(control) = self.lead.as_mut().and_then(|lead| lead.control.as_deref_mut()) {
-            control.announce(&PhaseEvent::End { phase: phase.clone(), moved, events: Default::default() })?;
+            control.announce(&PhaseEvent::End {
+                phase: phase.clone(),
+                moved,
+                events: Default::default(),
+                mount: None,
+            })?;
         }
         let calls = took.map(|took| self.timed.of_all(took)).transpose()?.flatten();
         if let Some(control) = self.lead.as_mut().and_then(|lead| lead.control.as_deref_mut())

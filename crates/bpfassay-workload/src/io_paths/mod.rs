@@ -14,9 +14,11 @@ mod buffer;
 mod calls;
 mod copy;
 mod error;
+pub mod mounts;
 mod names;
 pub mod neighbour;
 mod stage;
+mod together;
 mod uring;
 
 use std::{fs, io, path::PathBuf};
@@ -100,6 +102,7 @@ fn refusal(call: &str, source: &io::Error) -> RefusedCall {
 fn run_path(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     use Direction::{In, Out};
     match stage.path {
+        IoPath::FirstTouch => together::reading(stage),
         IoPath::Read => reading(stage, 0, "read", Operation::Read, |file, into, _| calls::read(file, into)),
         IoPath::Write => writing(stage, 0, "write", Operation::Write, |file, from, _| calls::write(file, from)),
         IoPath::Pread => reading(stage, 0, "pread64", Operation::Read, calls::pread),

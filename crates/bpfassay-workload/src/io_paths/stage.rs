@@ -47,7 +47,7 @@ pub(crate) fn refused(call: &'static str) -> impl FnOnce(io::Error) -> PathFailu
 
 /// What the calls of a phase returned.
 #[derive(Debug, Default)]
-pub(crate) struct Moved(BTreeMap<Operation, Totals>);
+pub(crate) struct Moved(pub(super) BTreeMap<Operation, Totals>);
 
 impl Moved {
     /// Counts one call.
@@ -56,6 +56,11 @@ impl Moved {
             Ok(bytes) => Totals { calls: 1, bytes: *bytes as u64, errors: 0 },
             Err(_) => Totals { calls: 1, bytes: 0, errors: 1 },
         };
+    }
+
+    /// Counts what several calls returned.
+    pub(crate) fn add(&mut self, operation: Operation, calls: u64, bytes: u64, errors: u64) {
+        *self.0.entry(operation).or_default() += Totals { calls, bytes, errors };
     }
 
     /// Counts bytes that no call moved.
@@ -150,7 +155,7 @@ impl<'a> Stage<'a> {
         if !matches!(result, Err(PathFailure::Failed(_))) {
             #[cfg(test)]
             self.phases.push(moved.0.clone());
-            self.announce(&PhaseEvent::End { phase, moved: moved.0, events: BTreeMap::new() })?;
+            self.announce(&PhaseEvent::End { phase, moved: moved.0, events: BTreeMap::new(), mount: None })?;
         }
         result
     }

@@ -138,7 +138,7 @@ impl Phase {
         let start = Instant::now();
         let events = work()?;
         self.elapsed_ns = bpfassay_protocol::nanoseconds(start.elapsed());
-        self.announce(&PhaseEvent::End { phase, moved: BTreeMap::new(), events })
+        self.announce(&PhaseEvent::End { phase, moved: BTreeMap::new(), events, mount: None })
     }
 
     fn announce(&mut self, event: &PhaseEvent) -> Result<(), MicrobenchmarkError> {

@@ -54,6 +54,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
         symbols: false,
+        mounts: Vec::new(),
         task: Task::Shell,
     };
     let scratch = store.cache.scratch()?;

@@ -7,6 +7,7 @@ use bpfassay_protocol::{
     tool::{Source, ToolFigures},
     tracer::Refusal,
 };
+use bpfassay_results::Loaded;
 
 /// What it printed on standard output, line by line; what is no line of its own is left out.
 fn lines(seen: &ToolFigures) -> Vec<ObjectLine> {
@@ -21,6 +22,24 @@ pub(super) fn types(seen: &ToolFigures) -> Option<Vec<u8>> {
         ObjectLine::Types { btf } => Some(btf.0),
         _ => None,
     })
+}
+
+/// What the kernel made of the tool, with what the loader had of the verifier's log.
+pub(super) fn loaded(seen: &ToolFigures) -> Loaded {
+    let reported = lines(seen).into_iter().find_map(|line| match line {
+        ObjectLine::Loaded(loaded) => Some(loaded),
+        _ => None,
+    });
+    let mut programs = seen.programs.clone();
+    for verified in reported.iter().flat_map(|loaded| &loaded.programs) {
+        let of_program = programs.iter_mut().find(|program| program.id == verified.id);
+        if let Some(code) = of_program.and_then(|program| program.code.as_mut()) {
+            code.log = verified.log;
+            // Kernels before 5.16 report it there alone.
+            code.verified = code.verified.or(verified.log.map(|log| log.instructions));
+        }
+    }
+    Loaded { ready_ns: seen.ready_ns, load_ns: reported.map(|loaded| loaded.load_ns), programs }
 }
 
 /// Where the object's programs do not fit to the kernel's prototypes; `None` where that was not reported.

@@ -44,11 +44,12 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Vec<Trut
         let from = reported().filter(|&at_ns| at_ns <= before).max();
         let to = reported().filter(|&at_ns| at_ns >= after).min();
         let (Some(from_ns), Some(to_ns)) = (from, to) else { continue };
+        let mount = phase.mount.as_ref().unwrap_or(&figures.mount);
         let share = |(&operation, totals): (&_, &bpfassay_protocol::operation::Totals)| {
             let requested = path.requested(totals.bytes)?;
             Some(Share {
                 cgroup: vec![figures.cgroup.to_string()],
-                mount: mount_names(Some(&figures.mount.path), figures.mount.device, figures.mount.id, &BTreeSet::new()),
+                mount: mount_names(Some(&mount.path), mount.device, mount.id, &BTreeSet::new()),
                 process: vec![WORKLOAD.to_owned()],
                 is_file: true,
                 operation,

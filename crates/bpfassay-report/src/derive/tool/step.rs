@@ -244,15 +244,7 @@ mod tests {
     /// As the agent reports a tool that did not become ready.
     fn reported(message: &str) -> Refusal {
         let message = format!("ended with exit status 1 before it was ready; its last output: {message}");
-        Refusal {
-            step: Step::Load,
-            program: None,
-            errno: None,
-            message,
-            verifier: None,
-            findings: Vec::new(),
-            prototypes: None,
-        }
+        Refusal::new(Step::Load, message)
     }
 
     fn step(message: &str) -> Option<Step> {

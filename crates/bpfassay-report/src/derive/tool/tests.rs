@@ -73,6 +73,7 @@ fn figures(output: Vec<OutputPiece>) -> RunFigures {
         tool: Some(Box::new(seen)),
         samples: Vec::new(),
         warm_up: None,
+        namespace: Vec::new(),
     }
 }
 
@@ -120,6 +121,35 @@ fn the_whole_system_is_compared_from_report_to_report() {
         "{low:?}"
     );
     assert_eq!(found(&reported(163).0), [Kind::CountsTooHigh]);
+}
+
+/// What is on a mount of the workload's own mount namespace is a file there, although the tracer does not know the mount.
+#[test]
+fn a_mount_of_another_namespace_has_files_and_the_name_that_it_has_there() {
+    let tool = tool(
+        "{ value = 'n', operations = 'read', unit = 'calls', whose = 'mount', label = 'mount', only_files = true }",
+    );
+    let hide = |sample: &mut Sample| sample.rows.iter_mut().for_each(|row| row.path = None);
+    let run = |namespace: Vec<MountFacts>| {
+        let mut pieces = vec![
+            piece(900, "{\"n\":0,\"mount\":\"/own\"}\n", Some(8)),
+            piece(2100, "{\"n\":54,\"mount\":\"/own\"}\n", Some(62)),
+        ];
+        for reference in pieces.iter_mut().filter_map(|piece| piece.reference.as_mut()) {
+            hide(&mut reference.before);
+            hide(&mut reference.after);
+        }
+        found(&of_run(&tool, None, true, &RunFigures { namespace, ..figures(pieces) }).0)
+    };
+    let own = MountFacts {
+        id: 145,
+        device: Device { major: 0, minor: 45 },
+        path: "/own".to_owned(),
+        ..MountFacts::default()
+    };
+    assert_eq!(run(vec![own.clone()]), []);
+    // Of another mount of that id nothing is known.
+    assert_eq!(run(vec![MountFacts { device: Device { major: 0, minor: 46 }, ..own }]), [Kind::SubjectUnknown]);
 }
 
 /// What happened before the reference tracer was read, and after the tool's report was made, is in the tool's next report.
@@ -279,13 +309,10 @@ fn a_refused_object_has_the_findings_of_its_prototypes() {
     };
     let of = |prototypes: Option<Vec<Checked>>| {
         let refusal = Refusal {
-            step: Step::Load,
             program: Some("on_mkdir".to_owned()),
             errno: Some(13),
-            message: "cannot load on_mkdir: Permission denied".to_owned(),
-            verifier: None,
-            findings: Vec::new(),
             prototypes: prototypes.map(|checked| Box::new(Prototypes(checked))),
+            ..Refusal::new(Step::Load, "cannot load on_mkdir: Permission denied".to_owned())
         };
         let findings = of_refusal(&refusal);
         let differs = findings.iter().find(|finding| finding.kind == Kind::PrototypeDiffers).unwrap();

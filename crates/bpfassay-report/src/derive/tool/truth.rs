@@ -131,14 +131,23 @@ fn shares(start: &Sample, end: &Sample, figures: &RunFigures, counts: &dyn Fn(&C
     let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
     let devices: BTreeSet<u64> = end.rows.iter().flat_map(|row| numbers(row.device)).collect();
     let before: BTreeMap<Key, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
+    // A mount of the workload's own namespace is nowhere else. Pipes and sockets are in no namespace.
+    let in_namespace = |row: &CounterRow| {
+        let mounts = figures.namespace.iter().chain(figures.phases.iter().filter_map(|phase| phase.mount.as_ref()));
+        mounts
+            .filter(|mount| (mount.id, mount.device) == (row.mount, row.device))
+            .map(|mount| mount.path.as_str())
+            .next()
+    };
     let share = |row: &CounterRow| {
+        let path = row.path.as_deref().or_else(|| in_namespace(row));
         let totals = row.totals - before.get(&key(row)).copied().unwrap_or_default();
         let is_workload = row.cgroup == figures.cgroup && !is_of_agent(row);
         (totals != Totals::default()).then(|| Share {
             cgroup: vec![row.cgroup.to_string()],
-            mount: mount_names(row.path.as_deref(), row.device, row.mount, &devices),
+            mount: mount_names(path, row.device, row.mount, &devices),
             process: is_workload.then(|| WORKLOAD.to_owned()).into_iter().collect(),
-            is_file: row.path.is_some(),
+            is_file: path.is_some(),
             operation: row.operation,
             calls: totals.calls,
             errors: returned.then_some(totals.errors),

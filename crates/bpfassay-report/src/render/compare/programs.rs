@@ -2,11 +2,12 @@
 //! Programs of tools of which the kernel made something else.
 
 use bpfassay_protocol::tool::ProgramCode;
+use bpfassay_study::Clock;
 
 use crate::{
     compare::{Comparison, ProgramChange},
     render::{
-        program_code::{COLUMNS, FIGURES, shown},
+        program_code::{COLUMNS, FIGURES, LEGEND, milliseconds, shown},
         table::{Places, Table},
     },
 };
@@ -14,24 +15,33 @@ use crate::{
 /// A row for each program that differs; no table where none does.
 pub(super) fn table(comparison: &Comparison) -> Option<Table> {
     let places = Places::among(comparison.cells.iter().map(|cell| (cell.case.as_str(), cell.file_system.as_str())));
+    let is_timed = comparison.clock == Clock::Instructions;
     let mut rows = Vec::new();
     for cell in &comparison.cells {
         for change in &cell.programs {
             let place = places.text(cell.target(), &cell.case, &cell.file_system);
             let mut row = vec![place, cell.under_test.clone(), change.program.clone()];
             row.extend(FIGURES.map(|of| difference(change, of)));
+            row.extend(is_timed.then(|| time(change)));
             rows.push(row);
         }
     }
-    let columns = ["target", "tool", "program"].into_iter().chain(COLUMNS);
+    let columns = ["target", "tool", "program"].into_iter().chain(COLUMNS).chain(is_timed.then_some("verify [ms]"));
     (!rows.is_empty()).then(|| Table {
         rows,
         legend: vec![
-            "verified: instructions that the verifier processed; xlated: instructions after its rewriting; JITed: bytes of machine code. base → new; programs that are the same are left out."
-                .to_owned(),
+            "base → new; programs that are the same are left out. verify: what the verifier took, which is not compared by the wall clock.".to_owned(),
+            LEGEND.to_owned(),
         ],
         ..Table::new("programs of which the kernel made something else", columns)
     })
+}
+
+/// What the verifier took in both, `0.058 → 0.061`; once where it is the same.
+fn time(change: &ProgramChange) -> String {
+    let [base, new] =
+        change.code.map(|code| shown(code.and_then(|code| code.log).map(|log| milliseconds(log.time_us))));
+    if base == new { new } else { format!("{base} → {new}") }
 }
 
 /// `5 → 7 (+2)`, `5` where both are the same.

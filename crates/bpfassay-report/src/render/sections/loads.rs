@@ -5,7 +5,7 @@ use bpfassay_protocol::tool::BpfObject;
 
 use crate::render::{
     attach::attach,
-    program_code::{COLUMNS, FIGURES, NONE, shown},
+    program_code::{COLUMNS, FIGURES, LEGEND, NONE, milliseconds, shown},
     study,
     table::{Places, Remarks, Table},
 };
@@ -19,42 +19,47 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let loading = results.cells.iter().filter(|cell| cell.tool.is_some() && study::loads_only(results, &cell.case));
     for cell in loading {
         let loaded = cell.tool_result.as_ref().and_then(|result| result.loaded.as_ref());
-        let ready = loaded.map_or_else(|| NONE.to_owned(), |loaded| format!("{:.2}", seconds(loaded.ready_ns)));
-        let head = [attach(cell, &mut remarks), ready];
+        let ready = shown(loaded.map(|loaded| format!("{:.2}", seconds(loaded.ready_ns))));
+        let load = shown(loaded.and_then(|loaded| loaded.load_ns).map(|load_ns| format!("{:.3}", seconds(load_ns))));
+        let head = [attach(cell, &mut remarks), ready, load];
         let programs = loaded.map(Loaded::programs_by_id).unwrap_or_default();
-        let mut figures: Vec<[String; 4]> = programs.into_iter().map(program).collect();
+        let mut figures: Vec<Vec<String>> = programs.into_iter().map(program).collect();
         if figures.is_empty() {
-            figures.push([NONE; 4].map(str::to_owned));
+            figures.push(vec![NONE.to_owned(); COLUMNS.len() + 2]);
         }
         for (index, figures) in figures.into_iter().enumerate() {
             let mut row = places.row(cell, index == 0);
-            row.extend(if index == 0 { head.clone() } else { [String::new(), String::new()] });
+            row.extend(if index == 0 { head.clone() } else { head.each_ref().map(|_| String::new()) });
             row.extend(figures);
             rows.push(row);
         }
     }
-    let mut columns = places.columns(&["attach", "ready [s]", "program"]);
+    let mut columns = places.columns(&["attach", "ready [s]", "load [s]", "program"]);
     columns.extend(COLUMNS);
+    columns.push("verify [ms]");
     columns.iter_mut().filter(|column| **column == "probe").for_each(|column| *column = "tool");
+    let clock = results.plan.study.clock;
     (!rows.is_empty()).then(|| Table {
         rows,
         remarks: remarks.0,
         legend: vec![
-            "ready: from its start until the tool was ready, by the guest's clock; kernels and tools wait, too, so that it is no measure of the verifier."
-                .to_owned(),
-            "verified: instructions that the verifier processed, each as often as it did (kernels since 5.16 report it); xlated: instructions after its \
-             rewriting; JITed: bytes of machine code, 0 where the kernel interprets the program."
-                .to_owned(),
+            format!(
+                "ready: from its start until the tool was ready; load: making its maps and loading its programs, where the loader reports it (that of bare \
+                 objects); verify: the verifier's part of that. By the guest's clock ({clock}); kernels and tools wait, too, so that `ready` is no measure of the \
+                 verifier."
+            ),
+            LEGEND.to_owned(),
         ],
         ..Table::new(study::title(results), columns)
     })
 }
 
-fn program(program: &BpfObject) -> [String; 4] {
+fn program(program: &BpfObject) -> Vec<String> {
     let name =
         if program.name.is_empty() { format!("without a name, id {}", program.id) } else { program.name.clone() };
-    let [verified, xlated, jited] = FIGURES.map(|of| shown(program.code.as_ref().and_then(of)));
-    [name, verified, xlated, jited]
+    let figures = FIGURES.map(|of| shown(program.code.as_ref().and_then(of)));
+    let time = program.code.and_then(|code| code.log).map(|log| milliseconds(log.time_us));
+    [name].into_iter().chain(figures).chain([shown(time)]).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]

@@ -149,15 +149,7 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
 }
 
 fn refusal() -> Refusal {
-    Refusal {
-        step: Step::Load,
-        program: None,
-        errno: None,
-        message: String::new(),
-        verifier: None,
-        findings: Vec::new(),
-        prototypes: None,
-    }
+    Refusal::new(Step::Load, String::new())
 }
 
 fn header(plan: &Plan) -> Header {

@@ -36,7 +36,7 @@ fn the_real_ior_gets_the_same_options_and_cannot_be_held() {
 fn every_kind_has_its_run_specification() {
     let workloads = |study: &str| {
         let study = load(study).unwrap();
-        let on = OnTarget { arch: bpfassay_protocol::Arch::X86_64, external_ior: None };
+        let on = OnTarget { arch: bpfassay_protocol::Arch::X86_64, external_ior: None, mounts: &[] };
         let cases = study
             .workloads
             .iter()

@@ -35,7 +35,6 @@ use crate::{
         loaded::{Loaded, Programs, Since},
         options::Options,
         prototypes::name_prototypes,
-        refusal::refusal,
         settings,
     },
 };
@@ -139,7 +138,7 @@ pub(crate) fn no_programs(configuration: ProbeConfiguration) -> Refusal {
         Probe::KprobeMulti => ": the library aya cannot attach to fprobe (kprobe.multi), use the loader libbpf",
         _ => "",
     };
-    refusal(Step::Open, format!("this build of the tracer has no programs for `{configuration}`{why}"))
+    Refusal::new(Step::Open, format!("this build of the tracer has no programs for `{configuration}`{why}"))
 }
 
 /// Duplicates of the descriptors of all maps, by name.

@@ -16,16 +16,16 @@ pub(super) fn refuse(step: Step, program: Option<&str>, error: &(dyn Error + 'st
     };
     let causes = causes(error);
     Refusal {
-        step,
         program: program.map(str::to_owned),
         errno: number(error),
-        message: shorten(&program.map_or(causes.clone(), |program| format!("program `{program}`: {causes}"))),
         verifier: log.and_then(|log| {
             let lines: Vec<&str> = log.lines().collect();
             reason(&lines).map(shorten)
         }),
-        findings: Vec::new(),
-        prototypes: None,
+        ..Refusal::new(
+            step,
+            shorten(&program.map_or(causes.clone(), |program| format!("program `{program}`: {causes}"))),
+        )
     }
 }
 

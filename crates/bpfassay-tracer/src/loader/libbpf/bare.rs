@@ -5,14 +5,20 @@ use std::{
     io,
     os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
+    time::Instant,
 };
 
+use bpfassay_bpf::program_info;
 use bpfassay_btf::contents::Encoded;
-use bpfassay_protocol::tracer::{Refusal, Step};
-use libbpf_rs::{Link, MapCore as _, MapFlags, Object, ObjectBuilder, OpenObject};
+use bpfassay_protocol::{
+    nanoseconds,
+    object::{LoadedObject, VerifiedProgram},
+    tracer::{Refusal, Step},
+};
+use libbpf_rs::{Link, MapCore as _, MapFlags, Object, ObjectBuilder, OpenObject, Program};
 
 use super::{log, sys};
-use crate::loader::plan::refusal::Failure;
+use crate::{kernel::verifier::statistics, loader::plan::refusal::Failure};
 
 /// A loaded object with its programs attached.
 #[derive(Debug)]
@@ -20,7 +26,20 @@ pub(crate) struct Bare {
     /// With the names of their programs. Detached before the object is closed: fields are dropped in order.
     links: Vec<(String, Link)>,
     object: Object,
+    /// What loading took, and what the verifier's log has of each program.
+    pub(crate) loaded: LoadedObject,
 }
+
+/// What the kernel logs about programs that it accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Logged {
+    /// The verifier's statistics.
+    Statistics,
+    Nothing,
+}
+
+/// Bytes for the statistics of one program: they are three lines.
+const STATISTICS: usize = 16 << 10;
 
 /// The suffixes of the kernel's names of the maps of global variables.
 const OBJECT: &str = "object";
@@ -31,10 +50,16 @@ const OBJECT: &str = "object";
 /// A [`Refusal`]; nothing stays attached.
 pub(crate) fn bring_up(elf: &[u8], programs: &[String], contents: &Encoded) -> Result<Bare, Refusal> {
     let log = log::capture();
-    load_and_attach(elf, programs, contents).map_err(|failure| log.refusal(failure))
+    match load_and_attach(elf, programs, contents, Logged::Statistics) {
+        // A log of statistics has no reason. A kernel that refuses the log refuses the program, too.
+        Err(failure) if failure.step == Step::Load => {}
+        done => return done.map_err(|failure| log.refusal(failure)),
+    }
+    let log = log::capture();
+    load_and_attach(elf, programs, contents, Logged::Nothing).map_err(|failure| log.refusal(failure))
 }
 
-fn load_and_attach(elf: &[u8], programs: &[String], contents: &Encoded) -> Result<Bare, Failure> {
+fn load_and_attach(elf: &[u8], programs: &[String], contents: &Encoded, logged: Logged) -> Result<Bare, Failure> {
     let unopened = |text: String| Failure { step: Step::Open, program: None, error: io::Error::other(text) };
     let mut open = ObjectBuilder::default()
         .name(OBJECT)
@@ -54,7 +79,15 @@ fn load_and_attach(elf: &[u8], programs: &[String], contents: &Encoded) -> Resul
         }
     }
     set_constants(&mut open, contents).map_err(unopened)?;
-    let object = sys::load(open).map_err(|error| Failure { step: Step::Load, program: None, error })?;
+    let unloaded = |error: io::Error| Failure { step: Step::Load, program: None, error };
+    let mut logs = Vec::new();
+    for mut program in open.progs_mut().filter(|program| logged == Logged::Statistics && program.autoload()) {
+        logs.push(sys::log_statistics(&mut program, STATISTICS).map_err(unloaded)?);
+    }
+    let begun = Instant::now();
+    let object = sys::load(open).map_err(unloaded)?;
+    let loaded =
+        LoadedObject { load_ns: nanoseconds(begun.elapsed()), programs: verified(&object, &logs).map_err(unloaded)? };
     set_entries(&object, contents).map_err(|text| Failure {
         step: Step::Load,
         program: None,
@@ -68,7 +101,17 @@ fn load_and_attach(elf: &[u8], programs: &[String], contents: &Encoded) -> Resul
             Err(error) => return Err(Failure { step: Step::Attach, program: Some(name), error }),
         }
     }
-    Ok(Bare { links, object })
+    Ok(Bare { links, object, loaded })
+}
+
+/// The programs of `object` that were loaded, with what is in `logs`: in the same order, or none.
+fn verified(object: &Object, logs: &[sys::ProgramLog]) -> io::Result<Vec<VerifiedProgram>> {
+    let mut logs = logs.iter();
+    let of = |program: Program<'_>| {
+        let id = program_info(program.as_fd())?.id;
+        Ok(VerifiedProgram { id, log: logs.next().and_then(|log| statistics(&log.text())) })
+    };
+    object.progs().filter(|program| program.autoload()).map(of).collect()
 }
 
 /// The name of a map in the object: libbpf prefixes those of the sections of global variables with the object's name (`internal_map_name`).

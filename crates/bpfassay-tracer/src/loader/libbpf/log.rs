@@ -46,13 +46,10 @@ pub(crate) fn refusal(failure: Failure, printed: &str) -> Refusal {
     let (library, verifier) = split(printed);
     let about_a_program = library.iter().find(|line| program_of(line).is_some()).or(library.first());
     Refusal {
-        step: failure.step,
         program: failure.program.or_else(|| about_a_program.and_then(|line| program_of(line)).map(str::to_owned)),
         errno: failure.error.raw_os_error(),
-        message: about_a_program.map_or_else(|| failure.error.to_string(), |line| shorten(line)),
         verifier: reason(&verifier).map(shorten),
-        findings: Vec::new(),
-        prototypes: None,
+        ..Refusal::new(failure.step, about_a_program.map_or_else(|| failure.error.to_string(), |line| shorten(line)))
     }
 }
 
@@ -111,13 +108,10 @@ libbpf: failed to load object 'bpfassay'
         assert_eq!(
             refusal(failure(Step::Load, None, libc::EACCES), printed),
             Refusal {
-                step: Step::Load,
                 program: Some("read_exit".into()),
                 errno: Some(libc::EACCES),
-                message: "prog 'read_exit': BPF program load failed: -EACCES".into(),
                 verifier: Some("invalid bpf_context access off=40 size=8".into()),
-                findings: Vec::new(),
-                prototypes: None,
+                ..Refusal::new(Step::Load, "prog 'read_exit': BPF program load failed: -EACCES".into())
             }
         );
     }

@@ -8,7 +8,7 @@ use std::{
     ptr::NonNull,
 };
 
-use libbpf_rs::{AsRawLibbpf as _, Link, Object, OpenObject, ProgramMut};
+use libbpf_rs::{AsRawLibbpf as _, Link, Object, OpenObject, OpenProgramMut, ProgramMut};
 use libbpf_sys::{bpf_kprobe_multi_opts, bpf_kprobe_opts, bpf_link, bpf_uprobe_opts, probe_attach_mode};
 
 use crate::loader::plan::{
@@ -28,6 +28,38 @@ pub(super) fn load(open: OpenObject) -> io::Result<Object> {
     }
     // SAFETY: the object is loaded now, and `take_ptr` gives up the only ownership of it.
     Ok(unsafe { Object::from_ptr(open.take_ptr()) })
+}
+
+/// The verifier's log of one program.
+#[derive(Debug)]
+pub(super) struct ProgramLog(Vec<u8>);
+
+impl ProgramLog {
+    /// Its text so far.
+    pub(super) fn text(&self) -> String {
+        let end = self.0.iter().position(|&byte| byte == 0).unwrap_or(self.0.len());
+        String::from_utf8_lossy(&self.0[..end]).into_owned()
+    }
+}
+
+/// Has the kernel write its statistics of `program` to a log of `size` bytes when it is loaded. The log must be there until then.
+///
+/// # Errors
+/// libbpf's, in the kernel's numbers.
+pub(super) fn log_statistics(program: &mut OpenProgramMut<'_>, size: usize) -> io::Result<ProgramLog> {
+    /// `BPF_LOG_STATS` of include/linux/bpf_verifier.h.
+    const STATISTICS: u32 = 4;
+    let mut log = ProgramLog(vec![0; size]);
+    program.set_log_level(STATISTICS);
+    // SAFETY: the program belongs to an object that is open; the log is on the heap, where it stays when it is returned.
+    let status = unsafe {
+        libbpf_sys::bpf_program__set_log_buf(
+            program.as_libbpf_object().as_ptr(),
+            log.0.as_mut_ptr().cast(),
+            log.0.len() as libbpf_sys::size_t,
+        )
+    };
+    if status < 0 { Err(io::Error::from_raw_os_error(-status)) } else { Ok(log) }
 }
 
 /// Attaches `program` as a kprobe to `function` + `offset`.

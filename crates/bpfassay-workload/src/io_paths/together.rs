@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Many processes that touch a file for the first time, at once: a tracer that loses the first call of a key that several insert at the same time
+//! counts too little.
+
+use std::{io, ops::Range};
+
+use bpfassay_protocol::Operation;
+
+use super::{
+    buffer::{Buffer, first_difference},
+    calls,
+    error::PathsError,
+    stage::{PathFailure, Stage},
+};
+use crate::engine::{EngineError, ranks::Team};
+
+/// How many processes: more than guests have CPUs.
+const PROCESSES: u32 = 8;
+
+/// The call that each of them makes. No path before this one makes any of its operation.
+const CALL: &str = "preadv";
+
+/// Has processes that have done nothing yet read a part of a file each, all at once.
+pub(super) fn reading(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+    let source = stage.source(0)?;
+    let failed =
+        |source| PathFailure::from(PathsError::from(EngineError::Ranks { action: "start", ranks: PROCESSES, source }));
+    let mut teams = Team::world(PROCESSES + 1, 0).map_err(failed)?.into_iter();
+    let Some(own) = teams.next() else { return Err(failed(io::ErrorKind::InvalidInput.into())) };
+    let (size, seed) = (stage.size, stage.seed());
+    let mut children = Children { team: own, ids: Vec::new() };
+    for team in teams {
+        let range = part(size, team.rank() - 1);
+        let mut memory = Buffer::zeroed(range.len());
+        let parent = rustix::process::getpid();
+        // SAFETY: the program has one thread; in tests, where it has more, the child allocates through malloc alone, which fork leaves usable.
+        match unsafe { libc::fork() } {
+            -1 => return Err(failed(io::Error::last_os_error())),
+            0 => {
+                let tied = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+                let is_alive = tied.is_ok() && rustix::process::getppid() == Some(parent);
+                let done = is_alive && one(&team, &source, &mut memory, range, seed).is_ok();
+                // SAFETY: no address. Nothing of the parent's is flushed or dropped twice.
+                unsafe { libc::_exit(i32::from(!done)) };
+            }
+            child => children.ids.push(child),
+        }
+    }
+    let all = stage.phase(|_, moved| {
+        let together = || -> Result<Vec<[u64; 4]>, EngineError> {
+            children.team.barrier()?;
+            children.team.exchange([0; 4])
+        };
+        let all = together().map_err(PathsError::from)?;
+        for &[calls, bytes, errno, _] in all.iter().skip(1) {
+            moved.add(Operation::Readv, calls, bytes, u64::from(errno > 0));
+        }
+        Ok(all)
+    })?;
+    children.join().map_err(failed)?;
+    for (rank, [_, _, errno, wrong_at]) in (0..).zip(all.into_iter().skip(1)) {
+        if errno > 0 {
+            // Numbers of errors are small.
+            return Err(PathFailure::Refused { call: CALL, source: io::Error::from_raw_os_error(errno as i32) });
+        }
+        if let Some(at) = wrong_at.checked_sub(1) {
+            let at = part(size, rank).start as u64 + at;
+            return Err(PathsError::Data { path: stage.path, at, size: size as u64 }.into());
+        }
+    }
+    Ok(())
+}
+
+/// What the process with this number reads of `size` bytes.
+fn part(size: usize, number: u32) -> Range<usize> {
+    let share = size / PROCESSES as usize;
+    let start = share * number as usize;
+    if number + 1 == PROCESSES { start..size } else { start..start + share }
+}
+
+/// One process: waits for the others, reads its part, and reports calls, bytes, the error number, and one more than the place of the first wrong byte.
+fn one(
+    team: &Team,
+    file: &std::fs::File,
+    memory: &mut Buffer,
+    range: Range<usize>,
+    seed: u64,
+) -> Result<(), EngineError> {
+    team.barrier()?;
+    let (mut calls, mut at, mut errno) = (0, 0, 0);
+    while at < range.len() && errno == 0 {
+        calls += 1;
+        match calls::preadv(file, &mut memory[at..], range.start + at) {
+            // The end, where there should be more, shows as wrong data.
+            Ok(0) => break,
+            Ok(bytes) => at += bytes,
+            Err(error) => errno = error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+    let wrong = if errno > 0 { None } else { first_difference(memory, seed, range.start as u64) };
+    // The place within its part.
+    let wrong = wrong.map_or(0, |place| place - range.start as u64 + 1);
+    team.exchange([calls, at as u64, u64::from(errno.unsigned_abs()), wrong]).map(drop)
+}
+
+/// The processes, which are waited for whatever happens.
+struct Children {
+    team: Team,
+    ids: Vec<libc::pid_t>,
+}
+
+impl Children {
+    /// Waits until all have ended.
+    fn join(mut self) -> io::Result<()> {
+        let mut all = Ok(());
+        for id in self.ids.drain(..) {
+            match wait_for(id) {
+                Ok(0) => {}
+                Ok(_) => all = Err(io::Error::other("a process that should read ended otherwise")),
+                Err(error) => all = Err(error),
+            }
+        }
+        all
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        if !self.ids.is_empty() {
+            self.team.abort();
+        }
+        for id in self.ids.drain(..) {
+            // Those that wait give up; their status says nothing more.
+            let _ = wait_for(id);
+        }
+    }
+}
+
+fn wait_for(id: libc::pid_t) -> io::Result<libc::c_int> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the pointer is to a live local variable.
+        if unsafe { libc::waitpid(id, &raw mut status, 0) } >= 0 {
+            return Ok(status);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_are_the_whole() {
+        for size in [4096, 4097, 90_112] {
+            let parts: Vec<Range<usize>> = (0..PROCESSES).map(|number| part(size, number)).collect();
+            assert_eq!((parts[0].start, parts[PROCESSES as usize - 1].end), (0, size));
+            assert!(parts.windows(2).all(|two| two[0].end == two[1].start));
+        }
+    }
+}
