@@ -199,7 +199,9 @@ fn read(text: &str) -> Result<Vec<Section>, String> {
         }
         let hit = section.lines.values().filter(|count| **count > 0).count();
         let sums = [part(lines.next(), "LF:")?, part(lines.next(), "LH:")?];
-        if sums != [section.lines.len().to_string(), hit.to_string()] || part(lines.next(), "end_of_record")? != "" {
+        if sums != [section.lines.len().to_string(), hit.to_string()]
+            || !part(lines.next(), "end_of_record")?.is_empty()
+        {
             return Err(format!("{sums:?} of {section:?}"));
         }
         sections.push(section);
@@ -268,7 +270,7 @@ fn the_page_shows_lines_with_their_texts_as_text() {
     for shown in [
         "<a href=\"#code-coverage\">".to_owned(),
         "on_read</code>: 4 of 5 lines ran, 5 of 8 outcomes of branches came about".to_owned(),
-        format!("<td class=\"bad\">0</td><td>13</td>"),
+        "<td class=\"bad\">0</td><td>13</td>".to_owned(),
         "kprobe, programs bare; aarch64 6.1 w nfs4.2, ".to_owned(),
         "it was loaded without line information".to_owned(),
     ] {
