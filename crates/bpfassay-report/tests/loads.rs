@@ -9,8 +9,6 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-
 use bpfassay_protocol::{
     object::{LoadedObject, ObjectLine, VerifiedProgram},
     tool::{BpfObject, OutputPiece, ProgramCode, Source, ToolFigures, VerifierStatistics},
@@ -49,7 +47,7 @@ fn results_with(study: &Study, programs: &[BpfObject], log: &[(u32, VerifierStat
     let verified = log.iter().map(|&(id, log)| VerifiedProgram { id, log: Some(log) }).collect();
     let loaded = ObjectLine::Loaded(LoadedObject { load_ns: 20_500_000, programs: verified });
     let text = format!("{}\n", serde_json::to_string(&loaded).unwrap());
-    let line = OutputPiece { monotonic_ns: 1, source: Source::Output, text, reference: None };
+    let line = OutputPiece { endpoint: 0, monotonic_ns: 1, source: Source::Output, text, reference: None };
     let narrowing = Narrowing { kernels: vec!["6.1".to_owned(), "6.12".to_owned()], ..Narrowing::default() };
     let plan = bpfassay_study::expand(study, &narrowing, &bpfassay_study::Available::default()).unwrap();
     derive(&contents_of(plan, |block, run| {

@@ -156,7 +156,7 @@ fn counted_between(figures: &RunFigures, operation: Operation, interval: &Interv
 
 /// The same on another mount than that of the file system under test. Several mounts may be of one file system, and have its device.
 fn counted_on(figures: &RunFigures, operation: Operation, interval: &Interval, mount: &MountFacts) -> Figure<Totals> {
-    if !figures.probe.is_baseline() && !figures.probe.probe.tells_mounts() {
+    if !figures.probe.is_baseline() && !figures.probe.probe.distinguishes_mounts() {
         return Figure::missing("the probe does not tell mounts apart");
     }
     let is_own = |row: &&CounterRow| row.cgroup == figures.cgroup && row.device == mount.device;

@@ -2,7 +2,7 @@
 //! Figures in which one cgroup or mount has what several did.
 
 use super::{
-    certainty::Certainty,
+    certainty::{Certainty, Line},
     figures::{Comparison, Differences, Grown, Tally},
 };
 use crate::{ReportedFigure, Whose};
@@ -45,7 +45,7 @@ fn sum(
     comparisons: &[Comparison<'_>],
     grown: &Grown,
     slack: u64,
-) -> Option<(String, String)> {
+) -> Option<(String, Line)> {
     let sum = |of: fn(&Comparison<'_>) -> u64| all_missing.iter().fold(0_u64, |sum, one| sum.saturating_add(of(one)));
     let (missing, at_least, at_most) = (sum(|one| one.expected), sum(|one| one.at_least), sum(|one| one.at_most));
     // What may all be missing is merged with nothing.
