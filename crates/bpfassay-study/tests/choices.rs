@@ -29,6 +29,7 @@ options = "-a POSIX -w -r -t 256k -b 4m"
 
 [design]
 replicates = 2
+seed = 1
 {design}
 "#
     );

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mounts that are easily taken for one another, in guests: the bundled tracer is exact on each, a tool that names them by the last component of their
 //! paths merges two of them, and tools that distinguish them otherwise are accused of nothing.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 #[path = "common/wrong_tools.rs"]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Deliberately wrong tools in guests of the three architectures: what is wrong with each is found, and named. Right ones beside them: nothing is
 //! found of these.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 #[path = "common/wrong_tools.rs"]

@@ -21,7 +21,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("bpfassay-ior", &["mmap", "posix", "random-offset-seed", "ranks", "record", "version"]),
     ("bpfassay-workload", &["ranks", "record", "version"]),
     ("cargo", &["all-targets", "dry-run", "locked", "release", "version", "workspace"]),
-    ("chaos", &["faults", "guests", "list", "manifest", "markdown", "only", "parallel", "seed", "verbose"]),
+    ("chaos", &["faults", "guests", "list", "manifest", "markdown", "once", "only", "parallel", "seed", "verbose"]),
     ("ci/test", &["no-vm"]),
     ("dpkg", &["show", "showformat"]),
     (
@@ -43,6 +43,7 @@ const OTHERS: &[(&str, &[&str])] = &[
             "thread",
         ],
     ),
+    ("genhtml", &["branch-coverage"]),
     ("mount", &["bind", "make-rprivate", "rbind"]),
     ("nix", &["rebuild"]),
     // Of rustc.
