@@ -350,6 +350,10 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
             comparisons.retain(|one| one.reported < one.at_least);
         }
         aliases.apply(figure, &mut comparisons, &grown);
+        // What is missing may be in the part that was not read.
+        if readings.cut {
+            comparisons.retain(|one| one.reported >= one.at_least);
+        }
         let is_requested = evidence.requested.is_some_and(|requested| requested.contains(&index));
         let mut differences = Differences { report, readings, truth, index, figure, is_requested, comparisons, grown };
         for (kind, tally) in kinds.iter().zip(&mut explained.tallies) {
