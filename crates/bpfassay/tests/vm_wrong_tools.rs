@@ -47,7 +47,7 @@ const FAULTS: [(&str, &str, Amount); 28] = [
         Amount::Of(|reported, really| reported % 3 == 0 && reported > 0 && really > 1000 * reported),
     ),
     ("wrong-arity", "prototype-differs", Amount::Text("reads argument 6 of 4")),
-    ("wrong-unit", "counts-too-low", Amount::Of(|reported, really| reported << 10 == really)),
+    ("wrong-unit", "counts-too-low", Amount::Of(|reported, really| reported == really >> 10)),
 ];
 
 /// Those whose fault shows only where reads are short, or of vectors.
@@ -164,6 +164,11 @@ fn what_is_wrong_with_a_tool_is_named_on_every_architecture() {
         }
         let unconfigured = (UNCONFIGURED, "operations-not-seen", Amount::Text("nothing of "));
         for (tool, fault, amount) in FAULTS.into_iter().chain([unconfigured]) {
+            // Linux 7.2 has no function of that name any more.
+            let (fault, amount) = match (arch, tool) {
+                ("riscv64", "returned-pointer") => ("does-not-load", Amount::Text("'do_filp_open'")),
+                _ => (fault, amount),
+            };
             let results = if BY_PATHS.contains(&tool) { &by_paths } else { &by_ior };
             let found = found(cell(results, tool, arch));
             match found.iter().find(|(kind, _)| *kind == fault) {
@@ -179,6 +184,10 @@ fn what_is_wrong_with_a_tool_is_named_on_every_architecture() {
                 if ["argument-for-return", "requested", "vlen"].contains(&tool)
                     && evidence.as_array().unwrap().iter().all(is_unreported)
                 {
+                    continue;
+                }
+                // A key that is evicted and inserted again between two reports counts from 0.
+                if (tool, *kind) == ("evicting", "counts-go-backwards") {
                     continue;
                 }
                 wrong.push(format!("{arch} {tool}: {kind} beside {fault}: {evidence}"));
