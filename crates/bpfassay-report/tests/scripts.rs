@@ -217,9 +217,9 @@ fn costs_are_shown_directly_and_as_a_whole_and_by_role() {
     let (success, tables) = run("cost-table", &measured());
     assert!(success, "{tables}");
     for row in [
-        "| x86_64 6.12 | fexit | 355.9 | 431.3 [-855.8, 1718.5] ~ | 348.4 | 335.5 [295.9, 375.1] ~ | 0..0 | - |",
+        "| x86_64 6.12 | fexit | 349.9 | 137 [-1280.6, 1554.7] ~ | 342.4 | 342.4 [312.8, 372] ~ | 0..0 | - |",
         "| aarch64 6.1 | fexit | refused: prog 'open_exit': failed to attach: -ENOTSUPP | | | | | |",
-        "| x86_64 6.12 | fexit | write | 355.9 | 130.5 | 40.5 | 22.5 | 162.3 | 81.9 |",
+        "| x86_64 6.12 | fexit | write | 349.9 | 124.5 | 40.5 | 22.5 | 162.4 | -206.5 |",
     ] {
         assert!(tables.contains(row), "{row}:\n{tables}");
     }
