@@ -78,7 +78,7 @@ pub struct ProgramExecutions {
     pub program: u32,
     /// Executions of each of [`ProgramLines::lines`].
     pub lines: Vec<u64>,
-    /// Of each of [`ProgramLines::branches`] how often it jumped and how often it did not; `None` where the counts do not tell.
+    /// Of each of [`ProgramLines::branches`] how often it jumped and how often it did not; `None` where the counts do not determine it.
     pub branches: Vec<Option<[u64; 2]>>,
 }
 
@@ -135,7 +135,7 @@ pub struct CoveredLine {
 pub struct CoveredBranch {
     /// The column of its condition, from 1; 0 where the compiler knew none.
     pub column: u32,
-    /// How often the program jumped, and how often it did not; `None` where the counts do not tell. Compilers turn conditions round, so that a jump
+    /// How often the program jumped, and how often it did not; `None` where the counts do not determine it. Compilers invert conditions, so that a jump
     /// may be taken where the condition of the source does not hold.
     pub outcomes: Option<[u64; 2]>,
 }

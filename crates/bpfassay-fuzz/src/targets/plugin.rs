@@ -47,7 +47,7 @@ pub(super) fn windows(bytes: &[u8]) {
     covered(bytes, start, &whole);
 }
 
-/// A line table made of the same bytes: whatever it is, it has an end.
+/// Reads a line table that is made of the same bytes: any table is processed in bounded time.
 fn covered(bytes: &[u8], start: u64, windows: &[Window]) {
     let mut numbers = bytes.iter().map(|byte| u32::from(*byte));
     let mut number = || numbers.next().unwrap_or_default();
