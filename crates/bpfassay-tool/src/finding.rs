@@ -6,6 +6,7 @@
 
 mod aliases;
 mod certainty;
+mod comparison;
 mod course;
 mod definition;
 mod evidence;

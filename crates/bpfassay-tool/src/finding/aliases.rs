@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    figures::{ComparedFigure, Comparison, Grown},
+    comparison::{ComparedFigure, Comparison, Grown},
     truth::Truth,
 };
 use crate::{ReportedFigure, Whose};

@@ -3,7 +3,8 @@
 
 use super::{
     certainty::{Certainty, Line},
-    figures::{Comparison, Differences, Grown, Tally},
+    comparison::{Comparison, Grown},
+    figures::{Differences, Tally},
 };
 use crate::{ReportedFigure, Whose};
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{figures::Comparison, truth::total};
+use super::{comparison::Comparison, truth::total};
 use crate::{ReportedFigure, Whose};
 
 /// Most parts that are named.

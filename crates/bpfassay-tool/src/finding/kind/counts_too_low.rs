@@ -3,8 +3,9 @@
 
 use crate::finding::{
     certainty::Certainty,
+    comparison::shown,
     definition::Definition,
-    figures::{Differences, NONE, Tally, shown},
+    figures::{Differences, NONE, Tally},
     parts,
 };
 

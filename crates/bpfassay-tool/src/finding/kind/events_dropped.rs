@@ -5,8 +5,9 @@ use crate::{
     Unit,
     finding::{
         certainty::Certainty,
+        comparison::shown,
         definition::{Definition, Known},
-        figures::{Differences, Tally, shown},
+        figures::{Differences, Tally},
         status::FindingStatus,
     },
 };

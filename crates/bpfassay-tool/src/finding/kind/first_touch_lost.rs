@@ -7,8 +7,9 @@ use crate::{
     ReportedFigure, Unit,
     finding::{
         certainty::Certainty,
+        comparison::{Comparison, shown},
         definition::Definition,
-        figures::{Comparison, Differences, Tally, shown},
+        figures::{Differences, Tally},
     },
 };
 

@@ -9,8 +9,9 @@ use crate::{
     Report, ReportedFigure, Unit,
     finding::{
         certainty::Certainty,
+        comparison::{Comparison, shown},
         definition::{Definition, Known},
-        figures::{Comparison, Differences, NONE, Tally, shown},
+        figures::{Differences, NONE, Tally},
         parts,
         status::FindingStatus,
         truth::Truth,

@@ -6,8 +6,9 @@ use crate::{
     finding::{
         aliases::unknown,
         certainty::Certainty,
+        comparison::Comparison,
         definition::Definition,
-        figures::{Comparison, Differences, Tally},
+        figures::{Differences, Tally},
     },
 };
 

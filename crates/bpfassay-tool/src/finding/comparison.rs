@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a tool reported, number by number, beside the bounds of the ground truth.
+
+use std::collections::BTreeMap;
+
+use super::truth::{Share, Subject, Truth, total, united};
+use crate::{Readings, Report, ReportedFigure, Unit, Whose};
+
+/// The figures whose units `truth` has, with their places in the report.
+pub(super) fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator<Item = (usize, &'r ReportedFigure)> {
+    report.figures.iter().enumerate().filter(|(_, figure)| truth.units.contains(&figure.unit))
+}
+
+/// One number of a figure beside what it should be.
+pub(super) struct Comparison<'t> {
+    pub(super) subject: Subject<'t>,
+    /// What happened.
+    pub(super) expected: u64,
+    /// What a correct tool reports at least: see [`Truth::optional`].
+    pub(super) at_least: u64,
+    /// What a correct tool reports at most: see [`Truth::earlier`].
+    pub(super) at_most: u64,
+    pub(super) reported: u64,
+    /// By how much the tool may have rounded down.
+    pub(super) slack: u64,
+    /// Whether a finding explains the difference.
+    pub(super) explained: bool,
+    /// Names that are not known, under which it was reported as well: see `aliases.rs`.
+    pub(super) also: Vec<String>,
+}
+
+impl Comparison<'_> {
+    /// Whether the tool's number may stand for `amount`.
+    pub(super) const fn is(&self, amount: u64) -> bool {
+        self.reported <= amount && amount - self.reported <= self.slack
+    }
+
+    /// The bytes that calls asked for, of a figure of bytes returned; `None` where that is not known, or they returned as many.
+    pub(super) fn asked(&self) -> Option<u64> {
+        self.subject.total(Unit::BytesRequested).filter(|asked| *asked != self.expected)
+    }
+
+    /// Whether the tool's number is what calls asked for.
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_open() && self.asked().is_some_and(|asked| self.is(asked))
+    }
+
+    /// Whether a correct tool may report `amount`.
+    pub(super) const fn may_be(&self, amount: u64) -> bool {
+        self.at_least <= amount.saturating_add(self.slack) && amount <= self.at_most
+    }
+
+    pub(super) const fn is_open(&self) -> bool {
+        !self.explained && !self.may_be(self.reported)
+    }
+
+    /// Whether something is missing that is not explained.
+    pub(super) const fn is_too_low(&self) -> bool {
+        self.is_open() && self.reported < self.at_least
+    }
+
+    /// Whether exactly `amount` is missing, as far as can be known: an amount no greater than what the truth is uncertain by would fit by chance.
+    pub(super) const fn lacks(&self, amount: u64) -> bool {
+        let with = self.reported.saturating_add(amount);
+        self.is_too_low() && self.may_be(with) && amount > self.at_most - self.at_least
+    }
+}
+
+/// `value` of `whose subject`, for evidence.
+pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> String {
+    let Comparison { subject, expected, at_least, at_most, reported, .. } = comparison;
+    let really = match at_least == at_most {
+        true => expected.to_string(),
+        false => format!("{at_least} to {at_most}"),
+    };
+    let of = match figure.whose {
+        Whose::System => String::new(),
+        whose => format!(" of {} {}", whose.name(), subject.shown()),
+    };
+    let operations = figure.operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join("+");
+    format!("`{}` ({operations}, {}){of}: {reported}, really {really}", figure.name(), figure.unit.name())
+}
+
+/// What a figure grew by, by subject.
+pub(super) type Grown = BTreeMap<Option<String>, u64>;
+
+/// A figure with its place in the report, compared, or why it cannot be.
+pub(super) struct ComparedFigure<'a> {
+    pub(super) index: usize,
+    pub(super) figure: &'a ReportedFigure,
+    pub(super) compared: Result<(Vec<Comparison<'a>>, Grown), String>,
+}
+
+impl<'a> ComparedFigure<'a> {
+    /// Every figure that is defined as the truth is, in the order of the report.
+    pub(super) fn all(report: &'a Report, readings: &Readings, truth: &'a Truth) -> Vec<Self> {
+        let figures = comparable(report, truth).filter(|(_, figure)| figure.differs.is_none());
+        figures
+            .map(|(index, figure)| Self { index, figure, compared: compare(index, figure, readings, truth) })
+            .collect()
+    }
+}
+
+/// `figure` beside the truth, subject by subject, and what it grew by.
+///
+/// # Errors
+/// What the report or the ground truth lacks for a comparison.
+pub(super) fn compare<'t>(
+    index: usize,
+    figure: &ReportedFigure,
+    readings: &Readings,
+    truth: &'t Truth,
+) -> Result<(Vec<Comparison<'t>>, Grown), String> {
+    let grown = readings.grown(index, figure, truth.from_ns, truth.to_ns)?;
+    let mut comparisons = Vec::new();
+    for subject in united(truth.subjects(figure), grown.keys().flatten()) {
+        let known = |shares: &[&Share]| {
+            total(shares, figure.unit).ok_or_else(|| {
+                format!("the ground truth does not know the {} of `{}`", figure.unit.name(), figure.name())
+            })
+        };
+        let expected = known(&subject.shares)?;
+        let at_least = expected.saturating_sub(known(&subject.optional)?);
+        let at_most = expected.saturating_add(known(&subject.earlier)?);
+        let is_of = |name: &Option<String>| match name {
+            None => figure.whose == Whose::System,
+            Some(name) => subject.names.contains(name),
+        };
+        let reported =
+            grown.iter().filter(|(name, _)| is_of(name)).fold(0_u64, |sum, (_, value)| sum.saturating_add(*value));
+        let samples = readings.samples.iter().filter(|sample| sample.figure == index && is_of(&sample.subject)).count();
+        // Each number that it reported may have been rounded down.
+        let slack = (figure.scale - 1).saturating_mul(u64::try_from(samples).unwrap_or(u64::MAX));
+        comparisons.push(Comparison {
+            subject,
+            expected,
+            at_least,
+            at_most,
+            reported,
+            slack,
+            explained: false,
+            also: Vec::new(),
+        });
+    }
+    Ok((comparisons, grown))
+}
