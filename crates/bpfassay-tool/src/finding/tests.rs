@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-use bpfassay_protocol::{
-    Operation,
-    tracer::{Refusal, Step},
-};
-use proptest::prelude::*;
+use bpfassay_protocol::Operation;
 
 mod certainty;
+mod properties;
+mod subjects;
+mod without_figures;
 
 use super::*;
 use crate::{Counting, Form, Readings, Report, ReportedFigure, Sample, Stream, Unit, Whose};
@@ -112,46 +111,6 @@ fn nothing_that_was_not_measured_is_clear() {
 }
 
 #[test]
-fn refusals_are_classified_by_their_step() {
-    let refusal = |step| {
-        Start::Refused(Refusal {
-            program: Some("on_read".to_owned()),
-            errno: Some(22),
-            verifier: Some("R1 invalid mem access 'scalar'".to_owned()),
-            ..Refusal::new(step, "invalid argument".to_owned())
-        })
-    };
-    let results = |start: Start| evaluate(&Evidence { start: Some(&start), ..Evidence::default() }, &Limits::default());
-    let load = results(refusal(Step::Load));
-    assert_eq!(found(&load), [Kind::DoesNotLoad]);
-    assert_eq!(
-        evidence_of(&load, Kind::DoesNotLoad),
-        "on_read: invalid argument (error 22)\nverifier: R1 invalid mem access 'scalar'"
-    );
-    assert_eq!(reason(&load, Kind::DoesNotAttach), "it did not load");
-    assert_eq!(found(&results(refusal(Step::Attach))), [Kind::DoesNotAttach]);
-    assert!(is_clear(&results(refusal(Step::Attach)), Kind::DoesNotLoad));
-    let ready = results(Start::Ready);
-    assert!(is_clear(&ready, Kind::DoesNotLoad) && is_clear(&ready, Kind::DoesNotAttach));
-    let silent = results(Start::NotReady { message: "60 s passed".to_owned() });
-    assert_eq!(found(&silent), [Kind::DoesNotStart]);
-    assert_eq!(evidence_of(&silent, Kind::DoesNotStart), "it never became ready: 60 s passed");
-    assert!(is_clear(&ready, Kind::DoesNotStart) && is_clear(&load, Kind::DoesNotStart));
-    for kind in [Kind::DoesNotLoad, Kind::DoesNotAttach] {
-        assert!(reason(&silent, kind).ends_with("nothing shows which step failed: 60 s passed"));
-    }
-}
-
-#[test]
-fn prototypes_are_passed_on() {
-    let results =
-        |lines: &[String]| evaluate(&Evidence { prototypes: Some(lines), ..Evidence::default() }, &Limits::default());
-    assert!(is_clear(&results(&[]), Kind::PrototypeDiffers));
-    let lines: Vec<_> = (0..20).map(|n| format!("program {n}")).collect();
-    assert!(evidence_of(&results(&lines), Kind::PrototypeDiffers).ends_with("program 15\nand 4 more"));
-}
-
-#[test]
 fn operations_that_are_not_seen() {
     let truth = truth(vec![
         share("a", "m", Operation::Read, 4, 400, 400),
@@ -201,81 +160,6 @@ fn requested_bytes_passed_off_as_moved_bytes() {
         [Kind::RequestedAsMoved]
     );
     assert!(found(&counts(&report(vec![kib]), &readings(&[(100, 0, None, 2048)]), &rounded)).is_empty());
-}
-
-#[test]
-fn mounts_and_cgroups_merged() {
-    let truth = truth(vec![share("a", "m", Operation::Read, 4, 400, 400), share("b", "n", Operation::Read, 3, 30, 30)]);
-    for (whose, kind, names) in
-        [(Whose::Mount, Kind::MountsMerged, ["m", "n"]), (Whose::Cgroup, Kind::CgroupsMerged, ["/a", "/b"])]
-    {
-        let tool = report(vec![figure(&[Operation::Read], MOVED, whose)]);
-        for name in [names[0], names[1], "0"] {
-            let results = counts(&tool, &readings(&[(100, 0, Some(name), 430)]), &truth);
-            assert_eq!(found(&results), [kind], "{name}");
-        }
-        let results = counts(&tool, &readings(&[(100, 0, Some(names[0]), 400), (100, 0, Some(names[1]), 30)]), &truth);
-        assert!(is_clear(&results, kind) && found(&results).is_empty(), "{results:?}");
-        // One is just not seen.
-        let results = counts(&tool, &readings(&[(100, 0, Some(names[0]), 400)]), &truth);
-        assert!(is_clear(&results, kind));
-        assert_eq!(found(&results), [Kind::OperationsNotSeen]);
-        let other = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
-        assert!(reason(&counts(&other, &readings(&[(100, 0, None, 430)]), &truth), kind).starts_with("no figure by"));
-    }
-}
-
-/// The agent's own cgroup may have nothing, or all that it did: it is merged with another's all the same.
-#[test]
-fn what_is_merged_into_a_subject_of_uncertain_figures_is_merged() {
-    let shares =
-        vec![share("1", "m", Operation::Read, 9, 75_691, 75_691), share("7", "n", Operation::Read, 3, 66_341, 66_341)];
-    let truth = Truth { optional: vec![shares[0].clone()], ..truth(shares) };
-    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Cgroup)]);
-    let results = |value| counts(&tool, &readings(&[(100, 0, Some("1"), value)]), &truth);
-    assert_eq!(found(&results(142_032)), [Kind::CgroupsMerged]);
-    // No more than its own: the other is not seen.
-    for value in [0, 75_690, 75_691] {
-        assert_eq!(found(&results(value)), [Kind::OperationsNotSeen], "{value}");
-    }
-    assert_eq!(found(&results(142_033)), [Kind::OperationsNotSeen, Kind::CountsTooHigh]);
-}
-
-/// Two mounts of one file system have its device: who reports by device is right with their sum.
-#[test]
-fn mounts_that_a_tool_calls_by_one_name_are_one() {
-    let on = |mount: &[&str], bytes| Share {
-        mount: mount.iter().map(|&name| name.to_owned()).collect(),
-        ..share("a", "", Operation::Read, 1, bytes, bytes)
-    };
-    let truth = truth(vec![on(&["/a", "0:40", "7"], 400), on(&["/b", "0:40", "8"], 30), on(&["/c", "0:41", "9"], 5)]);
-    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Mount)]);
-    let of = |reported: &[(&str, u64)]| {
-        let samples: Vec<_> = reported.iter().map(|&(name, value)| (100, 0, Some(name), value)).collect();
-        counts(&tool, &readings(&samples), &truth)
-    };
-    assert_eq!(found(&of(&[("0:40", 430), ("0:41", 5)])), []);
-    assert_eq!(found(&of(&[("/a", 400), ("/b", 30), ("9", 5)])), []);
-    let low = of(&[("0:40", 400), ("0:41", 5)]);
-    assert_eq!(found(&low), [Kind::CountsTooLow]);
-    assert!(evidence_of(&low, Kind::CountsTooLow).contains("of mount 0:40: 400, really 430"), "{low:?}");
-}
-
-/// What a correct tool may leave out is no part of a sum that is right without it.
-#[test]
-fn what_is_merged_is_what_is_certain() {
-    let shares = vec![
-        share("a", "/a/data", Operation::Read, 4, 400, 400),
-        share("b", "/b/data", Operation::Read, 3, 30, 30),
-        share("c", "/proc", Operation::Read, 3, 7000, 7000),
-    ];
-    let truth = Truth { optional: vec![shares[2].clone()], ..truth(shares) };
-    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Mount)]);
-    let results = counts(&tool, &readings(&[(100, 0, Some("data"), 430), (100, 0, Some("proc"), 7000)]), &truth);
-    assert_eq!(
-        evidence_of(&results, Kind::MountsMerged),
-        "`v` of mount data: 430, which is 0 of its own and 430 of /a/data, /b/data"
-    );
 }
 
 #[test]
@@ -444,78 +328,6 @@ fn a_bundle_of_operations_that_is_missing_is_named_where_it_is_certain() {
 }
 
 #[test]
-fn subjects_that_are_not_known_are_shown() {
-    let truth = truth(vec![
-        share("a", "/mnt/nfs", Operation::Read, 71, 491_528, 491_528),
-        share("b", "/tmp", Operation::Read, 3, 30, 30),
-        share("c", "/proc", Operation::Write, 2, 20, 20),
-    ]);
-    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Mount)]);
-    let results = |samples: &[_]| counts(&tool, &readings(samples), &truth);
-    // Misnamed: the figure is that of one that is missing.
-    let misnamed = results(&[(100, 0, Some("/nfs"), 491_528), (100, 0, Some("/tmp"), 30)]);
-    assert_eq!(found(&misnamed), [Kind::SubjectUnknown]);
-    assert_eq!(
-        evidence_of(&misnamed, Kind::SubjectUnknown),
-        "`v` of mount /nfs: 491528; the same as really of mount /mnt/nfs"
-    );
-    // Merged under a name that is not known: that is one finding, not two.
-    assert_eq!(found(&results(&[(100, 0, Some("/nfs"), 491_558)])), [Kind::MountsMerged]);
-    let more = results(&[(100, 0, Some("/mnt/nfs"), 491_528), (100, 0, Some("/tmp"), 30), (100, 0, Some("/x"), 5)]);
-    assert_eq!(found(&more), [Kind::SubjectUnknown]);
-    assert!(evidence_of(&more, Kind::SubjectUnknown).ends_with("/x: 5; no mount did anything under this name"));
-    // Known, of another operation; of nothing; and without a name, as of pipes.
-    let known = results(&[
-        (100, 0, Some("/mnt/nfs"), 491_528),
-        (100, 0, Some("/tmp"), 30),
-        (100, 0, Some("/x"), 0),
-        (100, 0, Some(""), 57_956),
-    ]);
-    assert!(found(&known).is_empty() && is_clear(&known, Kind::SubjectUnknown), "{known:?}");
-    let by_process = report(vec![figure(&[Operation::Read], MOVED, Whose::Process)]);
-    let others = counts(&by_process, &readings(&[(100, 0, Some("7"), 491_558), (100, 0, Some("8"), 5)]), &truth);
-    assert!(
-        found(&others).is_empty() && reason(&others, Kind::SubjectUnknown).starts_with("no figure by"),
-        "{others:?}"
-    );
-}
-
-#[test]
-fn what_is_reported_under_another_name_is_compared_with_whose_it_is() {
-    let reads = [Operation::Read, Operation::Readv];
-    let truth = truth(vec![
-        share("a", "/mnt/nfs", Operation::Read, 71, 491_528, 491_528),
-        share("a", "/mnt/nfs", Operation::Readv, 12, 786_432, 786_432),
-        share("b", "/tmp", Operation::Read, 3, 30, 30),
-    ]);
-    let tool = report(vec![figure(&reads, Unit::Calls, Whose::Mount), figure(&reads, MOVED, Whose::Mount)]);
-    let results = |samples: &[_]| counts(&tool, &readings(samples), &truth);
-    let tmp = [(100, 0, Some("/tmp"), 3), (100, 1, Some("/tmp"), 30)];
-    // By its calls, /nfs is /mnt/nfs: so that of its bytes, those of readv are missing, and not all.
-    let misnamed = results(&[tmp[0], tmp[1], (100, 0, Some("/nfs"), 83), (100, 1, Some("/nfs"), 491_528)]);
-    assert_eq!(found(&misnamed), [Kind::SubjectUnknown, Kind::OperationsNotSeen]);
-    assert_eq!(
-        evidence_of(&misnamed, Kind::SubjectUnknown),
-        "`v` of mount /nfs: 83; the same as really of mount /mnt/nfs\n\
-         `v` of mount /nfs: 491528; taken for mount /mnt/nfs, of which another figure is the same"
-    );
-    let missing = evidence_of(&misnamed, Kind::OperationsNotSeen);
-    assert!(missing.ends_with("/mnt/nfs: 491528, really 1277960: what is missing is exactly readv"), "{missing}");
-    // Two names that are both the same as one mount, by a figure each: one of them is by chance.
-    let two = [tmp[0], tmp[1], (100, 0, Some("/nfs"), 83), (100, 0, Some("/x"), 5), (100, 1, Some("/x"), 1_277_960)];
-    let shown = evidence_of(&results(&two), Kind::SubjectUnknown);
-    assert!(!shown.contains("taken for"), "{shown}");
-    // It has its own name as well: nothing is added to it.
-    let own =
-        [tmp[0], tmp[1], (100, 0, Some("/nfs"), 83), (100, 1, Some("/nfs"), 9), (100, 1, Some("/mnt/nfs"), 1_277_960)];
-    assert_eq!(found(&results(&own)), [Kind::SubjectUnknown]);
-    // Which of two it is, no figure shows: nothing is taken for anything.
-    let unclear = results(&[tmp[0], (100, 0, Some("/nfs"), 83), (100, 1, Some("/nfs"), 30)]);
-    let shown = evidence_of(&unclear, Kind::SubjectUnknown);
-    assert!(!shown.contains("taken for"), "{shown}");
-}
-
-#[test]
 fn a_figure_of_another_definition_is_shown_and_accuses_nobody() {
     let truth = truth(vec![share("a", "m", Operation::Create, 3, 0, 0)]);
     let mut one = figure(&[Operation::Create], Unit::Calls, Whose::System);
@@ -551,108 +363,4 @@ fn why_figures_are_not_evaluated_is_true() {
     assert_eq!(reasons(Evidence { start: Some(&silent), ..known }), ["it did not start"]);
     assert_eq!(reasons(Evidence { start: Some(&Start::Ready), ..known }), ["what it reported could not be read"]);
     assert_eq!(reasons(Evidence { start: Some(&silent), ..Evidence::default() }), ["it reports no figures"]);
-}
-
-#[test]
-fn what_the_kernel_saw() {
-    let results =
-        |facts: KernelFacts| evaluate(&Evidence { kernel: Some(&facts), ..Evidence::default() }, &Limits::default());
-    let good = results(KernelFacts {
-        missed_probes: Some(0),
-        recursion_misses: None,
-        left_behind: Some(Vec::new()),
-        memory_bytes: Some(1 << 20),
-        idle_cpu: Some((10, 1000)),
-        attach_ns: Some(1),
-        detach: Some(Detach::After(1)),
-    });
-    let kinds =
-        [Kind::MissedProbes, Kind::LeftBehind, Kind::MemoryHeld, Kind::IdleCpu, Kind::SlowAttach, Kind::SlowDetach];
-    assert!(kinds.iter().all(|&kind| is_clear(&good, kind)));
-    let bad = results(KernelFacts {
-        missed_probes: Some(3),
-        recursion_misses: Some(2),
-        left_behind: Some(vec!["program on_read".to_owned()]),
-        memory_bytes: Some(1 << 30),
-        idle_cpu: Some((11, 1000)),
-        attach_ns: Some(u64::MAX),
-        detach: Some(Detach::After(u64::MAX)),
-    });
-    assert_eq!(found(&bad), kinds);
-    assert_eq!(
-        evidence_of(&bad, Kind::MissedProbes),
-        "3 kprobe hits ran no handler\n2 times a program was already running on its CPU"
-    );
-    assert!(evidence_of(&bad, Kind::IdleCpu).contains("11000 millionths"));
-    let how = "was killed: SIGINT had not ended it after 1 s";
-    let killed = results(KernelFacts { detach: Some(Detach::Killed(how.to_owned())), ..KernelFacts::default() });
-    assert_eq!(evidence_of(&killed, Kind::SlowDetach), how);
-    let unknown = results(KernelFacts::default());
-    assert!(kinds.iter().all(|&kind| matches!(status(&unknown, kind), FindingStatus::NotEvaluated { .. })));
-}
-
-#[test]
-fn what_cannot_be_read_is_reported() {
-    let readings = Readings { unread: 2, first_unread: Some("no sample: x".to_owned()), ..Readings::default() };
-    let results =
-        |readings| evaluate(&Evidence { readings: Some(readings), ..Evidence::default() }, &Limits::default());
-    assert_eq!(evidence_of(&results(&readings), Kind::Unreadable), "2 times; first: no sample: x");
-    assert!(is_clear(&results(&Readings::default()), Kind::Unreadable));
-}
-
-fn shares() -> impl Strategy<Value = Vec<Share>> {
-    let one = (0..3_u8, 0..3_u8, 0..4_usize, 1..9_u64, 0..5000_u64, 0..5000_u64).prop_map(
-        |(cgroup, mount, operation, calls, returned, more)| {
-            share(
-                &format!("c{cgroup}"),
-                &format!("m{mount}"),
-                Operation::ALL[operation],
-                calls,
-                returned,
-                returned + more,
-            )
-        },
-    );
-    proptest::collection::vec(one, 1..8)
-}
-
-proptest! {
-    #[test]
-    fn an_exact_tool_has_no_finding(shares in shares(), scale in 1..3_u64, is_whole_system: bool) {
-        let operations = &Operation::ALL[..4];
-        let truth = Truth { is_whole_system, ..truth(shares) };
-        let units = [Unit::Calls, Unit::Errors, Unit::BytesReturned, Unit::BytesRequested];
-        let whose = [Whose::System, Whose::Cgroup, Whose::Mount, Whose::Process];
-        let mut figures = Vec::new();
-        let mut samples = Vec::new();
-        for (unit, whose) in units.iter().flat_map(|unit| whose.iter().map(move |whose| (*unit, *whose))) {
-            let mut one = figure(operations, unit, whose);
-            one.scale = if unit == Unit::BytesReturned { scale } else { 1 };
-            for subject in truth.subjects(&one) {
-                let total = subject.total(unit).unwrap();
-                let std::borrow::Cow::Borrowed(names) = subject.names else { panic!("a tool united them") };
-                let name = names.last().map(String::as_str);
-                for (at, part) in [(50, total / 2), (100, total)] {
-                    samples.push((at, figures.len(), name, part / one.scale * one.scale));
-                }
-            }
-            figures.push(one);
-        }
-        let report = report(figures);
-        let results = counts(&report, &readings(&samples), &truth);
-        prop_assert_eq!(found(&results), [], "{:?}", results);
-        if is_whole_system {
-            prop_assert!(is_clear(&results, Kind::CountsTooLow) && is_clear(&results, Kind::OperationsNotSeen));
-        }
-    }
-
-    #[test]
-    fn a_tool_that_is_not_exact_has_a_finding(shares in shares(), wrong in 1..100_u64, more: bool) {
-        let truth = truth(shares);
-        let report = report(vec![figure(&Operation::ALL[..4], MOVED, Whose::System)]);
-        let total: u64 = truth.shares.iter().filter_map(|share| share.bytes_returned).sum();
-        let value = if more { total + wrong } else { total.saturating_sub(wrong) };
-        let results = counts(&report, &readings(&[(100, 0, None, value)]), &truth);
-        prop_assert_eq!(found(&results).len(), usize::from(value != total), "{:?}", results);
-    }
 }

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Figures by cgroup, mount or process: merged, unknown, or under another name.
+
+use super::*;
+
+#[test]
+fn mounts_and_cgroups_merged() {
+    let truth = truth(vec![share("a", "m", Operation::Read, 4, 400, 400), share("b", "n", Operation::Read, 3, 30, 30)]);
+    for (whose, kind, names) in
+        [(Whose::Mount, Kind::MountsMerged, ["m", "n"]), (Whose::Cgroup, Kind::CgroupsMerged, ["/a", "/b"])]
+    {
+        let tool = report(vec![figure(&[Operation::Read], MOVED, whose)]);
+        for name in [names[0], names[1], "0"] {
+            let results = counts(&tool, &readings(&[(100, 0, Some(name), 430)]), &truth);
+            assert_eq!(found(&results), [kind], "{name}");
+        }
+        let results = counts(&tool, &readings(&[(100, 0, Some(names[0]), 400), (100, 0, Some(names[1]), 30)]), &truth);
+        assert!(is_clear(&results, kind) && found(&results).is_empty(), "{results:?}");
+        // One is just not seen.
+        let results = counts(&tool, &readings(&[(100, 0, Some(names[0]), 400)]), &truth);
+        assert!(is_clear(&results, kind));
+        assert_eq!(found(&results), [Kind::OperationsNotSeen]);
+        let other = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
+        assert!(reason(&counts(&other, &readings(&[(100, 0, None, 430)]), &truth), kind).starts_with("no figure by"));
+    }
+}
+
+/// The agent's own cgroup may have nothing, or all that it did: it is merged with another's all the same.
+#[test]
+fn what_is_merged_into_a_subject_of_uncertain_figures_is_merged() {
+    let shares =
+        vec![share("1", "m", Operation::Read, 9, 75_691, 75_691), share("7", "n", Operation::Read, 3, 66_341, 66_341)];
+    let truth = Truth { optional: vec![shares[0].clone()], ..truth(shares) };
+    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Cgroup)]);
+    let results = |value| counts(&tool, &readings(&[(100, 0, Some("1"), value)]), &truth);
+    assert_eq!(found(&results(142_032)), [Kind::CgroupsMerged]);
+    // No more than its own: the other is not seen.
+    for value in [0, 75_690, 75_691] {
+        assert_eq!(found(&results(value)), [Kind::OperationsNotSeen], "{value}");
+    }
+    assert_eq!(found(&results(142_033)), [Kind::OperationsNotSeen, Kind::CountsTooHigh]);
+}
+
+/// Two mounts of one file system have its device: who reports by device is right with their sum.
+#[test]
+fn mounts_that_a_tool_calls_by_one_name_are_one() {
+    let on = |mount: &[&str], bytes| Share {
+        mount: mount.iter().map(|&name| name.to_owned()).collect(),
+        ..share("a", "", Operation::Read, 1, bytes, bytes)
+    };
+    let truth = truth(vec![on(&["/a", "0:40", "7"], 400), on(&["/b", "0:40", "8"], 30), on(&["/c", "0:41", "9"], 5)]);
+    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Mount)]);
+    let of = |reported: &[(&str, u64)]| {
+        let samples: Vec<_> = reported.iter().map(|&(name, value)| (100, 0, Some(name), value)).collect();
+        counts(&tool, &readings(&samples), &truth)
+    };
+    assert_eq!(found(&of(&[("0:40", 430), ("0:41", 5)])), []);
+    assert_eq!(found(&of(&[("/a", 400), ("/b", 30), ("9", 5)])), []);
+    let low = of(&[("0:40", 400), ("0:41", 5)]);
+    assert_eq!(found(&low), [Kind::CountsTooLow]);
+    assert!(evidence_of(&low, Kind::CountsTooLow).contains("of mount 0:40: 400, really 430"), "{low:?}");
+}
+
+/// What a correct tool may leave out is no part of a sum that is right without it.
+#[test]
+fn what_is_merged_is_what_is_certain() {
+    let shares = vec![
+        share("a", "/a/data", Operation::Read, 4, 400, 400),
+        share("b", "/b/data", Operation::Read, 3, 30, 30),
+        share("c", "/proc", Operation::Read, 3, 7000, 7000),
+    ];
+    let truth = Truth { optional: vec![shares[2].clone()], ..truth(shares) };
+    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Mount)]);
+    let results = counts(&tool, &readings(&[(100, 0, Some("data"), 430), (100, 0, Some("proc"), 7000)]), &truth);
+    assert_eq!(
+        evidence_of(&results, Kind::MountsMerged),
+        "`v` of mount data: 430, which is 0 of its own and 430 of /a/data, /b/data"
+    );
+}
+
+#[test]
+fn subjects_that_are_not_known_are_shown() {
+    let truth = truth(vec![
+        share("a", "/mnt/nfs", Operation::Read, 71, 491_528, 491_528),
+        share("b", "/tmp", Operation::Read, 3, 30, 30),
+        share("c", "/proc", Operation::Write, 2, 20, 20),
+    ]);
+    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Mount)]);
+    let results = |samples: &[_]| counts(&tool, &readings(samples), &truth);
+    // Misnamed: the figure is that of one that is missing.
+    let misnamed = results(&[(100, 0, Some("/nfs"), 491_528), (100, 0, Some("/tmp"), 30)]);
+    assert_eq!(found(&misnamed), [Kind::SubjectUnknown]);
+    assert_eq!(
+        evidence_of(&misnamed, Kind::SubjectUnknown),
+        "`v` of mount /nfs: 491528; the same as really of mount /mnt/nfs"
+    );
+    // Merged under a name that is not known: that is one finding, not two.
+    assert_eq!(found(&results(&[(100, 0, Some("/nfs"), 491_558)])), [Kind::MountsMerged]);
+    let more = results(&[(100, 0, Some("/mnt/nfs"), 491_528), (100, 0, Some("/tmp"), 30), (100, 0, Some("/x"), 5)]);
+    assert_eq!(found(&more), [Kind::SubjectUnknown]);
+    assert!(evidence_of(&more, Kind::SubjectUnknown).ends_with("/x: 5; no mount did anything under this name"));
+    // Known, of another operation; of nothing; and without a name, as of pipes.
+    let known = results(&[
+        (100, 0, Some("/mnt/nfs"), 491_528),
+        (100, 0, Some("/tmp"), 30),
+        (100, 0, Some("/x"), 0),
+        (100, 0, Some(""), 57_956),
+    ]);
+    assert!(found(&known).is_empty() && is_clear(&known, Kind::SubjectUnknown), "{known:?}");
+    let by_process = report(vec![figure(&[Operation::Read], MOVED, Whose::Process)]);
+    let others = counts(&by_process, &readings(&[(100, 0, Some("7"), 491_558), (100, 0, Some("8"), 5)]), &truth);
+    assert!(
+        found(&others).is_empty() && reason(&others, Kind::SubjectUnknown).starts_with("no figure by"),
+        "{others:?}"
+    );
+}
+
+#[test]
+fn what_is_reported_under_another_name_is_compared_with_whose_it_is() {
+    let reads = [Operation::Read, Operation::Readv];
+    let truth = truth(vec![
+        share("a", "/mnt/nfs", Operation::Read, 71, 491_528, 491_528),
+        share("a", "/mnt/nfs", Operation::Readv, 12, 786_432, 786_432),
+        share("b", "/tmp", Operation::Read, 3, 30, 30),
+    ]);
+    let tool = report(vec![figure(&reads, Unit::Calls, Whose::Mount), figure(&reads, MOVED, Whose::Mount)]);
+    let results = |samples: &[_]| counts(&tool, &readings(samples), &truth);
+    let tmp = [(100, 0, Some("/tmp"), 3), (100, 1, Some("/tmp"), 30)];
+    // By its calls, /nfs is /mnt/nfs: so that of its bytes, those of readv are missing, and not all.
+    let misnamed = results(&[tmp[0], tmp[1], (100, 0, Some("/nfs"), 83), (100, 1, Some("/nfs"), 491_528)]);
+    assert_eq!(found(&misnamed), [Kind::SubjectUnknown, Kind::OperationsNotSeen]);
+    assert_eq!(
+        evidence_of(&misnamed, Kind::SubjectUnknown),
+        "`v` of mount /nfs: 83; the same as really of mount /mnt/nfs\n\
+         `v` of mount /nfs: 491528; taken for mount /mnt/nfs, of which another figure is the same"
+    );
+    let missing = evidence_of(&misnamed, Kind::OperationsNotSeen);
+    assert!(missing.ends_with("/mnt/nfs: 491528, really 1277960: what is missing is exactly readv"), "{missing}");
+    // Two names that are both the same as one mount, by a figure each: one of them is by chance.
+    let two = [tmp[0], tmp[1], (100, 0, Some("/nfs"), 83), (100, 0, Some("/x"), 5), (100, 1, Some("/x"), 1_277_960)];
+    let shown = evidence_of(&results(&two), Kind::SubjectUnknown);
+    assert!(!shown.contains("taken for"), "{shown}");
+    // It has its own name as well: nothing is added to it.
+    let own =
+        [tmp[0], tmp[1], (100, 0, Some("/nfs"), 83), (100, 1, Some("/nfs"), 9), (100, 1, Some("/mnt/nfs"), 1_277_960)];
+    assert_eq!(found(&results(&own)), [Kind::SubjectUnknown]);
+    // Which of two it is, no figure shows: nothing is taken for anything.
+    let unclear = results(&[tmp[0], (100, 0, Some("/nfs"), 83), (100, 1, Some("/nfs"), 30)]);
+    let shown = evidence_of(&unclear, Kind::SubjectUnknown);
+    assert!(!shown.contains("taken for"), "{shown}");
+}

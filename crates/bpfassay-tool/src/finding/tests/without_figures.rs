@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is found without a figure: how the tool started, what the kernel saw, what could not be read.
+
+use bpfassay_protocol::tracer::{Refusal, Step};
+
+use super::*;
+
+#[test]
+fn refusals_are_classified_by_their_step() {
+    let refusal = |step| {
+        Start::Refused(Refusal {
+            program: Some("on_read".to_owned()),
+            errno: Some(22),
+            verifier: Some("R1 invalid mem access 'scalar'".to_owned()),
+            ..Refusal::new(step, "invalid argument".to_owned())
+        })
+    };
+    let results = |start: Start| evaluate(&Evidence { start: Some(&start), ..Evidence::default() }, &Limits::default());
+    let load = results(refusal(Step::Load));
+    assert_eq!(found(&load), [Kind::DoesNotLoad]);
+    assert_eq!(
+        evidence_of(&load, Kind::DoesNotLoad),
+        "on_read: invalid argument (error 22)\nverifier: R1 invalid mem access 'scalar'"
+    );
+    assert_eq!(reason(&load, Kind::DoesNotAttach), "it did not load");
+    assert_eq!(found(&results(refusal(Step::Attach))), [Kind::DoesNotAttach]);
+    assert!(is_clear(&results(refusal(Step::Attach)), Kind::DoesNotLoad));
+    let ready = results(Start::Ready);
+    assert!(is_clear(&ready, Kind::DoesNotLoad) && is_clear(&ready, Kind::DoesNotAttach));
+    let silent = results(Start::NotReady { message: "60 s passed".to_owned() });
+    assert_eq!(found(&silent), [Kind::DoesNotStart]);
+    assert_eq!(evidence_of(&silent, Kind::DoesNotStart), "it never became ready: 60 s passed");
+    assert!(is_clear(&ready, Kind::DoesNotStart) && is_clear(&load, Kind::DoesNotStart));
+    for kind in [Kind::DoesNotLoad, Kind::DoesNotAttach] {
+        assert!(reason(&silent, kind).ends_with("nothing shows which step failed: 60 s passed"));
+    }
+}
+
+#[test]
+fn prototypes_are_passed_on() {
+    let results =
+        |lines: &[String]| evaluate(&Evidence { prototypes: Some(lines), ..Evidence::default() }, &Limits::default());
+    assert!(is_clear(&results(&[]), Kind::PrototypeDiffers));
+    let lines: Vec<_> = (0..20).map(|n| format!("program {n}")).collect();
+    assert!(evidence_of(&results(&lines), Kind::PrototypeDiffers).ends_with("program 15\nand 4 more"));
+}
+
+#[test]
+fn what_the_kernel_saw() {
+    let results =
+        |facts: KernelFacts| evaluate(&Evidence { kernel: Some(&facts), ..Evidence::default() }, &Limits::default());
+    let good = results(KernelFacts {
+        missed_probes: Some(0),
+        recursion_misses: None,
+        left_behind: Some(Vec::new()),
+        memory_bytes: Some(1 << 20),
+        idle_cpu: Some((10, 1000)),
+        attach_ns: Some(1),
+        detach: Some(Detach::After(1)),
+    });
+    let kinds =
+        [Kind::MissedProbes, Kind::LeftBehind, Kind::MemoryHeld, Kind::IdleCpu, Kind::SlowAttach, Kind::SlowDetach];
+    assert!(kinds.iter().all(|&kind| is_clear(&good, kind)));
+    let bad = results(KernelFacts {
+        missed_probes: Some(3),
+        recursion_misses: Some(2),
+        left_behind: Some(vec!["program on_read".to_owned()]),
+        memory_bytes: Some(1 << 30),
+        idle_cpu: Some((11, 1000)),
+        attach_ns: Some(u64::MAX),
+        detach: Some(Detach::After(u64::MAX)),
+    });
+    assert_eq!(found(&bad), kinds);
+    assert_eq!(
+        evidence_of(&bad, Kind::MissedProbes),
+        "3 kprobe hits ran no handler\n2 times a program was already running on its CPU"
+    );
+    assert!(evidence_of(&bad, Kind::IdleCpu).contains("11000 millionths"));
+    let how = "was killed: SIGINT had not ended it after 1 s";
+    let killed = results(KernelFacts { detach: Some(Detach::Killed(how.to_owned())), ..KernelFacts::default() });
+    assert_eq!(evidence_of(&killed, Kind::SlowDetach), how);
+    let unknown = results(KernelFacts::default());
+    assert!(kinds.iter().all(|&kind| matches!(status(&unknown, kind), FindingStatus::NotEvaluated { .. })));
+}
+
+#[test]
+fn what_cannot_be_read_is_reported() {
+    let readings = Readings { unread: 2, first_unread: Some("no sample: x".to_owned()), ..Readings::default() };
+    let results =
+        |readings| evaluate(&Evidence { readings: Some(readings), ..Evidence::default() }, &Limits::default());
+    assert_eq!(evidence_of(&results(&readings), Kind::Unreadable), "2 times; first: no sample: x");
+    assert!(is_clear(&results(&Readings::default()), Kind::Unreadable));
+}
