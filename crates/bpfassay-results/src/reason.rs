@@ -82,9 +82,9 @@ impl Serialize for Reason {
 
 impl<'de> Deserialize<'de> for Reason {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Words;
+        struct ReasonVisitor;
 
-        impl Visitor<'_> for Words {
+        impl Visitor<'_> for ReasonVisitor {
             type Value = Reason;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for Reason {
             }
         }
 
-        deserializer.deserialize_str(Words)
+        deserializer.deserialize_str(ReasonVisitor)
     }
 }
 

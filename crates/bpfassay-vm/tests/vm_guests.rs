@@ -29,7 +29,7 @@ use bpfassay_vm::{
     Clock, EndReason, Ending, Event, Guest, Initramfs, KernelIncident, KernelIncidentKind, Machine, Severity, VmError,
     file_for_initramfs,
 };
-use common::{Bench, runs};
+use common::{TestBoot, runs};
 
 /// Makes a module with one test per architecture from an async function of the architecture.
 macro_rules! on_every_architecture {
@@ -124,8 +124,8 @@ mod scenario {
     use super::*;
 
     pub(crate) async fn a_kernel_without_root_panics(arch: Arch) {
-        let Some(bench) = Bench::new(arch).await else { return };
-        let mut guest = bench.boot().await;
+        let Some(test) = TestBoot::new(arch).await else { return };
+        let mut guest = test.boot().await;
         let (_, incidents, ending) = story(&mut guest).await;
         let EndReason::KernelDied { incident } = &ending.reason else { panic!("{ending:?}") };
         assert_eq!(incident.kind, KernelIncidentKind::Panic);
@@ -133,7 +133,7 @@ mod scenario {
         assert!(incident.time_us.is_some());
         assert_eq!(incidents.len(), 1, "nothing else on an ordinary console: {incidents:?}");
         assert_eq!(ending.phase, Phase::Boot);
-        let log = bench.log();
+        let log = test.log();
         assert!(log.contains("Call Trace:") || log.contains("Call trace:"), "the log holds the whole report: {log}");
         assert!(ending.console_tail.iter().any(|line| line.contains("Kernel panic")));
         assert_eq!(ending.log_incomplete, None);
@@ -142,8 +142,8 @@ mod scenario {
 
     pub(crate) async fn a_crash_is_reported_with_its_excerpt(arch: Arch) {
         let data = frames(&up(&[phase(Phase::Workload)]));
-        let Some(bench) = Bench::with_init(arch, &data, "sc", "").await else { return };
-        let mut guest = bench.boot().await;
+        let Some(test) = TestBoot::with_init(arch, &data, "sc", "").await else { return };
+        let mut guest = test.boot().await;
         let (messages, _, ending) = story(&mut guest).await;
         assert_eq!(messages, up(&[phase(Phase::Workload)]));
         let EndReason::KernelDied { incident } = &ending.reason else { panic!("{ending:?}") };
@@ -153,12 +153,12 @@ mod scenario {
     }
 
     pub(crate) async fn an_agent_that_is_done_on_two_processors_ends_well(arch: Arch) {
-        let Some(mut bench) = Bench::with_init(arch, &frames(&up(&[GuestMessage::Done])), "p", "").await else {
+        let Some(mut test) = TestBoot::with_init(arch, &frames(&up(&[GuestMessage::Done])), "p", "").await else {
             return;
         };
-        bench.machine.cpus = 2;
-        bench.machine.verbose = true;
-        let mut guest = bench.boot().await;
+        test.machine.cpus = 2;
+        test.machine.verbose = true;
+        let mut guest = test.boot().await;
         let process = guest.process_id().unwrap();
         assert!(runs(process));
         let (messages, incidents, ending) = story(&mut guest).await;
@@ -166,15 +166,15 @@ mod scenario {
         assert_eq!(incidents, []);
         assert_eq!(ending.reason, EndReason::Done, "{ending:?}");
         assert!(!runs(process));
-        let log = bench.log();
+        let log = test.log();
         assert!(log.contains("Brought up 1 node, 2 CPUs"), "{log}");
         println!("{arch}: {} ms from QEMU's start to its exit", ending.lived_ms);
     }
 
     pub(crate) async fn an_agent_that_never_speaks(arch: Arch) {
-        let Some(mut bench) = Bench::with_init(arch, b"", "h", "").await else { return };
-        bench.options.deadlines.boot = Some(3);
-        let mut guest = bench.boot().await;
+        let Some(mut test) = TestBoot::with_init(arch, b"", "h", "").await else { return };
+        test.options.deadlines.boot = Some(3);
+        let mut guest = test.boot().await;
         let (messages, _, ending) = story(&mut guest).await;
         assert_eq!(messages, []);
         assert_eq!(ending.reason, EndReason::BootTimeout { seconds: 3 });
@@ -184,9 +184,9 @@ mod scenario {
 
     pub(crate) async fn an_agent_that_hangs_in_a_phase(arch: Arch) {
         let data = frames(&up(&[phase(Phase::Workload)]));
-        let Some(mut bench) = Bench::with_init(arch, &data, "h", "").await else { return };
-        bench.options.deadlines.workload = Some(1);
-        let mut guest = bench.boot().await;
+        let Some(mut test) = TestBoot::with_init(arch, &data, "h", "").await else { return };
+        test.options.deadlines.workload = Some(1);
+        let mut guest = test.boot().await;
         let (_, _, ending) = story(&mut guest).await;
         assert_eq!(ending.reason, EndReason::PhaseTimeout { seconds: 1 });
         assert_eq!((ending.phase, ending.run.as_deref()), (Phase::Workload, Some("run-1")));
@@ -196,8 +196,8 @@ mod scenario {
     pub(crate) async fn garbage_on_the_port(arch: Arch) {
         let mut data = frames(&[hello()]);
         data.extend_from_slice(b"[    1.234567] a line of a kernel\n");
-        let Some(bench) = Bench::with_init(arch, &data, "h", "").await else { return };
-        let mut guest = bench.boot().await;
+        let Some(test) = TestBoot::with_init(arch, &data, "h", "").await else { return };
+        let mut guest = test.boot().await;
         let (messages, _, ending) = story(&mut guest).await;
         assert_eq!(messages, [hello()], "what came before it counts");
         let EndReason::ProtocolError { message } = &ending.reason else { panic!("{ending:?}") };
@@ -205,15 +205,15 @@ mod scenario {
     }
 
     pub(crate) async fn a_restart_without_a_message(arch: Arch) {
-        let Some(bench) = Bench::with_init(arch, &frames(&[hello()]), "r", "").await else { return };
-        let mut guest = bench.boot().await;
+        let Some(test) = TestBoot::with_init(arch, &frames(&[hello()]), "r", "").await else { return };
+        let mut guest = test.boot().await;
         let (_, _, ending) = story(&mut guest).await;
         assert_eq!(ending.reason, EndReason::Reset, "{ending:?}");
     }
 
     pub(crate) async fn the_host_can_talk_to_the_agent(arch: Arch) {
-        let Some(bench) = Bench::with_init(arch, &frames(&[hello()]), "wp", "").await else { return };
-        let mut guest = bench.boot().await;
+        let Some(test) = TestBoot::with_init(arch, &frames(&[hello()]), "wp", "").await else { return };
+        let mut guest = test.boot().await;
         assert_eq!(guest.next_event().await, Event::Message(hello()));
         guest.send(&HostMessage::PowerOff).unwrap();
         let (_, _, ending) = story(&mut guest).await;
@@ -225,14 +225,14 @@ mod scenario {
         let mut lines = Vec::new();
         for loaded in [true, false] {
             let data = frames(&up(&[phase(Phase::Workload)]));
-            let Some(mut bench) = Bench::with_init(arch, &data, "np", "").await else { return };
-            bench.machine.clock = Clock::Instructions;
-            bench.options.deadlines.workload = Some(240);
+            let Some(mut test) = TestBoot::with_init(arch, &data, "np", "").await else { return };
+            test.machine.clock = Clock::Instructions;
+            test.options.deadlines.workload = Some(240);
             let load = loaded.then(Load::start);
-            let (_, incidents, _) = story(&mut bench.boot().await).await;
+            let (_, incidents, _) = story(&mut test.boot().await).await;
             drop(load);
             assert_eq!(incidents, []);
-            let log = bench.log();
+            let log = test.log();
             lines.push(log.lines().find(|line| line.contains("naps ")).unwrap_or_else(|| panic!("{log}")).to_owned());
         }
         assert!(lines.iter().all(|line| *line == lines[0]), "{lines:?}");
@@ -243,26 +243,26 @@ mod scenario {
         let mut consoles = Vec::new();
         // Two boots that differ in both.
         for (way, sandbox) in [("path", true), ("open file", false)] {
-            let Some(mut bench) = Bench::with_init(arch, &frames(&up(&[GuestMessage::Done])), "p", "").await else {
+            let Some(mut test) = TestBoot::with_init(arch, &frames(&up(&[GuestMessage::Done])), "p", "").await else {
                 return;
             };
-            bench.machine.clock = Clock::Instructions;
-            bench.machine.verbose = true;
-            bench.machine.sandbox = sandbox;
+            test.machine.clock = Clock::Instructions;
+            test.machine.verbose = true;
+            test.machine.sandbox = sandbox;
             if way == "open file"
-                && let Some(Initramfs::Path(path)) = bench.machine.initrd.take()
+                && let Some(Initramfs::Path(path)) = test.machine.initrd.take()
             {
                 let mut file = file_for_initramfs().unwrap();
                 std::io::copy(&mut File::open(&path).unwrap(), &mut file).unwrap();
                 std::fs::remove_file(path).unwrap();
-                bench.machine.initrd = Some(Initramfs::OpenFile);
-                bench.options.initramfs = Some(Arc::new(file));
+                test.machine.initrd = Some(Initramfs::OpenFile);
+                test.options.initramfs = Some(Arc::new(file));
             }
-            let mut guest = bench.boot().await;
+            let mut guest = test.boot().await;
             assert_eq!(guest.unconfined().is_empty(), sandbox, "{:?}", guest.unconfined());
             let ending = guest.end().await;
             assert_eq!(ending.reason, EndReason::Done, "{way}: {ending:?}");
-            consoles.push(bench.log());
+            consoles.push(test.log());
         }
         assert!(consoles[0].lines().count() > 100, "{}", consoles[0]);
         assert_eq!(consoles[0], consoles[1]);
@@ -276,8 +276,8 @@ mod scenario {
             (shell, "received phase `shell`, expected phase `tear-down`"),
         ] {
             let data = frames(&up(&[phase(Phase::Workload), last]));
-            let Some(bench) = Bench::with_init(arch, &data, "h", "").await else { return };
-            let (messages, _, ending) = story(&mut bench.boot().await).await;
+            let Some(test) = TestBoot::with_init(arch, &data, "h", "").await else { return };
+            let (messages, _, ending) = story(&mut test.boot().await).await;
             assert_eq!(messages, up(&[phase(Phase::Workload)]), "what came before it counts");
             let EndReason::ProtocolError { message } = &ending.reason else { panic!("{ending:?}") };
             assert!(message.contains(part), "{message}");
@@ -288,8 +288,8 @@ mod scenario {
         // Priority 2 is shown at any log level.
         let text = "<2>watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [ior:77]";
         let data = frames(&up(&[GuestMessage::Done]));
-        let Some(bench) = Bench::with_init(arch, &data, "kp", text).await else { return };
-        let mut guest = bench.boot().await;
+        let Some(test) = TestBoot::with_init(arch, &data, "kp", text).await else { return };
+        let mut guest = test.boot().await;
         let (_, incidents, ending) = story(&mut guest).await;
         assert_eq!(incidents.len(), 1, "{incidents:?}");
         assert_eq!(incidents[0].kind, KernelIncidentKind::SoftLockup);
@@ -307,8 +307,8 @@ async fn the_last_message_of_an_agent_is_acknowledged() {
         (GuestMessage::Done, EndReason::Done),
         (failed, EndReason::AgentFailed { message: "no module nfsd".to_owned() }),
     ] {
-        let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&up(&[last])), "wp", "").await else { return };
-        assert_eq!(bench.boot().await.end().await.reason, reason);
+        let Some(test) = TestBoot::with_init(Arch::X86_64, &frames(&up(&[last])), "wp", "").await else { return };
+        assert_eq!(test.boot().await.end().await.reason, reason);
     }
 }
 
@@ -316,17 +316,17 @@ async fn the_last_message_of_an_agent_is_acknowledged() {
 async fn another_protocol_version_is_named() {
     let mut data = frames(&[hello()]);
     data[3] = 99;
-    let Some(bench) = Bench::with_init(Arch::X86_64, &data, "h", "").await else { return };
-    let ending = bench.boot().await.end().await;
+    let Some(test) = TestBoot::with_init(Arch::X86_64, &data, "h", "").await else { return };
+    let ending = test.boot().await.end().await;
     assert_eq!(ending.reason, EndReason::ProtocolVersion { theirs: 99, ours: PROTOCOL_VERSION });
 }
 
 #[tokio::test]
 async fn powering_off_before_the_work_is_done_is_an_early_end() {
-    let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&up(&[phase(Phase::Attach)])), "p", "").await else {
+    let Some(test) = TestBoot::with_init(Arch::X86_64, &frames(&up(&[phase(Phase::Attach)])), "p", "").await else {
         return;
     };
-    let ending = bench.boot().await.end().await;
+    let ending = test.boot().await.end().await;
     assert_eq!((ending.reason, ending.phase), (EndReason::PoweredOffEarly, Phase::Attach));
 }
 
@@ -334,23 +334,23 @@ async fn powering_off_before_the_work_is_done_is_an_early_end() {
 async fn an_agent_that_fails_and_one_that_does_not_power_off() {
     let failed = GuestMessage::Failed { message: "mount: no such device".to_owned() };
     let data = frames(&[hello(), failed]);
-    let Some(mut bench) = Bench::with_init(Arch::X86_64, &data, "p", "").await else { return };
-    let ending = bench.boot().await.end().await;
+    let Some(mut test) = TestBoot::with_init(Arch::X86_64, &data, "p", "").await else { return };
+    let ending = test.boot().await.end().await;
     assert_eq!(ending.reason, EndReason::AgentFailed { message: "mount: no such device".to_owned() });
 
-    bench = Bench::with_init(Arch::X86_64, &frames(&up(&[GuestMessage::Done])), "h", "").await.unwrap();
-    bench.options.deadlines.power_off = Some(1);
-    let ending = bench.boot().await.end().await;
+    test = TestBoot::with_init(Arch::X86_64, &frames(&up(&[GuestMessage::Done])), "h", "").await.unwrap();
+    test.options.deadlines.power_off = Some(1);
+    let ending = test.boot().await.end().await;
     assert_eq!(ending.reason, EndReason::ShutdownTimeout { seconds: 1 });
 }
 
 #[tokio::test]
 async fn a_boot_ends_whatever_the_guest_does_although_its_events_are_not_received() {
     let data = frames(&up(&[phase(Phase::Workload)]));
-    let Some(mut bench) = Bench::with_init(Arch::X86_64, &data, "h", "").await else { return };
-    bench.options.deadlines.workload = None;
-    bench.options.deadlines.whole_boot = Some(8);
-    let mut guest = bench.boot().await;
+    let Some(mut test) = TestBoot::with_init(Arch::X86_64, &data, "h", "").await else { return };
+    test.options.deadlines.workload = None;
+    test.options.deadlines.whole_boot = Some(8);
+    let mut guest = test.boot().await;
     let process = guest.process_id().unwrap();
     let gone = async {
         while runs(process) {
@@ -365,25 +365,25 @@ async fn a_boot_ends_whatever_the_guest_does_although_its_events_are_not_receive
 
 #[tokio::test]
 async fn an_open_initramfs_that_is_not_given_is_an_error() {
-    let Some(mut bench) = Bench::new(Arch::X86_64).await else { return };
-    bench.machine.initrd = Some(Initramfs::OpenFile);
-    let error = Guest::boot(bench.qemu(), &bench.machine, bench.options.clone()).await.unwrap_err();
+    let Some(mut test) = TestBoot::new(Arch::X86_64).await else { return };
+    test.machine.initrd = Some(Initramfs::OpenFile);
+    let error = Guest::boot(test.qemu(), &test.machine, test.options.clone()).await.unwrap_err();
     assert!(matches!(error, VmError::NoInitramfs), "{error}");
 }
 
 #[tokio::test]
 async fn stopping_is_an_end_of_its_own_with_and_without_grace() {
-    let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&[hello()]), "h", "").await else { return };
+    let Some(test) = TestBoot::with_init(Arch::X86_64, &frames(&[hello()]), "h", "").await else { return };
     for grace in [Duration::ZERO, Duration::from_millis(300)] {
-        let mut guest = bench.boot().await;
+        let mut guest = test.boot().await;
         assert_eq!(guest.next_event().await, Event::Message(hello()));
         let process = guest.process_id().unwrap();
         assert_eq!(guest.shut_down(grace).await.reason, EndReason::Stopped);
         assert!(!runs(process));
     }
     // With an agent that powers off, the grace is not used up.
-    let bench = Bench::with_init(Arch::X86_64, &frames(&[hello()]), "wp", "").await.unwrap();
-    let mut guest = bench.boot().await;
+    let test = TestBoot::with_init(Arch::X86_64, &frames(&[hello()]), "wp", "").await.unwrap();
+    let mut guest = test.boot().await;
     assert_eq!(guest.next_event().await, Event::Message(hello()));
     let ending = tokio::time::timeout(Duration::from_secs(30), guest.shut_down(Duration::from_secs(3600))).await;
     assert_eq!(ending.unwrap().reason, EndReason::Stopped);
@@ -391,8 +391,8 @@ async fn stopping_is_an_end_of_its_own_with_and_without_grace() {
 
 #[tokio::test]
 async fn a_killed_qemu_is_distinguished_from_a_guest_that_ended() {
-    let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&[hello()]), "h", "").await else { return };
-    let mut guest = bench.boot().await;
+    let Some(test) = TestBoot::with_init(Arch::X86_64, &frames(&[hello()]), "h", "").await else { return };
+    let mut guest = test.boot().await;
     assert_eq!(guest.next_event().await, Event::Message(hello()));
     let process = rustix::process::Pid::from_raw(guest.process_id().unwrap() as i32).unwrap();
     rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
@@ -402,8 +402,8 @@ async fn a_killed_qemu_is_distinguished_from_a_guest_that_ended() {
 
 #[tokio::test]
 async fn dropping_a_guest_kills_qemu() {
-    let Some(bench) = Bench::with_init(Arch::X86_64, &frames(&[hello()]), "h", "").await else { return };
-    let mut guest = bench.boot().await;
+    let Some(test) = TestBoot::with_init(Arch::X86_64, &frames(&[hello()]), "h", "").await else { return };
+    let mut guest = test.boot().await;
     assert_eq!(guest.next_event().await, Event::Message(hello()));
     let process = guest.process_id().unwrap();
     drop(guest);
@@ -418,11 +418,11 @@ async fn dropping_a_guest_kills_qemu() {
 
 #[tokio::test]
 async fn a_console_above_the_limit_keeps_beginning_and_end() {
-    let Some(mut bench) = Bench::new(Arch::X86_64).await else { return };
-    bench.machine.verbose = true;
-    bench.options.log_limit = 1000;
-    let ending = bench.boot().await.end().await;
-    let log = bench.log();
+    let Some(mut test) = TestBoot::new(Arch::X86_64).await else { return };
+    test.machine.verbose = true;
+    test.options.log_limit = 1000;
+    let ending = test.boot().await.end().await;
+    let log = test.log();
     assert!(log.contains("Linux version"), "{log}");
     assert!(log.contains("Kernel panic"), "{log}");
     assert!(ending.log_incomplete.is_some());
@@ -430,12 +430,12 @@ async fn a_console_above_the_limit_keeps_beginning_and_end() {
 
 #[tokio::test]
 async fn what_qemu_refuses_is_an_error_with_its_message() {
-    let Some(bench) = Bench::new(Arch::X86_64).await else { return };
-    let machine = Machine { kernel: bench.directory.path().join("not-a-kernel"), ..bench.machine.clone() };
-    let error = Guest::boot(bench.qemu(), &machine, bench.options.clone()).await.unwrap_err();
+    let Some(test) = TestBoot::new(Arch::X86_64).await else { return };
+    let machine = Machine { kernel: test.directory.path().join("not-a-kernel"), ..test.machine.clone() };
+    let error = Guest::boot(test.qemu(), &machine, test.options.clone()).await.unwrap_err();
     assert!(matches!(error, VmError::Input { what: "kernel", .. }), "{error}");
     std::fs::write(&machine.kernel, "text").unwrap();
-    let error = Guest::boot(bench.qemu(), &machine, bench.options.clone()).await.unwrap_err();
+    let error = Guest::boot(test.qemu(), &machine, test.options.clone()).await.unwrap_err();
     let VmError::Refused { stderr, .. } = &error else { panic!("{error}") };
     assert!(!stderr.is_empty());
 }

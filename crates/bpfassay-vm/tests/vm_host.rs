@@ -22,7 +22,7 @@ use bpfassay_vm::{
     Accelerator, AcceleratorWish, Clock, EndReason, Event, VmError,
     accelerator::{AcceleratorKey, choose, is_native},
 };
-use common::{Bench, runs};
+use common::{TestBoot, runs};
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{LocalModes, tcgetattr},
@@ -45,14 +45,14 @@ fn hello() -> Vec<u8> {
 #[tokio::test]
 async fn the_accelerator_is_chosen_by_booting_with_it() {
     let native = *Arch::ALL.iter().find(|&&arch| is_native(arch)).unwrap();
-    let Some(bench) = Bench::new(native).await else { return };
-    let log = bench.directory.path().join("trial.log");
+    let Some(test) = TestBoot::new(native).await else { return };
+    let log = test.directory.path().join("trial.log");
     // Three times what a kernel takes where KVM works; where it hangs, it is waited for twice, on a busy CPU.
     let patience = Duration::from_secs(6);
-    let choice = choose(bench.qemu(), &bench.machine, AcceleratorWish::Auto, &log, patience).await.unwrap();
+    let choice = choose(test.qemu(), &test.machine, AcceleratorWish::Auto, &log, patience).await.unwrap();
     println!("{choice:?}");
     assert!(!choice.reason.is_empty());
-    let forced = choose(bench.qemu(), &bench.machine, AcceleratorWish::Kvm, &log, patience).await;
+    let forced = choose(test.qemu(), &test.machine, AcceleratorWish::Kvm, &log, patience).await;
     match choice.accelerator {
         Accelerator::Kvm => {
             assert_eq!(forced.unwrap().accelerator, Accelerator::Kvm);
@@ -61,18 +61,17 @@ async fn the_accelerator_is_chosen_by_booting_with_it() {
         }
         Accelerator::Tcg => assert!(matches!(forced, Err(VmError::NoKvm { .. })), "{forced:?}"),
     }
-    let key = AcceleratorKey::of_host(bench.qemu());
-    assert_eq!(key, AcceleratorKey::of_host(bench.qemu()));
-    assert!(key.qemu.starts_with(&bench.qemu().version.to_string()[..2]), "{key:?}");
+    let key = AcceleratorKey::of_host(test.qemu());
+    assert_eq!(key, AcceleratorKey::of_host(test.qemu()));
+    assert!(key.qemu.starts_with(&test.qemu().version.to_string()[..2]), "{key:?}");
 }
 
 #[tokio::test]
 async fn foreign_guests_are_not_tried_under_kvm() {
     let foreign = *Arch::ALL.iter().find(|&&arch| !is_native(arch)).unwrap();
-    let Some(bench) = Bench::new(foreign).await else { return };
-    let log = bench.directory.path().join("trial.log");
-    let choice =
-        choose(bench.qemu(), &bench.machine, AcceleratorWish::Auto, &log, Duration::from_secs(1)).await.unwrap();
+    let Some(test) = TestBoot::new(foreign).await else { return };
+    let log = test.directory.path().join("trial.log");
+    let choice = choose(test.qemu(), &test.machine, AcceleratorWish::Auto, &log, Duration::from_secs(1)).await.unwrap();
     assert_eq!(choice.accelerator, Accelerator::Tcg);
     assert!(choice.reason.contains(foreign.name()), "{choice:?}");
     assert!(!log.exists(), "nothing was booted");
@@ -80,9 +79,9 @@ async fn foreign_guests_are_not_tried_under_kvm() {
 
 #[tokio::test]
 async fn qemu_dies_with_the_program_that_started_it() {
-    let Some(bench) = Bench::with_init(Arch::X86_64, &hello(), "h", "").await else { return };
+    let Some(test) = TestBoot::with_init(Arch::X86_64, &hello(), "h", "").await else { return };
     if env::var_os(INNER).is_some() {
-        let mut guest = bench.boot().await;
+        let mut guest = test.boot().await;
         assert!(matches!(guest.next_event().await, Event::Message(_)));
         println!("qemu is {}", guest.process_id().unwrap());
         std::future::pending::<()>().await;
@@ -94,7 +93,7 @@ async fn qemu_dies_with_the_program_that_started_it() {
     assert!(runs(qemu));
     // A change of user clears the death signal, too.
     let user = status(qemu, "Uid");
-    assert_eq!(user.starts_with("20"), bench.qemu().confinement.own_user, "{user}");
+    assert_eq!(user.starts_with("20"), test.qemu().confinement.own_user, "{user}");
     inner.kill().unwrap();
     inner.wait().unwrap();
     let start = Instant::now();
@@ -113,21 +112,21 @@ fn status(process: u32, field: &str) -> String {
 
 #[tokio::test]
 async fn qemu_is_kept_away_from_the_host() {
-    let Some(mut bench) = Bench::with_init(Arch::X86_64, &hello(), "h", "").await else { return };
+    let Some(mut test) = TestBoot::with_init(Arch::X86_64, &hello(), "h", "").await else { return };
     // Where no other user has access to the kernel, or may read it.
-    let kernel = bench.directory.path().join("kernel");
-    std::fs::copy(&bench.machine.kernel, &kernel).unwrap();
+    let kernel = test.directory.path().join("kernel");
+    std::fs::copy(&test.machine.kernel, &kernel).unwrap();
     std::fs::set_permissions(&kernel, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    bench.machine.kernel = kernel;
+    test.machine.kernel = kernel;
     for clock in [Clock::Wall, Clock::Instructions] {
-        bench.machine.clock = clock;
-        let mut guest = bench.boot().await;
+        test.machine.clock = clock;
+        let mut guest = test.boot().await;
         assert!(matches!(guest.next_event().await, Event::Message(_)));
         let qemu = guest.process_id().unwrap();
-        assert_eq!(guest.unconfined(), bench.qemu().confinement.lacking);
+        assert_eq!(guest.unconfined(), test.qemu().confinement.lacking);
         assert_eq!(status(qemu, "NoNewPrivs"), "1");
-        assert_eq!(status(qemu, "Seccomp"), if bench.qemu().confinement.sandbox { "2" } else { "0" });
-        if bench.qemu().confinement.own_user {
+        assert_eq!(status(qemu, "Seccomp"), if test.qemu().confinement.sandbox { "2" } else { "0" });
+        if test.qemu().confinement.own_user {
             let user = (0x7b00_0000 + qemu).to_string();
             for field in ["Uid", "Gid"] {
                 assert_eq!(status(qemu, field), [user.as_str(); 4].join(" "));
@@ -162,10 +161,10 @@ async fn qemu_is_kept_away_from_the_host() {
 async fn a_terminal_shows_the_console_takes_keys_and_is_as_before_afterwards() {
     // The guest writes to its console, waits for a line typed there, writes again, and waits for the host's signal to continue.
     let text = "<2>a line of the guest\n";
-    let Some(mut bench) = Bench::with_init(Arch::X86_64, &hello(), "ktkwp", text).await else { return };
+    let Some(mut test) = TestBoot::with_init(Arch::X86_64, &hello(), "ktkwp", text).await else { return };
     if env::var_os(INNER).is_some() {
-        bench.options.interactive = true;
-        let guest = bench.boot().await;
+        test.options.interactive = true;
+        let guest = test.boot().await;
         let ending = guest.interact(|_| {}).await.unwrap();
         let canonical = tcgetattr(std::io::stdin()).unwrap().local_modes.contains(LocalModes::ICANON);
         assert_eq!(ending.reason, EndReason::Stopped);

@@ -34,15 +34,15 @@ pub(crate) fn kernel(arch: Arch) -> Option<PathBuf> {
     kernel
 }
 
-/// A machine with a temporary directory for its initramfs and its log.
-pub(crate) struct Bench {
+/// What a test boots: a machine, with a temporary directory for its initramfs and its log.
+pub(crate) struct TestBoot {
     pub(crate) machine: Machine,
     pub(crate) options: BootOptions,
     pub(crate) directory: TempDir,
     qemu: Qemu,
 }
 
-impl Bench {
+impl TestBoot {
     /// A machine without initramfs: its kernel panics by itself.
     pub(crate) async fn new(arch: Arch) -> Option<Self> {
         let kernel = kernel(arch)?;
@@ -55,7 +55,7 @@ impl Bench {
 
     /// A machine whose init writes `data` to the agent's port and then executes `end` (see init/init.c).
     pub(crate) async fn with_init(arch: Arch, data: &[u8], end: &str, text: &str) -> Option<Self> {
-        let mut bench = Self::new(arch).await?;
+        let mut test = Self::new(arch).await?;
         let init: &[u8] = match arch {
             Arch::X86_64 => include_bytes!("../init/init-x86_64"),
             Arch::Aarch64 => include_bytes!("../init/init-aarch64"),
@@ -70,10 +70,10 @@ impl Bench {
         entry(&mut archive, "end", 0o100_644, end.as_bytes());
         entry(&mut archive, "text", 0o100_644, text.as_bytes());
         entry(&mut archive, "TRAILER!!!", 0, &[]);
-        let initrd = bench.directory.path().join("initramfs");
+        let initrd = test.directory.path().join("initramfs");
         fs::write(&initrd, archive).unwrap();
-        bench.machine.initrd = Some(Initramfs::Path(initrd));
-        Some(bench)
+        test.machine.initrd = Some(Initramfs::Path(initrd));
+        Some(test)
     }
 
     pub(crate) async fn boot(&self) -> Guest {

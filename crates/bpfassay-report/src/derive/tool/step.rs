@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which step failed of a tool that did not become ready, by the words of the loaders that tools are made with.
+//! Which step failed of a tool that did not become ready, by the messages of the loaders that tools are made with.
 
 use bpfassay_protocol::tracer::{Refusal, Step};
 use bpfassay_tool::finding::Start;
 
-/// The words of one loader for one step.
-struct Words {
+/// The messages of one loader that show a failure of one step.
+struct LoaderMessages {
     step: Step,
     /// In lower case; `*` stands for anything on the same line.
     phrases: &'static [&'static str],
 }
 
 /// Only what a loader prints when the step failed: `failed to load` alone would accuse a tool that lacks a file.
-const WORDS: &[Words] = &[
+const LOADER_MESSAGES: &[LoaderMessages] = &[
     // The kernel's verifier (kernel/bpf/verifier.c; newer kernels have the second in place of the first), quoted by most loaders.
-    Words { step: Step::Load, phrases: &["unknown func *#", "program of this type cannot use helper *#"] },
+    LoaderMessages { step: Step::Load, phrases: &["unknown func *#", "program of this type cannot use helper *#"] },
     // libbpf (src/libbpf.c and src/btf.c, 1.5.0 and 1.7.0).
-    Words { step: Step::Open, phrases: &["failed to find valid kernel btf", "error loading vmlinux btf: "] },
-    Words {
+    LoaderMessages { step: Step::Open, phrases: &["failed to find valid kernel btf", "error loading vmlinux btf: "] },
+    LoaderMessages {
         step: Step::Load,
         phrases: &[
             "btf loading error: ",
@@ -36,7 +36,7 @@ const WORDS: &[Words] = &[
         ],
     },
     // The same, and src/usdt.c.
-    Words {
+    LoaderMessages {
         step: Step::Attach,
         phrases: &[
             "prog '*': failed to create * perf event: ",
@@ -49,9 +49,9 @@ const WORDS: &[Words] = &[
         ],
     },
     // bpftool (src/prog.c, src/cgroup.c, src/iter.c, src/net.c and src/struct_ops.c, 7.5.0 and 7.7.0).
-    Words { step: Step::Open, phrases: &["failed to open object file"] },
-    Words { step: Step::Load, phrases: &["failed to load object file", "can't load objfile "] },
-    Words {
+    LoaderMessages { step: Step::Open, phrases: &["failed to open object file"] },
+    LoaderMessages { step: Step::Load, phrases: &["failed to load object file", "can't load objfile "] },
+    LoaderMessages {
         step: Step::Attach,
         phrases: &[
             "failed to attach program",
@@ -62,8 +62,8 @@ const WORDS: &[Words] = &[
         ],
     },
     // libbpf-tools (libbpf-tools/ of bcc, 0.37.0), and those that are written after their example.
-    Words { step: Step::Open, phrases: &["failed to open bpf object", "failed to open bpf skel"] },
-    Words {
+    LoaderMessages { step: Step::Open, phrases: &["failed to open bpf object", "failed to open bpf skel"] },
+    LoaderMessages {
         step: Step::Load,
         phrases: &[
             "failed to load bpf object",
@@ -74,7 +74,7 @@ const WORDS: &[Words] = &[
             "failed to load and verify bpf skeleton",
         ],
     },
-    Words {
+    LoaderMessages {
         step: Step::Attach,
         phrases: &[
             "failed to attach bpf ",
@@ -88,9 +88,9 @@ const WORDS: &[Words] = &[
         ],
     },
     // bcc (src/python/bcc/__init__.py, src/cc/libbpf.c, src/cc/bpf_module.cc and src/cc/api/BPF.cc, 0.37.0). It compiles first.
-    Words { step: Step::Open, phrases: &["failed to compile bpf module "] },
-    Words { step: Step::Load, phrases: &["bpf: failed to load program: ", "could not open bpf map: "] },
-    Words {
+    LoaderMessages { step: Step::Open, phrases: &["failed to compile bpf module "] },
+    LoaderMessages { step: Step::Load, phrases: &["bpf: failed to load program: ", "could not open bpf map: "] },
+    LoaderMessages {
         step: Step::Attach,
         phrases: &[
             "cannot attach kprobe, ",
@@ -102,7 +102,7 @@ const WORDS: &[Words] = &[
         ],
     },
     // bpftrace (src/bpfbytecode.cpp, 0.26.1; src/attached_probe.cpp, 0.20.4).
-    Words {
+    LoaderMessages {
         step: Step::Load,
         phrases: &[
             "error loading bpf program for ",
@@ -113,7 +113,7 @@ const WORDS: &[Words] = &[
         ],
     },
     // bpftrace (src/bpftrace.cpp and src/attached_probe.cpp, 0.26.1; src/attached_probe.cpp, 0.20.4 and 0.23.5).
-    Words {
+    LoaderMessages {
         step: Step::Attach,
         phrases: &[
             "error: unable to attach probe: ",
@@ -124,10 +124,10 @@ const WORDS: &[Words] = &[
         ],
     },
     // aya (aya/src/bpf.rs, aya-obj/src/obj.rs, 0.14.0).
-    Words { step: Step::Open, phrases: &["error parsing bpf object", "no btf parsed for object"] },
+    LoaderMessages { step: Step::Open, phrases: &["error parsing bpf object", "no btf parsed for object"] },
     // aya (aya/src/programs/mod.rs, aya/src/maps/mod.rs, aya-obj/src/btf/btf.rs, aya-obj/src/relocation.rs, 0.14.0), as it is displayed
     // and as `main` prints it.
-    Words {
+    LoaderMessages {
         step: Step::Load,
         phrases: &[
             "the bpf_prog_load syscall returned ",
@@ -140,7 +140,7 @@ const WORDS: &[Words] = &[
         ],
     },
     // aya (calls of aya/src/programs/{probe,perf_attach,perf_event,trace_point,utils,xdp}.rs and aya/src/sys/bpf.rs, 0.14.0), as above.
-    Words {
+    LoaderMessages {
         step: Step::Attach,
         phrases: &[
             "`perf_event_open` failed",
@@ -158,9 +158,12 @@ const WORDS: &[Words] = &[
         ],
     },
     // cilium/ebpf (elf_reader.go and btf/kernel.go, 0.22.0).
-    Words { step: Step::Open, phrases: &["load relocations: ", "load btf maps: ", "no btf found for kernel version "] },
+    LoaderMessages {
+        step: Step::Open,
+        phrases: &["load relocations: ", "load btf maps: ", "no btf found for kernel version "],
+    },
     // cilium/ebpf (prog.go, map.go and collection.go, 0.22.0). What it calls `attach Tracing/TraceFEntry` is done to load the program.
-    Words {
+    LoaderMessages {
         step: Step::Load,
         phrases: &[
             "field *: program *: ",
@@ -179,7 +182,7 @@ const WORDS: &[Words] = &[
         ],
     },
     // cilium/ebpf (link/*.go, internal/tracefs/kprobe.go and examples, 0.22.0).
-    Words {
+    LoaderMessages {
         step: Step::Attach,
         phrases: &[
             "opening kprobe: ",
@@ -222,11 +225,11 @@ pub(super) fn started(refusal: &Refusal) -> Start {
 fn step_of(message: &str) -> Option<Step> {
     message.lines().rev().find_map(|line| {
         let line = line.to_lowercase();
-        let of_words = |words: &Words| {
-            let place = words.phrases.iter().filter_map(|phrase| place(&line, phrase)).max()?;
-            Some((place, words.step))
+        let of_loader = |messages: &LoaderMessages| {
+            let place = messages.phrases.iter().filter_map(|phrase| place(&line, phrase)).max()?;
+            Some((place, messages.step))
         };
-        WORDS.iter().filter_map(of_words).max_by_key(|(place, _)| *place).map(|(_, step)| step)
+        LOADER_MESSAGES.iter().filter_map(of_loader).max_by_key(|(place, _)| *place).map(|(_, step)| step)
     })
 }
 
@@ -259,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn each_loader_has_its_words_for_each_step() {
+    fn each_loader_has_its_messages_for_each_step() {
         let printed = [
             // libbpf
             ("libbpf: failed to find valid kernel BTF", Step::Open),
@@ -370,7 +373,7 @@ mod tests {
 
     #[test]
     fn phrases_are_in_small_letters_and_none_is_empty() {
-        for phrase in WORDS.iter().flat_map(|words| words.phrases) {
+        for phrase in LOADER_MESSAGES.iter().flat_map(|messages| messages.phrases) {
             assert_eq!(phrase.to_lowercase(), *phrase);
             assert!(phrase.split('*').all(|part| part.is_empty() || !part.trim().is_empty()), "{phrase}");
             assert!(!phrase.starts_with('*') && !phrase.ends_with('*') && !phrase.is_empty(), "{phrase}");
