@@ -26,11 +26,10 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     };
     for cell in results.cells.iter().filter(has_mounts) {
         let of_cell = runs.get(cell.cell.as_str()).into_iter().flatten();
-        let mut figures: Vec<&ByteFigure> =
-            of_cell.filter_map(|run| run.derived.as_ref()).flat_map(|derived| &derived.bytes).collect();
+        let figures = of_cell.filter_map(|run| run.derived.as_ref()).flat_map(|derived| &derived.bytes);
         // Runs that show the same are shown once.
         let mut shown: Vec<[String; 4]> = Vec::new();
-        for figure in figures.drain(..) {
+        for figure in figures {
             let Span::Phase { phase, .. } = &figure.span else { continue };
             let row = [
                 phase.clone(),
