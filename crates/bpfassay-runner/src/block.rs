@@ -34,6 +34,9 @@ const OUTPUT_TAIL: Duration = Duration::from_secs(1);
 const COUNTS: Duration = Duration::from_millis(100);
 
 /// Executes `todo` with guests of `host_setup`. Returns how the attempt at the block ended.
+///
+/// # Errors
+/// [`BlockError`] where the journal cannot be written or a guest cannot be assembled. A guest that fails is no error but a record.
 pub(crate) async fn execute(
     context: &Context<'_>,
     host_setup: &HostSetup,

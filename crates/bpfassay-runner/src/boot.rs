@@ -104,6 +104,9 @@ impl<'a> Boot<'a> {
     }
 
     /// The boot begins with `command`.
+    ///
+    /// # Errors
+    /// [`BlockError`] where the journal cannot be written.
     pub(crate) fn started(&self, command: Vec<String>) -> Result<(), BlockError> {
         let started = BlockStarted {
             block: self.block.id.clone(),
@@ -121,6 +124,9 @@ impl<'a> Boot<'a> {
     }
 
     /// Takes in a message; `Some` is why the guest cannot be trusted any more.
+    ///
+    /// # Errors
+    /// [`BlockError`] where the journal cannot be written.
     pub(crate) fn handle_message(&mut self, message: GuestMessage) -> Result<Option<String>, BlockError> {
         let now = self.now();
         match message {
@@ -203,11 +209,17 @@ impl<'a> Boot<'a> {
     }
 
     /// The boot is over: what follows from it is recorded, the verdict last.
+    ///
+    /// # Errors
+    /// [`BlockError`] where the journal cannot be written.
     pub(crate) fn concluded(&mut self, conclusion: Conclusion, notes: Vec<String>) -> Result<(), BlockError> {
         self.concluded_with(conclusion, notes, Vec::new())
     }
 
     /// The same; the records of `kept` count, too, although the boot is not complete.
+    ///
+    /// # Errors
+    /// [`BlockError`] where the journal cannot be written.
     pub(crate) fn concluded_with(
         &mut self,
         conclusion: Conclusion,
@@ -256,6 +268,9 @@ impl<'a> Boot<'a> {
 }
 
 /// Puts `record` into the journal.
+///
+/// # Errors
+/// [`BlockError`] where the journal cannot be written.
 pub(crate) fn record_run(context: &Context<'_>, tally: &mut Tally, record: RunRecord) -> Result<(), BlockError> {
     tally.take(&record);
     let entry = Entry::Run(Box::new(record));

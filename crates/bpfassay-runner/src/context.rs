@@ -37,6 +37,10 @@ pub enum BlockError {
 }
 
 impl Context<'_> {
+    /// Appends `entry` to the journal.
+    ///
+    /// # Errors
+    /// [`JournalError`] where the entry cannot be written, or an earlier one could not.
     pub(crate) fn append(&self, entry: &Entry) -> Result<(), JournalError> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(entry)
     }

@@ -80,6 +80,9 @@ pub(crate) struct RunnerConfig<'a> {
 }
 
 /// Makes the directory of logs in `directory`.
+///
+/// # Errors
+/// [`RunnerError::Directory`] where the directory cannot be made.
 pub(crate) fn make_logs(directory: &Path) -> Result<(), RunnerError> {
     let logs = directory.join(LOGS);
     std::fs::create_dir_all(&logs).map_err(|source| RunnerError::Directory { what: logs.display().to_string(), source })

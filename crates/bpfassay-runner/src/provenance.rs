@@ -74,6 +74,9 @@ fn bpfassay(digest: impl Fn(&Path) -> bpfassay_testbed::Result<Digest>) -> Artef
 }
 
 /// What went into results measured on this machine itself, `target`, by `agent`; `payload` are the programs that it starts.
+///
+/// # Errors
+/// [`Error::Testbed`] where the agent or a program cannot be read.
 pub(crate) fn here(host: HostFacts, target: Target, agent: &Path, payload: &[&Path]) -> Result<Provenance, Error> {
     let program = |path: &&Path| -> Result<Artefact, Error> {
         Ok(Artefact {
@@ -129,6 +132,9 @@ fn accelerator_of(root: &Path) -> (&'static str, &'static str) {
 }
 
 /// Everything that went into the results of `plan`.
+///
+/// # Errors
+/// [`Error::Testbed`] where QEMU's program cannot be read; [`Error::Json`] where the manifest cannot be written as JSON.
 pub(crate) fn collect(
     cache: &Cache,
     host_setup: &HostSetup,

@@ -67,6 +67,9 @@ impl Selection {
     }
 
     /// The same with `clock` in place of the study's own.
+    ///
+    /// # Errors
+    /// Those of [`Selection::expand`].
     pub(crate) fn expand_for(&self, clock: Option<Clock>, store: &StoreOptions) -> Result<Plan, Error> {
         let mut study = bpfassay_study::load(&self.study)?;
         let mut narrowing = self.narrowing.clone();

@@ -219,6 +219,9 @@ impl Session {
     }
 
     /// Executes `blocks` of the plan.
+    ///
+    /// # Errors
+    /// [`Error::Runner`] where the execution had to end before everything was done; guests and runs that fail are no errors.
     pub(crate) async fn once(
         &self,
         blocks: Vec<ToDo>,

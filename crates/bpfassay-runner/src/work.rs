@@ -148,6 +148,9 @@ const LONGEST_ID: usize = 200;
 
 /// Checks that the ids of the blocks of `plan` name files in the directory where they are put, and nowhere else: anybody may have
 /// written the journal that a plan is read from.
+///
+/// # Errors
+/// [`Error::BlockId`] with the first id that names no such file.
 pub(crate) fn check_ids(plan: &Plan) -> Result<(), Error> {
     let is_name = |id: &str| {
         let is_part = |c: char| c != '/' && !plain::is_hazard(c);

@@ -185,6 +185,10 @@ impl Effect {
 }
 
 /// Mean and deviation of finite figures; a deviation of exactly 0 where all are equal, whatever their sum rounds to.
+///
+/// # Errors
+/// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] where one is not finite; [`StatsError::Range`] where mean or deviation are
+/// not.
 pub(crate) fn finite_mean_and_deviation(figures: &[f64]) -> Result<(f64, Option<f64>), StatsError> {
     let Some(&first) = figures.first() else { return Err(StatsError::Empty) };
     if let Some(&value) = figures.iter().find(|value| !value.is_finite()) {

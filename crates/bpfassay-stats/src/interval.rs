@@ -66,6 +66,9 @@ pub struct Estimate {
 }
 
 /// Refuses what is no probability strictly between 0 and 1.
+///
+/// # Errors
+/// [`StatsError::Level`] for any other number, and for none.
 pub(crate) fn check_level(level: f64) -> Result<(), StatsError> {
     if level > 0.0 && level < 1.0 { Ok(()) } else { Err(StatsError::Level { level }) }
 }
@@ -75,6 +78,10 @@ pub(crate) fn check_level(level: f64) -> Result<(), StatsError> {
 const LARGE: f64 = 1e4;
 
 /// The two-sided `level` quantile of Student's t distribution: half the width of a t interval in standard errors.
+///
+/// # Errors
+/// [`StatsError::Level`] where the level is no probability; [`StatsError::Range`] where the degrees of freedom are not positive, or the
+/// quantile is not finite.
 pub(crate) fn t_quantile(level: f64, degrees_of_freedom: f64) -> Result<f64, StatsError> {
     check_level(level)?;
     if degrees_of_freedom > LARGE {
@@ -90,6 +97,9 @@ pub(crate) fn t_quantile(level: f64, degrees_of_freedom: f64) -> Result<f64, Sta
 }
 
 /// P(T ≤ `t`) of Student's t distribution, accurate in the lower tail.
+///
+/// # Errors
+/// [`StatsError::Range`] where the degrees of freedom are not positive, or the probability is not finite.
 pub(crate) fn t_cdf(t: f64, degrees_of_freedom: f64) -> Result<f64, StatsError> {
     if degrees_of_freedom > LARGE && t.is_finite() {
         // Wallace, "Bounds on normal approximations to Student's and the chi-square distributions", Ann. Math. Statist. 30, 1959.

@@ -179,6 +179,9 @@ impl FeatureExpectations {
     }
 
     /// The expectations of a table with the lists `since` and `deviation`.
+    ///
+    /// # Errors
+    /// [`Reported`] where a key is unknown or its value is not valid; the document has the complaint.
     pub(crate) fn read(section: &Section<'_, '_>) -> Result<Self, Reported> {
         section.only(&["since", "deviation"]);
         let introductions = section.or("since", Vec::new(), |since| since.each(introductions));

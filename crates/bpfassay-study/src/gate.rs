@@ -72,6 +72,9 @@ impl Gate {
     }
 
     /// Reads one table; `known` are the names that `probes` may hold, `workloads` those of the study.
+    ///
+    /// # Errors
+    /// [`Reported`] where a key is unknown, its value is not valid, or a name is not in the study; the document has the complaint.
     pub(crate) fn read(section: &Section<'_, '_>, known: &[String], workloads: &[&str]) -> Result<Self, Reported> {
         section.only(&[
             "arch",
@@ -191,6 +194,10 @@ impl Default for Certainty {
 }
 
 impl Certainty {
+    /// Reads the table that says how sure verdicts must be.
+    ///
+    /// # Errors
+    /// [`Reported`] where an error rate is out of range or a value is not valid; the document has the complaint.
     pub(crate) fn read(section: &Section<'_, '_>) -> Result<Self, Reported> {
         let default = Self::default();
         let error_rate = section.or("error_rate", default.error_rate, |field| match field.name::<Share>()? {

@@ -17,6 +17,10 @@ const DEFAULT_SIZE_MIB: u32 = 16;
 const MAX_NAME: usize = 255;
 
 /// Reads `[[mounts]]` of a study whose guests have so much memory.
+///
+/// # Errors
+/// [`Reported`] where there are too many mounts, or a key of one is not valid: its path is taken or not below the directory for mounts, its
+/// size does not fit into the memory, or it is of a mount that does not stand before it; the document has the complaint.
 pub(crate) fn read(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<ExtraMount>, Reported> {
     let mut mounts: Vec<ExtraMount> = Vec::new();
     let all = field.each(|element| {

@@ -25,6 +25,9 @@ pub(crate) struct Narrowed {
 
 /// Keeps what `narrowing` names; every value must be in the study. The baseline stays, because the other probe
 /// configurations are compared with it.
+///
+/// # Errors
+/// [`ExpandError`] where the study has no value that was named, or where nothing of it has all of them.
 pub(crate) fn narrow(study: &Study, narrowing: &Narrowing) -> Result<Narrowed, ExpandError> {
     let archs = distinct(study.targets.iter().map(|target| target.arch));
     let kernels = distinct(study.targets.iter().map(|target| target.kernel.clone()));
@@ -115,6 +118,9 @@ fn targets_asked(archs: &[Arch], kernels: &[String]) -> String {
 
 /// Takes out of `plan` what its narrowing to cells does not name. The baselines of the cells that are named stay, and every
 /// run keeps its name and its place in the order.
+///
+/// # Errors
+/// [`ExpandError::NoCell`] where the plan has no cell of a name that was given.
 pub(crate) fn keep_cells(plan: &mut Plan) -> Result<(), ExpandError> {
     if plan.narrowing.cells.is_empty() {
         return Ok(());

@@ -47,6 +47,9 @@ impl fmt::Display for Target {
 }
 
 /// The same for a study's targets, which may be patterns.
+///
+/// # Errors
+/// A message where `name` is neither a pattern nor a name.
 pub(crate) fn check_kernel_pattern(name: &str) -> Result<(), String> {
     match name.strip_suffix('*') {
         Some("") => Ok(()),
@@ -60,6 +63,9 @@ pub(crate) fn check_kernel_pattern(name: &str) -> Result<(), String> {
 }
 
 /// Why `name` cannot name a kernel, if it cannot. Kernel names become parts of file names and identifiers.
+///
+/// # Errors
+/// That message.
 pub(crate) fn check_kernel_name(name: &str) -> Result<(), String> {
     let valid = (1..=64).contains(&name.len())
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())
@@ -74,6 +80,9 @@ pub(crate) fn check_kernel_name(name: &str) -> Result<(), String> {
 }
 
 /// The name of a kernel, which a field of a study holds.
+///
+/// # Errors
+/// [`Reported`] where the value is no text or cannot name a kernel; the document has the complaint.
 pub(crate) fn kernel_name(field: &Field<'_, '_>) -> Result<String, Reported> {
     let name = field.text()?;
     check_kernel_name(name).map_err(|message| field.error(message))?;

@@ -257,6 +257,9 @@ impl Cache {
     }
 
     /// Removes a file or a directory of the cache with everything in it; absent is fine.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the system refuses, or where the path leads out of the cache by `..` or through a link.
     pub(crate) fn remove(&self, path: &Path) -> Result<()> {
         let below = path.strip_prefix(&self.root).unwrap_or(path);
         removal::remove_below(self.directory.as_fd(), below).map_err(Error::io("remove", path))
@@ -269,6 +272,9 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 }
 
 /// Bytes free for this user in the file system of `path`.
+///
+/// # Errors
+/// [`Error::Io`] where the file system cannot be asked, such as for a path that does not exist.
 pub(crate) fn free_space(path: &Path) -> Result<u64> {
     let stat = rustix::fs::statvfs(path).map_err(|error| Error::io("find the free space of", path)(error.into()))?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))

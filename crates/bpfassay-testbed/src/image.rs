@@ -174,6 +174,9 @@ pub fn shell_segment(apt: &Apt<'_>, arch: Arch) -> Result<Segment> {
 }
 
 /// The segment for `key`: from the cache, or made.
+///
+/// # Errors
+/// What `make` returns; [`Error::Io`] where the cache cannot be locked, read or written.
 pub(crate) fn segment(
     cache: &Cache,
     key: &Digest,

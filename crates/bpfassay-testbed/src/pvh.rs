@@ -89,6 +89,9 @@ impl fmt::Display for Unusable {
 }
 
 /// The `vmlinux` in `image`, or why it cannot be extracted or used.
+///
+/// # Errors
+/// [`Unusable`] where the image is no bzImage, is compressed in a way that is not read, or holds no kernel that QEMU can start.
 pub(crate) fn extract(image: &[u8]) -> Result<Vec<u8>, Unusable> {
     let no = |problem: &str| Unusable::NotUnderstood(problem.to_owned());
     let number = |at: usize| -> Option<usize> {

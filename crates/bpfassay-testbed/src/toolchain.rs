@@ -194,6 +194,10 @@ pub(crate) fn native() -> Vec<&'static str> {
 }
 
 /// The packages to take, sorted, each once.
+///
+/// # Errors
+/// Those of [`Apt::root`]; where apt cannot list the packages of the suite; [`Error::Build`] where Debian has no package that the toolchain
+/// needs, for an architecture.
 pub(crate) fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Located>> {
     let root = apt.root(SUITE, &architectures(host))?;
     let mut packages = root.closure(&native())?;

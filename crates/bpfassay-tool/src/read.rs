@@ -413,6 +413,10 @@ fn function(field: &Field<'_, '_>) -> Result<String, Reported> {
     if is_word { Ok(text.to_owned()) } else { Err(field.error("give the name of a function of the object")) }
 }
 
+/// A regular expression.
+///
+/// # Errors
+/// [`Reported`] where the value is no text or no regular expression that is taken; the document has the complaint.
 pub(crate) fn pattern(field: &Field<'_, '_>) -> Result<Pattern, Reported> {
     field.name()
 }

@@ -68,7 +68,10 @@ impl Confinement {
         Self { sandbox: true, own_user, lacking }
     }
 
-    /// Makes `program` load `plugin`, as confined as its guests are. `Err`: why it does not, in one line.
+    /// Makes `program` load `plugin`, as confined as its guests are.
+    ///
+    /// # Errors
+    /// Why it does not load it, in one line.
     pub(crate) async fn try_plugin(&self, program: &Path, arch: Arch, plugin: &[u8]) -> Result<(), String> {
         try_start(program, arch, self.sandbox, self.own_user, Some(plugin)).await
     }

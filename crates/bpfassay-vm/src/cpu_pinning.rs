@@ -82,6 +82,9 @@ impl CpuPinning {
 
 /// Restricts the calling process to `cpus`, at real-time priority if it may have that; threads that it starts have none.
 /// For the time between fork and exec: makes system calls only.
+///
+/// # Errors
+/// Those of sched_setaffinity(2). That there is no real-time priority is no error.
 pub(crate) fn pin(cpus: &CpuSet) -> io::Result<()> {
     sched_setaffinity(None, cpus)?;
     let parameters = libc::sched_param { sched_priority: 1 };

@@ -28,6 +28,9 @@ pub(crate) struct Guard {
 /// one exceeds its limit, it is reported through `floods`, and QEMU is killed.
 ///
 /// In a thread of its own: a task of the runtime runs when other tasks yield, and a guest may fill the memory before that.
+///
+/// # Errors
+/// [`VmError::System`] where the thread cannot be started.
 pub(crate) fn watch(
     backlogs: Vec<(&'static str, Backlog)>,
     process: Option<u32>,

@@ -49,6 +49,9 @@ impl Limits {
 
     /// Confines the calling process. For the time between fork and exec: makes system calls only. Afterwards there is no death
     /// signal any more: a change of user clears it.
+    ///
+    /// # Errors
+    /// Those of the system calls that set limits, users and directory.
     pub(crate) fn confine(&self) -> io::Result<()> {
         // The user of QEMU may have no access to the caller's directory.
         rustix::process::chdir(c"/")?;

@@ -22,6 +22,9 @@ use crate::{VmError, device::descriptor, limits::Limits, output::file_in_memory}
 const READABLE: u32 = 0o004;
 
 /// Opens the file at `path`, which is `what` of a guest, for a QEMU within `limits`.
+///
+/// # Errors
+/// [`VmError::Input`] where the file cannot be opened, is no regular file, or cannot be read by the user of QEMU.
 pub(crate) fn open(what: &'static str, path: &Path, limits: &Limits) -> Result<OwnedFd, VmError> {
     // Without waiting for the writer of a pipe.
     let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
@@ -30,12 +33,18 @@ pub(crate) fn open(what: &'static str, path: &Path, limits: &Limits) -> Result<O
 }
 
 /// The open `file`, which is `what` of a guest, for a QEMU within `limits`.
+///
+/// # Errors
+/// [`VmError::Input`] where the file is no regular file, or cannot be read by the user of QEMU.
 pub(crate) fn inherit(what: &'static str, file: &File, limits: &Limits) -> Result<OwnedFd, VmError> {
     let opened = file.try_clone().and_then(|file| readable(file, limits));
     opened.map_err(|source| VmError::Input { what, path: "in an open file".into(), source })
 }
 
 /// The plugin and its output file, as QEMU inherits them, and that file again, to be read.
+///
+/// # Errors
+/// [`VmError::System`] where a file in memory cannot be made or written.
 pub(crate) fn plugin(plugin: &[u8]) -> Result<([(OwnedFd, RawFd); 2], File), VmError> {
     let made = || -> io::Result<_> {
         let (counts, theirs) = file_in_memory("counts")?;

@@ -206,6 +206,9 @@ pub(crate) struct Monitor {
 
 impl Monitor {
     /// Greets, negotiates, and starts to receive. `Ok(None)`: QEMU closed the connection, it is about to exit.
+    ///
+    /// # Errors
+    /// [`VmError::MonitorSilent`] where QEMU does not answer in time; [`VmError::Monitor`] where its answer is none of QMP.
     pub(crate) async fn connect(
         stream: UnixStream,
     ) -> Result<Option<(Self, mpsc::UnboundedReceiver<Notice>)>, VmError> {

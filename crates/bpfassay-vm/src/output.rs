@@ -38,6 +38,9 @@ pub(crate) enum Output {
 
 impl Output {
     /// Reads what is available, waiting for it if need be; 0 at the end.
+    ///
+    /// # Errors
+    /// Those of the socket or of the file.
     pub(crate) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Socket(socket) => socket.read(buffer).await,
@@ -46,6 +49,9 @@ impl Output {
     }
 
     /// Reads what is available already; 0 where there is nothing.
+    ///
+    /// # Errors
+    /// Those of the socket or of the file; that nothing is available is none.
     pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Socket(socket) => {
@@ -84,6 +90,10 @@ impl Tail {
         Backlog { file: Arc::clone(&self.file), read: Arc::clone(&self.read) }
     }
 
+    /// Reads what the file holds beyond what was read; 0 where there is no more.
+    ///
+    /// # Errors
+    /// Those of pread(2).
     pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = rustix::io::retry_on_intr(|| rustix::io::pread(&*self.file, &mut *buffer, self.offset))?;
         if count > 0 {
@@ -140,6 +150,9 @@ impl Backlog {
     pub(crate) const LIMIT: u64 = 24 << 20;
 
     /// The number of unread bytes.
+    ///
+    /// # Errors
+    /// Those of fstat(2).
     pub(crate) fn unread(&self) -> io::Result<u64> {
         // The offset first: it can only grow meanwhile, which makes the difference too large by the bytes that were read in between.
         let read = self.read.load(Ordering::Relaxed);
@@ -157,6 +170,9 @@ pub fn file_for_initramfs() -> io::Result<File> {
 }
 
 /// A file in memory without a name.
+///
+/// # Errors
+/// Those of memfd_create(2), and of duplicating the descriptor.
 pub(crate) fn file_in_memory(name: &str) -> io::Result<(File, OwnedFd)> {
     let file = File::from(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?);
     let other = file.try_clone()?.into();

@@ -89,6 +89,9 @@ impl Channel {
 }
 
 /// Starts `program` for a guest with that clock, which inherits `loaded` among other files.
+///
+/// # Errors
+/// [`VmError::System`] where a socket pair or a file in memory cannot be made; [`VmError::Spawn`] where the program cannot be started.
 pub(crate) async fn start(
     program: &Path,
     arguments: Vec<OsString>,
@@ -156,6 +159,9 @@ fn pair() -> Result<(UnixStream, OwnedFd), VmError> {
 }
 
 /// Starts `command`: with `descriptors` under the numbers beside them, on `cpus`, within `limits`, and so that it dies with this program.
+///
+/// # Errors
+/// [`VmError::Spawn`] where the program cannot be started, or what is done between fork and exec fails.
 pub(crate) async fn spawn(
     mut command: Command,
     descriptors: Vec<(OwnedFd, RawFd)>,

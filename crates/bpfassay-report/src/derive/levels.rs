@@ -60,6 +60,9 @@ impl Levels {
     }
 
     /// The estimate that `make` gives at a level, with its interval marked by what it holds over all looks.
+    ///
+    /// # Errors
+    /// What `make` returns.
     pub(super) fn estimate(
         self,
         make: impl FnOnce(f64) -> Result<Estimate, StatsError>,

@@ -24,11 +24,19 @@ struct Lines<'a> {
     torn: Option<Torn>,
 }
 
+/// Reads the journal at `path`.
+///
+/// # Errors
+/// Those of [`read_file`]; [`JournalError::Io`] where the file cannot be opened or is no regular file.
 pub(super) fn read(path: &Path) -> Result<Contents, JournalError> {
     read_file(path, disk::regular(path).map_err(|source| JournalError::io("read", path, source))?)
 }
 
 /// Reads the journal that `file` is, from its beginning.
+///
+/// # Errors
+/// [`JournalError::Io`] where the file cannot be read; [`JournalError::TooLarge`] where it, or a line of it, is larger than a journal may be;
+/// [`JournalError::Corrupt`] where the header is missing, or a line is no entry or does not continue the chain of digests.
 pub(super) fn read_file(path: &Path, file: File) -> Result<Contents, JournalError> {
     let metadata = file.metadata().map_err(|source| JournalError::io("read", path, source))?;
     if metadata.len() > MAX_FILE {

@@ -60,6 +60,9 @@ pub(super) fn arguments(agent: &Agent) -> Vec<String> {
 }
 
 /// The job in a file without a name.
+///
+/// # Errors
+/// Those of the system, where the file cannot be made or written.
 pub(super) fn unnamed(job: &Job) -> io::Result<File> {
     let mut file = tempfile::tempfile()?;
     file.write_all(&serde_json::to_vec(job)?)?;
@@ -69,6 +72,9 @@ pub(super) fn unnamed(job: &Job) -> io::Result<File> {
 
 /// Starts the agent as the leader of a process group, which all that it starts belongs to. It ends by itself when its output is
 /// closed, and removes what it made; so it is not killed when the command comes to an early end.
+///
+/// # Errors
+/// Those of the system, where the log cannot be made or the agent cannot be started.
 pub(super) fn start(agent: &Agent, arguments: &[String], job: File, log: &Path) -> io::Result<Child> {
     Command::new(&agent.program)
         .args(arguments)

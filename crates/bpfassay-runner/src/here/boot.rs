@@ -41,6 +41,9 @@ enum End {
 
 impl Boot<'_> {
     /// Does the block by one agent. Whether this system is fit for another one.
+    ///
+    /// # Errors
+    /// [`BlockError`] where the journal cannot be written. An agent that cannot be started is a record.
     pub(super) async fn here(&mut self, agent: &Agent) -> Result<bool, BlockError> {
         let arguments = arguments(agent);
         let command = std::iter::once(&agent.program).map(|path| path.display().to_string());

@@ -24,6 +24,9 @@ pub(super) fn built_in() -> Result<Vec<Expectation>, Invalid> {
 }
 
 /// The tables `[[expected]]`.
+///
+/// # Errors
+/// [`Reported`] where a key is unknown or missing or its value is not valid; the document has the complaint.
 pub(super) fn read(field: &Field<'_, '_>) -> Result<Vec<Expectation>, Reported> {
     field.each(|element| {
         let section = element.table()?;

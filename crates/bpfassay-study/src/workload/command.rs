@@ -64,6 +64,10 @@ fn read(table: &Table<'_>) -> Result<CommandSpec, Reported> {
     })
 }
 
+/// How long a run may take, in milliseconds, by the key `deadline`.
+///
+/// # Errors
+/// [`Reported`] where the value is no time between 1 s and a day; the document has the complaint.
 pub(super) fn deadline(section: &Section<'_, '_>) -> Result<u64, Reported> {
     section.or("deadline", DEADLINE_MS, |field| field.milliseconds(1000..=DAY_MS))
 }

@@ -21,6 +21,9 @@ pub(super) fn is_configured(directory: &Path) -> bool {
 }
 
 /// Makes `directory` a root for `suite`.
+///
+/// # Errors
+/// [`Error::Io`] where a directory or file cannot be written; where the path of `directory` cannot be quoted in a configuration of apt.
 pub(super) fn write_configuration(directory: &Path, suite: &str, architectures: &[&str], host: &Host) -> Result<()> {
     for part in ["etc/apt.conf.d", "etc/preferences.d", "state/lists/partial", "cache/archives/partial"] {
         let path = directory.join(part);
@@ -37,6 +40,9 @@ pub(super) fn write_configuration(directory: &Path, suite: &str, architectures: 
 
 /// Makes the configuration in `directory` name this directory: it holds absolute paths, and the cache may have been moved
 /// or copied since it was written.
+///
+/// # Errors
+/// [`Error::Io`] where the configuration cannot be read or written; where the path of `directory` cannot be quoted in it.
 pub(super) fn follow_move(directory: &Path) -> Result<()> {
     let path = directory.join(CONFIGURATION);
     let text = bpfassay_input::read_text(&path, MAX_TEXT).map_err(Error::io("read", &path))?;

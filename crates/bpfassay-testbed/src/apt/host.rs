@@ -27,6 +27,10 @@ pub(super) struct Host {
 
 impl Host {
     /// Asks the host's apt; `mirror` replaces the archive that it names.
+    ///
+    /// # Errors
+    /// [`Error::Program`] where the host has no apt; [`Error::Command`] where apt fails; [`AptError::NoArchive`] where its sources name no
+    /// archive of Debian.
     pub(super) fn read(mirror: Option<&str>) -> Result<Self> {
         let dump = dump()?;
         let archive = match mirror {

@@ -64,6 +64,9 @@ impl Apt<'_> {
     }
 
     /// As [`Apt::root`]; `force` fetches the indexes however fresh they are.
+    ///
+    /// # Errors
+    /// Those of [`Apt::root`].
     pub(crate) fn root_at(&self, suite: &str, architectures: &[Arch], force: bool) -> Result<Root> {
         let names: Vec<_> = architectures.iter().map(|&arch| arch.facts().debian_name).collect();
         let name = root_name(suite, architectures);

@@ -37,6 +37,9 @@ pub(super) struct Sandbox {
 impl Sandbox {
     /// One with room for `needed` bytes of `what`, for `user`; `None` where this process cannot become another user, or
     /// the host's apt is configured not to.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] where no directory for temporary files has the room; [`Error::Io`] where the sandbox cannot be made there.
     pub(super) fn make(user: &str, what: &str, needed: u64) -> Result<Option<Self>> {
         if !rustix::process::geteuid().is_root() || user == "root" || user.is_empty() {
             return Ok(None);
@@ -89,11 +92,17 @@ impl Sandbox {
     }
 
     /// Puts the indexes in `known` into the sandbox, so that what has not changed is not downloaded again.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where an index cannot be copied.
     pub(super) fn put_lists(&self, known: &Path) -> Result<()> {
         copy_files(known, &self.lists()).map_err(Error::io("copy", known))
     }
 
     /// Puts the indexes of the sandbox in place of those in `known`, a directory of the cache.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] where the cache has no space; [`Error::Io`] where an index cannot be copied or renamed.
     pub(super) fn take_lists(&self, cache: &Cache, known: &Path) -> Result<()> {
         let new = cache.scratch()?;
         let old = cache.scratch()?;

@@ -36,6 +36,9 @@ pub(super) enum Mode {
 }
 
 /// Waits for the lock `path` in a cache that can be written to, and holds it.
+///
+/// # Errors
+/// [`Error::Io`] where the file cannot be created, opened or locked.
 pub(super) fn take(path: &Path, mode: Mode) -> Result<Lock> {
     let mut options = File::options();
     options.create(true).truncate(false).read(true).write(true);

@@ -235,6 +235,10 @@ impl Cache {
         self.write_small(&stamp_path(path), &stamp)
     }
 
+    /// Reads every object again and removes those that are damaged, which `checked` then lists.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the directories of objects or a file in them cannot be read, or a damaged file cannot be removed.
     pub(super) fn check_objects(&self, checked: &mut Checked) -> Result<()> {
         let objects = self.root.join("objects");
         for directory in fs::read_dir(&objects).map_err(Error::io("read", &objects))? {

@@ -52,6 +52,10 @@ impl Cache {
     }
 
     /// Writes a small JSON file in one step. Where the cache may only be read, nothing is written: it is found out again.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] where there is no space; [`Error::Io`] where the file cannot be written or renamed, or `value` is nothing that
+    /// JSON has.
     pub(crate) fn write_small<T: Serialize>(&self, path: &Path, value: &T) -> Result<()> {
         if self.access == CacheAccess::ReadOnly {
             tracing::debug!("not written, because the cache may only be read: {}", path.display());

@@ -17,6 +17,9 @@ use rustix::{
 };
 
 /// The directory `name` in `parent`, which must be one itself and no link to one.
+///
+/// # Errors
+/// Those of openat(2); `ENOTDIR` or `ELOOP` where `name` is a link or no directory.
 pub(super) fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(parent, name, flags, Mode::empty())
@@ -50,6 +53,9 @@ pub(super) fn remove_below(root: BorrowedFd<'_>, path: &Path) -> io::Result<()> 
 }
 
 /// Removes the entry `name` of `parent`, a directory with everything in it; absent is fine.
+///
+/// # Errors
+/// Those of unlinkat(2) and openat(2), for the entry or for what is in it.
 pub(super) fn remove_at(parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<(), Errno> {
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),

@@ -41,6 +41,9 @@ pub(crate) struct Session {
 
 impl Session {
     /// Begins one in `tmp`, a directory at `path`, under a name that begins with `prefix`. It has that name once it has an owner.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the directory or its owner's lock cannot be made, or cannot be renamed.
     pub(crate) fn begin(tmp: OwnedFd, path: &Path, prefix: &str) -> Result<Self> {
         let made = tempfile::Builder::new().prefix(&format!("{BEGUN}{prefix}")).tempdir_in(path);
         let begun = made.map_err(Error::io("create a directory in", path))?;
@@ -88,6 +91,9 @@ fn own(tmp: BorrowedFd<'_>, path: &Path) -> io::Result<fs::File> {
 
 /// Removes what has our prefix in `tmp`, the directory at `path`, and no owner any more. Other entries stay. Those that have no owner
 /// yet are removed only where no other process can be making one: where we are `alone`.
+///
+/// # Errors
+/// [`Error::Io`] where `tmp` cannot be listed. An entry that cannot be removed is no error.
 pub(crate) fn sweep(tmp: BorrowedFd<'_>, path: &Path, prefix: &str, alone: bool) -> Result<()> {
     let failed = |error: Errno| Error::io("read", path)(error.into());
     for entry in Dir::read_from(tmp).map_err(failed)? {
@@ -141,6 +147,10 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// A directory outside the cache, in the system's place for temporary files, which only this user may enter.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the directory for temporary files cannot be written to.
     pub(super) fn elsewhere() -> Result<Self> {
         let closed = fs::Permissions::from_mode(0o700);
         let made = tempfile::Builder::new().prefix(PREFIX).permissions(closed).tempdir();
@@ -148,6 +158,10 @@ impl Scratch {
         Ok(Self { directory, _session: None })
     }
 
+    /// A directory in that of `session`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the directory cannot be made.
     pub(super) fn in_session(session: Arc<Session>) -> Result<Self> {
         let made = tempfile::Builder::new().prefix("scratch-").tempdir_in(session.path());
         let directory = made.map_err(Error::io("create a directory in", session.path()))?;
@@ -161,6 +175,9 @@ impl Scratch {
     }
 
     /// Renames the directory to `path`, and leaves it there.
+    ///
+    /// # Errors
+    /// Those of rename(2), such as where `path` exists and is not empty.
     pub(super) fn persist(self, path: &Path) -> io::Result<()> {
         fs::rename(self.directory.path(), path)?;
         // There is nothing left to remove.

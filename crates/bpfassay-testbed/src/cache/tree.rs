@@ -142,6 +142,10 @@ impl Cache {
         Ok(Some(Tree { path: content, digest: digest_of_all(&listing.files), files: listing.files }))
     }
 
+    /// Reads every tree again and removes those that are damaged, which `checked` then lists.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the directories of trees cannot be read, or a damaged tree cannot be removed.
     pub(super) fn check_trees(&self, checked: &mut Checked) -> Result<()> {
         let trees = self.root.join("trees");
         for kind in entries(&trees)? {

@@ -28,6 +28,10 @@ pub fn find(path: &Path, wanted: &str, limit: u64) -> Result<Option<Vec<u8>>, Ar
     })
 }
 
+/// The content of the file `wanted` in a newc archive; `None` where the archive has no such file.
+///
+/// # Errors
+/// Those of `reader`; [`io::ErrorKind::InvalidData`] where it is no newc archive, or the file is larger than `limit`.
 pub(crate) fn find_in(mut reader: impl Read + Seek, wanted: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let wanted = wanted.strip_prefix('/').unwrap_or(wanted);
     let mut at = 0u64;

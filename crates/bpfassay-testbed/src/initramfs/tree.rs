@@ -148,6 +148,10 @@ impl Overlay {
 }
 
 /// Adds everything in `directory` to `archive`, each path with `prefix` before it.
+///
+/// # Errors
+/// [`OverlayError`] where something in the directory cannot be read, has a name that is not UTF-8, is neither a file nor a directory nor a
+/// symbolic link, or has a path that the archive does not take.
 pub(crate) fn add_directory(archive: &mut Archive, directory: &Path, prefix: &str) -> Result<(), OverlayError> {
     let read = |source| OverlayError::Read { path: directory.to_owned(), source };
     walk(archive, &directory.canonicalize().map_err(read)?, prefix)
@@ -182,6 +186,10 @@ fn walk(archive: &mut Archive, directory: &Path, prefix: &str) -> Result<(), Ove
     Ok(())
 }
 
+/// Checks that `node` may be at `path` of a guest.
+///
+/// # Errors
+/// [`OverlayError::Reserved`] where the path belongs to the agent, or replaces a mount point by something else than a directory.
 pub(crate) fn check_reserved(path: &str, node: &Node) -> Result<(), OverlayError> {
     let top = path.split('/').next().unwrap_or(path);
     let owned = [layout::AGENT, layout::HOME].iter().any(|ours| ours.strip_prefix('/') == Some(top));

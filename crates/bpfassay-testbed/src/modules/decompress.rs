@@ -62,6 +62,10 @@ fn bounded(reader: impl Read, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The module in the file at `path`, decompressed.
+///
+/// # Errors
+/// [`ModulesError::Read`] where the file cannot be read or is larger than `limit`; [`ModulesError::Decompress`] where its content is damaged or
+/// decompresses to more.
 pub(super) fn module(path: &Path, limit: u64) -> Result<Vec<u8>, ModulesError> {
     let bytes =
         bpfassay_input::read(path, limit).map_err(|source| ModulesError::Read { path: path.to_owned(), source })?;

@@ -36,6 +36,9 @@ pub(super) struct Known<'a> {
 
 impl Known<'_> {
     /// What the tool reports by its tool file, and what it reported; or why there is nothing of it.
+    ///
+    /// # Errors
+    /// That reason.
     pub(super) fn reported(&self) -> Result<(&Report, &Readings), &'static str> {
         self.evidence.reported()
     }

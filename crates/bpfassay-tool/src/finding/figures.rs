@@ -191,6 +191,9 @@ pub(super) struct Explained {
 pub(super) type Explain = fn(&mut Tally, &mut Differences<'_>);
 
 /// Explains every figure by `kinds`, in their order.
+///
+/// # Errors
+/// Why no figure can be explained: the tool has none or reported none, or there is no ground truth.
 pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Result<Explained, &'static str> {
     let (report, readings) = evidence.reported()?;
     let truth = evidence.truth.ok_or("there is no ground truth")?;

@@ -43,6 +43,10 @@ impl Url {
 }
 
 /// What the endpoint at `text` answers.
+///
+/// # Errors
+/// [`InitError::Url`] where `text` is no address that is taken; [`InitError::Endpoint`] where nothing answers there in time, or the answer is
+/// no page of metrics.
 pub(super) fn ask(text: &str) -> Result<(Url, String), InitError> {
     let url = Url::parse(text).ok_or_else(|| InitError::Url { url: text.chars().take(300).collect() })?;
     let page = answer(&url).map_err(|source| InitError::Endpoint { url: text.to_owned(), source })?;

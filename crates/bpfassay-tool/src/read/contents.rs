@@ -16,6 +16,9 @@ const MAX_FIELDS: usize = 64;
 const MAX_DEPTH: u32 = 8;
 
 /// The keys `set` and `rodata` of `section`.
+///
+/// # Errors
+/// [`Reported`] where a value is not valid or a name is part of a structure; the document has the complaint.
 pub(super) fn read(section: &Section<'_, '_>) -> Result<Contents, Reported> {
     let set = section.or("set", Vec::new(), |field| entries(field, entry));
     let rodata = section.or("rodata", Fields::new(), |field| {

@@ -9,6 +9,9 @@ use bpfassay_input::document::{Field, Reported};
 const MAX_PATH: usize = 255;
 
 /// A path below the tool file's directory.
+///
+/// # Errors
+/// [`Reported`] where the value is no such path; the document has the complaint.
 pub(super) fn relative(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = plain(field)?;
     if Path::new(text).components().all(|part| matches!(part, Component::Normal(_))) {
@@ -18,11 +21,17 @@ pub(super) fn relative(field: &Field<'_, '_>) -> Result<String, Reported> {
 }
 
 /// A program in the guest.
+///
+/// # Errors
+/// [`Reported`] where the value is no such path; the document has the complaint.
 pub(super) fn in_the_guest(field: &Field<'_, '_>) -> Result<String, Reported> {
     absolute(field, "give a program by its absolute path in the guest, without `..`")
 }
 
 /// A mount point in the guest.
+///
+/// # Errors
+/// [`Reported`] where the value is no such path; the document has the complaint.
 pub(super) fn mount_point(field: &Field<'_, '_>) -> Result<String, Reported> {
     absolute(field, "give a mount point by its absolute path in the guest, without `..`; not `/` itself")
 }
@@ -46,6 +55,9 @@ fn plain<'d>(field: &Field<'d, '_>) -> Result<&'d str, Reported> {
 }
 
 /// The name of a Debian package or suite (Debian Policy, 5.6.1; suites are named alike).
+///
+/// # Errors
+/// [`Reported`] where the value is too long, empty, looks like an option, or has other characters; the document has the complaint.
 pub(super) fn package(field: &Field<'_, '_>) -> Result<String, Reported> {
     named(field, "lower-case letters, digits, `+`, `-` and `.`", |c| {
         c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.')
@@ -53,6 +65,9 @@ pub(super) fn package(field: &Field<'_, '_>) -> Result<String, Reported> {
 }
 
 /// The attribute of a Nix package.
+///
+/// # Errors
+/// [`Reported`] where the value is too long, empty, looks like an option, or has other characters; the document has the complaint.
 pub(super) fn attribute(field: &Field<'_, '_>) -> Result<String, Reported> {
     named(field, "letters, digits, `_`, `-` and `.`", |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
@@ -68,6 +83,9 @@ fn named(field: &Field<'_, '_>, of: &str, may_be: impl Fn(char) -> bool) -> Resu
 }
 
 /// One argument of a command line.
+///
+/// # Errors
+/// [`Reported`] where the value is too long or has a NUL; the document has the complaint.
 pub(super) fn argument(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?;
     // A bpftrace program may stand here, with its line feeds.

@@ -18,6 +18,10 @@ const FORMS: &[&str] = &["json-lines", "openmetrics", "table", "histogram", "eve
 const MAX_PARTS: usize = 8;
 
 /// Reads it; `is_object`: whether the tool is a bare object.
+///
+/// # Errors
+/// [`Reported`] where a key is unknown or missing, or a value is not valid or does not fit the form of the report; the document has the
+/// complaint.
 pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Reported> {
     let section = field.table()?;
     section.only(

@@ -10,6 +10,11 @@ use object::{Object as _, ObjectSection as _};
 use super::{ReadError, Row, Sink};
 use crate::{Report, ReportedFigure, capture::Dump};
 
+/// Reads what `dumps` hold of the maps of `object` that `report` names, into `sink`.
+///
+/// # Errors
+/// [`ReadError::NoObject`] where there is no object to take the layout of maps from; other [`ReadError`]s where its BTF cannot be read, or
+/// lacks a map or a field that the report names.
 pub(super) fn read<'f>(
     sink: &mut Sink<'f>,
     report: &Report,

@@ -30,6 +30,9 @@ pub(crate) struct ConsoleLog {
 
 impl ConsoleLog {
     /// Creates the file, in place of an existing one: a link at its place may lead to a file of somebody else.
+    ///
+    /// # Errors
+    /// Those of the system, where what is there cannot be removed, or the file cannot be created.
     pub(crate) fn create(path: &Path, limit: u64) -> io::Result<Self> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         // That fails for a link, too, wherever it leads.

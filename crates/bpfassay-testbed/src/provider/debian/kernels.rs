@@ -144,6 +144,10 @@ impl<'a> Kernels<'a> {
     }
 
     /// The build that a name means today, and its suite.
+    ///
+    /// # Errors
+    /// Those of [`Apt::root`]; where apt cannot list the packages of a suite; [`Error::Catalogue`] where no suite has a complete build of
+    /// that name today.
     pub(crate) fn choose(&self, selection: &Selection<'_>, force: bool) -> Result<(String, Build)> {
         let mut all = Vec::new();
         for entry in &selection.entries {
@@ -172,6 +176,9 @@ impl<'a> Kernels<'a> {
     }
 
     /// The builds that the tables of a series have in the indexes that are there.
+    ///
+    /// # Errors
+    /// Where apt cannot list the packages of the index, or the cache cannot record them.
     pub(super) fn builds_in(&self, entry: &Entry, arch: Arch, root: &Root) -> Result<Vec<Build>> {
         let flavour = self.catalogue.flavour(arch).unwrap_or_default();
         Ok(builds(entry, flavour, &self.index(root, arch)?))

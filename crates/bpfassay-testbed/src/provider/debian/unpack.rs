@@ -20,6 +20,9 @@ pub(super) const CONFIG: &str = "config";
 /// The content of `lib/modules/RELEASE`, in the tree.
 pub(super) const MODULES: &str = "modules";
 /// Unpacks `packages`, reporting each as it is `done`, and moves what is wanted into `content`.
+///
+/// # Errors
+/// Where a package cannot be unpacked; where its kernel has another layout than Debian's; [`Error::Io`] where the cache cannot be written.
 pub(super) fn unpack(
     cache: &Cache,
     packages: &[Object],
