@@ -7,6 +7,8 @@
 //! one again, [`ThisMachine`] measures without guests. Progress goes to an [`Observer`]; an [`EventObserver`] makes the documented events of
 //! it. Every error is an [`Error`].
 //!
+//! Before all that, [`examine_host`] finds out whether this host is fit, and [`install_packages`] installs what it lacks.
+//!
 //! ```no_run
 #![doc = include_str!("../examples/study.rs")]
 //! ```
@@ -29,10 +31,12 @@ mod block;
 mod boot;
 mod context;
 mod counting;
+mod doctor;
 mod error;
 mod events;
 mod failure;
 mod here;
+mod host_packages;
 mod host_setup;
 mod observed;
 mod observer;
@@ -51,13 +55,15 @@ mod work;
 
 pub use accelerator::{KVM_PATIENCE, Trial, is_counted};
 pub use context::{BlockError, LOGS, unix_ms};
+pub use doctor::{HostCheck, HostState, examine_host};
 pub use error::Error;
 pub use events::{EventObserver, EventSink, stage_event, timings_event};
 pub use here::{HereSelection, ThisMachine};
+pub use host_packages::{install_command, install_packages, missing_packages};
 pub use host_setup::{HostSetup, HostSetupError};
 pub use observer::{Observer, Progress};
 pub use pool::{RunnerError, Summary};
-pub use selection::{Selection, missing_packages};
+pub use selection::Selection;
 pub use session::Session;
 pub use slots::Host as Room;
 pub use store::{Store, StoreOptions};

@@ -11,7 +11,7 @@ use std::{
 use bpfassay_protocol::{Arch, job::Program};
 use bpfassay_study::{Available, Cell, Clock, Denied, Gate, Interface, Narrowing, Plan, Study, Target};
 use bpfassay_testbed::{
-    apt::{Apt, missing_host_packages},
+    apt::Apt,
     initramfs::tree::{Overlay, OverlayError},
     manifest::{Check, Manifest},
     provider::{
@@ -21,7 +21,6 @@ use bpfassay_testbed::{
     tools::{self, Besides},
 };
 use bpfassay_tool::{Loaded, Supply};
-use bpfassay_vm::qemu::is_on_path;
 
 use crate::{Error, Store, StoreOptions};
 
@@ -219,20 +218,4 @@ pub(crate) fn interfaces_of(path: &Path) -> Result<BTreeSet<Interface>, Error> {
         Interface::ALL.iter().copied().filter(|interface| holds(interface.name())).collect();
     // Without this the embedded engine would run in place of the one that was asked for.
     if found.is_empty() { Err(Error::NotIor { path: path.to_owned() }) } else { Ok(found) }
-}
-
-/// The Debian packages of `needed`, and of QEMU for `archs`, that this host lacks. Where nothing is `needed`, the guests are made
-/// elsewhere, and QEMU need not come from Debian's packages.
-///
-/// # Errors
-/// [`Error::Testbed`] where packages are needed and the host has no dpkg.
-pub fn missing_packages(needed: &[&str], archs: &BTreeSet<Arch>) -> Result<Vec<String>, Error> {
-    let is_wanted = |arch: &&Arch| !needed.is_empty() || !is_on_path(**arch);
-    let qemu = archs.iter().filter(is_wanted).flat_map(|&arch| arch.facts().qemu_packages.split_whitespace());
-    let wanted: Vec<&str> = needed.iter().copied().chain(qemu).collect();
-    match missing_host_packages(&wanted) {
-        // No Debian: the search for QEMU reports what is missing.
-        Err(bpfassay_testbed::Error::Program { .. }) if needed.is_empty() => Ok(Vec::new()),
-        missing => Ok(missing?),
-    }
 }

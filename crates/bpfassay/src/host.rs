@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host's own packages: what is missing, and installing it when the user agrees.
+//! The host's own packages: whether the user agrees that what is missing is installed.
 
 use std::{
     collections::BTreeSet,
     io::{BufRead, IsTerminal, Write},
-    process::{Command, Stdio},
 };
 
+use bpfassay_runner::install_command;
 use bpfassay_study::Plan;
-use bpfassay_testbed::stages::{Kind, Stages, Step};
+use bpfassay_testbed::stages::Stages;
 
 use crate::{
     cli,
@@ -81,11 +81,6 @@ pub(crate) fn answers_yes(flag: bool) -> bool {
     flag || std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
 }
 
-/// The command that installs `packages`.
-pub(crate) fn install_command(packages: &[String]) -> String {
-    format!("apt-get install --no-install-recommends {}", packages.join(" "))
-}
-
 /// Installs `packages`, after a question, unless the user has agreed already.
 ///
 /// # Errors
@@ -134,33 +129,7 @@ fn install_as_stage(packages: &[String], stages: &Stages) -> Result<(), Failure>
     if packages.is_empty() {
         return Ok(());
     }
-    tracing::info!("installing {}", packages.join(" "));
-    stages.during(Kind::HostPackages, "", |stage| {
-        stage.step(Step::Install, 0);
-        install_now(packages).map_err(|why| by_hand(packages, &why))
-    })
-}
-
-/// Installs `packages`.
-///
-/// # Errors
-/// Why they could not be installed.
-fn install_now(packages: &[String]) -> Result<(), String> {
-    for arguments in [&["update", "-qq"][..], &["install", "-y", "-qq", "--no-install-recommends"][..]] {
-        let mut apt = Command::new("apt-get");
-        apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
-        if arguments[0] == "install" {
-            apt.args(packages);
-        }
-        let output = apt.output().map_err(|error| format!("apt-get cannot be run: {error}"))?;
-        // A mirror of one suite may fail to answer while the packages are in another: only the installation decides.
-        if !output.status.success() && arguments[0] == "install" {
-            let text = String::from_utf8_lossy(&output.stderr);
-            let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no reason");
-            return Err(format!("apt-get failed: {last}"));
-        }
-    }
-    Ok(())
+    bpfassay_runner::install_packages(packages, stages).map_err(|why| by_hand(packages, &why))
 }
 
 /// Asks on the terminal.
@@ -192,14 +161,6 @@ mod tests {
         assert_eq!(
             (to_make, to_boot),
             (vec!["tar".into(), "mount".into()], vec!["qemu-system-x86".into(), "opensbi".into()])
-        );
-    }
-
-    #[test]
-    fn the_command_names_every_package() {
-        assert_eq!(
-            install_command(&["opensbi".to_owned(), "xz-utils".to_owned()]),
-            "apt-get install --no-install-recommends opensbi xz-utils"
         );
     }
 }

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether this host is fit for making and booting guests, and if not, what to do.
+
+use std::collections::BTreeSet;
+
+use bpfassay_protocol::{Arch, with_causes};
+use bpfassay_testbed::{payload, provider::debian::Kernels, toolchain::HOST_PACKAGES};
+use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator};
+
+use crate::{Error, KVM_PATIENCE, Store, StoreOptions, install_command, missing_packages};
+
+/// Free disk that a cold start takes, in MiB: toolchain root, payload build, packages and kernels of `quick`.
+const DISK_MIB: u64 = 9 * 1024;
+/// Memory below which two guests of `quick` do not run side by side, in MiB.
+const MEMORY_MIB: u64 = 2 * (1024 + 320);
+
+/// What was found out about one thing that guests need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostCheck {
+    /// What was looked at, and how it is. It may quote what others wrote.
+    pub what: String,
+    /// What that means for guests.
+    pub state: HostState,
+    /// What to do, where something can be better.
+    pub remedy: Option<String>,
+}
+
+/// What it means for guests how a thing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostState {
+    /// Nothing is missing.
+    Good,
+    /// It works, though not as well as it could.
+    Note,
+    /// Guests cannot be made or booted.
+    Bad,
+}
+
+/// Looks at packages, memory, cache, guest programs, kernels, QEMU and KVM of this host. What cannot be looked at is
+/// reported as such, and the others follow all the same.
+pub async fn examine_host(options: &StoreOptions) -> Vec<HostCheck> {
+    let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
+    let mut checks = vec![packages(missing_packages(HOST_PACKAGES, &archs)), memory()];
+    let store = Store::open(options);
+    match &store {
+        Ok(store) => {
+            checks.push(disk(store));
+            checks.push(programs(store));
+            checks.extend(mirrors(store));
+        }
+        Err(error) => {
+            checks.push(bad(with_causes(error), "name a directory that you may write to with --cache"));
+        }
+    }
+    for &arch in &archs {
+        checks.push(qemu(arch).await);
+    }
+    if let Ok(store) = &store {
+        checks.push(kvm(store).await.unwrap_or_else(|error| {
+            let what = format!("KVM: could not be tried: {}", with_causes(&error));
+            note(what, "guests run under TCG; bpfassay fetch, then doctor again")
+        }));
+    }
+    checks
+}
+
+fn good(what: impl Into<String>) -> HostCheck {
+    HostCheck { what: what.into(), state: HostState::Good, remedy: None }
+}
+
+fn note(what: impl Into<String>, remedy: impl Into<String>) -> HostCheck {
+    HostCheck { what: what.into(), state: HostState::Note, remedy: Some(remedy.into()) }
+}
+
+fn bad(what: impl Into<String>, remedy: impl Into<String>) -> HostCheck {
+    HostCheck { what: what.into(), state: HostState::Bad, remedy: Some(remedy.into()) }
+}
+
+fn packages(missing: Result<Vec<String>, Error>) -> HostCheck {
+    match missing {
+        Ok(missing) if missing.is_empty() => good("host packages: all installed"),
+        Ok(missing) => bad(
+            format!("host packages: missing {}", missing.join(", ")),
+            format!("bpfassay doctor --install, or as root: {}", install_command(&missing)),
+        ),
+        Err(error) => bad(
+            format!("host packages: {}", with_causes(&error)),
+            "guests are made from Debian's packages: use a Debian host, or --manifest FILE",
+        ),
+    }
+}
+
+fn memory() -> HostCheck {
+    let host = crate::provenance::host();
+    let facts = host.facts(1);
+    let available = host.room.available_mib;
+    let memory = format!("memory: {available} MiB available; {} CPUs ({})", facts.cpus, facts.cpu_model);
+    if available >= MEMORY_MIB {
+        good(memory)
+    } else {
+        note(memory, "guests run one at a time; free some memory, or lower guest.memory_mib in the study")
+    }
+}
+
+fn disk(store: &Store) -> HostCheck {
+    let root = store.cache.root().display();
+    match store.cache.free_space() {
+        Ok(free) if free >> 20 >= DISK_MIB => good(format!("disk: {} MiB free for the cache in {root}", free >> 20)),
+        Ok(free) => note(
+            format!("disk: {} MiB free for the cache in {root}", free >> 20),
+            format!("a cold start takes about {DISK_MIB} MiB; make room, or name another directory with --cache"),
+        ),
+        Err(error) => bad(format!("disk: {}", with_causes(&error)), "name another directory with --cache"),
+    }
+}
+
+/// Whether the guest's programs are there, or can be built: cargo for fetching crates, and the sources.
+fn programs(store: &Store) -> HostCheck {
+    let is_cached = payload::is_cached(&store.cache, &store.programs, Arch::ALL);
+    let (Some(directory), Ok(is_cached)) = (payload::checkout(), &is_cached) else {
+        return match is_cached {
+            Ok(true) => good("guest programs: in the cache"),
+            Ok(false) if !store.programs.from.is_empty() => {
+                note("guest programs: no sources to build them from; those of --from are used", "bpfassay fetch")
+            }
+            Ok(false) => bad(
+                "guest programs: not in the cache, and there are no sources to build them from",
+                "name a place that offers them with --from, a checkout in BPFASSAY_SOURCE, or use --manifest FILE",
+            ),
+            Err(error) => bad(
+                format!("guest programs: {}", with_causes(&error)),
+                "name a place that offers them with --from, or use --manifest FILE",
+            ),
+        };
+    };
+    match std::process::Command::new("cargo").arg("--version").output() {
+        Ok(output) if output.status.success() => good(format!(
+            "guest programs: sources in {}, {}",
+            directory.display(),
+            String::from_utf8_lossy(&output.stdout).trim()
+        )),
+        _ if *is_cached => note(
+            "guest programs: in the cache; cargo cannot be run",
+            "none for now; to build them again when their sources change, install a Rust toolchain",
+        ),
+        _ => bad(
+            "guest programs: not in the cache, and cargo cannot be run to build them",
+            "install a Rust toolchain, name a place that offers them with --from, or use --manifest FILE",
+        ),
+    }
+}
+
+fn mirrors(store: &Store) -> Vec<HostCheck> {
+    let apt = store.apt();
+    let kernels = Kernels::new(&apt, &store.catalogue);
+    Arch::ALL
+        .iter()
+        .map(|&arch| match kernels.list(arch) {
+            Ok(listings) => {
+                if let Some(problem) = listings.iter().find_map(|listing| listing.problem.as_deref()) {
+                    return note(
+                        format!("kernels for {arch}: some cannot be had now: {problem}"),
+                        "try again later; --accept-stale takes a mirror that is behind",
+                    );
+                }
+                if listings.iter().all(|listing| listing.builds.is_none()) {
+                    let cached = listings.iter().filter(|listing| !listing.cached.is_empty()).count();
+                    return note(
+                        format!("kernels for {arch}: no package lists in the cache; {cached} kernels in it"),
+                        "leave out --offline once, or run bpfassay fetch",
+                    );
+                }
+                let available = listings.iter().filter(|list| list.builds.as_ref().is_some_and(|all| !all.is_empty()));
+                let cached = listings.iter().filter(|listing| !listing.cached.is_empty()).count();
+                good(format!(
+                    "kernels for {arch}: {} of {} series available from Debian, {cached} in the cache",
+                    available.count(),
+                    listings.len()
+                ))
+            }
+            Err(error) => bad(
+                format!("kernels for {arch}: {}", with_causes(&error)),
+                "check the host's apt sources and network; --accept-stale takes a mirror that is behind",
+            ),
+        })
+        .collect()
+}
+
+async fn qemu(arch: Arch) -> HostCheck {
+    match Qemu::find(arch, None).await {
+        Ok(qemu) => good(format!("QEMU for {arch}: {} ({})", qemu.version_text, qemu.program.display())),
+        Err(error) => {
+            bad(format!("QEMU for {arch}: {error}"), format!("apt-get install {}", arch.facts().qemu_packages))
+        }
+    }
+}
+
+/// KVM is tried with a kernel of the cache: booting is the only way to know.
+async fn kvm(store: &Store) -> Result<HostCheck, Error> {
+    let Some(&arch) = Arch::ALL.iter().find(|arch| arch.name() == std::env::consts::ARCH) else {
+        return Ok(note("KVM: no guests of this host's architecture", "none: guests run under TCG"));
+    };
+    let apt = store.apt();
+    let kernels = Kernels::new(&apt, &store.catalogue);
+    let mut cached = None;
+    for name in store.catalogue.names(arch) {
+        cached = kernels.cached(arch, name)?.or(cached);
+    }
+    let (Some(kernel), Ok(qemu)) = (cached, Qemu::find(arch, None).await) else {
+        return Ok(note(
+            format!("KVM: not tried, no {arch} kernel in the cache or no QEMU"),
+            "bpfassay fetch, then doctor again",
+        ));
+    };
+    let scratch = store.cache.scratch()?;
+    let machine = Machine::new(arch, kernel.image.path);
+    let log = scratch.path().join("console.log");
+    let choice = accelerator::choose(&qemu, &machine, AcceleratorWish::Auto, &log, KVM_PATIENCE).await?;
+    Ok(match choice.accelerator {
+        bpfassay_vm::Accelerator::Kvm => good(format!("KVM: works; {}", choice.reason)),
+        bpfassay_vm::Accelerator::Tcg if choice.reason.contains("Permission denied") => note(
+            format!("KVM: does not work; {}", choice.reason),
+            "where /dev/kvm is to be used, let this user: as root, adduser USER kvm, then log in again",
+        ),
+        bpfassay_vm::Accelerator::Tcg => note(
+            format!("KVM: does not work; {}", choice.reason),
+            "guests run under TCG, where wall-clock figures are functional only; for timing use a host whose KVM boots",
+        ),
+    })
+}
