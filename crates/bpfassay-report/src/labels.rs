@@ -6,7 +6,7 @@ use bpfassay_stats::{Bounds, Estimate, Interval, Summary, Verdict};
 
 use bpfassay_results::{ByteErrors, CellMetric, Cost, Direct, Figure, Overhead};
 
-/// What stands in a table for a figure that there is not; the remarks say why.
+/// What a table shows in place of a figure that does not exist; the remarks give the reason.
 pub(crate) const NONE: &str = "not measured";
 
 /// The name of a verdict on a gate.
@@ -43,7 +43,7 @@ pub(crate) fn overhead_finely(metric: &CellMetric, is_baseline: bool) -> Option<
     with_marks(metric, is_baseline, RATIO_FINELY)
 }
 
-/// What stands in place of an overhead that is not distinguishable from noise.
+/// What is shown in place of an overhead that is not distinguishable from noise.
 pub(crate) const WITHIN_NOISE: &str = "within noise";
 
 fn with_marks(metric: &CellMetric, is_baseline: bool, digits: usize) -> Option<String> {

@@ -285,7 +285,7 @@ proptest! {
     fn done_and_to_do_are_the_plan(done in prop::collection::vec(any::<bool>(), 24), failed in prop::collection::vec(any::<bool>(), 24), again: bool) {
         let mut contents = contents(&study(None, 2, 1), outcome);
         let plan = contents.header.plan.clone();
-        // Judged without a boot, so settled at once.
+        // Decided without a boot, so settled at once.
         contents.entries = plan.runs().zip(&done).zip(&failed).filter(|((_, done), _)| **done).map(|(((block, run), _), failed)| {
             let outcome = if *failed { Outcome::Failed(panic_of_guest()) } else { Outcome::Refused(common::not_supported()) };
             Entry::Run(Box::new(common::record(block, run, outcome)))

@@ -181,7 +181,7 @@ pub struct Progress {
 pub enum State {
     /// It has begun.
     Begun,
-    /// It goes on.
+    /// It continues.
     At(Progress),
     /// It ended.
     Ended {

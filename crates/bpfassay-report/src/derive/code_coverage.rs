@@ -122,7 +122,7 @@ fn add(sums: &mut Lines, lines: &ProgramLines, executed: &ProgramExecutions) -> 
             sum.text.clone_from(&line.text);
         }
     }
-    // Several branches of one column are told apart by their order, which is that of the program's instructions.
+    // Several branches of one column are distinguished by their order, which is that of the program's instructions.
     let mut seen = HashMap::new();
     for (branch, outcomes) in lines.branches.iter().zip(&executed.branches) {
         let ordinal = match seen.entry((branch.line, branch.column)) {

@@ -173,7 +173,7 @@ pub(super) fn needed<'a>(plan: &'a Plan, sampled: &[Sampled]) -> Cow<'a, Plan> {
 }
 
 /// What is to be done next: everything that has no record that counts, where boots are fixed; with sequential sampling the boots
-/// up to the next look of each group that goes on. `again`: what is done again besides. Nothing is left when this is empty.
+/// up to the next look of each group that continues. `again`: what is executed once more as well. Nothing is left when this is empty.
 #[must_use]
 pub fn to_do(contents: &Contents, again: Again) -> Vec<ToDo> {
     let mut blocks = contents.to_do(again);

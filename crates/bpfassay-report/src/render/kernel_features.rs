@@ -152,7 +152,7 @@ fn surprises(matrix: &KernelFeatures) -> Vec<String> {
     lines
 }
 
-/// What came of a trial, in one line.
+/// The outcome of a trial, in one line.
 fn support_text(support: &Support) -> String {
     match support {
         Support::Works { value: None } => "works".to_owned(),

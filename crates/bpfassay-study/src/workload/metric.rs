@@ -124,7 +124,7 @@ impl PhaseReport {
     }
 }
 
-/// What came of a run, as far as metrics follow from it.
+/// The outcome of a run, as far as metrics follow from it.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome<'a> {
     /// What the workload printed or wrote as its summary: untrusted.

@@ -45,7 +45,7 @@ pub(super) fn take(path: &Path, mode: Mode) -> Result<Lock> {
     let mut file = open(&mut options, path).map_err(Error::io("open the lock", path))?;
     wait(&file, mode, NOTICE, |holder, waited| report(path, holder, waited)).map_err(Error::io("lock", path))?;
     if mode == Mode::Exclusive {
-        // For those who wait. A full disk is no reason not to go on.
+        // For processes that wait. A full disk does not stop this one.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{} {}", std::process::id(), started(std::process::id())));
     }
     Ok(Lock { _file: Some(file) })

@@ -63,7 +63,7 @@ impl Cache {
     }
 
     /// The tree for `key`: found, or made by `fill`, which gets an empty directory. `what` names it in messages; `needed` is
-    /// how many bytes it takes, about. Of several processes that want it, one makes it and the others wait.
+    /// how many bytes it takes, about. Of several processes that need it, one makes it and the others wait.
     ///
     /// # Errors
     /// [`Error::DiskFull`] where less than `needed` bytes are free, [`Error::Io`] and [`Error::Damaged`] where the cache cannot be read or

@@ -41,7 +41,7 @@ impl FromStr for Wanted {
     }
 }
 
-/// What came of choosing anew.
+/// The outcome of choosing package files again.
 #[derive(Debug)]
 pub struct Update {
     /// The lock, with everything that could be chosen; the rest is as it was.

@@ -186,12 +186,12 @@ fn counts_that_go_back_or_vanish() {
     let results = counts(&tool, &back, &truth);
     assert_eq!(found(&results), [Kind::CountsGoBackwards]);
     assert_eq!(evidence_of(&results, Kind::CountsGoBackwards), "`v` of a: 500 at 50 ns, 400 at 100 ns");
-    // What it lost thereby is no finding of its own; what another lacks is.
+    // What it lost by that is no finding of its own; what another lacks is.
     let less = readings(&[(50, 0, Some("a"), 300), (100, 0, Some("a"), 200), (100, 0, Some("b"), 44)]);
     assert_eq!(found(&counts(&tool, &less, &truth)), [Kind::CountsGoBackwards]);
     let both = readings(&[(50, 0, Some("a"), 300), (100, 0, Some("a"), 200), (100, 0, Some("b"), 20)]);
     assert_eq!(found(&counts(&tool, &both, &truth)), [Kind::CountsGoBackwards, Kind::CountsTooLow]);
-    // The map threw `a` out and began anew.
+    // The map evicted `a` and started to count again.
     let evicted = readings(&[(10, 0, Some("a"), 100), (100, 0, Some("a"), 140), (100, 0, Some("b"), 44)]);
     let results = counts(&tool, &evicted, &truth);
     assert_eq!(found(&results), [Kind::CountsVanish]);
@@ -246,7 +246,7 @@ fn counts_too_low_and_too_high_and_events_dropped() {
     assert_eq!(found(&results(1, Some(3))), [Kind::EventsDropped]);
     assert!(evidence_of(&results(1, Some(3)), Kind::EventsDropped).contains("1, really 4"));
     assert_eq!(found(&results(1, Some(1))), [Kind::EventsDropped, Kind::CountsTooLow]);
-    // No tool is accused of losing events because something is missing.
+    // Events are not reported as lost because something is missing.
     assert_eq!(found(&results(1, None)), [Kind::CountsTooLow]);
     assert_eq!(reason(&results(1, None), Kind::EventsDropped), "its output has no place for lost events");
     let high = readings(&[(100, 0, None, 5)]);
@@ -268,7 +268,7 @@ fn counts_too_low_and_too_high_and_events_dropped() {
     assert!(found(&counts(&tool, &cut, &truth)).is_empty());
 }
 
-/// What may have happened on either side of a report accuses no tool, whichever way it decides.
+/// What may have happened before or after a report is no fault of a tool, whether it counts it or not.
 #[test]
 fn only_what_is_outside_the_bounds_of_the_truth_is_found() {
     let bounded = Truth {
@@ -328,7 +328,7 @@ fn a_bundle_of_operations_that_is_missing_is_named_where_it_is_certain() {
 }
 
 #[test]
-fn a_figure_of_another_definition_is_shown_and_accuses_nobody() {
+fn a_figure_of_another_definition_is_shown_and_is_no_finding() {
     let truth = truth(vec![share("a", "m", Operation::Create, 3, 0, 0)]);
     let mut one = figure(&[Operation::Create], Unit::Calls, Whose::System);
     let mut results = |calls, differs: Option<&str>| {

@@ -285,7 +285,7 @@ fn maps_of_bare_objects() {
     assert!(error(&other, Some(OBJECT)).contains("describes no map `count`"));
 }
 
-/// A misspelt field is the tool file's mistake, and no tool is accused of it.
+/// A misspelt field is a mistake of the tool file and no finding about the tool.
 #[test]
 fn a_map_has_the_fields_of_every_figure() {
     let with = |figure: &str| report(&format!("map = {{ map = \"counts\" }}\nfigures = [{{ {figure} }}]"), true);

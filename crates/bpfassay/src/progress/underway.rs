@@ -69,8 +69,8 @@ impl Underway {
             }
             State::Ended { succeeded } => {
                 let running = self.0.remove(&report.id)?;
-                let is_told = succeeded && report.elapsed >= NOTABLE && running.kind != Kind::Reporting;
-                is_told.then(|| {
+                let is_reported = succeeded && report.elapsed >= NOTABLE && running.kind != Kind::Reporting;
+                is_reported.then(|| {
                     Line::Both(format!("{}: done in {}", running.title(), duration(report.elapsed.as_secs_f64())))
                 })
             }

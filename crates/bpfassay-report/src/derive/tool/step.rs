@@ -11,7 +11,7 @@ struct LoaderMessages {
     phrases: &'static [&'static str],
 }
 
-/// Only what a loader prints when the step failed: `failed to load` alone would accuse a tool that lacks a file.
+/// Only what a loader prints when the step failed: `failed to load` alone also comes from a tool that lacks a file.
 const LOADER_MESSAGES: &[LoaderMessages] = &[
     // The kernel's verifier (kernel/bpf/verifier.c; newer kernels have the second in place of the first), quoted by most loaders.
     LoaderMessages { step: Step::Load, phrases: &["unknown func *#", "program of this type cannot use helper *#"] },

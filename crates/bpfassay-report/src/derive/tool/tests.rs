@@ -103,7 +103,7 @@ fn the_whole_system_is_compared_from_report_to_report() {
     );
 
     // The workload alone made 52 of them before the last report. Whether a tool counts the agent's calls, those of kernel threads, and what happened
-    // while it reported, is no reason to accuse it.
+    // while it reported, is no fault of the tool.
     let reported = |calls: u64| {
         let mut last = piece(2100, &format!("{{\"n\":{calls}}}\n"), None);
         last.reference = Some(around(2100, 60, 62));

@@ -2,7 +2,7 @@
 //! The ground truth of a tool's run, from what its reference tracer counted beside it.
 //!
 //! It has bounds. The reference tracer is read before and after the tool makes its report, which lies between; what the guest's agent does for both, a
-//! correct tool may count or not. Only what is outside these bounds accuses.
+//! correct tool may count or not. Only what is outside these bounds is a fault of the tool.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -57,7 +57,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         remarks: remarks.0,
         legend: vec![
             "moved: what the workload's calls returned on this mount, in a phase of its own; traced: what was counted there meanwhile, exact in bytes and \
-             calls or with the difference. Mounts of one file system are told apart by their mount ids."
+             calls or with the difference. Mounts of one file system are distinguished by their mount ids."
                 .to_owned(),
         ],
         ..Table::new(format!("mounts: {}", study::title(results)), columns)

@@ -85,7 +85,7 @@ fn difference(one: &Compared) -> String {
     let alias = one.reported_as.as_ref().map(|name| format!("; reported as {name}")).unwrap_or_default();
     let values = one.values.as_ref().map(|values| {
         let Values { half_up_to, most_up_to, all_up_to } = values;
-        format!("; values, not judged: half up to {half_up_to}, 99 % up to {most_up_to}, all up to {all_up_to}")
+        format!("; values, not evaluated: half up to {half_up_to}, 99 % up to {most_up_to}, all up to {all_up_to}")
     });
     difference + &moved + &differs + &alias + &values.unwrap_or_default()
 }
