@@ -6,6 +6,7 @@ use bpfassay_protocol::{
 use proptest::prelude::*;
 
 mod certainty;
+mod last_component;
 
 use super::*;
 use crate::{Counting, Form, Readings, Report, ReportedFigure, Sample, Stream, Unit, Whose};
