@@ -260,12 +260,14 @@ fn histograms_and_events_have_figures_of_their_own() {
         refused(&format!("{events}\nlost = {{ line = 'lost' }}"), "operations = 'read', unit = 'calls'")
             .contains("name the number of events with a group")
     );
+    // What an exporter writes is no part of its page. An object writes nothing.
+    let lost = "lost = { line = '(?<lost>\\d+) lost' }";
+    let page = format!("openmetrics = {{ port = 1 }}\n{lost}");
+    assert!(form(&page, "value = 'a', operations = 'read', unit = 'calls'").is_ok());
+    let map = "map = { map = \"counts\" }";
     assert!(
-        refused(
-            "openmetrics = { port = 1 }\nlost = { line = '(?<lost>x)' }",
-            "value = 'a', operations = 'read', unit = 'calls'"
-        )
-        .contains("no lines in which a tool says")
+        refused_in(OBJECT, map, &format!("{map}\n{lost}"))
+            .contains("no lines in which a tool says that it lost events")
     );
 }
 

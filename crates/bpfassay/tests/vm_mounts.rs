@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mounts that are easily taken for one another, in guests: the bundled tracer is exact on each, a tool that names them by the last component of their
-//! paths merges two of them, and tools that distinguish them otherwise are accused of nothing.
+//! paths merges two of them, and tools that distinguish them otherwise are accused of nothing. Beside them, tools that report histograms, in tables and
+//! on one of two pages.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -65,7 +66,8 @@ fn the_tracer_distinguishes_mounts_with_one_last_component_and_a_tool_that_does_
         return;
     }
     let directory = directory_with_tools();
-    let (results, text) = run(directory.path(), "", &["last-component", "by-mount", "by-path"]);
+    let tools = [&["last-component", "by-mount", "by-path"][..], &OF_HISTOGRAMS.map(|(tool, _)| tool)].concat();
+    let (results, text) = run(directory.path(), "", &tools);
     let long = "/mnt/a-directory-with-a-long-name/and-another-one-below-it/and-the-mount";
     let mounts = ["file-system", "/mnt/a/data", "/mnt/b/data", "/mnt/again", long];
     let expected: Vec<_> = mounts
@@ -76,23 +78,53 @@ fn the_tracer_distinguishes_mounts_with_one_last_component_and_a_tool_that_does_
     for probe in ["fexit", "kretprobe"] {
         assert_eq!(by_mount(&results, probe), expected, "{probe}: {text}");
     }
-    // Two of the tmpfs are `data`, which is found as a name that is not known and as operations that are not seen, not yet as what it is: one name of two mounts.
+    // Two of the tmpfs are `data`, and have together as much as another one by chance. Its other names are not known, and each is taken for whose it is.
     let merged = found(&results, "last-component");
-    let of_kind = |kind: &str| merged.iter().find(|(found, _)| found == kind).map(|(_, evidence)| evidence.clone());
-    let unknown = of_kind("subject-unknown").unwrap();
+    let kinds: Vec<&str> = merged.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, ["mounts-merged", "subject-unknown"], "{merged:?}\n{text}");
+    assert_eq!(
+        merged[0].1,
+        "[\"`bytes` of mount data: 102400, which is 0 of its own and 102400 of /mnt/a/data, /mnt/b/data\"]"
+    );
+    let unknown = &merged[1].1;
     for (name, path) in [("nfs", "/mnt/nfs"), ("again", "/mnt/again"), ("and-the-mount", long)] {
         assert!(unknown.contains(&format!("of mount {name}: ")), "{unknown}");
-        assert!(unknown.contains(&format!("really of mount {path}")), "{unknown}");
+        assert!(unknown.contains(&format!("; the same as really of mount {path}\"")), "{unknown}");
     }
-    assert!(unknown.contains("of mount data: 102400"), "{unknown}");
-    let unseen = of_kind("operations-not-seen").unwrap_or_else(|| panic!("{merged:?}\n{text}"));
-    assert!(
-        unseen.contains("/mnt/a/data: 0, really 40960") && unseen.contains("/mnt/b/data: 0, really 61440"),
-        "{unseen}"
-    );
-    assert_eq!(merged.len(), 2, "{merged:?}");
+    assert!(!unknown.contains("of mount data") && !unknown.contains("no mount did anything"), "{unknown}");
     for tool in ["by-mount", "by-path"] {
         assert_eq!(found(&results, tool), [], "{tool}: {text}");
+    }
+    for (tool, figures) in OF_HISTOGRAMS {
+        assert_eq!(found(&results, tool), [], "{tool}: {text}");
+        shows(&results, tool, figures);
+    }
+}
+
+/// Tools of tests/more-right-tools that report histograms of the workload's reads; their figures, and whether each is the number of a histogram's values.
+const OF_HISTOGRAMS: [(&str, &[(&str, bool)]); 3] = [
+    ("durations-log2", &[("usecs.count", true)]),
+    ("durations-linear", &[("kbytes.count", true)]),
+    ("durations-pages", &[("durations: read_seconds_count", true), ("sizes: read_bytes_total", false)]),
+];
+
+/// Checks that these figures of `tool` are exact, and what values of histograms are is shown beside them.
+fn shows(results: &Value, tool: &str, expected: &[(&str, bool)]) {
+    let cell = results["cells"].as_array().unwrap().iter().find(|cell| cell["tool"] == tool).unwrap();
+    let figures = cell["tool_result"]["figures"].as_array().unwrap();
+    let names: Vec<_> = figures.iter().map(|figure| figure["figure"].as_str().unwrap()).collect();
+    assert_eq!(names, expected.iter().map(|(name, _)| *name).collect::<Vec<_>>(), "{tool}");
+    for (figure, (_, is_histogram)) in figures.iter().zip(expected) {
+        assert!(figure["reported"].as_u64() > Some(0) && figure["reported"] == figure["really"], "{tool}: {figure}");
+        let values = &figure["values"];
+        let bound = |name: &str| values[name].as_str().map(|text| text.parse::<f64>().unwrap());
+        let bounds = ["half_up_to", "most_up_to", "all_up_to"].map(bound);
+        assert_eq!(bounds.map(|bound| bound.is_some()), [*is_histogram; 3], "{tool}: {figure}");
+        assert!(bounds.is_sorted(), "{tool}: {figure}");
+        // The workload moves 16 KiB by most calls, and no more by any.
+        if tool == "durations-linear" {
+            assert_eq!(bounds, [Some(16.0); 3], "{figure}");
+        }
     }
 }
 

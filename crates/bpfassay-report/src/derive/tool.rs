@@ -4,6 +4,7 @@
 //! The truth comes from the bundled tracer where it counted beside the tool: it was read before and after each report of the tool, which lies between.
 //! Runs of the tool alone show what needs no truth.
 
+mod cgroups;
 mod object;
 mod requested;
 mod step;
@@ -26,6 +27,8 @@ use bpfassay_tool::{
 
 use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, ToolResult};
 
+use self::cgroups::Cgroups;
+
 /// What is found of the tool of `cell` over all its runs; `None` where it has none, or none that came from a tool file.
 pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: &[&RunResult]) -> Option<ToolResult> {
     let name = cell.tool.as_ref()?;
@@ -45,7 +48,7 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
                 if let (None, Some(seen)) = (&result.loaded, &figures.tool) {
                     result.loaded = Some(object::loaded(seen));
                 }
-                let (findings, beside) = of_run(tool, object.as_deref(), is_timed, figures);
+                let (findings, beside) = of_run(tool, object.as_deref(), is_timed, &run.record.run, figures);
                 if let Some(meaning) = figures.probe.probe.counts()
                     && run.record.has_reference
                     && !beside.figures.is_empty()
@@ -130,10 +133,12 @@ fn merge(known: &mut Vec<FindingResult>, new: Vec<FindingResult>) {
     }
 }
 
+/// What the run `id` shows of the tool.
 fn of_run(
     tool: &UnderTest,
     object: Option<&[u8]>,
     is_timed: bool,
+    id: &str,
     figures: &RunFigures,
 ) -> (Vec<FindingResult>, AgainstReference) {
     let Some(seen) = &figures.tool else { return (Vec::new(), AgainstReference::default()) };
@@ -146,11 +151,12 @@ fn of_run(
         Ok(readings) => (readings, None),
         Err(error) => (None, Some(error.to_string())),
     };
-    let truth = report.and_then(|report| truth::of(report, seen, figures));
+    let cgroups = Cgroups::of(id, seen, figures);
+    let truth = report.and_then(|report| truth::of(report, seen, figures, &cgroups));
     let prototypes = object::prototypes(seen);
     let (of_phases, requested) = report
         .zip(readings.as_ref())
-        .map(|(report, readings)| requested::evaluate(report, readings, seen, figures))
+        .map(|(report, readings)| requested::evaluate(report, readings, seen, figures, &cgroups))
         .unwrap_or_default();
     let evidence = Evidence {
         start: Some(&Start::Ready),

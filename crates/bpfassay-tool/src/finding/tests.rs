@@ -2,6 +2,7 @@
 use bpfassay_protocol::Operation;
 
 mod certainty;
+mod last_component;
 mod properties;
 mod subjects;
 mod without_figures;

@@ -49,7 +49,8 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Rep
         true => Err(field.error("an event counts once: this form has no other way of counting")),
         false => field.choice(Counting::NAMES).map(Some),
     });
-    let lost = section.optional("lost", |field| match asked {
+    // An exporter may write lines beside its page; a bare object writes none.
+    let lost = section.optional("lost", |field| match is_map {
         true => Err(field.error("this form has no lines in which a tool says that it lost events")),
         false => lost(field),
     });

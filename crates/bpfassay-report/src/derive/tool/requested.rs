@@ -11,6 +11,7 @@ use bpfassay_tool::{
 };
 
 use super::{
+    cgroups::Cgroups,
     is_of,
     truth::{WORKLOAD, mount_names},
 };
@@ -21,6 +22,7 @@ pub(super) fn evaluate(
     readings: &Readings,
     seen: &ToolFigures,
     figures: &RunFigures,
+    cgroups: &Cgroups,
 ) -> (Vec<FindingResult>, BTreeSet<usize>) {
     let mut requested = BTreeSet::new();
     let of_phase = |truth: Truth| {
@@ -30,12 +32,12 @@ pub(super) fn evaluate(
         let findings = finding::evaluate(&evidence, &Limits::default());
         findings.into_iter().find(|finding| finding.kind == Kind::RequestedAsMoved)
     };
-    let findings = truths(report, seen, figures).into_iter().filter_map(of_phase).collect();
+    let findings = truths(report, seen, figures, cgroups).into_iter().filter_map(of_phase).collect();
     (findings, requested)
 }
 
 /// From the report at each such phase's beginning to the one at its end; the workload stands still at both.
-fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Vec<Truth> {
+fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &Cgroups) -> Vec<Truth> {
     let reported = || seen.output.iter().filter(|piece| is_of(report, piece)).map(|piece| piece.monotonic_ns);
     let mut truths = Vec::new();
     for phase in &figures.phases {
@@ -48,7 +50,7 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Vec<Trut
         let share = |(&operation, totals): (&_, &bpfassay_protocol::operation::Totals)| {
             let requested = path.requested(totals.bytes)?;
             Some(Share {
-                cgroup: vec![figures.cgroup.to_string()],
+                cgroup: cgroups.names(figures.cgroup),
                 mount: mount_names(Some(&mount.path), mount.device, mount.id, &BTreeSet::new()),
                 process: vec![WORKLOAD.to_owned()],
                 is_file: true,

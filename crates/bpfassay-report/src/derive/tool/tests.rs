@@ -19,6 +19,16 @@ use super::*;
 
 const CGROUP: u64 = 77;
 
+/// A run with a character in its id that its cgroup's name does not have.
+fn of_run(
+    tool: &UnderTest,
+    object: Option<&[u8]>,
+    is_timed: bool,
+    figures: &RunFigures,
+) -> (Vec<FindingResult>, AgainstReference) {
+    super::of_run(tool, object, is_timed, "x86_64_6.12_a@b", figures)
+}
+
 fn row(cgroup: u64, minor: u32, path: Option<&str>, operation: Operation, calls: u64, bytes: u64) -> CounterRow {
     CounterRow {
         cgroup,
@@ -205,7 +215,14 @@ fn without_a_report_before_the_workload_the_whole_system_is_not_evaluated() {
 
 #[test]
 fn the_workload_is_known_by_cgroup_mount_and_process() {
-    for (whose, name) in [("cgroup", "77"), ("mount", "/mnt"), ("mount", "0:45"), ("mount", "45"), ("process", "ior")] {
+    for (whose, name) in [
+        ("cgroup", "77"),
+        ("cgroup", "/run-x86_64_6.12_a_b"),
+        ("mount", "/mnt"),
+        ("mount", "0:45"),
+        ("mount", "45"),
+        ("process", "ior"),
+    ] {
         let tool = tool(&format!("{{ value = 'n', operations = 'read', unit = 'bytes-returned', whose = '{whose}' }}"));
         let line = |bytes: u64| format!("{{\"n\":{bytes},\"{whose}\":\"{name}\"}}\n");
         let run = |bytes| figures(vec![piece(900, &line(0), Some(10)), piece(2100, &line(bytes), Some(60))]);
@@ -215,6 +232,35 @@ fn the_workload_is_known_by_cgroup_mount_and_process() {
         assert!(of_ior.is_exact(), "{of_ior:?}");
         let evaluated = of_run(&tool, None, true, &run(4900));
         assert!(found(&evaluated.0).contains(&Kind::FirstTouchLost), "{whose} {name}: {:?}", evaluated.0);
+    }
+}
+
+/// By their paths, a tool names its own cgroup and the root as well.
+#[test]
+fn cgroups_are_known_by_their_paths() {
+    let tool = tool("{ value = 'n', operations = 'read', unit = 'calls', whose = 'cgroup' }");
+    for (of_root, of_tool) in [("/", "/run-x86_64_6.12_a_b-tool"), ("1", "99")] {
+        let lines = |all: [u64; 3]| {
+            let names = [of_root, "/run-x86_64_6.12_a_b", of_tool];
+            let line = |(name, calls): (&str, u64)| format!("{{\"n\":{calls},\"cgroup\":\"{name}\"}}\n");
+            names.into_iter().zip(all).map(line).collect::<String>()
+        };
+        let with_tool = |at_ns, text: &str, calls| {
+            let mut piece = piece(at_ns, text, Some(calls));
+            let reference = piece.reference.as_mut().unwrap();
+            for sample in [&mut reference.before, &mut reference.after] {
+                sample.rows.push(row(99, 46, Some("/tmp"), Operation::Read, calls / 10, 0));
+            }
+            piece
+        };
+        let pieces = vec![with_tool(900, &lines([0; 3]), 10), with_tool(2100, &lines([100, 50, 5]), 60)];
+        let mut figures = figures(pieces);
+        figures.tool.as_mut().unwrap().cgroup = 99;
+        let (evaluated, compared) = of_run(&tool, None, true, &figures);
+        assert_eq!(found(&evaluated), [], "{of_root}: {evaluated:?}");
+        let figures = compared.figures.iter().map(|one| (one.subject.as_deref().unwrap(), one.reported, one.really));
+        let figures: std::collections::BTreeSet<_> = figures.collect();
+        assert_eq!(figures, [("1", 100, 100), ("77", 50, 50), ("99", 5, 5)].into(), "{of_root}");
     }
 }
 

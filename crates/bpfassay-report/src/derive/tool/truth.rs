@@ -20,7 +20,10 @@ use bpfassay_tool::{
     finding::{Share, Truth},
 };
 
-use super::is_of;
+use super::{
+    cgroups::{Cgroups, ROOT},
+    is_of,
+};
 
 /// Name of the processes of workloads: that of the embedded engine's program, and of IOR's.
 pub(super) const WORKLOAD: &str = "ior";
@@ -28,12 +31,9 @@ pub(super) const WORKLOAD: &str = "ior";
 /// Where guests have cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// The id of the root cgroup (`kernfs_create_root`, fs/kernfs/dir.c, 6.12): of a guest's agent and of kernel threads, such as those of nfsd.
-const ROOT: u64 = 1;
-
 /// What really happened between the last report before the workload and the last one after it; where one of them is missing,
 /// between the readings next to the workload, which others may have worked beside.
-pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> Option<Truth> {
+pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &Cgroups) -> Option<Truth> {
     let (before, after) = (&figures.whole.before, &figures.whole.after);
     let reported = || {
         let with_reference = seen.output.iter().filter(|piece| is_of(report, piece));
@@ -62,7 +62,7 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> O
         let is_left_out = path.is_some_and(|path| report.leaves_out.iter().any(|place| is_below(path, place)));
         row.cgroup == ROOT || row.cgroup == seen.cgroup || is_left_out || is_of_agent(row)
     };
-    let between = |start, end, counts: &dyn Fn(&CounterRow) -> bool| shares(start, end, figures, counts);
+    let between = |start, end, counts: &dyn Fn(&CounterRow) -> bool| shares(start, end, figures, cgroups, counts);
     let mut optional = between(start, end, &|row| counts(row) && is_others(row));
     // What happened while a report was made may be in it or not.
     if let Some((_, reference)) = last {
@@ -70,7 +70,7 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> O
     }
     let earlier = first.map(|(_, reference)| between(&reference.before, start, &counts)).unwrap_or_default();
     let mut shares = between(start, end, &counts);
-    shares.extend(of_network(figures));
+    shares.extend(of_network(figures, cgroups));
     let phases = figures.phases.iter().filter_map(|phase| {
         let (before, after) = (phase.interval.before.tracer.as_ref()?, phase.interval.after.tracer.as_ref()?);
         Some((name_of(phase), between(before, after, &counts)))
@@ -80,13 +80,13 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures) -> O
 }
 
 /// What the workload sent and received, by its own count.
-fn of_network(figures: &RunFigures) -> impl Iterator<Item = Share> {
+fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = Share> {
     let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
     let of = move |operation: Operation, event: ProgramEvent| {
         let mut totals = Totals::default();
         figures.phases.iter().filter_map(|phase| phase.events.get(&event)).for_each(|one| totals += *one);
         (returned && totals != Totals::default()).then(|| Share {
-            cgroup: vec![figures.cgroup.to_string()],
+            cgroup: cgroups.names(figures.cgroup),
             mount: Vec::new(),
             process: vec![WORKLOAD.to_owned()],
             is_file: false,
@@ -124,7 +124,13 @@ fn is_of_agent(row: &CounterRow) -> bool {
 type Key = (u64, Device, u64, Operation);
 
 /// What of the rows that count happened between two samples.
-fn shares(start: &Sample, end: &Sample, figures: &RunFigures, counts: &dyn Fn(&CounterRow) -> bool) -> Vec<Share> {
+fn shares(
+    start: &Sample,
+    end: &Sample,
+    figures: &RunFigures,
+    cgroups: &Cgroups,
+    counts: &dyn Fn(&CounterRow) -> bool,
+) -> Vec<Share> {
     fn key(row: &CounterRow) -> Key {
         (row.cgroup, row.device, row.mount, row.operation)
     }
@@ -144,7 +150,7 @@ fn shares(start: &Sample, end: &Sample, figures: &RunFigures, counts: &dyn Fn(&C
         let totals = row.totals - before.get(&key(row)).copied().unwrap_or_default();
         let is_workload = row.cgroup == figures.cgroup && !is_of_agent(row);
         (totals != Totals::default()).then(|| Share {
-            cgroup: vec![row.cgroup.to_string()],
+            cgroup: cgroups.names(row.cgroup),
             mount: mount_names(path, row.device, row.mount, &devices),
             process: is_workload.then(|| WORKLOAD.to_owned()).into_iter().collect(),
             is_file: path.is_some(),

@@ -188,6 +188,20 @@ fn events_in_json_are_counted_and_lost_ones_stand_elsewhere() {
 }
 
 #[test]
+fn what_an_exporter_says_that_it_lost_stands_in_what_it_writes() {
+    let report = report(
+        "openmetrics = { port = 1 }\nunit = \"calls\"\nlost = { line = 'lost (?<lost>\\d+) samples' }\nfigures = [{ value = \"n\", operations = \"read\" }]",
+        false,
+    );
+    let mut capture = printed(Stream::Stderr, &[(3, "listening\nlost 3 samples\n"), (8, "lost 40 samples\n")]);
+    capture.pages = vec![Page { at_ns: 7, place: 0, body: b"n 5\n".to_vec() }];
+    let readings = read(&report, &capture, None).unwrap();
+    assert_eq!((shown(&readings), readings.lost, readings.unread), (vec![(7, 0, "-", 5)], Some(43), 0));
+    capture.pieces.clear();
+    assert_eq!(read(&report, &capture, None).unwrap().lost, Some(0));
+}
+
+#[test]
 fn each_figure_is_read_of_its_own_page() {
     let report = report(
         "openmetrics = [{ name = \"io\", port = 1 }, { name = \"net\", port = 1, path = \"/net\" }]\nunit = \"calls\"\nfigures = [\n\
