@@ -7,6 +7,7 @@ use bpfassay_protocol::message::{GuestFacts, MountFacts};
 
 use crate::{
     error::{Error, Result},
+    proc::meminfo,
     system::read,
 };
 
@@ -15,7 +16,7 @@ pub(crate) fn collect(mount: MountFacts, localio: Option<bool>, steps: Vec<(Stri
     let uname = rustix::system::uname();
     let text = |field: &std::ffi::CStr| field.to_string_lossy().into_owned();
     let cpus = read("/sys/devices/system/cpu/online")?;
-    let memory = read("/proc/meminfo")?;
+    let memory = read(meminfo::PATH)?;
     Ok(GuestFacts {
         kernel_release: text(uname.release()),
         kernel_version: text(uname.version()),
@@ -23,8 +24,8 @@ pub(crate) fn collect(mount: MountFacts, localio: Option<bool>, steps: Vec<(Stri
         kernel_command_line: read("/proc/cmdline")?,
         cpus: count_cpus(&cpus)
             .ok_or_else(|| Error::unexpected("/sys/devices/system/cpu/online", "a list of CPUs", &cpus))?,
-        memory_kib: memory_kib(&memory)
-            .ok_or_else(|| Error::unexpected("/proc/meminfo", "a line `MemTotal: N kB`", &memory))?,
+        memory_kib: meminfo::kib(&memory, "MemTotal")
+            .ok_or_else(|| Error::unexpected(meminfo::PATH, "a line `MemTotal: N kB`", &memory))?,
         page_size: rustix::param::page_size() as u64,
         btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
         jit: optional("/proc/sys/net/core/bpf_jit_enable")?.and_then(|text| text.parse().ok()),
@@ -49,10 +50,6 @@ pub(crate) fn count_cpus(list: &str) -> Option<u32> {
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
         count.checked_add(last.checked_sub(first)?.checked_add(1)?)
     })
-}
-
-pub(crate) fn memory_kib(meminfo: &str) -> Option<u64> {
-    meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 /// Name and state of each vulnerability; empty where the architecture lists none.
@@ -86,12 +83,6 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_the_total() {
-        assert_eq!(memory_kib("MemTotal:         998476 kB\nMemFree: 1 kB\n"), Some(998_476));
-        assert_eq!(memory_kib("MemFree: 1 kB\n"), None);
-    }
-
-    #[test]
     fn mitigations_are_read_from_their_files() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("meltdown"), "Mitigation: PTI\n").unwrap();
@@ -104,7 +95,7 @@ mod tests {
         #[test]
         fn any_text_is_survived(text: String) {
             let _ = count_cpus(&text);
-            let _ = memory_kib(&text);
+            let _ = meminfo::kib(&text, "MemTotal");
         }
     }
 }

@@ -20,6 +20,7 @@ use rustix::{
 
 use crate::{
     error::{Error, Result},
+    proc::meminfo,
     system,
 };
 
@@ -32,8 +33,6 @@ const OF_KERNEL: u64 = 32;
 
 /// The most that is taken for pages of the kernel, in bytes: the server and the network need a few MiB, and the size of a pipe is limited.
 const MOST_OF_KERNEL: u64 = 64 << 20;
-
-const MEMORY: &str = "/proc/meminfo";
 
 /// Name of the file that keeps pages, as `/proc/PID/fd` shows it.
 const NAME: &CStr = c"bpfassay-pages";
@@ -51,8 +50,9 @@ impl KeptPages {
     /// # Errors
     /// Where the kernel does not show how much memory is free, or memory is short.
     pub(crate) fn take() -> Result<Self> {
-        let text = system::read(MEMORY)?;
-        let free = free(&text).ok_or_else(|| Error::unexpected(MEMORY, "a line `MemFree: N kB`", &text))?;
+        let text = system::read(meminfo::PATH)?;
+        let free = meminfo::kib(&text, "MemFree").and_then(|kib| kib.checked_mul(1024));
+        let free = free.ok_or_else(|| Error::unexpected(meminfo::PATH, "a line `MemFree: N kB`", &text))?;
         let page = page_size() as u64;
         let kernel = (free / OF_KERNEL).min(MOST_OF_KERNEL) / page;
         // The kernel keeps pages that can be moved, as those of files, and pages that cannot in different blocks, each with free pages of its own.
@@ -63,12 +63,6 @@ impl KeptPages {
                 .map_err(Error::system("take every second page of pipes"))?,
         })
     }
-}
-
-/// Free memory in bytes, as `/proc/meminfo` shows it.
-fn free(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemFree:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// A file of `pages` pages in memory with a hole in place of every second one. Its pages are taken one after the other, and so lie side by side for the most part.
@@ -105,14 +99,6 @@ mod tests {
     use std::os::unix::fs::MetadataExt as _;
 
     use super::*;
-
-    #[test]
-    fn free_memory_is_read_in_bytes() {
-        assert_eq!(free("MemTotal:  8 kB\nMemFree:         904332 kB\nMemAvailable: 1 kB\n"), Some(904_332 << 10));
-        for text in ["", "MemFree: 12 MB\n", "MemFree: x kB\n", "MemFree: 18446744073709551615 kB\n"] {
-            assert_eq!(free(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn half_of_a_file_is_kept() {

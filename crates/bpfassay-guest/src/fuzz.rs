@@ -16,7 +16,7 @@ use crate::{
     nfs::{self, channel, rpc, upcall},
     phases::Phases,
     proc::activity::Activity,
-    proc::{idle, mountinfo, mountstats},
+    proc::{idle, meminfo, mountinfo, mountstats},
     shell,
     tool::{endpoint, output, processes, traces},
     tracer, uevent,
@@ -44,7 +44,7 @@ pub fn timer_list(text: &str) {
 /// Small files of /proc, /sys and cgroups.
 pub fn kernel_texts(text: &str) {
     let _ = facts::count_cpus(text);
-    let _ = facts::memory_kib(text);
+    let _ = meminfo::kib(text, "MemTotal");
     let _ = cgroup::populated(text);
     assert!(cgroup::processes(text).all(|process| process.as_raw_nonzero().get() > 0));
     let _ = bpf::memlock(text);

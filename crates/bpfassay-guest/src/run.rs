@@ -13,6 +13,7 @@ use bpfassay_protocol::{
     control::{MAX_LINE, PhaseEvent},
     job::{MAX_OUTPUT, RunSpec},
     message::{GuestMessage, Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome, WarmUp},
+    run_name,
     tool::Tool,
     tracer::{Refusal, Sample},
     with_causes,
@@ -221,7 +222,7 @@ fn attempt(
     let tool = match &spec.tool {
         None => None,
         Some(tool) => {
-            let name = format!("{}-tool", workload::plain(&spec.id));
+            let name = run_name::of_tool(&spec.id);
             let tool = match tool::Running::start(tool, (&environment.cgroups, &name), spec.bpf_stats, children) {
                 Ok(tool::Started::Ready(running)) => Ok(*running),
                 Ok(tool::Started::Refused(refusal)) => {
@@ -322,7 +323,7 @@ struct Measured {
 
 impl Run<'_> {
     fn measure(&mut self, spec: &RunSpec, paths: &RunPaths<'_>) -> Result<Measured> {
-        let name = workload::plain(&spec.id);
+        let name = run_name::of(&spec.id);
         let mut cgroup = Cgroup::make(&self.environment.cgroups, &name)?;
         let measured = match spec.workload.neighbour {
             true => self.measure_beside(&mut cgroup, spec, paths, &name),

@@ -16,6 +16,7 @@ use std::{
 use bpfassay_protocol::{
     control::ENVIRONMENT,
     job::{DIRECTORY, Program, SUMMARY, Summary, Workload},
+    run_name,
 };
 use rustix::process::Pid;
 
@@ -55,7 +56,7 @@ pub(crate) struct RunPaths<'a> {
 impl<'a> RunPaths<'a> {
     /// For run `id`.
     pub(crate) fn new(environment: &'a Environment, id: &str) -> Self {
-        let name = plain(id);
+        let name = run_name::of(id);
         let data = match &environment.test_dir {
             TestDir::Guest { path } => format!("{path}/{name}"),
             // Known after it is made.
@@ -102,16 +103,6 @@ impl<'a> RunPaths<'a> {
         }
         Ok(text)
     }
-}
-
-/// A file name made from a run's id. Ids may contain characters that file names may not: `@` above all, at which IOR splits a list of test
-/// files. Two ids may give the same name, but only one run has files at a time.
-pub(crate) fn plain(id: &str) -> String {
-    let kept = |character: char| {
-        if character.is_ascii_alphanumeric() || "._-".contains(character) { character } else { '_' }
-    };
-    // It does not begin with a dot, is not empty, and is not longer than a file name may be.
-    ["run-"].into_iter().flat_map(str::chars).chain(id.chars().take(120).map(kept)).collect()
 }
 
 /// What to execute.
@@ -330,8 +321,6 @@ pub(crate) fn spawn_in(
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn line(workload: &Workload, launcher: Option<&str>) -> Result<CommandLine> {
@@ -394,23 +383,5 @@ mod tests {
         assert!(launched.environment.contains(&("OMPI_ALLOW_RUN_AS_ROOT", "1")));
         let error = line(&ior, None).unwrap_err();
         assert!(error.to_string().contains("mpiexec"), "{error}");
-    }
-
-    #[test]
-    fn file_names_keep_the_plain_characters_of_an_id() {
-        assert_eq!(
-            plain("x86_64-6.1_posix-1m_nfs4.2_1_r1_fexit+percpu@aya"),
-            "run-x86_64-6.1_posix-1m_nfs4.2_1_r1_fexit_percpu_aya"
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn ids_never_lead_elsewhere_nor_split_a_list_of_files(id in ".{0,300}") {
-            let name = plain(&id);
-            prop_assert!((4..=124).contains(&name.len()));
-            prop_assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)), "{name}");
-            prop_assert!(!name.starts_with('.'));
-        }
     }
 }

@@ -27,6 +27,7 @@ pub mod operation;
 pub mod probe;
 pub mod program_set;
 pub mod prototype;
+pub mod run_name;
 pub mod source;
 pub mod symbols;
 pub mod tool;

@@ -3,6 +3,7 @@
 
 pub(crate) mod activity;
 pub(crate) mod idle;
+pub(crate) mod meminfo;
 pub(crate) mod mountinfo;
 pub(crate) mod mountstats;
 pub(crate) mod stat;

@@ -10,7 +10,7 @@ use super::{
     compare::{Facts, Tolerance},
     objects, processes,
 };
-use crate::environment::Environment;
+use crate::{environment::Environment, proc::meminfo};
 
 /// When a source is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,10 +202,8 @@ fn space(paths: &[&str]) -> Facts {
 
 /// What the kernel could give to programs.
 fn memory() -> Facts {
-    let text = text("/proc/meminfo")?;
-    let available =
-        text.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse().ok());
-    let available: u64 = available.ok_or_else(|| "/proc/meminfo has no line MemAvailable".to_owned())?;
+    let available = meminfo::kib(&text(meminfo::PATH)?, "MemAvailable");
+    let available = available.ok_or_else(|| format!("{} has no line MemAvailable", meminfo::PATH))?;
     Ok(BTreeMap::from([("available".to_owned(), (available / 1024).to_string())]))
 }
 
