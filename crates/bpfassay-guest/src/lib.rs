@@ -34,6 +34,7 @@ mod proc;
 mod run;
 mod shell;
 mod signals;
+mod silence;
 mod soundness;
 mod source;
 mod steps;

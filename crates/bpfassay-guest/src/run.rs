@@ -527,7 +527,7 @@ impl Run<'_> {
             None => {
                 self.conditions.fix()?;
                 let activity = Activity::read();
-                self.conditions.await_second(self.tool.as_mut())?;
+                self.conditions.await_beginning(self.tool.as_mut())?;
                 // Nothing waits between the two: the workload is stopped at the barrier and this process runs.
                 let idle = idle::read()?;
                 (monotonic_ns()?, idle, activity)

@@ -155,6 +155,9 @@ pub struct FixedThreads {
     pub nfsd: u32,
     /// Kworkers. Those that appear later are fixed before the next phase.
     pub kworkers: u32,
+    /// Threads that do what interrupts leave over (`ksoftirqd`). Guests before these were fixed do not have it.
+    #[serde(default)]
+    pub ksoftirqd: u32,
 }
 
 /// One mount, from `/proc/self/mountinfo`.

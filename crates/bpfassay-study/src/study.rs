@@ -146,7 +146,7 @@ impl Study {
     }
 
     /// How threads of the guest's kernel are scheduled, and when phases begin: as the study asks for it, else `fixed` by the instruction clock, to
-    /// which waiting for a whole second costs nothing, and `kernel` by the wall clock.
+    /// which waiting for the beginning of a phase costs hardly anything, and `kernel` by the wall clock.
     #[must_use]
     pub fn scheduling(&self) -> Scheduling {
         self.guest.scheduling.unwrap_or(match self.clock {
