@@ -110,6 +110,13 @@ struct Hits {
     per_call: u64,
 }
 
+impl Hits {
+    /// The calls in which they were entered; `None` where there are none.
+    fn calls(self) -> Option<f64> {
+        (self.all > 0).then(|| self.all as f64 / self.per_call as f64)
+    }
+}
+
 /// The functions on the probe's path, the largest first.
 fn path(profile: &Profile, baseline: &Baseline<'_>, calls: u64) -> Vec<FunctionCount> {
     let hits = profile.iter().filter(|(executed, _)| match executed {
@@ -145,11 +152,12 @@ fn path(profile: &Profile, baseline: &Baseline<'_>, calls: u64) -> Vec<FunctionC
     path
 }
 
-/// Whether a function that only a phase with a probe entered, `entries` times, comes with the probe: a whole number of times for each call, but for 2 %, as in
-/// [`share`]. What the kernel does by itself in some phases has any number (seen on x86_64 7.2: 17 instructions per call of DAMON, which sorts its regions at times).
+/// Whether a function that only a phase with a probe entered, `entries` times, comes with the probe: a whole number of times for each call, but for 2 %. What the kernel does by itself in some phases has any number (seen on x86_64 7.2: 17 instructions per call of DAMON, which sorts its regions at times).
 fn comes_with(entries: u64, hits: Hits) -> bool {
-    let times = entries as f64 * hits.per_call as f64 / hits.all.max(1) as f64;
-    hits.all > 0 && times.round() >= 1.0 && (times - times.round()).abs() <= 0.02 * times
+    hits.calls().map(|calls| entries as f64 / calls).is_some_and(|times| {
+        let whole = times.round();
+        whole >= 1.0 && (times - whole).abs() <= 0.02 * times
+    })
 }
 
 /// The instructions on the path of a function that the baseline executes, too, with `before` instructions and entries: a path enters it a whole
@@ -157,15 +165,12 @@ fn comes_with(entries: u64, hits: Hits) -> bool {
 /// leads to them once for all. What else there is more or less of it varies from run to run for other reasons. Of code that is entered
 /// elsewhere than at its beginning (vectors of exceptions) a path executes a whole number of instructions.
 fn share(count: &Count, before: (f64, f64), hits: Hits) -> Option<u64> {
-    if hits.all == 0 {
-        return None;
-    }
+    let calls = hits.calls()?;
     let (instructions, entries) = (count.instructions as f64 - before.0, count.entries as f64 - before.1);
     let (more, of_each) = match count.entries {
         0 => (instructions, 1.0),
         _ => (entries, instructions / entries),
     };
-    let calls = hits.all as f64 / hits.per_call as f64;
     let times = (more / calls).round();
     (times >= 1.0 && of_each > 0.0).then(|| ((times * calls * of_each).round() as u64).min(count.instructions))
 }

@@ -124,7 +124,7 @@ pub(super) fn compare<'t>(
         let at_most = expected.saturating_add(known(&subject.earlier)?);
         let is_of = |name: &Option<String>| match name {
             None => figure.whose == Whose::System,
-            Some(name) => subject.names.contains(name),
+            Some(name) => subject.has_name(name),
         };
         let reported =
             grown.iter().filter(|(name, _)| is_of(name)).fold(0_u64, |sum, (_, value)| sum.saturating_add(*value));

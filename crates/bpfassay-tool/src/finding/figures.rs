@@ -100,7 +100,7 @@ pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Comp
         let values_of = |one: &Comparison<'_>| {
             let is_of = |name: &Option<String>| match name {
                 None => figure.whose == Whose::System,
-                Some(name) => one.subject.names.contains(name) || one.also.contains(name),
+                Some(name) => one.subject.has_name(name) || one.also.contains(name),
             };
             // Of several names there is no histogram of all together.
             let mut of_subject = values.iter().filter(|(name, _)| is_of(name)).map(|(_, buckets)| buckets);

@@ -50,7 +50,7 @@ fn one_of_several(
     let sum_of = |name: &str, value: u64, belongs: &dyn Fn(&Comparison<'_>) -> bool| {
         let missing: Vec<&Comparison<'_>> = comparisons.iter().filter(|one| belongs(one)).collect();
         let evidence = sum(figure, &missing, comparisons, (name, value), slack)?;
-        let is_of = |one: &Comparison<'_>| belongs(one) || one.subject.names.iter().any(|known| known == name);
+        let is_of = |one: &Comparison<'_>| belongs(one) || one.subject.has_name(name);
         Some((name.to_owned(), evidence, comparisons.iter().map(is_of).collect()))
     };
     let by_name = groups.iter().find_map(|group| {
@@ -75,7 +75,7 @@ fn sum(
     if at_least <= slack {
         return None;
     }
-    let of_name = comparisons.iter().find(|one| one.subject.names.iter().any(|known| known == name));
+    let of_name = comparisons.iter().find(|one| one.subject.has_name(name));
     let (own, own_least, own_most) = of_name.map_or((0, 0, 0), |one| (one.expected, one.at_least, one.at_most));
     let parts = all_missing.len() + usize::from(own > 0);
     // More than its own, and as much as all together. Of a single one it would be another name, not a sum.

@@ -109,6 +109,11 @@ impl Subject<'_> {
         shares.filter_map(|share| share.amount(unit)).fold(0, u64::saturating_add)
     }
 
+    /// Whether `name` is one of its names.
+    pub(super) fn has_name(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
+
     /// How it is called in evidence.
     pub(super) fn shown(&self) -> &str {
         self.names.first().map_or("whole system", String::as_str)
@@ -122,8 +127,7 @@ pub(super) fn united<'t, 'n>(
     reported: impl Iterator<Item = &'n String>,
 ) -> Vec<Subject<'t>> {
     for name in reported {
-        let (mut meant, others): (Vec<_>, Vec<_>) =
-            subjects.into_iter().partition(|subject| subject.names.contains(name));
+        let (mut meant, others): (Vec<_>, Vec<_>) = subjects.into_iter().partition(|subject| subject.has_name(name));
         subjects = others;
         if meant.len() > 1 {
             let mut one = Subject {

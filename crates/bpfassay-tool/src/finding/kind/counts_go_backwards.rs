@@ -32,7 +32,7 @@ fn explain(_: &mut Tally, differences: &mut Differences<'_>) {
             continue;
         }
         for one in differences.comparisons.iter_mut().filter(|one| one.is_too_low()) {
-            one.explained |= subject.as_ref().is_none_or(|name| one.subject.names.contains(name));
+            one.explained |= subject.as_ref().is_none_or(|name| one.subject.has_name(name));
         }
     }
 }

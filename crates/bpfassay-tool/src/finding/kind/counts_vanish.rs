@@ -50,7 +50,7 @@ fn gone<'r>(report: &Report, readings: &'r Readings) -> Vec<Gone<'r>> {
 fn explain(_: &mut Tally, differences: &mut Differences<'_>) {
     for gone in gone(differences.report, differences.readings) {
         for one in differences.comparisons.iter_mut().filter(|one| one.is_too_low()) {
-            let is_subject = gone.subject.as_ref().is_none_or(|name| one.subject.names.contains(name));
+            let is_subject = gone.subject.as_ref().is_none_or(|name| one.subject.has_name(name));
             one.explained |= gone.figure == differences.index && is_subject;
         }
     }
