@@ -4,8 +4,8 @@
 //! A write over loopback NFS is a race between the threads of the server and the kworkers that send the client's requests. Its
 //! outcome, and so how often the server wakes for a part of a request, decides how many instructions the flush takes. Real-time
 //! priorities make the outcome the same each time. What remains is the distance to the next timer tick, which is the same in every phase
-//! that begins at a tenth of a second, what the kernel does by itself every 2 s ([`silence`]), and what the kernel has kept of earlier work: free memory, which consists of single pages here ([`KeptPages`]), the
-//! per-CPU lists of free pages, which are kept short, and statistics that are not added up yet, which are delayed.
+//! that begins at a tenth of a second, what the kernel does by itself every 2 s and every 5 s ([`silence`]), and what the kernel has kept of earlier work: free
+//! pages, which stay in the lists of the CPU ([`free_memory`]), and statistics that are not added up yet, which are delayed.
 
 use std::{collections::BTreeSet, fs, io, path::Path, thread, time::Duration};
 
@@ -22,7 +22,7 @@ use rustix::{
 
 use crate::{
     error::{Error, Result},
-    free_memory::KeptPages,
+    free_memory,
     link::Link,
     proc::stat::{self, Stat},
     silence::{self, Switches},
@@ -40,6 +40,10 @@ const SERVER: i32 = 10;
 /// that a request that a tick interrupts is received whole, too. Otherwise the server received a few in two parts, on Linux 6.1 for 0.07 % more instructions of
 /// a write of 64 MiB each.
 const SOFT_INTERRUPTS: i32 = 30;
+
+/// Real-time priority of the agent while a phase runs: the lowest. Some kernels switch to the workload as soon as the agent releases it, and back at a tick, for
+/// the rest of the agent's call: where in the phase that was took up to 0.05 % of a read. So the agent sleeps before the workload runs.
+const AGENT: i32 = 1;
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
@@ -59,13 +63,16 @@ const SHARE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 /// outside it: 9,000 instructions, 0.1 % of a read of 64 MiB from the page cache.
 const STATISTICS: (&str, &str) = ("/proc/sys/vm/stat_interval", "3600\n");
 
-/// The divisor of a zone's pages that gives how many free pages each CPU may keep (`percpu_pagelist_high_fraction`, admin-guide/sysctl/vm.rst). This one leaves
-/// about 4 MiB of 1 GiB. By default it is 16 times as many. The kernel gives back the whole list when it frees certain larger blocks: the number of pages in it
-/// changed the cost of writes by 0.3 %. With the minimum, four batches, one batch more or less given back in a phase was 0.02 % of it.
-const PAGE_LISTS: (&str, &str) = ("/proc/sys/vm/percpu_pagelist_high_fraction", "256\n");
+/// The divisor of a zone's pages that gives how many free pages each CPU may keep (`percpu_pagelist_high_fraction`, admin-guide/sysctl/vm.rst): as many as can
+/// be. What [`free_memory`] gives to the lists, and what a run gives back, then stays in them.
+const PAGE_LISTS: (&str, &str) = ("/proc/sys/vm/percpu_pagelist_high_fraction", "8\n");
 
-/// How actively the kernel compacts memory in the background (`compaction_proactiveness`, admin-guide/sysctl/vm.rst): never, because that would undo
-/// [`KeptPages`].
+/// Whether network buffers are single pages only (`high_order_alloc_disable`, admin-guide/sysctl/net.rst). The kernel gives back whole lists of free pages
+/// when it frees certain larger blocks.
+const NETWORK_BUFFERS: (&str, &str) = ("/proc/sys/net/core/high_order_alloc_disable", "1\n");
+
+/// How actively the kernel compacts memory in the background (`compaction_proactiveness`, admin-guide/sysctl/vm.rst): never, because that would empty the lists of
+/// free pages.
 const COMPACTION: (&str, &str) = ("/proc/sys/vm/compaction_proactiveness", "0\n");
 
 /// How often the kernel looks for dirty memory to write back, in hundredths of a second (`dirty_writeback_centisecs`, admin-guide/sysctl/vm.rst): never. What
@@ -77,6 +84,14 @@ const WRITEBACK: (&str, &str) = ("/proc/sys/vm/dirty_writeback_centisecs", "0\n"
 /// admin-guide/mm/transhuge.rst): as long as can be. By default it is 10 s, so that the thread ran in some phases.
 const HUGE_PAGES: (&str, &str) =
     ("/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", "4294967295\n");
+
+/// Whether the kernel watches which memory is in use (`DAMON_STAT`, admin-guide/mm/damon/stat.rst). Its thread took 0.25 % of the
+/// instructions of some reads on Linux 7.2.
+const MEMORY_STATISTICS: (&str, &str) = ("/sys/module/damon_stat/parameters/enabled", "N\n");
+
+/// What the agent sets where there is an NFS server: each path, and its value.
+const SETTINGS: [(&str, &str); 8] =
+    [(SHARE, "-1\n"), STATISTICS, PAGE_LISTS, NETWORK_BUFFERS, COMPACTION, WRITEBACK, HUGE_PAGES, MEMORY_STATISTICS];
 
 /// The conditions when a phase begins.
 #[derive(Debug)]
@@ -90,8 +105,8 @@ pub(crate) struct Conditions {
     sent: symbols::Sent,
     /// Processes that have been examined already: their kind does not change.
     seen: BTreeSet<u32>,
-    /// Where there is an NFS server: what keeps free memory in single pages.
-    kept_pages: Option<KeptPages>,
+    /// Whether the kernel has been set up: at the first phase with an NFS server.
+    is_set_up: bool,
 }
 
 impl Conditions {
@@ -104,7 +119,7 @@ impl Conditions {
             symbols: job.symbols,
             sent: symbols::Sent::default(),
             seen: BTreeSet::new(),
-            kept_pages: None,
+            is_set_up: false,
         }
     }
 
@@ -130,11 +145,11 @@ impl Conditions {
         Ok(())
     }
 
-    /// Gives kworkers, soft interrupts and the threads of the NFS server their priorities, and splits free memory into single pages at the first call. Returns how many
+    /// Gives kworkers, soft interrupts and the threads of the NFS server their priorities, and sets up the kernel at the first call. Returns how many
     /// threads did not have their priorities yet; `None` where scheduling is not fixed, or there is no server.
     ///
     /// # Errors
-    /// /proc cannot be read, the kernel refuses a priority, or memory is short.
+    /// /proc cannot be read, or the kernel refuses a priority or a setting.
     pub(crate) fn fix(&mut self) -> Result<Option<FixedThreads>> {
         if self.scheduling == Scheduling::Kernel {
             return Ok(None);
@@ -155,18 +170,18 @@ impl Conditions {
             let stat = stat::parse(&text).ok_or_else(|| Error::unexpected(&path, "fields as in proc(5)", &text))?;
             found.extend(kind(&stat).map(|kind| (pid, kind)));
         }
-        if self.kept_pages.is_none() {
+        if !self.is_set_up {
             if !found.iter().any(|(_, kind)| *kind == Kind::Server) {
                 return Ok(None);
             }
-            for (path, value) in [(SHARE, "-1\n"), STATISTICS, PAGE_LISTS, COMPACTION, WRITEBACK, HUGE_PAGES] {
+            for (path, value) in SETTINGS {
                 // Older kernels do not have all of them.
                 if Path::new(path).exists() {
                     system::write(path, value)?;
                 }
             }
             keep_dirty_limits()?;
-            self.kept_pages = Some(KeptPages::take()?);
+            self.is_set_up = true;
         }
         self.seen = present;
         let mut fixed = FixedThreads::default();
@@ -183,16 +198,32 @@ impl Conditions {
         Ok(Some(fixed))
     }
 
-    /// Waits for the instant at which a phase begins: a tenth of a second of `CLOCK_MONOTONIC` at which the kernel's own work of every 2 s has just run. The tool's
-    /// output is read meanwhile.
+    /// Gives the CPU's lists free pages before a run, where [`Self::fix`] has set up the kernel.
+    ///
+    /// # Errors
+    /// Those of [`free_memory::fill_with_pages_of_files`].
+    pub(crate) fn begin_run(&self) -> Result<()> {
+        if self.is_set_up { free_memory::fill_with_pages_of_files() } else { Ok(()) }
+    }
+
+    /// The conditions of a phase, right before it: as [`Self::fix`] makes them, also for threads that appeared since, and free pages of every kind in the CPU's lists.
+    ///
+    /// # Errors
+    /// Those of [`Self::fix`] and of [`free_memory::fill_with_other_pages`].
+    pub(crate) fn begin_phase(&mut self) -> Result<()> {
+        if self.fix()?.is_some() { free_memory::fill_with_other_pages() } else { Ok(()) }
+    }
+
+    /// Listens for work of the kernel's own, and waits until shortly before the instant at which the phase begins, which is returned for [`begin_at`]: a tenth of
+    /// a second of `CLOCK_MONOTONIC` around which no such work is expected. The tool's output is read meanwhile. `None`, at once, with the kernel's own scheduling.
     ///
     /// # Errors
     /// The clock or `/proc/stat` cannot be read, or the tool fails.
-    pub(crate) fn await_beginning(&self, mut tool: Option<&mut tool::Running>) -> Result<()> {
+    pub(crate) fn listen(&self, mut tool: Option<&mut tool::Running>) -> Result<Option<u64>> {
         if self.scheduling == Scheduling::Kernel {
-            return Ok(());
+            return Ok(None);
         }
-        let switches = Switches::open()?;
+        let mut switches = Switches::open()?;
         let begun = monotonic_ns()?;
         let mut looks = Vec::new();
         let mut next = begun;
@@ -206,11 +237,40 @@ impl Conditions {
         let instant = silence::beginning(&looks, earliest);
         drop(looks);
         wait_until(instant.saturating_sub(BUSY + ALONE), tool)?;
-        while monotonic_ns()? < instant.saturating_sub(ALONE) {
-            std::hint::spin_loop();
-        }
-        sleep_until(instant)
+        Ok(Some(instant))
     }
+
+    /// Undoes what [`begin_at`] did to the agent.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub(crate) fn end_phase(&self) -> Result<()> {
+        match self.scheduling {
+            Scheduling::Kernel => Ok(()),
+            Scheduling::Fixed => set_policy(0, libc::SCHED_OTHER, 0).map_err(of_agent),
+        }
+    }
+}
+
+/// Keeps the CPU busy for some ticks, makes the agent real-time and returns at `instant`.
+///
+/// # Errors
+/// The clock cannot be read, or waited for, or the kernel refuses the priority.
+pub(crate) fn begin_at(instant: u64) -> Result<()> {
+    stay_busy_until(instant.saturating_sub(ALONE))?;
+    set_policy(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, AGENT).map_err(of_agent)?;
+    sleep_until(instant)
+}
+
+fn stay_busy_until(instant: u64) -> Result<()> {
+    while monotonic_ns()? < instant {
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
+
+fn of_agent(error: io::Error) -> Error {
+    Error::system("change the agent's own scheduling")(error)
 }
 
 /// Waits until `CLOCK_MONOTONIC` shows `instant`, in nanoseconds, and keeps what the tool prints meanwhile.
@@ -230,8 +290,7 @@ const DIRTY_LIMITS: [(&str, &str); 2] = [
     ("/proc/sys/vm/dirty_bytes", "nr_dirty_threshold"),
 ];
 
-/// Sets the limits of dirty memory to what they are now. They are shares of the memory that is free or has file data, which [`KeptPages`] makes less: writeback would begin in the
-/// middle of a phase that it follows otherwise.
+/// Sets the limits of dirty memory to what they are now. They are shares of the memory that is free or has file data, and so follow what earlier runs have left.
 fn keep_dirty_limits() -> Result<()> {
     let text = system::read(VMSTAT)?;
     for (path, name) in DIRTY_LIMITS {
@@ -266,21 +325,22 @@ fn kind(stat: &Stat<'_>) -> Option<Kind> {
     }
 }
 
-/// Gives the thread `pid` the policy `SCHED_FIFO`; `false` where it has exited. Not through the C library, because musl's function always
-/// fails.
+/// Gives the thread `pid` the policy `SCHED_FIFO`; `false` where it has exited.
 fn set_fifo(pid: u32, priority: i32) -> io::Result<bool> {
+    match set_policy(pid, libc::SCHED_FIFO, priority) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives the thread `pid`, 0 for the calling one, this policy. Not through the C library, because musl's function always fails.
+fn set_policy(pid: u32, policy: libc::c_int, priority: i32) -> io::Result<()> {
     let parameter = libc::c_int::from(priority);
     // SAFETY: the kernel only reads the parameter, `struct sched_param`, which is one `int` (include/uapi/linux/sched/types.h).
-    let status = unsafe {
-        libc::syscall(libc::SYS_sched_setscheduler, pid as libc::pid_t, libc::SCHED_FIFO, &raw const parameter)
-    };
-    if status == 0 {
-        return Ok(true);
-    }
-    match io::Error::last_os_error() {
-        error if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
-        error => Err(error),
-    }
+    let status =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, pid as libc::pid_t, policy, &raw const parameter) };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Sleeps until `CLOCK_MONOTONIC` shows `instant`, in nanoseconds.
@@ -374,14 +434,18 @@ mod tests {
         let mut conditions = Conditions::of(&job(Scheduling::Kernel, false));
         assert_eq!(conditions.fix().unwrap(), None);
         let begun = Instant::now();
-        conditions.await_beginning(None).unwrap();
+        assert_eq!(conditions.listen(None).unwrap(), None);
         assert!(begun.elapsed() < Duration::from_millis(50));
     }
 
     #[test]
     fn a_phase_is_released_at_a_tenth_of_a_second() {
-        Conditions::of(&job(Scheduling::Fixed, false)).await_beginning(None).unwrap();
-        // As late as a busy machine may be.
+        let instant = Conditions::of(&job(Scheduling::Fixed, false)).listen(None).unwrap().unwrap();
+        let left = instant.saturating_sub(monotonic_ns().unwrap());
+        // Enough to read counters in. Waiting ends as late as a busy machine may be.
+        assert!(left > ALONE && left <= BUSY + ALONE, "{left}");
+        stay_busy_until(instant - ALONE).unwrap();
+        sleep_until(instant).unwrap();
         assert!(monotonic_ns().unwrap() % silence::RASTER < silence::RASTER / 2);
     }
 }

@@ -1,97 +1,103 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Free memory as single pages, so that the kernel's page allocator does the same work in each run.
+//! Free memory in the lists of the CPU, so that the kernel's page allocator does the same work in each run.
 //!
-//! The page allocator keeps free memory in blocks of 1, 2, 4, … pages. To allocate a page it splits a block, and it merges a page with its buddy when both
-//! are free (`__rmqueue`, `__free_one_page`, mm/page_alloc.c). How often it does so in a phase depends on what all earlier runs have left. Counted by function,
-//! this was most of the difference between whole writes of equal runs. Here every second page is allocated and kept, so that the pages between them have no
-//! free buddy: they are allocated without splitting, and freed without merging.
+//! The page allocator keeps free memory in blocks of 1, 2, 4, … pages, and some single pages in lists of each CPU (`struct per_cpu_pages`). A page from such a list
+//! costs the same each time. Where a list is empty, a batch of pages is moved to it, for which blocks are split; where the lists are full, pages are moved
+//! back, and merged with their buddies where both are free (`rmqueue_bulk`, `free_pcppages_bulk`, mm/page_alloc.c). How often that happens in a phase depends on
+//! what all earlier runs have left. Counted by function, it was nearly all of the difference between whole writes of equal runs. Here the lists may hold an eighth
+//! of the memory, and get more pages before a phase where they hold few, so that none is moved in it.
 
 use std::{
     ffi::CStr,
     fs::File,
-    io::{self, PipeReader, PipeWriter, Read as _, Write as _},
+    io::{self, Write as _},
+    os::unix::fs::FileExt as _,
 };
 
 use rustix::{
-    fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create},
+    fs::{MemfdFlags, memfd_create},
     param::page_size,
     pipe::fcntl_setpipe_size,
 };
 
 use crate::{
     error::{Error, Result},
-    proc::meminfo,
+    proc::{
+        meminfo,
+        zoneinfo::{self, PageLists},
+    },
     system,
 };
 
-/// The share of free memory that is taken for pages of files, in eighths; half of it is kept. What is free in single pages then holds the file of `quick` twice:
-/// in the server's tmpfs, and in the client's page cache.
-const OF_FILES: u64 = 3;
+/// Of how many pages that the lists may hold one is given as a page of the kernel itself, and one as a page of a file that has a node of its own.
+const OF_OTHER_KINDS: u64 = 16;
 
-/// The share of free memory that is taken for pages of the kernel itself: one part in so many; half of it is kept.
-const OF_KERNEL: u64 = 32;
+/// From one page of that file to the next: as many pages as a node holds (`XA_CHUNK_SIZE`, include/linux/xarray.h).
+const APART: u64 = 64;
 
-/// The most that is taken for pages of the kernel, in bytes: the server and the network need a few MiB, and the size of a pipe is limited.
-const MOST_OF_KERNEL: u64 = 64 << 20;
+/// The most pages of the lists that are filled: 1 GiB of pages of 4 KiB, as guests of 8 GiB have.
+const MOST: u64 = 1 << 18;
 
-/// Name of the file that keeps pages, as `/proc/PID/fd` shows it.
+/// Name of the file, as `/proc/PID/fd` shows it.
 const NAME: &CStr = c"bpfassay-pages";
 
-/// Every second page of a part of the memory, taken for as long as this lives.
-#[derive(Debug)]
-pub(crate) struct KeptPages {
-    _files: File,
-    _kernel: (PipeReader, PipeWriter),
-}
-
-impl KeptPages {
-    /// Takes every second page of the share of free memory that [`OF_FILES`] and [`OF_KERNEL`] name.
-    ///
-    /// # Errors
-    /// Where the kernel does not show how much memory is free, or memory is short.
-    pub(crate) fn take() -> Result<Self> {
-        let text = system::read(meminfo::PATH)?;
-        let free = meminfo::kib(&text, "MemFree").and_then(|kib| kib.checked_mul(1024));
-        let free = free.ok_or_else(|| Error::unexpected(meminfo::PATH, "a line `MemFree: N kB`", &text))?;
-        let page = page_size() as u64;
-        let kernel = (free / OF_KERNEL).min(MOST_OF_KERNEL) / page;
-        // The kernel keeps pages that can be moved, as those of files, and pages that cannot in different blocks, each with free pages of its own.
-        Ok(Self {
-            _files: every_second_of_file(free / 8 * OF_FILES / page, page)
-                .map_err(Error::system("take every second page of a file in memory"))?,
-            _kernel: every_second_of_pipes(kernel, page_size())
-                .map_err(Error::system("take every second page of pipes"))?,
-        })
+/// Gives the lists pages of files before a run (`MIGRATE_MOVABLE`), where they hold less than half of what they may: takes pages, and gives them back at once. Not where twice as
+/// much memory is not free: what is in use may not make room for them.
+///
+/// # Errors
+/// Where the kernel does not show how many pages are free, or refuses some.
+pub(crate) fn fill_with_pages_of_files() -> Result<()> {
+    let Some(pages) = missing(lists()?) else { return Ok(()) };
+    let text = system::read(meminfo::PATH)?;
+    let free = meminfo::kib(&text, "MemFree");
+    let free = free.ok_or_else(|| Error::unexpected(meminfo::PATH, "a line `MemFree: N kB`", &text))?;
+    if free / 2 < pages.saturating_mul(page_size() as u64 / 1024) {
+        return Ok(());
     }
+    file(page_size(), pages, 1).map(drop).map_err(Error::system("take pages of a file in memory"))
 }
 
-/// A file of `pages` pages in memory with a hole in place of every second one. Its pages are taken one after the other, and so lie side by side for the most part.
-fn every_second_of_file(pages: u64, page: u64) -> io::Result<File> {
+/// Gives the lists pages of the kernel itself and nodes that hold pages of files (`MIGRATE_UNMOVABLE`, `MIGRATE_RECLAIMABLE`), right before a phase: where the kernel moves pages
+/// back, it moves as many of each kind, and these are the fewest.
+///
+/// # Errors
+/// Those of [`fill_with_pages_of_files`].
+pub(crate) fn fill_with_other_pages() -> Result<()> {
+    let pages = lists()?.high / OF_OTHER_KINDS;
+    pipe(page_size(), pages).map(drop).map_err(Error::system("take pages of a pipe"))?;
+    file(page_size(), pages, APART).map(drop).map_err(Error::system("take nodes of a file in memory"))
+}
+
+fn lists() -> Result<PageLists> {
+    let text = system::read(zoneinfo::PATH)?;
+    let lists = zoneinfo::page_lists(&text)
+        .ok_or_else(|| Error::unexpected(zoneinfo::PATH, "`count: N` and `high: N` of each CPU", &text))?;
+    Ok(PageLists { high: lists.high.min(MOST), ..lists })
+}
+
+/// How many pages of a file to take and give back, if any.
+const fn missing(lists: PageLists) -> Option<u64> {
+    if lists.count < lists.high / 2 { Some(lists.high / 8 * 5) } else { None }
+}
+
+/// A file in memory with so many `pages`, each so many pages after the one before.
+fn file(page: usize, pages: u64, apart: u64) -> io::Result<File> {
     let file = File::from(memfd_create(NAME, MemfdFlags::CLOEXEC)?);
-    ftruncate(&file, pages * page)?;
-    fallocate(&file, FallocateFlags::empty(), 0, pages * page)?;
-    for hole in (1..pages).step_by(2) {
-        fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, hole * page, page)?;
+    for number in 0..pages {
+        file.write_all_at(&[1], number * apart * page as u64)?;
     }
     Ok(file)
 }
 
-/// A pipe that holds half of `pages` pages. The others lay between them, in a pipe that is gone: what a pipe holds are pages of the kernel, which it does not move.
-fn every_second_of_pipes(pages: u64, page: usize) -> io::Result<(PipeReader, PipeWriter)> {
-    let each = usize::try_from(pages / 2).unwrap_or(usize::MAX).max(1);
-    let (mut kept, mut freed) = (io::pipe()?, io::pipe()?);
-    for pipe in [&kept, &freed] {
-        fcntl_setpipe_size(&pipe.1, each.saturating_mul(page))?;
+/// A pipe that holds so many `pages`: they are pages of the kernel, which it does not move.
+fn pipe(page: usize, pages: u64) -> io::Result<(io::PipeReader, io::PipeWriter)> {
+    let (reader, mut writer) = io::pipe()?;
+    fcntl_setpipe_size(&writer, usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(page))?;
+    let bytes = vec![1; page];
+    for _ in 0..pages {
+        writer.write_all(&bytes)?;
     }
-    let mut bytes = vec![1; page];
-    for _ in 0..each {
-        kept.1.write_all(&bytes)?;
-        freed.1.write_all(&bytes)?;
-    }
-    for _ in 0..each {
-        freed.0.read_exact(&mut bytes)?;
-    }
-    Ok(kept)
+    Ok((reader, writer))
 }
 
 #[cfg(test)]
@@ -101,16 +107,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_a_file_is_kept() {
-        let page = page_size() as u64;
-        let file = every_second_of_file(64, page).unwrap();
-        let facts = file.metadata().unwrap();
-        assert_eq!((facts.len(), facts.blocks() * 512), (64 * page, 32 * page));
+    fn lists_are_filled_where_they_hold_less_than_half() {
+        assert_eq!(missing(PageLists { count: 3_999, high: 8_000 }), Some(5_000));
+        assert_eq!(missing(PageLists { count: 4_000, high: 8_000 }), None);
+        assert_eq!(missing(PageLists { count: 0, high: 0 }), None);
     }
 
     #[test]
-    fn one_pipe_is_kept_full() {
-        let (reader, writer) = every_second_of_pipes(16, page_size()).unwrap();
+    fn the_file_has_as_many_pages() {
+        let page = page_size() as u64;
+        let facts = file(page_size(), 16, 64).unwrap().metadata().unwrap();
+        assert_eq!((facts.len(), facts.blocks() * 512), (15 * 64 * page + 1, 16 * page));
+    }
+
+    #[test]
+    fn the_pipe_is_full() {
+        let (reader, writer) = pipe(page_size(), 8).unwrap();
         let mut waiting: libc::c_int = 0;
         // SAFETY: FIONREAD writes one `int`.
         let status = unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&reader), libc::FIONREAD, &raw mut waiting) };

@@ -26,7 +26,7 @@ use rustix::{
 use crate::{
     cgroup::Cgroup,
     children::{Children, ended_how},
-    conditions::Conditions,
+    conditions::{self, Conditions},
     environment::Environment,
     error::{Error, Result},
     figures,
@@ -391,7 +391,8 @@ impl Run<'_> {
                 tool.await_report(1, || reference(&mut self.tracer))?;
             }
         }
-        let (before, _) = self.reading(Edge::Before)?;
+        self.conditions.begin_run()?;
+        let (before, _) = self.reading(if spec.workload.control { Edge::Untimed } else { Edge::Before })?;
         let mut running = workload::start(&spec.workload, paths, cgroup)?;
         self.children.expect(running.pid);
         let namespace = match spec.workload.mounts.is_empty() {
@@ -513,8 +514,12 @@ impl Run<'_> {
     /// Reads clock and counters: the clock next to the phase, the counters on the other side of it.
     fn reading(&mut self, edge: Edge) -> Result<(Reading, Activity)> {
         let early = match edge {
-            Edge::Before => None,
-            Edge::After => Some((monotonic_ns()?, idle::read()?, Activity::read())),
+            Edge::Before | Edge::Untimed => None,
+            Edge::After => {
+                let early = (monotonic_ns()?, idle::read()?, Activity::read());
+                self.conditions.end_phase()?;
+                Some(early)
+            }
         };
         if let Some(tool) = &mut self.tool {
             tool.take()?;
@@ -524,10 +529,18 @@ impl Run<'_> {
         let counters = mountstats::read(&self.environment.mount)?;
         let (monotonic_ns, idle_ns, mut activity) = match early {
             Some(early) => early,
+            // After the tool's report and the tracer's, which are of before.
             None => {
-                self.conditions.fix()?;
+                self.conditions.begin_phase()?;
+                let beginning = match edge {
+                    Edge::Before => self.conditions.listen(self.tool.as_mut())?,
+                    Edge::Untimed | Edge::After => None,
+                };
+                // What the kernel did while the agent listened is not the phase's.
                 let activity = Activity::read();
-                self.conditions.await_beginning(self.tool.as_mut())?;
+                if let Some(instant) = beginning {
+                    conditions::begin_at(instant)?;
+                }
                 // Nothing waits between the two: the workload is stopped at the barrier and this process runs.
                 let idle = idle::read()?;
                 (monotonic_ns()?, idle, activity)
@@ -552,6 +565,8 @@ impl Run<'_> {
 #[derive(Clone, Copy)]
 enum Edge {
     Before,
+    /// Before a run that is held at its phases, each of which has a beginning of its own.
+    Untimed,
     After,
 }
 

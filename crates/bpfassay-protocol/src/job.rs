@@ -40,8 +40,8 @@ names! {
         /// As the kernel does it; phases begin at any time.
         Kernel = "kernel",
         /// Where a guest has an NFS server: ksoftirqd has the policy `SCHED_FIFO` and the priority 30, kworkers 20, nfsd's threads 10; the workload is not
-        /// changed. Every phase begins at a tenth of a second of `CLOCK_MONOTONIC`, when the kernel's own work of every 2 s has just run. Free memory consists of single pages, of which each CPU keeps few, and statistics of
-        /// memory are not added up.
+        /// changed. Every phase begins at a tenth of a second of `CLOCK_MONOTONIC` around which no work of the kernel's own is expected, and takes its memory from the CPU's
+        /// own lists of free pages. Statistics of memory are not added up.
         /// This is a stabilised server, not a typical one.
         Fixed = "fixed",
     }

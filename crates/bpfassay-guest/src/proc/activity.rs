@@ -24,16 +24,13 @@ impl Activity {
 
     /// Of `/proc/stat` (`show_stat` in fs/proc/stat.c) and `/proc/vmstat` (`vmstat_text` in mm/vmstat.c).
     fn of(stat: &str, vmstat: &str) -> Self {
-        let first = |name: &str| {
-            stat.lines().find_map(|line| line.strip_prefix(name)?.split_ascii_whitespace().next()?.parse().ok())
-        };
         let of_zones = vmstat.lines().filter_map(|line| line.strip_prefix("pgalloc_")?.split_once(' ')?.1.parse().ok());
         Self {
             rpcs: None,
             page_allocations: of_zones
                 .fold(None, |sum: Option<u64>, zone: u64| Some(sum.unwrap_or(0).saturating_add(zone))),
-            context_switches: first("ctxt "),
-            softirqs: first("softirq "),
+            context_switches: context_switches(stat),
+            softirqs: first(stat, "softirq "),
         }
     }
 
@@ -54,6 +51,16 @@ impl Activity {
             softirqs: more(self.softirqs, before.softirqs),
         }
     }
+}
+
+/// How often a CPU changed between threads since the boot, by `/proc/stat`.
+pub(crate) fn context_switches(stat: &str) -> Option<u64> {
+    first(stat, "ctxt ")
+}
+
+/// The first number after `name`, in the line of `/proc/stat` that begins with it.
+fn first(stat: &str, name: &str) -> Option<u64> {
+    stat.lines().find_map(|line| line.strip_prefix(name)?.split_ascii_whitespace().next()?.parse().ok())
 }
 
 #[cfg(test)]

@@ -7,3 +7,4 @@ pub(crate) mod meminfo;
 pub(crate) mod mountinfo;
 pub(crate) mod mountstats;
 pub(crate) mod stat;
+pub(crate) mod zoneinfo;

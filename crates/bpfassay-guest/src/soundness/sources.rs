@@ -4,13 +4,17 @@
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 use bpfassay_protocol::with_causes;
+use rustix::param::page_size;
 
 use super::{
     clocks,
     compare::{Facts, Tolerance},
     objects, processes,
 };
-use crate::{environment::Environment, proc::meminfo};
+use crate::{
+    environment::Environment,
+    proc::{meminfo, zoneinfo},
+};
 
 /// When a source is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,9 +206,17 @@ fn space(paths: &[&str]) -> Facts {
 
 /// What the kernel could give to programs.
 fn memory() -> Facts {
-    let available = meminfo::kib(&text(meminfo::PATH)?, "MemAvailable");
+    let kib = could_give(&text(meminfo::PATH)?, &text(zoneinfo::PATH)?, page_size())?;
+    Ok(BTreeMap::from([("available".to_owned(), (kib / 1024).to_string())]))
+}
+
+/// What is available by `meminfo`, and the free pages in the CPU's lists by `zoneinfo`, which the kernel does not count as available (`si_mem_available`, mm/show_mem.c): in
+/// KiB.
+fn could_give(meminfo: &str, zoneinfo: &str, page: usize) -> Result<u64, String> {
+    let available = meminfo::kib(meminfo, "MemAvailable");
     let available = available.ok_or_else(|| format!("{} has no line MemAvailable", meminfo::PATH))?;
-    Ok(BTreeMap::from([("available".to_owned(), (available / 1024).to_string())]))
+    let lists = zoneinfo::page_lists(zoneinfo).ok_or_else(|| format!("{} shows no lists of pages", zoneinfo::PATH))?;
+    Ok(available.saturating_add(lists.count.saturating_mul(page as u64 / 1024)))
 }
 
 /// Whether a file can be written, read and removed where runs do that.
@@ -227,6 +239,19 @@ mod tests {
         );
         assert_eq!(mount("38 36 0:12 / /sys/kernel/debug/tracing rw - tracefs tracefs rw"), None);
         assert_eq!(mount("38"), None);
+    }
+
+    #[test]
+    fn pages_that_move_to_the_lists_of_the_cpu_are_not_missing() {
+        let shown = |available: u64, count: u64| {
+            let meminfo = format!("MemTotal: 2000000 kB\nMemAvailable:    {available} kB\n");
+            let zoneinfo =
+                format!("  pagesets\n    cpu: 0\n              count:    {count}\n              high:     62683\n");
+            could_give(&meminfo, &zoneinfo, 4096).unwrap()
+        };
+        assert_eq!(shown(1_917_952, 0), 1_917_952);
+        assert_eq!(shown(1_717_248, 50_176), 1_917_952);
+        assert!(could_give("MemAvailable: 1 kB\n", "", 4096).unwrap_err().contains("shows no lists"));
     }
 
     #[test]
