@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Debian packages through the host's own apt configuration, with private indexes: nothing on the host changes.
 //!
-//! One [`Root`] per suite and set of architectures, so that a suite that a mirror cannot give today spoils no other. The
-//! archive, the proxies and the keys are the host's; no name of a mirror is written here.
+//! One [`Root`] per suite and set of architectures, so that a suite that a mirror cannot give today does not affect the others. The
+//! archive, the proxies and the keys are the host's; no mirror is named here.
 
 pub(crate) mod configuration;
 mod download;
@@ -154,7 +154,7 @@ impl<'a> Apt<'a> {
     }
 
     fn updated(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        // A set of names is whole whatever a thread did that died with it.
+        // A set of names stays valid when a thread panics that holds its lock.
         self.updated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -81,7 +81,7 @@ pub struct TargetInputs {
 #[non_exhaustive]
 pub enum SpecError {
     /// It cannot be read.
-    #[error("cannot read the testbed spec {}", path.display())]
+    #[error("cannot read the testbed spec {}: check that it exists, is a regular file, and may be read", path.display())]
     Read {
         /// The spec.
         path: PathBuf,
@@ -174,8 +174,9 @@ impl TestbedSpec {
 /// Composes the guests of `spec` in the cache, and the manifest that describes them.
 ///
 /// # Errors
-/// [`Error::LocalKernel`] for an image or modules that cannot be used or do not fit together, [`Error::Modules`],
-/// [`Error::Overlay`], [`Error::Io`], and others of the cache.
+/// [`Error::LocalKernel`] for an image or modules that cannot be used or do not fit together, [`Error::Modules`] for a module tree that is
+/// incomplete, [`Error::Overlay`] for a directory tree without a real IOR or with what a guest cannot hold, [`Error::Io`] and [`Error::DiskFull`]
+/// where a program or configuration cannot be read, or the cache cannot be written.
 pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
     let mut programs = BTreeMap::new();
     for (&arch, directory) in &spec.programs {
@@ -216,7 +217,7 @@ pub fn pack(manifest: &Manifest, directory: &Path) -> Result<()> {
     fs::create_dir(&files).map_err(Error::io("create", &files))?;
     let outcome = pack_files(manifest, directory);
     if outcome.is_err() {
-        // An incomplete testbed is of no use, and keeps a full disk full.
+        // An incomplete testbed is of no use, and takes space on a full disk.
         if let Err(error) = fs::remove_dir_all(&files) {
             tracing::debug!("cannot remove {}: {error}", files.display());
         }

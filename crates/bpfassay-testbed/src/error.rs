@@ -48,7 +48,7 @@ pub enum Error {
         /// How many bytes are free there.
         free: u64,
     },
-    /// Something came out with another content than promised.
+    /// Something has another content than promised.
     #[error("{what} has SHA-256 {found}, expected {expected}: {remedy}")]
     Mismatch {
         /// What was checked.

@@ -50,7 +50,7 @@ pub enum ArchiveError {
         size: u64,
     },
     /// A file on the host cannot be read.
-    #[error("cannot read {} for the initramfs", path.display())]
+    #[error("cannot read {} for the initramfs: check that it exists and may be read", path.display())]
     Read {
         /// The file.
         path: PathBuf,

@@ -141,7 +141,7 @@ pub struct Component {
 #[non_exhaustive]
 pub enum ManifestError {
     /// It cannot be read.
-    #[error("cannot read the testbed manifest {}", path.display())]
+    #[error("cannot read the testbed manifest {}: check that it exists, is a regular file, and may be read", path.display())]
     Read {
         /// The manifest.
         path: PathBuf,

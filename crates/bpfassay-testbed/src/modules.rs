@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernel modules that a guest needs: which ones a kernel has as modules, what they depend on, and in which order they
-//! must be inserted. They travel decompressed in one archive per kernel, so that a guest needs neither modprobe nor a
+//! must be inserted. They are stored decompressed in one archive per kernel, so that a guest needs neither modprobe nor a
 //! kernel that decompresses.
 //!
 //! A module tree is what `make modules_install` or a Debian package puts into `lib/modules/RELEASE`: `kernel/**.ko`
@@ -31,7 +31,7 @@ pub use modinfo::{ModInfo, ModInfoError};
 /// Modules every guest needs to talk to the host.
 const CONSOLE: [&str; 2] = ["virtio_pci", "virtio_console"];
 
-/// Modules that are taken along where a kernel has them, for callers of [`ModuleSet::load_order_of`].
+/// Modules that are included where a kernel has them, for callers of [`ModuleSet::load_order_of`].
 const EXTRA: [&str; 3] = ["virtio_mmio", "qemu_fw_cfg", "pvpanic_pci"];
 
 /// Modules for the NFS server and for the two kinds of client.
@@ -39,7 +39,7 @@ const SERVER: &str = "nfsd";
 const CLIENT_V3: &str = "nfsv3";
 const CLIENT_V4: &str = "nfsv4";
 
-/// More dependencies in a row than this are taken for nonsense; real chains have about eight.
+/// Longest chain of dependencies that is followed; real chains have about eight.
 const MAX_DEPTH: usize = 64;
 
 /// Largest `modules.builtin` that is read, in bytes; real ones have 100 KB.
@@ -52,7 +52,7 @@ pub const MAX_MODULE: u64 = 256 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ModulesError {
     /// A file or directory of the tree cannot be read.
-    #[error("cannot read {} of the kernel's modules", path.display())]
+    #[error("cannot read {} of the kernel's modules: check that it exists and may be read", path.display())]
     Read {
         /// What.
         path: PathBuf,
@@ -67,7 +67,7 @@ pub enum ModulesError {
         tree: PathBuf,
     },
     /// A module cannot be decompressed.
-    #[error("cannot decompress the module {}", path.display())]
+    #[error("cannot decompress the module {}: install or download the modules again", path.display())]
     Decompress {
         /// The module.
         path: PathBuf,
@@ -76,7 +76,7 @@ pub enum ModulesError {
         source: DecompressError,
     },
     /// A module is not a kernel module.
-    #[error("{} is not a usable kernel module", path.display())]
+    #[error("{} is not a usable kernel module: install or download the modules again", path.display())]
     ModInfo {
         /// The module.
         path: PathBuf,
@@ -94,7 +94,7 @@ pub enum ModulesError {
         /// Who is missing.
         dependency: String,
     },
-    /// Modules depend on each other in a circle or in an absurdly long chain.
+    /// Modules depend on each other in a circle, or in a chain that is too long.
     #[error(
         "module `{module}` of this kernel depends on itself, or through more than {MAX_DEPTH} others: the module tree is damaged"
     )]
@@ -117,7 +117,7 @@ pub enum ModulesError {
     Archive(#[from] ArchiveError),
 }
 
-/// What becomes of the signatures of modules.
+/// Whether the signatures of modules are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Signatures {
@@ -146,11 +146,11 @@ pub struct ModuleSet {
     pub modules: BTreeMap<String, Module>,
     /// Wanted ones that this kernel has built in.
     pub builtin: BTreeSet<String>,
-    /// Wanted ones that this kernel has not at all; an error only for who needs them ([`ModuleSet::load_order`]).
+    /// Wanted modules that this kernel lacks; an error only where one is needed ([`ModuleSet::load_order`]).
     pub absent: BTreeSet<String>,
     /// Whether there is no module tree: everything must be built in, which cannot be checked.
     pub monolithic: bool,
-    /// What became of the modules' signatures.
+    /// Whether the modules' signatures were kept.
     #[serde(default)]
     pub signatures: Signatures,
 }
@@ -228,7 +228,7 @@ impl ModuleSet {
     }
 }
 
-/// How a module came to be looked at.
+/// Why a module is looked for.
 #[derive(Clone, Copy)]
 enum Wanted<'a> {
     /// By a guest, or by `softdep`: fine if it does not exist.

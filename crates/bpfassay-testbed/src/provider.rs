@@ -202,7 +202,8 @@ pub(crate) struct Parts<'a> {
 /// Assembles the guests of `parts` in the cache, and the manifest that describes them: the same for every provider.
 ///
 /// # Errors
-/// [`crate::Error::Overlay`], [`crate::Error::Io`], and others of packages and of the cache.
+/// [`crate::Error::Overlay`] for a directory tree without a real IOR, or with what a guest cannot hold; [`crate::Error::Io`] and
+/// [`crate::Error::DiskFull`] where a segment cannot be stored; those of packages where the shell's busybox cannot be had.
 pub(crate) fn assemble(cache: &Cache, parts: Parts<'_>) -> Result<Manifest> {
     let mut shared = BTreeMap::new();
     for (&arch, payload) in &parts.programs {

@@ -176,7 +176,7 @@ pub struct Progress {
     pub seconds_left: Option<f64>,
 }
 
-/// What became of a stage.
+/// The state of a stage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum State {
     /// It has begun.
@@ -199,7 +199,7 @@ pub struct Report {
     pub kind: Kind,
     /// For what; empty where there is only one such stage.
     pub subject: String,
-    /// What became of it.
+    /// Its state.
     pub state: State,
     /// Since the stage began.
     pub elapsed: Duration,
@@ -427,14 +427,14 @@ impl Drop for Running {
     }
 }
 
-/// How long the rest of a step takes, at the rate so far; nothing before there is a rate worth the name.
+/// How long the rest of a step takes, at the rate so far; nothing before the rate is known well enough.
 fn seconds_left(elapsed: f64, done: u64, of: u64) -> Option<f64> {
     let is_known = elapsed >= MATURE && done > 0 && done.saturating_mul(20) >= of && done <= of;
     is_known.then(|| elapsed * (of - done) as f64 / done as f64)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change is one assignment: what is in it is whole whatever a thread did that died with it.
+    // Every change is one assignment: what is in it stays valid when a thread panics that holds its lock.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `testbed.lock`: the very files of Debian's packages that testbeds are made of. With it, a kernel's name means the same build on every machine,
+//! `testbed.lock`: the exact files of Debian's packages that testbeds are made of. With it, a kernel's name means the same build on every machine,
 //! for as long as an archive has the files, and nothing has to ask for package indexes.
 //!
 //! [`update`] writes it, from indexes whose signatures apt has checked; it comes with the program.

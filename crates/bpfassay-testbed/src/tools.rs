@@ -18,7 +18,7 @@ use std::{
 
 use bpfassay_input::document::suggestion;
 use bpfassay_protocol::Arch;
-use bpfassay_tool::{Nix, Source, Supply, guest};
+use bpfassay_tool::{DebianPackage, Nix, Source, Supply, file::of_arch, guest};
 
 use self::{
     beside::{Beside, Kind},
@@ -116,7 +116,7 @@ pub fn check(arch: Arch, tools: &[Supply<'_>], besides: Besides) -> Result<()> {
     let needs = Needs::of(arch, tools)?;
     let (own, _) = needs.beside(arch)?;
     for tool in tools {
-        start::check_linker(tool, arch, &own)?;
+        start::check_linkers(tool, arch, &own)?;
         // Packages are not looked into, and may have everything.
         if besides == Besides::Nothing && needs.packages.is_empty() {
             start::check(tool, arch, &own)?;
@@ -143,16 +143,20 @@ impl<'a> Needs<'a> {
             let name = &tool.name;
             let beside = |of: &str, kind: Kind| Beside { tool, path: of.to_owned(), kind };
             match tool.source {
-                Source::Binary(_) => {
-                    let Some(binary) = tool.source.binary(arch) else { continue };
-                    let kind = Kind::Program { has_libraries: binary.libraries.is_some() };
-                    needs.files.insert(guest::program(name), beside(&binary.path, kind));
-                    if let Some(libraries) = &binary.libraries {
-                        needs.files.insert(guest::libraries(name), beside(libraries, Kind::Libraries));
+                // Guests of all kernels have the same segment.
+                Source::Binary(list) => {
+                    for (place, binary) in of_arch(list, arch) {
+                        let kind = Kind::Program { place, has_libraries: binary.libraries.is_some() };
+                        needs.files.insert(guest::program(name, place), beside(&binary.path, kind));
+                        if let Some(libraries) = &binary.libraries {
+                            needs.files.insert(guest::libraries(name, place), beside(libraries, Kind::Libraries));
+                        }
                     }
                 }
-                Source::Script(script) => {
-                    needs.files.insert(guest::script(name), beside(&script.path, Kind::Script));
+                Source::Script(list) => {
+                    for (place, script) in of_arch(list, arch) {
+                        needs.files.insert(guest::script(name, place), beside(&script.path, Kind::Script));
+                    }
                 }
                 Source::Object(_) => {
                     // A bundled one is in the tracer.
@@ -173,9 +177,7 @@ impl<'a> Needs<'a> {
             for file in tool.files {
                 needs.files.insert(guest::file(name, file), beside(file, Kind::File));
             }
-            if let Some(packages) = tool.source.packages(arch) {
-                needs.package(packages);
-            }
+            tool.source.packages(arch).into_iter().for_each(|(_, packages)| needs.package(packages));
         }
         Ok(needs)
     }
@@ -190,7 +192,7 @@ impl<'a> Needs<'a> {
         Ok((own, contents))
     }
 
-    fn package(&mut self, from: &bpfassay_tool::DebianPackage) {
+    fn package(&mut self, from: &DebianPackage) {
         let names = self.packages.entry(from.suite.clone()).or_default();
         names.insert(from.package.clone());
         names.extend(from.with.iter().cloned());
@@ -243,15 +245,15 @@ struct Started<'a> {
 
 /// The programs that must come from packages.
 fn started_from_packages<'a>(arch: Arch, tools: &'a [Supply<'a>]) -> Vec<Started<'a>> {
-    let of_tool = |tool: &'a Supply<'a>| {
-        let program = match tool.source {
-            Source::Debian(_) => &tool.source.debian(arch)?.program,
-            Source::Script(script) => &script.interpreter,
-            _ => return None,
+    let started = |tool: &'a Supply<'a>| {
+        let of = move |(program, from): (&'a str, &'a DebianPackage)| Started {
+            tool: &tool.name,
+            program,
+            package: &from.package,
         };
-        Some(Started { tool: &tool.name, program, package: &tool.source.packages(arch)?.package })
+        tool.source.packages(arch).into_iter().map(of)
     };
-    tools.iter().filter_map(of_tool).collect()
+    tools.iter().flat_map(started).collect()
 }
 
 /// Checks that packages have what is started of them.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest brings home from a tool, uninterpreted.
+//! What a guest captures of a tool, uninterpreted.
 
 use bpfassay_protocol::object::{MAX_PAGE, MapPage};
 

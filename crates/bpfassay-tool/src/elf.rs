@@ -70,7 +70,7 @@ pub fn dynamic(file: &[u8]) -> Option<Dynamic> {
     Some(Dynamic { needed: all(elf::DT_NEEDED).collect(), name: all(elf::DT_SONAME).next() })
 }
 
-/// Why `bytes` are no program for `arch` that a kernel starts, and what to do; `None`: nothing speaks against it.
+/// Why `bytes` are no program for `arch` that a kernel starts, and what to do; `None` where nothing is wrong with them.
 #[must_use]
 pub fn no_program(bytes: &[u8], arch: Arch) -> Option<String> {
     if bytes.starts_with(b"#!") {
@@ -94,7 +94,7 @@ pub fn no_program(bytes: &[u8], arch: Arch) -> Option<String> {
     }
 }
 
-/// What another ELF file is, in words.
+/// What another ELF file is, for messages.
 fn described(bytes: &[u8]) -> String {
     let Ok(file) = object::File::parse(bytes) else { return "a damaged ELF file".to_owned() };
     if file.architecture() == object::Architecture::Bpf {
@@ -104,7 +104,7 @@ fn described(bytes: &[u8]) -> String {
     format!("an ELF file of {bits} bits for the architecture {:?}", file.architecture())
 }
 
-/// Why `bytes` are no eBPF object that has the functions `programs`, and what to do; `None`: nothing speaks against it.
+/// Why `bytes` are no eBPF object that has the functions `programs`, and what to do; `None` where nothing is wrong with them.
 #[must_use]
 pub fn no_object(bytes: &[u8], programs: &[String]) -> Option<String> {
     const MAKE: &str = "compile it with `clang -target bpf -g -O2 -c`";

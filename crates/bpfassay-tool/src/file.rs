@@ -2,18 +2,21 @@
 //! A tool as its file describes it.
 
 mod form;
+mod source;
 
 use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
-    Arch, Operation,
-    contents::Contents,
+    Operation,
     tool::{Ready, Stop, Stream},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::form::{Form, MetricsPage};
+pub use self::{
+    form::{Form, MetricsPage},
+    source::{Binary, Debian, DebianPackage, Entry, Nix, Object, Script, Source, is_of_series, of_arch, of_target},
+};
 use crate::Pattern;
 
 /// A tool file: read and checked.
@@ -53,176 +56,6 @@ impl ToolFile {
     }
 }
 
-/// Where a tool comes from. Lists have at most one entry that fits an architecture.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Source {
-    /// Programs that lie beside the tool file.
-    Binary(Vec<Binary>),
-    /// A program of a Debian package.
-    Debian(Vec<Debian>),
-    /// A program of a Nix package.
-    Nix(Nix),
-    /// A script, and its interpreter.
-    Script(Script),
-    /// A program that guests have anyway, by its absolute path.
-    Guest(String),
-    /// eBPF objects without a program of their own: loaded, and attached as their sections say.
-    Object(Vec<Object>),
-}
-
-impl Source {
-    /// Whether there is something for `kernel` on `arch`.
-    #[must_use]
-    pub fn has(&self, arch: Arch, kernel: &str) -> bool {
-        match self {
-            Self::Binary(_) => self.binary(arch).is_some(),
-            Self::Debian(_) => self.debian(arch).is_some(),
-            Self::Object(_) => self.object(arch, kernel).is_some(),
-            Self::Nix(nix) => nix.closures.contains(&arch),
-            Self::Script(_) | Self::Guest(_) => true,
-        }
-    }
-
-    /// The program for `arch`, if programs lie beside the file.
-    #[must_use]
-    pub fn binary(&self, arch: Arch) -> Option<&Binary> {
-        let Self::Binary(list) = self else { return None };
-        list.iter().find(|binary| binary.arch == arch)
-    }
-
-    /// The package for `arch`, if it comes from Debian.
-    #[must_use]
-    pub fn debian(&self, arch: Arch) -> Option<&Debian> {
-        let Self::Debian(list) = self else { return None };
-        list.iter().find(|debian| debian.archs.is_empty() || debian.archs.contains(&arch))
-    }
-
-    /// The Debian packages that it brings along for `arch`, if it does.
-    #[must_use]
-    pub fn packages(&self, arch: Arch) -> Option<&DebianPackage> {
-        match self {
-            Self::Debian(_) => self.debian(arch).map(|debian| &debian.from),
-            Self::Script(script) => script.debian.as_ref(),
-            Self::Binary(_) | Self::Nix(_) | Self::Guest(_) | Self::Object(_) => None,
-        }
-    }
-
-    /// The bare objects for `arch`, each with its place among all of the file.
-    pub fn objects(&self, arch: Arch) -> impl Iterator<Item = (usize, &Object)> {
-        let list: &[Object] = if let Self::Object(list) = self { list } else { &[] };
-        list.iter().enumerate().filter(move |(_, object)| object.archs.is_empty() || object.archs.contains(&arch))
-    }
-
-    /// The object for `kernel` on `arch`, if it is a bare one, with its place among all of the file: one that names this kernel, else one that names
-    /// none.
-    #[must_use]
-    pub fn object(&self, arch: Arch, kernel: &str) -> Option<(usize, &Object)> {
-        let is_named = |object: &Object| object.kernels.iter().any(|series| is_of_series(kernel, series));
-        let named = self.objects(arch).find(|(_, object)| is_named(object));
-        named.or_else(|| self.objects(arch).find(|(_, object)| object.kernels.is_empty()))
-    }
-}
-
-/// A program that lies beside the tool file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Binary {
-    /// For this architecture.
-    pub arch: Arch,
-    /// Where, relative to the tool file.
-    pub path: String,
-    /// The directory of the shared libraries and the dynamic linker that it needs, relative to the tool file; `None` for one
-    /// that is linked statically.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub libraries: Option<String>,
-}
-
-/// A Debian package.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DebianPackage {
-    /// Suite (`trixie`).
-    pub suite: String,
-    /// Package; it comes with what it depends on.
-    pub package: String,
-    /// Further packages; each comes with what it depends on.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub with: Vec<String>,
-}
-
-/// A program of a Debian package.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Debian {
-    /// The architectures that this is for; empty: all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub archs: Vec<Arch>,
-    /// Where it comes from.
-    #[serde(flatten)]
-    pub from: DebianPackage,
-    /// The program, as an absolute path.
-    pub program: String,
-}
-
-/// A program of a Nix package.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Nix {
-    /// Attribute of the package set (`bpftrace`, `linuxPackages.bcc`).
-    pub attribute: String,
-    /// The program, relative to the package (`bin/bpftrace`).
-    pub program: String,
-    /// The architectures for which the package lies beside the tool file ([`Nix::closure`]): seen when the file is loaded.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub closures: Vec<Arch>,
-}
-
-impl Nix {
-    /// The directory beside the tool file with the package for `arch`: `nix/store` with all store paths that it needs, and a
-    /// link `package` to its own.
-    #[must_use]
-    pub fn closure(arch: Arch) -> String {
-        format!("closure/{arch}")
-    }
-}
-
-/// A script.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Script {
-    /// Where it lies, relative to the tool file.
-    pub path: String,
-    /// The program that runs it, as an absolute path in the guest. It is given the tool's arguments, of which `{script}`
-    /// stands for the script's place in the guest; without one the script comes last.
-    pub interpreter: String,
-    /// What the interpreter comes from; `None`: it is in the guest already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub debian: Option<DebianPackage>,
-}
-
-/// A bare eBPF object.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Object {
-    /// The architectures that this is for; empty: all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub archs: Vec<Arch>,
-    /// The kernels that this is for, as series (`6.12`); empty: all for which no other is.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kernels: Vec<String>,
-    /// Where it lies, relative to the tool file.
-    pub path: String,
-    /// Whether it lies in the bundled tracer instead, under its name before `.bpf.o`: that of a bundled tool file.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub bundled: bool,
-    /// The programs to attach, by the names of their functions, each where its section attaches it; empty: all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub programs: Vec<String>,
-    /// What its maps and constants hold before its programs are attached.
-    #[serde(default, skip_serializing_if = "Contents::is_empty")]
-    pub contents: Contents,
-}
-
 /// What a tool reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
@@ -258,12 +91,6 @@ pub struct Lost {
 impl Lost {
     /// The group of [`Lost::line`] that is the number of events.
     pub const GROUP: &'static str = "lost";
-}
-
-/// Whether `kernel` is `series` or one of its builds: `6.12.107+deb13` is of `6.12`, `6.1` is not.
-#[must_use]
-pub fn is_of_series(kernel: &str, series: &str) -> bool {
-    kernel.strip_prefix(series).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+', '~']))
 }
 
 /// What one figure of a tool means.

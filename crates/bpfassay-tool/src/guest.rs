@@ -7,7 +7,10 @@ use bpfassay_protocol::{
     tool::{Endpoint, Ready, Tool},
 };
 
-use crate::{Form, Source, ToolFile};
+use crate::{
+    Form, Source, ToolFile,
+    file::{Entry, of_arch, of_target},
+};
 
 /// Directory of tools in the guest; one directory for each below it.
 pub const HOME: &str = "/tools";
@@ -24,47 +27,60 @@ pub fn of_workload(name: &str) -> String {
     format!("workload_{name}")
 }
 
-/// Where the program of tool `name` lies that came from a file beside the tool file.
+/// Where the program of tool `name` lies that came from a file beside the tool file, and has this place among all of them.
 #[must_use]
-pub fn program(name: &str) -> String {
-    format!("{HOME}/{name}/program")
+pub fn program(name: &str, place: usize) -> String {
+    placed(name, "program", place, "")
 }
 
 /// Where the directory of shared libraries lies that came with it.
 #[must_use]
-pub fn libraries(name: &str) -> String {
-    format!("{HOME}/{name}/lib")
+pub fn libraries(name: &str, place: usize) -> String {
+    placed(name, "lib", place, "")
 }
 
 /// Where a link to the dynamic linker among them lies.
 #[must_use]
-pub fn loader(name: &str) -> String {
-    format!("{HOME}/{name}/loader")
+pub fn loader(name: &str, place: usize) -> String {
+    placed(name, "loader", place, "")
 }
 
 /// Where a link to the store path of a Nix package lies.
 #[must_use]
 pub fn package(name: &str) -> String {
-    format!("{HOME}/{name}/package")
+    placed(name, "package", 0, "")
 }
 
-/// Where a script lies.
+/// Where a script lies that has this place in its tool file.
 #[must_use]
-pub fn script(name: &str) -> String {
-    format!("{HOME}/{name}/script")
+pub fn script(name: &str, place: usize) -> String {
+    placed(name, "script", place, "")
 }
 
 /// Where a bare object lies that has this place in its tool file.
 #[must_use]
 pub fn object(name: &str, place: usize) -> String {
+    placed(name, "object", place, ".o")
+}
+
+fn placed(name: &str, what: &str, place: usize, suffix: &str) -> String {
     match place {
-        0 => format!("{HOME}/{name}/object.o"),
-        place => format!("{HOME}/{name}/object-{place}.o"),
+        0 => format!("{HOME}/{name}/{what}{suffix}"),
+        place => format!("{HOME}/{name}/{what}-{place}{suffix}"),
     }
 }
 
-/// What lies in the directory of a tool under a name of its own, which no file beside it may have.
-pub const RESERVED: [&str; 5] = ["program", "lib", "loader", "package", "script"];
+/// What lies in the directory of a tool under names of its own.
+const OWN: [&str; 5] = ["program", "lib", "loader", "package", "script"];
+
+/// Whether `name` is, or may become, that of something of the tool's own in its directory, so that no file beside it may have it.
+#[must_use]
+pub fn is_reserved(name: &str) -> bool {
+    let is_place = |rest: &str| {
+        rest.is_empty() || rest.strip_prefix('-').is_some_and(|place| place.chars().all(|c| c.is_ascii_digit()))
+    };
+    OWN.iter().any(|own| name.strip_prefix(own).is_some_and(is_place))
+}
 
 /// Where the file lies that the tool file names `path`.
 #[must_use]
@@ -95,14 +111,10 @@ impl ToolFile {
     }
 
     fn command(&self, arch: Arch, kernel: &str) -> Result<Vec<String>, String> {
-        if !matches!(self.source, Source::Object(_)) {
-            return command(&self.name, &self.source, &self.arguments, arch);
-        }
-        let object_for = || match self.source.objects(arch).next() {
-            None => none("object", arch),
-            Some(_) => format!("{} with Linux {kernel}", none("object", arch)),
+        let Source::Object(objects) = &self.source else {
+            return command(&self.name, &self.source, &self.arguments, arch, kernel);
         };
-        let (place, of) = self.source.object(arch, kernel).ok_or_else(object_for)?;
+        let (place, of) = entry(objects, "object", arch, kernel)?;
         let mut command = vec![layout::TRACER.to_owned(), "object".to_owned()];
         match of.path.strip_suffix(".bpf.o").filter(|_| of.bundled) {
             Some(name) => command.extend(["--bundled".to_owned(), name.to_owned()]),
@@ -140,21 +152,37 @@ fn endpoints(form: &Form) -> Vec<Endpoint> {
     }
 }
 
-fn none(what: &str, arch: Arch) -> String {
-    format!("its file has no {what} for {arch}")
+/// That there is nothing for `arch`, or nothing for this kernel on it.
+fn none(what: &str, arch: Arch, kernel: Option<&str>) -> String {
+    let with = kernel.map(|kernel| format!(" with Linux {kernel}")).unwrap_or_default();
+    format!("its file has no {what} for {arch}{with}")
 }
 
-/// The command line of what comes from `source` and lies in guests of architecture `arch` under `name`.
+/// The entry of `list` for this target, and its place.
+fn entry<'a, T: Entry>(list: &'a [T], what: &str, arch: Arch, kernel: &str) -> Result<(usize, &'a T), String> {
+    of_target(list, arch, kernel)
+        .ok_or_else(|| none(what, arch, of_arch(list, arch).next().is_some().then_some(kernel)))
+}
+
+/// The command line of what comes from `source` and lies under `name` in guests of architecture `arch` with `kernel`.
 ///
 /// # Errors
-/// A message where `source` has no program or package for `arch`.
-pub fn command(name: &str, source: &Source, arguments: &[String], arch: Arch) -> Result<Vec<String>, String> {
+/// A message where `source` has no program, script or package for them.
+pub fn command(
+    name: &str,
+    source: &Source,
+    arguments: &[String],
+    arch: Arch,
+    kernel: &str,
+) -> Result<Vec<String>, String> {
     let mut command = match source {
-        Source::Binary(_) => match source.binary(arch).ok_or_else(|| none("program", arch))?.libraries {
-            None => vec![program(name)],
-            Some(_) => vec![loader(name), "--library-path".to_owned(), libraries(name), program(name)],
-        },
-        Source::Debian(_) => vec![source.debian(arch).ok_or_else(|| none("package", arch))?.program.clone()],
+        Source::Binary(list) => {
+            let (place, binary) = entry(list, "program", arch, kernel)?;
+            let linker = || [loader(name, place), "--library-path".to_owned(), libraries(name, place)];
+            let linker = binary.libraries.as_ref().map(|_| linker());
+            linker.into_iter().flatten().chain([program(name, place)]).collect()
+        }
+        Source::Debian(list) => vec![entry(list, "package", arch, kernel)?.1.program.clone()],
         Source::Guest(program) => vec![program.clone()],
         Source::Nix(nix) if nix.closures.contains(&arch) => vec![format!("{}/{}", package(name), nix.program)],
         Source::Nix(nix) => {
@@ -164,8 +192,9 @@ pub fn command(name: &str, source: &Source, arguments: &[String], arch: Arch) ->
                 nix.attribute
             ));
         }
-        Source::Script(of) => {
-            let script = script(name);
+        Source::Script(list) => {
+            let (place, of) = entry(list, "script", arch, kernel)?;
+            let script = script(name, place);
             let is_named = arguments.iter().any(|arg| arg.contains(SCRIPT));
             let args = arguments.iter().map(|arg| arg.replace(SCRIPT, &script));
             let mut command: Vec<String> = std::iter::once(of.interpreter.clone()).chain(args).collect();
@@ -230,16 +259,52 @@ mod tests {
             bundled.command.join(" "),
             "/bpfassay/tracer object --bundled ceems-layout --map counts --port 9127"
         );
-        let by_kernel = "object = [{ path = 'old.o', kernels = ['5.10', '6.1'] }, { path = 'new.o' }]";
-        let of = |kernel: &str| {
-            let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{by_kernel}\n");
-            let tool = ToolFile::parse("t.toml", &text).unwrap().for_target(Arch::X86_64, kernel);
-            tool.map(|tool| tool.command[2].clone())
-        };
-        for (kernel, place) in [("6.1", "object.o"), ("6.1.158-1", "object.o"), ("6.12", "object-1.o")] {
-            assert_eq!(of(kernel).unwrap(), format!("/tools/mine/{place}"), "{kernel}");
-        }
         let nix = command("nix = { attribute = 'bcc', program = 'bin/x' }", "", Arch::X86_64).unwrap_err();
         assert!(nix.contains("does not lie beside the tool file for x86_64: `lib.mkTool`"), "{nix}");
+    }
+
+    #[test]
+    fn each_kernel_has_what_is_for_it() {
+        let started = |source: &str, kernel: &str| {
+            let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n");
+            let tool = ToolFile::parse("t.toml", &text).unwrap().for_target(Arch::X86_64, kernel);
+            tool.map(|tool| tool.command.join(" "))
+        };
+        let object = "object = [{ path = 'old.o', kernels = ['5.10', '6.1'] }, { path = 'new.o' }]";
+        let binary = "binary = [{ arch = 'x86_64', path = 'a', kernels = ['6.1'] }, { arch = 'x86_64', path = 'b', libraries = 'l' }]";
+        let script = "script = [{ path = 'a.bt', interpreter = '/b', kernels = ['6.1'] }, { path = 'b.bt', interpreter = '/b' }]";
+        let debian = "debian = [{ suite = 's', package = 'p', program = '/old', kernels = ['6.1'] }, \
+                      { suite = 's', package = 'q', program = '/new' }]";
+        for (source, old, new) in [
+            (object, "/tools/mine/object.o", "/tools/mine/object-1.o"),
+            (
+                binary,
+                "/tools/mine/program",
+                "/tools/mine/loader-1 --library-path /tools/mine/lib-1 /tools/mine/program-1",
+            ),
+            (script, "/b /tools/mine/script", "/b /tools/mine/script-1"),
+            (debian, "/old", "/new"),
+        ] {
+            for (kernel, part) in [("6.1", old), ("6.1.158-1", old), ("6.12", new)] {
+                let command = started(source, kernel).unwrap();
+                let is_part = command == part || command.starts_with(&format!("/bpfassay/tracer object {part} "));
+                assert!(is_part, "{kernel}: {command}");
+            }
+        }
+        for (what, source) in [("program", binary), ("script", script), ("package", debian)] {
+            let (only, _) = source.split_once("}, {").unwrap();
+            let error = started(&format!("{only}}}]"), "6.12").unwrap_err();
+            assert_eq!(error, format!("its file has no {what} for x86_64 with Linux 6.12"));
+        }
+    }
+
+    #[test]
+    fn no_file_may_have_the_name_of_what_is_the_tools_own() {
+        for name in ["program", "program-1", "lib-20", "script", "loader-", "package"] {
+            assert!(is_reserved(name), "{name}");
+        }
+        for name in ["programs", "program-x", "lib-1.so", "conf.yml", "object.o"] {
+            assert!(!is_reserved(name), "{name}");
+        }
     }
 }

@@ -153,7 +153,7 @@ impl ToolFile {
             let description = tool.need("description", line);
             Ok((name?, description?))
         });
-        let source = root.need("source", |field| source(field, SOURCES, &["files"]));
+        let source = root.need("source", |field| source(field, SOURCES, &["files"], true));
         let files = root.need("source", |field| field.table()?.or("files", Vec::new(), files));
         let is_object = root.get("source").is_some_and(|source| source.has("object"));
         let default = Start {
@@ -229,7 +229,7 @@ fn files(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     let files = field.distinct("file", |file| {
         let path = relative(file)?;
         match path.split('/').next() {
-            Some(first) if guest::RESERVED.contains(&first) => Err(file.error(format!(
+            Some(first) if guest::is_reserved(first) => Err(file.error(format!(
                 "`{first}` has another meaning in the directory of a tool: give the file another name"
             ))),
             _ => Ok(path),
@@ -258,12 +258,12 @@ fn one_of<'d, 'i>(
     }
 }
 
-/// Where the program of a workload comes from: as for tools, without what only tools can be.
+/// Where the program of a workload comes from: as for tools, without what only tools can be, and the same for all kernels.
 ///
 /// # Errors
 /// Where something in it is wrong, which the document then has.
 pub fn program_source(field: &Field<'_, '_>) -> Result<Source, Reported> {
-    source(field, &["binary", "debian", "script", "guest"], &[])
+    source(field, &["binary", "debian", "script", "guest"], &[], false)
 }
 
 /// The name of a Debian suite.
@@ -282,8 +282,8 @@ pub fn arguments(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     entries(field, argument)
 }
 
-/// One of the kinds of source in `known`, which may have the keys `more` beside it.
-fn source(field: &Field<'_, '_>, known: &[&'static str], more: &[&str]) -> Result<Source, Reported> {
+/// One of the kinds of source in `known`, which may have the keys `more` beside it, and other entries `by_kernel`.
+fn source(field: &Field<'_, '_>, known: &[&'static str], more: &[&str], by_kernel: bool) -> Result<Source, Reported> {
     let section = field.table()?;
     section.only(&[known, more].concat());
     let (kind, field) = one_of(&section, known)?;
@@ -293,22 +293,24 @@ fn source(field: &Field<'_, '_>, known: &[&'static str], more: &[&str]) -> Resul
         return Err(files.error("a bare object has no program that would read files"));
     }
     match kind {
-        "binary" => per_arch(&field, &["path", "libraries"], false, |section, archs, _| {
+        "binary" => per_target(&field, &["path", "libraries"], by_kernel, |section, archs, kernels| {
             let libraries = section.optional("libraries", relative);
             let path = section.need("path", relative);
             match archs {
-                [arch] => Ok(Binary { arch: *arch, path: path?, libraries: libraries? }),
+                [arch] => Ok(Binary { arch: *arch, kernels: kernels.to_vec(), path: path?, libraries: libraries? }),
                 _ => Err(section.error("a program is for one architecture: name it with `arch`")),
             }
         })
         .map(Source::Binary),
-        "debian" => per_arch(&field, &["suite", "package", "with", "program"], false, |section, archs, _| {
-            let from = debian(section);
-            let program = section.need("program", in_the_guest);
-            Ok(Debian { archs: archs.to_vec(), from: from?, program: program? })
-        })
-        .map(Source::Debian),
-        "object" => per_arch(&field, &["path", "programs", "set", "rodata"], true, |section, archs, kernels| {
+        "debian" => {
+            per_target(&field, &["suite", "package", "with", "program"], by_kernel, |section, archs, kernels| {
+                let from = debian(section);
+                let program = section.need("program", in_the_guest);
+                Ok(Debian { archs: archs.to_vec(), kernels: kernels.to_vec(), from: from?, program: program? })
+            })
+            .map(Source::Debian)
+        }
+        "object" => per_target(&field, &["path", "programs", "set", "rodata"], by_kernel, |section, archs, kernels| {
             let programs = section.or("programs", Vec::new(), |field| field.distinct("program", function));
             let contents = contents::read(section);
             let path = section.need("path", relative);
@@ -334,9 +336,7 @@ fn source(field: &Field<'_, '_>, known: &[&'static str], more: &[&str]) -> Resul
             let program = section.need("program", relative);
             Ok(Source::Nix(Nix { attribute: attribute?, program: program?, closures: Vec::new() }))
         }
-        _ => {
-            let section = field.table()?;
-            section.only(&["path", "interpreter", "debian"]);
+        _ => per_target(&field, &["path", "interpreter", "debian"], by_kernel, |section, archs, kernels| {
             let package = section.optional("debian", |field| {
                 let section = field.table()?;
                 section.only(&["suite", "package", "with"]);
@@ -344,8 +344,15 @@ fn source(field: &Field<'_, '_>, known: &[&'static str], more: &[&str]) -> Resul
             });
             let path = section.need("path", relative);
             let interpreter = section.need("interpreter", in_the_guest);
-            Ok(Source::Script(Script { path: path?, interpreter: interpreter?, debian: package? }))
-        }
+            Ok(Script {
+                archs: archs.to_vec(),
+                kernels: kernels.to_vec(),
+                path: path?,
+                interpreter: interpreter?,
+                debian: package?,
+            })
+        })
+        .map(Source::Script),
     }
 }
 
@@ -358,7 +365,7 @@ fn debian(section: &Section<'_, '_>) -> Result<DebianPackage, Reported> {
 
 /// A list of tables, or one, each for the architectures of its `arch`; without, for all. With `by_kernel`, `kernels` narrows it further. None may
 /// stand for two.
-fn per_arch<'d, 'i, T>(
+fn per_target<'d, 'i, T>(
     field: &Field<'d, 'i>,
     keys: &[&str],
     by_kernel: bool,

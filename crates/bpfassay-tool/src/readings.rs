@@ -46,7 +46,7 @@ pub struct Sample {
     pub value: u64,
 }
 
-/// What could be read of what a tool reported.
+/// What could be read of a tool's reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Readings {
     /// The samples, in the order in which they were reported.

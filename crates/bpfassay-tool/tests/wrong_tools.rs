@@ -32,8 +32,8 @@ fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
             let path = match &tool.source {
                 Source::Object(_) => tool.source.object(arch, "6.12").unwrap().1.path.clone(),
                 // Of the others there is no object.
-                Source::Script(script) if !script.path.ends_with(".bpf.o") => continue,
-                Source::Script(script) => script.path.clone(),
+                Source::Script(scripts) if !scripts[0].path.ends_with(".bpf.o") => continue,
+                Source::Script(scripts) => scripts[0].path.clone(),
                 other => panic!("{name}: {other:?}"),
             };
             let object = fs::read(directory.path().join(path)).unwrap();

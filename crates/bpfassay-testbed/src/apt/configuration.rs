@@ -85,7 +85,7 @@ fn configuration(directory: &Path, architectures: &[&str], host: &Host) -> Resul
     lines.extend([
         format!("APT::Architecture \"{}\";", architectures.first().unwrap_or(&"amd64")),
         format!("APT::Architectures {{ {} }};", list.join(" ")),
-        // To another user, a cache below /root is closed. What root downloads, it downloads elsewhere, as another user.
+        // Another user cannot enter a cache below /root. What root downloads, it downloads elsewhere, as another user.
         "APT::Sandbox::User \"root\";".to_owned(),
         "Acquire::Languages \"none\";".to_owned(),
         // Indexes stay compressed and are not kept a second and third time in apt's own form: 20 MB and not 140.

@@ -36,7 +36,7 @@ pub fn unpack(package: &Path, directory: &Path, left_out: &[&str], what: &str) -
         tar.stdin(stream);
     }
     let unpacked = tar.env("LC_ALL", "C.UTF-8").output().map_err(|source| cannot_start("tar", source));
-    // `tar` has ended, and with it the pipe: the reader ends by itself, whatever became of it.
+    // `tar` has ended, and with it the pipe: the reader ends by itself, with or without an error.
     let read = reader.wait_with_output().map_err(Error::io("read", package))?;
     let unpacked = unpacked?;
     for (command, output) in [("tar", &unpacked), ("dpkg-deb", &read)] {

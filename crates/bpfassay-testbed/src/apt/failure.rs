@@ -22,7 +22,7 @@ pub enum AptError {
         /// How long ago, as apt prints it (`14d 19h 48min 16s`).
         age: String,
     },
-    /// The release file comes from the future.
+    /// The release file is not valid yet by this machine's clock.
     #[error("the release file of suite {suite} is valid only from {wait} on: set this machine's clock")]
     NotYetValid {
         /// The suite.
@@ -55,7 +55,7 @@ pub enum AptError {
     },
     /// The mirror does not have it.
     #[error(
-        "the mirror of suite {suite} does not have what was asked for ({detail}): old suites leave mirrors; name one that has it in the host's apt sources"
+        "the mirror of suite {suite} does not have what was asked for ({detail}): mirrors drop old suites; name a mirror that has it in the host's apt sources"
     )]
     Missing {
         /// The suite.
@@ -84,7 +84,7 @@ pub enum AptError {
         /// apt's message.
         detail: String,
     },
-    /// apt failed in a way that is not known here.
+    /// apt failed with a message that is not recognized here.
     #[error("apt failed on suite {suite}: {detail}")]
     Other {
         /// The suite.

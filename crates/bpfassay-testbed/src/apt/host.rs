@@ -21,7 +21,7 @@ pub(super) struct Host {
     pub(super) keyring: Option<String>,
     /// `Acquire::…` settings (proxies, time-outs, whether expired release files are accepted), as lines of configuration.
     pub(super) settings: Vec<String>,
-    /// As whom apt uses the network where root runs it (`APT::Sandbox::User`).
+    /// The user as which apt uses the network where root runs it (`APT::Sandbox::User`).
     pub(super) user: String,
 }
 
@@ -50,7 +50,7 @@ impl Host {
     }
 }
 
-/// As whom apt uses the network where root runs it.
+/// The user as which apt uses the network where root runs it.
 ///
 /// # Errors
 /// Those of running `apt-config`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asking a mirror: again where the failure may pass, and with an error that names what is to be done.
+//! Asking a mirror: again where the failure may be temporary, and with an error that says what to do.
 
 use std::{
     io::{self, Read as _},
@@ -12,7 +12,7 @@ use std::{
 use super::{Apt, AptError, cannot_start, sandbox::warn_of_root};
 use crate::{Error, Result, cache::free_space};
 
-/// How often a mirror is asked before it is given up.
+/// How often a mirror is asked before the download fails.
 pub(super) const ATTEMPTS: u32 = 3;
 
 impl Apt<'_> {

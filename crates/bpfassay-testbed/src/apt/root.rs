@@ -34,7 +34,7 @@ const INDEX_SIZE: u64 = 100_000_000;
 pub struct IndexState {
     /// When they were fetched, in seconds since 1970.
     pub fetched: u64,
-    /// The release file that vouches for them.
+    /// The release file that authenticates them.
     pub release: ReleaseFile,
     /// Whether it had expired by then, and that was accepted.
     pub stale: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where apt downloads when root runs it: in a directory of its own that the user can write to as whom apt uses the network,
+//! Where apt downloads when root runs it: in a directory of its own that the user as which apt uses the network can write to,
 //! outside the cache, which may be where only root has access.
 //!
 //! What a mirror sends is parsed by that user until its hash or signature was checked; root then copies it into the cache.

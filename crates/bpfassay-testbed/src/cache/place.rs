@@ -72,8 +72,8 @@ pub(super) fn open(root: &Path) -> Result<(OwnedFd, CacheAccess)> {
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(root, flags, Mode::empty()).map_err(|error| io_error("open", root, error))?;
-    // Without the lock, one that another process is making may look like anything: its parts are there, and its marker was not yet when
-    // that was read. So only a cache is believed at once.
+    // Without the lock, one that another process is making may look like anything: its parts are there, and its marker was not there yet when
+    // that was read. So only a complete cache is accepted without the lock.
     if !matches!(state(root, directory.as_fd()), Ok(State::Cache)) {
         let _alone = alone(directory.as_fd());
         // Another process may have made it a cache meanwhile.

@@ -30,7 +30,7 @@ const USUAL_PLACES: [&str; 4] = ["usr/local/bin/ior", "usr/bin/ior", "bin/ior", 
 #[derive(Debug, thiserror::Error)]
 pub enum OverlayError {
     /// The directory or something in it cannot be read.
-    #[error("cannot read {} of the overlay", path.display())]
+    #[error("cannot read {} of the overlay: check that it exists and may be read", path.display())]
     Read {
         /// What.
         path: PathBuf,

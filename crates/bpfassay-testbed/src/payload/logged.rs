@@ -96,7 +96,7 @@ fn copy_lines(from: impl Read, mut to: impl Write, take: &mut dyn FnMut(&str) ->
             return written;
         }
         for part in line.split_inclusive(|byte| *byte == b'\r') {
-            // The program goes on though its output cannot be kept: it must not wait for a reader.
+            // What comes after a failure to write the log is read and dropped: the program must not wait for a reader.
             if !take(&String::from_utf8_lossy(part)) && written.is_ok() {
                 written = to.write_all(part.strip_suffix(b"\r").unwrap_or(part));
             }

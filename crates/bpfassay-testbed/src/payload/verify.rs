@@ -112,7 +112,7 @@ fn offered(apt: &Apt<'_>, place: &AssetSource, source: Digest, arch: Arch) -> Re
     Ok(Some(Subject { arch, of: place.to_string(), programs, toolchain_key, toolchain }))
 }
 
-/// What packages differ, in words.
+/// Which packages differ, a line each.
 fn differences(before: &[Component], now: &[Component]) -> Vec<String> {
     let version = |of: &[Component], name: &str| {
         of.iter().find(|one| one.name == name).map_or_else(|| "nothing".to_owned(), |one| one.version.clone())

@@ -99,12 +99,12 @@ pub fn read_image(path: &Path) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// [`Error::LocalKernel`] for anything that is no bootable image, a kernel that is damaged, another architecture, or modules of another release;
-/// [`Error::DiskFull`], [`Error::Io`].
+/// [`Error::DiskFull`] and [`Error::Io`] where the image cannot be read or copied into the cache.
 pub fn prepare(cache: &Cache, image: &Path, modules: Option<&Path>, arch: Option<Arch>) -> Result<Kernel> {
     let refuse = |path: &Path, problem: String| Error::LocalKernel { path: path.to_owned(), problem };
     let bytes = read_image(image)?;
     let kind = identify(&bytes).map_err(|problem| refuse(image, problem))?;
-    // Reported here, once: its guest would stay silent until its deadline.
+    // Reported here, once: its guest would write nothing until its deadline.
     if let Err(Unusable::Damaged(problem)) = extract(&bytes) {
         return Err(refuse(image, format!("cannot be booted: {problem}; copy or build it again")));
     }

@@ -26,8 +26,8 @@ pub(super) struct Beside<'a> {
 
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A program, with libraries or without.
-    Program { has_libraries: bool },
+    /// A program that has this place among those of the tool file, with libraries or without.
+    Program { place: usize, has_libraries: bool },
     /// A directory of libraries.
     Libraries,
     /// A script.
@@ -65,7 +65,7 @@ impl Beside<'_> {
         }
         let bytes = self.tool.read(&self.path, MAX_FILE)?;
         match &self.kind {
-            Kind::Program { has_libraries } => {
+            Kind::Program { place, has_libraries } => {
                 if let Some(problem) = no_program(&bytes, arch) {
                     return Err(self.refuse(problem));
                 }
@@ -73,8 +73,10 @@ impl Beside<'_> {
                     None if *has_libraries => return Err(self.refuse("names no dynamic linker")),
                     Some(path) if *has_libraries => {
                         let name = path.rsplit('/').next().unwrap_or(&path);
-                        let link = guest::loader(&self.tool.name);
-                        archive.add(&link, Node::Symlink { target: format!("lib/{name}") })?;
+                        let libraries = guest::libraries(&self.tool.name, *place);
+                        let directory = libraries.rsplit('/').next().unwrap_or(&libraries);
+                        let target = format!("{directory}/{name}");
+                        archive.add(&guest::loader(&self.tool.name, *place), Node::Symlink { target })?;
                     }
                     Some(_) => {
                         return Err(self.refuse("is linked with shared libraries: give their directory as `libraries`"));

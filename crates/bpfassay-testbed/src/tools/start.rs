@@ -9,7 +9,7 @@ use std::{
 };
 
 use bpfassay_protocol::{Arch, layout};
-use bpfassay_tool::{Source, Supply, elf, guest};
+use bpfassay_tool::{Binary, Source, Supply, elf, file::of_arch, guest};
 
 use super::{MAX_FILE, closure::started_by, refuse};
 use crate::{
@@ -23,28 +23,30 @@ const OF_GUESTS: [&str; 3] = [layout::AGENT, layout::TRACER, layout::IOR];
 /// What musl's dynamic linker is itself, whatever else it is called, between `lib` and `.`.
 const OF_MUSL: [&str; 7] = ["c", "pthread", "rt", "m", "dl", "util", "xnet"];
 
-/// Checks that the dynamic linker of `tool` is among its libraries, where it has some.
+/// Checks that the dynamic linkers of `tool` are among its libraries, where it has some.
 ///
 /// # Errors
-/// [`Error::Tool`] where it is not.
-pub(super) fn check_linker(tool: &Supply<'_>, arch: Arch, own: &Archive) -> Result<()> {
-    let Some(libraries) = tool.source.binary(arch).and_then(|binary| binary.libraries.as_ref()) else { return Ok(()) };
-    let link = guest::loader(&tool.name);
-    let Some(Node::Symlink { target }) = own.get(link.trim_start_matches('/')) else { return Ok(()) };
-    match tree::resolve(own, link.trim_start_matches('/')).and_then(|path| own.get(&path)) {
-        Some(Node::File { .. }) => Ok(()),
-        _ => {
+/// [`Error::Tool`] where one is not.
+pub(super) fn check_linkers(tool: &Supply<'_>, arch: Arch, own: &Archive) -> Result<()> {
+    let Source::Binary(list) = tool.source else { return Ok(()) };
+    for (place, binary) in of_arch(list, arch) {
+        let Some(libraries) = &binary.libraries else { continue };
+        let link = guest::loader(&tool.name, place);
+        let Some(Node::Symlink { target }) = own.get(link.trim_start_matches('/')) else { continue };
+        let linker = tree::resolve(own, link.trim_start_matches('/')).and_then(|path| own.get(&path));
+        if !matches!(linker, Some(Node::File { .. })) {
             let name = target.rsplit('/').next().unwrap_or(target);
             let directory = tool.place(libraries)?;
-            Err(refuse(
+            return Err(refuse(
                 &tool.name,
                 format!(
                     "its program is started by the dynamic linker {name}, which is not in {}: copy it there",
                     directory.display()
                 ),
-            ))
+            ));
         }
     }
+    Ok(())
 }
 
 /// Checks that what `tool` is started with is in guests, which have nothing but this project's programs and `own`.
@@ -52,36 +54,46 @@ pub(super) fn check_linker(tool: &Supply<'_>, arch: Arch, own: &Archive) -> Resu
 /// # Errors
 /// [`Error::Tool`] where something is not; [`Error::ToolFile`] and [`Error::Overlay`] where files cannot be read.
 pub(super) fn check(tool: &Supply<'_>, arch: Arch, own: &Archive) -> Result<()> {
-    let missing = |what: String| Err(refuse(&tool.name, what));
     match tool.source {
-        Source::Binary(_) => {
-            let Some(binary) = tool.source.binary(arch) else { return Ok(()) };
-            let program = guest::program(&tool.name);
-            let Some(bytes) = bytes_of(own, &program)? else { return Ok(()) };
-            if let Some(interpreter) = started_by(&bytes).filter(|_| bytes.starts_with(b"#!")) {
-                return match is_there(own, &interpreter) {
-                    true => Ok(()),
-                    false => missing(format!(
-                        "{} is a script for {interpreter}, which guests do not have: make it a `script`, with the package that \
-                         has its interpreter, or give a program",
-                        tool.place(&binary.path)?.display()
-                    )),
-                };
+        Source::Binary(list) => of_arch(list, arch).try_for_each(|entry| check_program(tool, arch, entry, own)),
+        Source::Script(list) => of_arch(list, arch).try_for_each(|(_, script)| {
+            if is_there(own, &script.interpreter) {
+                return Ok(());
             }
-            match &binary.libraries {
-                Some(libraries) => check_libraries(tool, arch, (&bytes, &binary.path), libraries, own),
-                None => Ok(()),
-            }
-        }
-        Source::Script(script) if !is_there(own, &script.interpreter) => missing(format!(
-            "guests do not have {}, the interpreter of {}: name the package that has it, as `debian = {{ suite = …, package = … }}`",
-            script.interpreter,
-            tool.place(&script.path)?.display()
-        )),
+            let problem = format!(
+                "guests do not have {}, the interpreter of {}: name the package that has it, as `debian = {{ suite = …, package = … }}`",
+                script.interpreter,
+                tool.place(&script.path)?.display()
+            );
+            Err(refuse(&tool.name, problem))
+        }),
         Source::Guest(program) if !is_there(own, program) => {
-            missing(format!("guests do not have {program}; they have {}", OF_GUESTS.join(", ")))
+            Err(refuse(&tool.name, format!("guests do not have {program}; they have {}", OF_GUESTS.join(", "))))
         }
-        Source::Script(_) | Source::Guest(_) | Source::Debian(_) | Source::Nix(_) | Source::Object(_) => Ok(()),
+        Source::Guest(_) | Source::Debian(_) | Source::Nix(_) | Source::Object(_) => Ok(()),
+    }
+}
+
+/// Checks that what starts this program, and the libraries that it needs, are in guests.
+fn check_program(tool: &Supply<'_>, arch: Arch, (place, binary): (usize, &Binary), own: &Archive) -> Result<()> {
+    let Some(bytes) = bytes_of(own, &guest::program(&tool.name, place))? else { return Ok(()) };
+    if let Some(interpreter) = started_by(&bytes).filter(|_| bytes.starts_with(b"#!")) {
+        if is_there(own, &interpreter) {
+            return Ok(());
+        }
+        let problem = format!(
+            "{} is a script for {interpreter}, which guests do not have: make it a `script`, with the package that \
+             has its interpreter, or give a program",
+            tool.place(&binary.path)?.display()
+        );
+        return Err(refuse(&tool.name, problem));
+    }
+    match &binary.libraries {
+        Some(libraries) => {
+            let top = guest::libraries(&tool.name, place);
+            check_libraries(tool, arch, (&bytes, &binary.path), (libraries, &top), own)
+        }
+        None => Ok(()),
     }
 }
 
@@ -91,12 +103,12 @@ pub(super) fn is_there(own: &Archive, path: &str) -> bool {
     is_live || OF_GUESTS.contains(&path) || tree::resolve(own, path.trim_start_matches('/')).is_some()
 }
 
-/// The libraries that the program needs, and those that they need, must be in guests under their names.
+/// The libraries that the program needs, and those that they need, must be in guests under their names: those of `directory` beside the tool file lie at `top`.
 fn check_libraries(
     tool: &Supply<'_>,
     arch: Arch,
     (program, path): (&[u8], &str),
-    directory: &str,
+    (directory, top): (&str, &str),
     own: &Archive,
 ) -> Result<()> {
     let is_musl = elf::interpreter(program).is_some_and(|path| path.contains("/ld-musl-"));
@@ -105,7 +117,6 @@ fn check_libraries(
         is_musl && stem.is_some_and(|stem| OF_MUSL.contains(&stem))
     };
     let names = files_by_name(own);
-    let top = guest::libraries(&tool.name);
     // Each with what needs it.
     let mut waiting: VecDeque<(String, String)> = VecDeque::new();
     let mut known = BTreeSet::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cgroups and mounts that a tool calls by names which nobody else knows: found by the figures that are right, so that the others of the same name
-//! are compared with whose they are.
+//! Names of cgroups and mounts that only the tool knows. A figure that is right shows which subject such a name stands for, and the other figures of
+//! that name are compared with that subject.
 
 use std::collections::BTreeMap;
 

@@ -26,7 +26,7 @@ pub(super) struct Definition {
 pub(super) struct Known<'a> {
     /// What is known of the run.
     pub(super) evidence: &'a Evidence<'a>,
-    /// What is still all right.
+    /// The limits of what is accepted.
     pub(super) limits: &'a Limits,
     /// The explained figures, or why there are none.
     pub(super) figures: &'a Result<Explained, &'static str>,

@@ -11,7 +11,7 @@ use crate::{Readings, Report};
 /// Everything that is known of one run of a tool. `None` always means: not measured.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Evidence<'a> {
-    /// How it came up.
+    /// How its start went.
     pub start: Option<&'a Start>,
     /// Mismatches of its programs with the kernel's prototypes, one line each.
     pub prototypes: Option<&'a [String]>,
@@ -42,7 +42,7 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// How a tool came up.
+/// How the start of a tool went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     /// It became ready.
@@ -71,7 +71,7 @@ pub struct KernelFacts {
     pub idle_cpu: Option<(u64, u64)>,
     /// From its start until it was ready, in nanoseconds.
     pub attach_ns: Option<u64>,
-    /// How it went from the signal on.
+    /// How it ended after the signal.
     pub detach: Option<Detach>,
 }
 
@@ -84,7 +84,7 @@ pub enum Detach {
     Killed(String),
 }
 
-/// What is still all right.
+/// The limits of what is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Memory in bytes.

@@ -9,7 +9,7 @@ use super::certainty::{Certainty, Line};
 /// Most lines of evidence for one finding; what there is beyond is counted.
 const MAX_EVIDENCE: usize = 16;
 
-/// What came of looking for one kind of fault.
+/// Whether one kind of fault was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "kebab-case")]
 pub enum FindingStatus {

@@ -223,6 +223,13 @@ fn first_calls_and_other_calls_lost() {
     for (unit, value) in [(Unit::Calls, 18), (Unit::Calls, 19), (MOVED, 990)] {
         assert_eq!(found(&results(unit, value)), [Kind::FirstTouchLost], "{value}");
     }
+    // As many calls are all that was done with one of the mounts: this is said.
+    let mut also = truth.clone();
+    also.shares.push(share("a", "o", Operation::Read, 4, 0, 0));
+    let lost = counts(&of(Unit::Calls), &readings(&[(100, 0, Some("a"), 21)]), &also);
+    assert_eq!(found(&lost), [Kind::FirstTouchLost]);
+    let evidence = evidence_of(&lost, Kind::FirstTouchLost);
+    assert!(evidence.ends_with("4 less, as much as the first calls, or mount m, or mount o"), "{evidence}");
     assert!(is_clear(&results(Unit::Calls, 21), Kind::FirstTouchLost));
     assert_eq!(found(&results(Unit::Calls, 15)), [Kind::CountsTooLow]);
     assert!(evidence_of(&results(Unit::Calls, 15), Kind::CountsTooLow).ends_with("of cgroup a: 15, really 21"));

@@ -59,7 +59,7 @@ pub(super) fn draft(name: &str, seen: &str, url: Option<&Url>, text: &str) -> Dr
     let figures = figures
         .filter(|(name, _)| !["process_", "go_", "promhttp_", "scrape_"].iter().any(|own| name.starts_with(own)));
     let mut figures: Vec<Figure> = figures.flat_map(|(name, labels)| figures_of(name, labels)).collect();
-    // What names say most of comes first.
+    // Figures with the clearest names come first.
     figures.sort_by_key(|figure| (figure.operations.is_empty(), figure.unit.is_none()));
     let (port, path) = url.map_or((NO_PORT, "/metrics"), |url| (url.port, url.path.as_str()));
     let report = vec![format!("#openmetrics = {{ port = {port}, path = {} }}", quoted(path))];

@@ -199,9 +199,10 @@ fn a_program_is_written_with_its_architecture_and_libraries() {
 #[test]
 fn a_script_is_written_with_its_interpreter() {
     let python = written("x.py", b"#!/usr/bin/env python3\nfrom bcc import BPF\n");
-    let Source::Script(script) = read(&python).source else { panic!("{python}") };
+    let Source::Script(scripts) = read(&python).source else { panic!("{python}") };
+    let [script] = &*scripts else { panic!("{python}") };
     assert_eq!(
-        (script.interpreter.as_str(), script.debian.unwrap().package.as_str()),
+        (script.interpreter.as_str(), script.debian.as_ref().unwrap().package.as_str()),
         ("/usr/bin/python3", "python3-bpfcc")
     );
     for odd in ["#!\n", "#!env\n", "#!/usr/bin/env -S\n", "#! /opt/x/../y a\"b\n", "#!/opt/mine -x\n"] {

@@ -5,9 +5,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value};
-
-use super::{MAX_LABEL, Row, Sample, Sink, json::flatten, lines::Line, number::whole};
+use super::{MAX_LABEL, Row, Sample, Sink, json::object, lines::Line, number::whole};
 use crate::{Pattern, ReportedFigure, Unit};
 
 /// `form`: what a line looks like; `None`: it is an object in JSON.
@@ -33,14 +31,7 @@ pub(super) fn read(
                 None => sink.unread(&line.text, "not such a line"),
             }
         } else if !is_ignored() {
-            match serde_json::from_str::<Map<String, Value>>(&line.text) {
-                Ok(object) => {
-                    let mut row = Row::new();
-                    flatten(&object, "", &mut row);
-                    event(sink, line.at_ns, &row, &line.text);
-                }
-                Err(error) => sink.unread(&line.text, &format!("no object in JSON ({error})")),
-            }
+            object(sink, &line, |sink, row| event(sink, line.at_ns, row, &line.text));
         }
     }
 }

@@ -19,19 +19,26 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, ignor
         if ignore.is_some_and(|ignore| ignore.regex().is_match(&line.text)) {
             continue;
         }
-        match serde_json::from_str::<Map<String, Value>>(&line.text) {
-            Ok(object) => {
-                let mut row = Row::new();
-                flatten(&object, "", &mut row);
-                sink.report(line.at_ns);
-                sink.row(line.at_ns, &row, &line.text);
-            }
-            Err(error) => sink.unread(&line.text, &format!("no object in JSON ({error})")),
-        }
+        object(sink, &line, |sink, row| {
+            sink.report(line.at_ns);
+            sink.row(line.at_ns, row, &line.text);
+        });
     }
 }
 
-pub(super) fn flatten<'a>(object: &'a Map<String, Value>, prefix: &str, row: &mut Row<'a>) {
+/// Gives `read` the fields of the object that `line` is.
+pub(super) fn object(sink: &mut Sink<'_>, line: &Line, read: impl FnOnce(&mut Sink<'_>, &Row<'_>)) {
+    match serde_json::from_str::<Map<String, Value>>(&line.text) {
+        Ok(object) => {
+            let mut row = Row::new();
+            flatten(&object, "", &mut row);
+            read(sink, &row);
+        }
+        Err(error) => sink.unread(&line.text, &format!("no object in JSON ({error})")),
+    }
+}
+
+fn flatten<'a>(object: &'a Map<String, Value>, prefix: &str, row: &mut Row<'a>) {
     for (key, value) in object {
         if row.len() >= MAX_FIELDS {
             return;

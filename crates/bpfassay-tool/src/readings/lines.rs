@@ -11,7 +11,7 @@ pub(super) struct Line {
     pub(super) text: String,
 }
 
-/// The lines of `stream`, without what terminals want (`\r`, and the sequences that clear a screen), the empty ones left out.
+/// The lines of `stream`, without what is meant for terminals (`\r`, and the sequences that clear a screen), the empty ones left out.
 /// What stands behind the last end of a line is a line, too. A line longer than [`MAX_LINE`] is cut.
 pub(super) fn lines(pieces: &[Piece], stream: Stream) -> impl Iterator<Item = Line> {
     let mut pieces = pieces.iter().filter(move |piece| piece.stream == stream);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prometheus' text format and OpenMetrics.
 //!
-//! An own small parser: the crates that there are drop the digits of large numbers by reading them as floating point, or want a page
-//! without a single error. Formats: <https://prometheus.io/docs/instrumenting/exposition_formats/> and
+//! A small parser of our own: existing crates read large numbers as floating point, which drops their last digits, or refuse a page
+//! with a single error. Formats: <https://prometheus.io/docs/instrumenting/exposition_formats/> and
 //! <https://prometheus.io/docs/specs/om/open_metrics_spec/>. Time stamps and exemplars are not looked at: what counts is when the
 //! guest asked.
 

@@ -10,6 +10,7 @@ use crate::{
         comparison::{Comparison, shown},
         definition::Definition,
         figures::{Differences, Tally},
+        parts,
     },
 };
 
@@ -57,5 +58,6 @@ fn first_touch(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<String> 
         .sum();
     let fits = |lost: &u64| figure.unit != Unit::Errors && *lost > 0 && one.lacks(*lost);
     let lost = by_share.filter(fits).or_else(|| by_operation.filter(fits))?;
-    Some(format!("{}: {lost} less, as much as the first calls", shown(figure, one)))
+    let others: String = parts::missing(figure, one).into_iter().map(|part| format!(", or {part}")).collect();
+    Some(format!("{}: {lost} less, as much as the first calls{others}", shown(figure, one)))
 }

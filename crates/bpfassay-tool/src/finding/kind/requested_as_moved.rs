@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requested bytes passed off as moved bytes.
+//! Requested bytes reported as moved bytes.
 
 use crate::{
     Unit,
