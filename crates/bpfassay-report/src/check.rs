@@ -13,7 +13,7 @@ use bpfassay_results::{Contents, JournalError, Results, ResultsError, file, fing
 
 use crate::derive_all;
 
-/// What one check came to.
+/// The verdict of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Soundness {
     /// As it must be.
@@ -24,12 +24,12 @@ pub enum Soundness {
     Wrong,
 }
 
-/// One check, and what it came to.
+/// One check and its verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
     /// The part of the directory.
     pub what: &'static str,
-    /// What it came to.
+    /// Its verdict.
     pub soundness: Soundness,
     /// What was checked, or what is wrong, with all its causes.
     pub message: String,
@@ -101,7 +101,7 @@ fn of_journal(directory: &Path, contents: &Result<Contents, JournalError>) -> Ch
     }
 }
 
-/// Whether results are what the journal comes to.
+/// Whether results follow from the journal.
 fn follows(derived: &Results, sealed: &file::Sealed) -> Checked {
     const WHAT: &str = "results of the journal";
     let wrong = |message: String| Checked::new(WHAT, Soundness::Wrong, message);

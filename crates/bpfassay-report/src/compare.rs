@@ -17,12 +17,12 @@ use bpfassay_stats::{
 use bpfassay_study::{Clock, Correction, MetricName, Share};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::direct::SEEDS;
 pub use self::{
     comparable::NotComparable,
     direct::{DirectChange, FunctionChange},
     programs::ProgramChange,
 };
+pub(crate) use self::{comparable::same_guests, direct::SEEDS};
 use crate::derive::gates::adjustment;
 use bpfassay_results::{ByteErrors, Figure, Pooled, Results, Unit};
 
@@ -61,7 +61,7 @@ impl Question {
     }
 }
 
-/// Changes up to this do not matter, where nobody names another margin: 0.02 % by the instruction clock, 0.1 % by the wall clock.
+/// Changes up to this do not matter, where nobody names another margin: 0.02 % under the instruction clock, 0.1 % under the wall clock.
 #[must_use]
 pub const fn usual_margin(clock: Clock) -> Share {
     match clock {
@@ -70,7 +70,7 @@ pub const fn usual_margin(clock: Clock) -> Share {
     }
 }
 
-/// What comparing two results comes to.
+/// A comparison of two results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
@@ -90,7 +90,7 @@ pub struct Comparison {
     pub correction: Correction,
     /// Cells in the order of the new plan, then those that are gone.
     pub cells: Vec<CellComparison>,
-    /// What a reader must know besides: other versions of QEMU, other hosts.
+    /// What else differs between the two: other versions of QEMU, other hosts.
     pub notes: Vec<String>,
 }
 
@@ -123,7 +123,7 @@ pub struct CellComparison {
     pub file_system: String,
     /// The probe configuration or tool; `none`: the baseline.
     pub under_test: String,
-    /// What became of it.
+    /// Which of the two results measured it.
     pub fate: Fate,
     /// Its figures, where both have some.
     pub metrics: Vec<MetricComparison>,
@@ -153,7 +153,7 @@ impl CellComparison {
     }
 }
 
-/// What became of a cell.
+/// Which of two results measured a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fate", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Fate {
@@ -190,7 +190,7 @@ pub struct MetricComparison {
     pub measure: Measure,
     /// New / base: above 1 means slower.
     pub ratio: Figure<Ratio>,
-    /// What is to be said of it, all cells considered.
+    /// What is claimed of it, after the correction over all cells.
     pub change: Change,
     /// Extra instructions per call in the base and in the new results, for a cell with a tool under the instruction clock.
     pub instructions_per_call: [Option<f64>; 2],
@@ -262,7 +262,7 @@ pub struct Ratio {
     pub pooled: Option<Pooled>,
 }
 
-/// What is claimed of each ratio: which changes matter, at which error rate, and how often somebody looked.
+/// What is claimed of each ratio: which changes matter, at which error rate, and how many looks there were.
 #[derive(Debug, Clone, Copy)]
 struct Claim {
     margin: Share,

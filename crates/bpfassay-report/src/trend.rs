@@ -16,7 +16,7 @@ use bpfassay_study::{Clock, MetricName, Plan, Share};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    compare::{NotComparable, usual_margin},
+    compare::{NotComparable, same_guests, usual_margin},
     derive::lookup::{ByCell, by_cell},
 };
 use bpfassay_results::{CellMetric, CellResult, Figure, Results};
@@ -109,7 +109,7 @@ type Named<'a> = (&'a str, &'a Results);
 /// The trend over `results`, each with a name, in the order given; within each the kernels in the order of their versions.
 ///
 /// # Errors
-/// [`NotComparable`] where they were measured by different clocks, or there is nothing.
+/// [`NotComparable`] where they were measured by different clocks or in guests that are set up differently, or there is nothing.
 pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotComparable> {
     let results: Vec<Named<'_>> = results.iter().map(|(name, results)| (name.as_str(), results.borrow())).collect();
     let Some((_, first)) = results.first() else {
@@ -119,6 +119,7 @@ pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotCo
     if let Some((_, other)) = results.iter().find(|(_, other)| other.plan.study.clock != clock) {
         return Err(NotComparable::Clock { base: clock, new: other.plan.study.clock });
     }
+    results.iter().try_for_each(|(_, other)| same_guests(first, other))?;
     let margin = usual_margin(clock);
     let search = Search { margin: margin.ratio(), ..Search::new(SEED) };
     let index = Index::of(&results);

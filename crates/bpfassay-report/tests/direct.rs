@@ -191,12 +191,19 @@ fn gates_limit_the_direct_cost_of_every_run_and_what_was_not_counted_does_not_pa
         found[0].2.clone()
     };
     let exact = |_: &PlannedRun, is_baseline| count(is_baseline);
-    assert_eq!(all(Verdict::Pass, 130, &exact), "130.0 instructions/call, n 2");
+    assert_eq!(all(Verdict::Pass, 131, &exact), "130.0 instructions/call, n 2");
+    // So near the limit, another boot may be above it.
+    let near = "130.0 instructions/call, n 2, in one boot; others may differ by 0.5 %: set `replicates`";
+    assert_eq!(all(Verdict::Inconclusive, 130, &exact), near);
+    let gate = Gate { direct_cost: Some(130), ..Gate::default() };
+    let boots =
+        derive(&counted_in(&Study { gates: vec![gate], clock: Clock::Instructions, ..study(None, 2, 2) }, exact, None));
+    assert!(boots.gates.iter().all(|gate| gate.verdict == Verdict::Pass), "{:?}", boots.gates);
     assert_eq!(all(Verdict::Regression, 129, &exact), "130.0 instructions/call");
     // One run above it is enough.
     let once = |run: &PlannedRun, is_baseline| count_of(99 + u64::from(run.round), is_baseline);
     assert_eq!(all(Verdict::Regression, 130, &once), "130.0..131.0 instructions/call");
-    assert_eq!(all(Verdict::Pass, 131, &once), "130.0..131.0 instructions/call, n 2");
+    assert_eq!(all(Verdict::Pass, 132, &once), "130.0..131.0 instructions/call, n 2");
     let half = |run: &PlannedRun, is_baseline| match run.round {
         1 => count(is_baseline),
         _ => Figure::missing("the plugin counted nothing in this phase"),

@@ -14,7 +14,7 @@ use std::{cell::Cell, collections::BTreeMap};
 use bpfassay_protocol::{
     Arch,
     finding::{Finding, Pitfall},
-    message::{Phase, PhaseActivity},
+    message::{Phase, PhaseActivity, WarmUp},
     probe::Probe,
 };
 use bpfassay_report::{
@@ -97,7 +97,7 @@ fn a_run_in_which_the_kernel_did_something_else_is_named() {
                 let is_other = run.round == 2 && run.spec.probe.is_baseline() && !run.control;
                 let is_other = is_other && block.target.arch == Arch::X86_64;
                 figures.phases[0].activity =
-                    Some(if is_other { activity(2, 801) } else { activity(1, 520 + u64::from(run.round)) });
+                    Some(if is_other { activity(2, 560) } else { activity(1, 520 + u64::from(run.round)) });
                 Outcome::Measured(figures)
             }
             other => other,
@@ -105,15 +105,37 @@ fn a_run_in_which_the_kernel_did_something_else_is_named() {
         let shown = text(&derive(&contents), Style::default());
         shown.lines().filter(|line| line.contains("of the measurement")).map(str::to_owned).collect::<Vec<_>>()
     };
-    let lines = of(3);
+    // Two rounds are enough: the control and the runs of probes do the same.
+    let lines = of(2);
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
     assert!(
-        line.contains(", write: not as in the other rounds, which is of the measurement and not of the tool: "),
+        line.contains(
+            ", write: not as in the other runs of its boot, which is of the measurement and not of the tool: "
+        ),
         "{line}"
     );
-    assert!(line.ends_with("RPCs COMMIT 2 (usually 1), context switches 801 (usually 523)"), "{line}");
-    // Of two runs neither is the usual one.
-    assert_eq!(of(2), [""; 0]);
+    assert!(line.ends_with("RPCs COMMIT 2 (usually 1), context switches 560 (usually 522)"), "{line}");
+    // The round is not there.
+    assert_eq!(of(1), [""; 0]);
+}
+
+#[test]
+fn a_warm_up_that_did_not_become_steady_is_named() {
+    let of = |is_steady| {
+        let contents = contents(&study(None, 2, 1), |block, run| match outcome(block, run) {
+            Outcome::Measured(mut figures) => {
+                let is_first = run.round == 1 && run.spec.probe.is_baseline() && !run.control;
+                let durations_ns = vec![vec![7, 9]; 10];
+                figures.warm_up = is_first.then_some(WarmUp { is_steady, durations_ns });
+                Outcome::Measured(figures)
+            }
+            other => other,
+        });
+        let shown = text(&derive(&contents), Style::default());
+        shown.lines().filter(|line| line.contains("was not steady after 10 warm-up runs")).count()
+    };
+    // One line for each target.
+    assert_eq!((of(false), of(true)), (3, 0));
 }
 
 #[test]

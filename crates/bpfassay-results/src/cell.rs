@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What came of each cell, over its runs.
+//! The results of each cell, over its runs.
 
 use std::fmt;
 

@@ -147,7 +147,7 @@ impl CoveredLines {
         (self.lines.iter().filter(|line| line.executions > 0).count(), self.lines.len())
     }
 
-    /// How many outcomes of branches came about, and how many there are of those that the counts tell.
+    /// How many outcomes of branches occurred, and of how many it is known whether they did.
     #[must_use]
     pub fn outcomes(&self) -> (usize, usize) {
         let outcomes = self.lines.iter().flat_map(|line| &line.branches).filter_map(|branch| branch.outcomes).flatten();

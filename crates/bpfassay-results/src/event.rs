@@ -94,7 +94,7 @@ pub enum Event {
         /// The line.
         text: String,
     },
-    /// The first round of a block is in, or all of them, or twice as many as in its last rows: what its cells come to so far. More
+    /// The first round of a block is in, or all of them, or twice as many as in its last rows: the figures of its cells so far. More
     /// rounds will change that.
     Rows(Box<ProvisionalRows>),
     /// A stage of setting up, measuring or reporting began, goes on, or ended. Most come before `started`; stages run side by side.
@@ -142,7 +142,7 @@ pub struct StageReport {
     pub stage: String,
     /// For which architecture, or architecture and kernel; empty where there is one such stage.
     pub subject: String,
-    /// What became of it.
+    /// Its state.
     pub state: StageState,
     /// How long it has lasted, in seconds.
     pub seconds: f64,
@@ -151,7 +151,7 @@ pub struct StageReport {
     pub step: Option<StageStep>,
 }
 
-/// What became of a stage.
+/// The state of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StageState {
@@ -176,7 +176,7 @@ pub struct StageStep {
     pub done: u64,
     /// Of how much; 0 where it is not counted.
     pub of: u64,
-    /// How long the rest of the step takes, in seconds, estimated from what is done; null where there is no ground for that.
+    /// How long the rest of the step takes, in seconds, estimated from what is done; null where that cannot be estimated yet.
     pub seconds_left: Option<f64>,
 }
 
@@ -247,7 +247,7 @@ pub struct RunEnded {
     pub seconds_left: Option<f64>,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
@@ -259,7 +259,7 @@ pub enum Ending {
     Failed,
 }
 
-/// What everything came to.
+/// The outcome of the whole execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Concluded {
     /// The results, written out.

@@ -81,7 +81,7 @@ pub enum ResultsError {
         /// The version found.
         found: u64,
     },
-    /// The file does not say what its bytes have to come to.
+    /// The file does not begin with the digest of its bytes.
     #[error(
         "{} does not begin with its digest, so it cannot be checked whether it was changed: it was written by {by}, before results had digests, or \
          another program has changed it since; make it again with `bpfassay run`, or read it with the version that wrote it",

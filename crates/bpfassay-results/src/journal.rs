@@ -146,7 +146,7 @@ pub struct Contents {
     pub entries: Vec<Entry>,
     /// A torn last line, if there was one.
     pub torn: Option<Torn>,
-    /// What the whole lines came to; `None` where they were not read from a file.
+    /// The digest of the whole lines; `None` where they were not read from a file.
     pub digest: Option<JournalDigest>,
 }
 

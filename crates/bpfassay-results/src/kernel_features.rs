@@ -37,7 +37,7 @@ pub struct ConfigurationRow {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigurationCell {
-    /// What came of it.
+    /// The outcome of trying it.
     pub verdict: FeatureVerdict,
     /// Why it does not work, or why nothing is known, in one line.
     pub reason: Option<String>,
@@ -104,7 +104,7 @@ pub struct FeatureRow {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FeatureCell {
-    /// What came of trying it.
+    /// The outcome of trying it.
     pub support: Support,
     /// What was expected.
     pub expected: ExpectedFeature,
@@ -112,7 +112,7 @@ pub struct FeatureCell {
     pub verdict: FeatureVerdict,
 }
 
-/// What came of doing something, compared with what was expected.
+/// The outcome of doing something, compared with what was expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FeatureVerdict {

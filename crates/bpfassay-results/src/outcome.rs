@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::tagged::{self, Tagged};
 
-/// What came of a run. Whether a refusal was expected is not written here: results say so, from the plan's
+/// The outcome of a run. Whether a refusal was expected is not written here: results say so, from the plan's
 /// expectations.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -167,7 +167,7 @@ pub enum FailureKind {
     /// The guest was not as before after the run: a mount gone, or a program, probe, process or cgroup left.
     Unsound,
     /// It was not begun, because what it would have needed failed before: its probe configuration or tool ended two boots of the
-    /// block, or the kernel did not come up in two other blocks.
+    /// block, or the kernel did not become ready in two other blocks.
     NotTried,
     /// The host could not start or serve the guest: QEMU missing or killed, disk full, and the like. Never final: `run --resume`
     /// does such runs again.

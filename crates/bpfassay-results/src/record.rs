@@ -207,7 +207,7 @@ pub struct RunRecord {
     pub started_unix_ms: u64,
     /// How long it took, in milliseconds of the host's clock; for a run that never began, 0.
     pub duration_ms: u64,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 

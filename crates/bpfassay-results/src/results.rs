@@ -14,13 +14,13 @@ use crate::{
 /// Version of `results.json`.
 pub const RESULTS_VERSION: u32 = 3;
 
-/// Everything that came of a plan.
+/// The results of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Results {
     /// Version of this form.
     pub version: u32,
-    /// What the journal came to that they follow from; `None` where they were made otherwise, or before journals had sums.
+    /// The digest of the journal that they follow from; `None` where they were made otherwise, or before journals had sums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalDigest>,
     /// When the first run began, in milliseconds since 1970-01-01 UTC.
@@ -38,7 +38,7 @@ pub struct Results {
     /// The verdicts on the study's gates, a row per gate, demand, cell and metric; gates first, then cells in the plan's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateResult>,
-    /// How many boots sequential sampling came to, a row per target, workload and file system; empty where they were fixed.
+    /// How many boots sequential sampling took, a row per target, workload and file system; empty where they were fixed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sampling: Vec<Sampled>,
     /// What works, breaks and differs, where the study asks for it.

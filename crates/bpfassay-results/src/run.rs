@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What came of each run.
+//! The results of each run.
 
 use bpfassay_protocol::{
     IoPath, Operation, io_path::RefusedCall, job::Better, operation::Totals, program_set::ProgramEvent, tracer::Losses,
@@ -114,7 +114,7 @@ pub struct RunMetric {
     /// Instructions on the probe's path per call of the workload; `None` where no instructions were counted, and for the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_cost: Option<Figure<f64>>,
-    /// Time and calls of its phases, summed over repetitions; of calls those without the fastest and the slowest twentieth of each phase.
+    /// Time and calls of its phases, summed over repetitions; of calls those without the fastest and the slowest sixteenth of each phase.
     pub work: Figure<Work>,
     /// Repetition by repetition; empty where the workload reports none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What came of sequential sampling (`--until`).
+//! The outcome of sequential sampling (`--until`).
 
 use bpfassay_study::{MetricName, Target};
 use schemars::JsonSchema;

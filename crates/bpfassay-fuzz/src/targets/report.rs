@@ -34,12 +34,18 @@ pub(super) fn journal(bytes: &[u8]) {
 }
 
 /// The journals of the records in the corpus, as they are written today.
+///
+/// # Errors
+/// Where the corpus cannot be read, or a journal cannot be written to a temporary directory.
 pub(super) fn journals() -> io::Result<Vec<Vec<u8>>> {
     let records = crate::target("journal_records").map(corpus::read).transpose()?.unwrap_or_default();
     records.iter().filter_map(|bytes| contents(bytes)).map(|contents| written(&contents)).collect()
 }
 
 /// The results of these journals, as files. Results that have no digest of themselves are refused before anything else of them is read.
+///
+/// # Errors
+/// Where the corpus cannot be read, or results cannot be written to a temporary directory.
 pub(super) fn stored() -> io::Result<Vec<Vec<u8>>> {
     let records = crate::target("journal_records").map(corpus::read).transpose()?.unwrap_or_default();
     let results = records.iter().filter_map(|bytes| contents(bytes)).map(|contents| derive(&contents));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which cells belong together, and what became of them.
+//! Which cells belong together, and which of the two results measured them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -111,7 +111,7 @@ fn kernel_names<'a>(base: &'a Results, new: &'a Results, question: &'a Question)
     names
 }
 
-/// What became of the cell.
+/// The comparison of one cell.
 pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, claim: Claim) -> CellComparison {
     let fate = match (pair.base, pair.new) {
         (Some(was), Some(is)) => match (why_not(was), why_not(is)) {

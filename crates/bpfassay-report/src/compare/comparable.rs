@@ -97,21 +97,27 @@ pub(super) fn check(base: &Results, new: &Results, pairs: &[Pair<'_>]) -> Result
         let [base, new] = engines.map(|engines| engines.into_iter().collect::<Vec<_>>().join(" and "));
         return Err(NotComparable::Engine { base, new });
     }
-    let guests = [base, new].map(|results| {
+    same_guests(base, new)?;
+    machines(base, new, clocks[1])
+}
+
+/// Checks that the guests of both results are set up in the same way.
+///
+/// # Errors
+/// [`NotComparable::Machine`] where they are not.
+pub(crate) fn same_guests(base: &Results, new: &Results) -> Result<(), NotComparable> {
+    let [base, new] = [base, new].map(|results| {
         let guest = &results.plan.study.guest;
         format!(
-            "{} CPUs, {} MiB, addresses {}, kernel parameters `{}`",
+            "{} CPUs, {} MiB, addresses {}, scheduling {}, kernel parameters `{}`",
             guest.cpus,
             guest.memory_mib,
             guest.addresses,
+            results.plan.study.scheduling(),
             guest.kernel_parameters.join(" ")
         )
     });
-    if guests[0] != guests[1] {
-        let [base, new] = guests;
-        return Err(NotComparable::Machine { arch: "all".to_owned(), base, new });
-    }
-    machines(base, new, clocks[1])
+    if base == new { Ok(()) } else { Err(NotComparable::Machine { arch: "all".to_owned(), base, new }) }
 }
 
 /// Machines that count or time something else are refused; other versions of the same are noted.

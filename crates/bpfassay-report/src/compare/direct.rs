@@ -60,7 +60,7 @@ impl FunctionChange {
     }
 }
 
-/// What became of a direct cost; `paired`: both results have the same seed. `None` where neither result has one.
+/// How a direct cost changed; `paired`: both results have the same seed. `None` where neither result has one.
 pub(super) fn change(
     base: Option<&Figure<Direct>>,
     new: Option<&Figure<Direct>>,

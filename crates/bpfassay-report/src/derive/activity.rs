@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs in which the kernel did something else than in the other rounds of their cell: a finding about the measurement, not about what is under test.
+//! Runs in which the kernel did something else than in the other runs of their boot: a finding about the measurement, not about what is under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::message::PhaseActivity;
-use bpfassay_results::{Outcome, Results};
+use bpfassay_results::{Outcome, Results, RunRecord};
 
-/// Below so many runs of a cell nothing is usual.
+/// Below so many runs nothing is usual.
 const FEWEST: usize = 3;
 
-/// What is not counted exactly is unusual where it is farther from the median than half of it, and than this.
-const FAR: u64 = 100;
+/// What is not counted exactly is unusual where it is farther from the median than this, than a fiftieth of the median, and than [`DEVIATIONS`]: ten times what ten
+/// boots of `quick` showed (results/seeds.md).
+const FAR: u64 = 30;
+
+/// The same in median absolute deviations, where the counter varies more.
+const DEVIATIONS: u64 = 8;
 
 /// A counter of the whole kernel.
 type Counter = (&'static str, fn(&PhaseActivity) -> Option<u64>);
@@ -22,16 +26,26 @@ const VARYING: &[Counter] = &[
     ("softirqs", |activity| activity.softirqs),
 ];
 
-/// A line for each phase of a run that sent another number of RPCs of a procedure than the median of its cell, or in which another counter is far from
+/// Which runs do the same: those of one boot, of the baseline, its control and the bundled tracer; those of another tool among themselves, as such a tool does work of its own.
+type Fellows<'a> = (&'a str, bool, bool, &'a str);
+
+fn fellows(record: &RunRecord, has_tool: bool) -> Fellows<'_> {
+    (&record.block, record.statistics, record.has_reference, if has_tool { &record.cell } else { "" })
+}
+
+/// A line for each phase of a run that sent another number of RPCs of a procedure than the median of the runs of its boot, or in which another counter is far from
 /// it.
 pub(crate) fn unusual(results: &Results) -> Vec<String> {
-    type Place<'a> = (&'a str, u32, u32, &'a str);
+    type Place<'a> = (Fellows<'a>, u32, u32, &'a str);
+    let with_tools: BTreeSet<&str> =
+        results.plan.cells.iter().filter(|cell| cell.tool.is_some()).map(|cell| cell.id.as_str()).collect();
     let mut phases = BTreeMap::<Place<'_>, Vec<(&str, &PhaseActivity)>>::new();
-    for run in results.runs.iter().filter(|run| run.record.is_counted()) {
+    for run in results.runs.iter().filter(|run| !run.record.warm_up) {
         let Outcome::Measured(figures) = &run.record.outcome else { continue };
         for phase in &figures.phases {
             let Some(activity) = &phase.activity else { continue };
-            let place = (run.record.cell.as_str(), phase.test, phase.repetition, phase.name.as_str());
+            let of = fellows(&run.record, with_tools.contains(run.record.cell.as_str()));
+            let place = (of, phase.test, phase.repetition, phase.name.as_str());
             phases.entry(place).or_default().push((&run.record.run, activity));
         }
     }
@@ -45,33 +59,43 @@ pub(crate) fn unusual(results: &Results) -> Vec<String> {
             .collect();
         for procedure in procedures {
             let of = |activity: &PhaseActivity| Some(activity.rpcs.as_ref()?.get(procedure).copied().unwrap_or(0));
-            compare(&runs, of, &|count, usual| count != usual, &format!("RPCs {procedure}"), &mut found);
+            compare(&runs, of, |_, _| 0, &format!("RPCs {procedure}"), &mut found);
         }
         for (name, of) in VARYING {
-            let is_far = |count: u64, usual: u64| count.abs_diff(usual) > (usual / 2).max(FAR);
-            compare(&runs, of, &is_far, name, &mut found);
+            let far = |usual: u64, deviation: u64| FAR.max(usual / 50).max(deviation.saturating_mul(DEVIATIONS));
+            compare(&runs, of, far, name, &mut found);
         }
         lines.extend(found.into_iter().map(|(run, differences)| {
             let differences = differences.join(", ");
-            format!("{run}, {phase}: not as in the other rounds, which is of the measurement and not of the tool: {differences}")
+            format!("{run}, {phase}: not as in the other runs of its boot, which is of the measurement and not of the tool: {differences}")
         }));
     }
     lines
 }
 
-/// Adds the runs whose counter `is_other` than the median.
+/// Adds the runs whose counter is farther from the median than `limit` says, of the median and of the median absolute deviation.
 fn compare<'a>(
     runs: &[(&'a str, &PhaseActivity)],
     of: impl Fn(&PhaseActivity) -> Option<u64>,
-    is_other: &dyn Fn(u64, u64) -> bool,
+    limit: impl Fn(u64, u64) -> u64,
     name: &str,
     found: &mut BTreeMap<&'a str, Vec<String>>,
 ) {
     let counts: Vec<(&str, u64)> = runs.iter().filter_map(|(run, activity)| Some((*run, of(activity)?))).collect();
-    let mut sorted: Vec<u64> = counts.iter().map(|(_, count)| *count).collect();
-    sorted.sort_unstable();
-    let Some(&usual) = sorted.get(sorted.len() / 2).filter(|_| sorted.len() >= FEWEST) else { return };
-    for (run, count) in counts.into_iter().filter(|&(_, count)| is_other(count, usual)) {
+    if counts.len() < FEWEST {
+        return;
+    }
+    let Some(usual) = median(counts.iter().map(|(_, count)| *count)) else { return };
+    let Some(deviation) = median(counts.iter().map(|(_, count)| count.abs_diff(usual))) else { return };
+    let far = limit(usual, deviation);
+    for (run, count) in counts.into_iter().filter(|(_, count)| count.abs_diff(usual) > far) {
         found.entry(run).or_default().push(format!("{name} {count} (usually {usual})"));
     }
+}
+
+/// The upper one of two.
+fn median(counts: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut sorted: Vec<u64> = counts.collect();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied()
 }

@@ -157,7 +157,7 @@ fn counted_between(figures: &RunFigures, operation: Operation, interval: &Interv
 /// The same on another mount than that of the file system under test. Several mounts may be of one file system, and have its device.
 fn counted_on(figures: &RunFigures, operation: Operation, interval: &Interval, mount: &MountFacts) -> Figure<Totals> {
     if !figures.probe.is_baseline() && !figures.probe.probe.distinguishes_mounts() {
-        return Figure::missing("the probe does not tell mounts apart");
+        return Figure::missing("the probe does not distinguish mounts");
     }
     let is_own = |row: &&CounterRow| row.cgroup == figures.cgroup && row.device == mount.device;
     let tells_ids = |reading: &Reading| {
@@ -165,7 +165,7 @@ fn counted_on(figures: &RunFigures, operation: Operation, interval: &Interval, m
         rows.filter(is_own).all(|row| row.mount != 0)
     };
     if !tells_ids(&interval.before) || !tells_ids(&interval.after) {
-        return Figure::missing("the probe does not tell mounts of one device apart");
+        return Figure::missing("the probe does not distinguish mounts of one device");
     }
     counted_by(figures, operation, interval, |reading| {
         let rows = &reading.tracer.as_ref()?.rows;

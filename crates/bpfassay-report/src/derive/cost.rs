@@ -19,7 +19,7 @@ use bpfassay_results::{Basis, Cost, Figure, RunResult, Work};
 
 const MIB: f64 = 1_048_576.0;
 
-/// What the phases named `name`, whose data `operation` moves, came to; `None` where they were not held.
+/// The work of the phases named `name`, whose data `operation` moves: calls, bytes and time; `None` where they were not held.
 pub(super) fn work(figures: &RunFigures, name: &str, operation: Operation) -> Figure<Work> {
     let mut work: Option<Work> = None;
     for phase in calls::phases(figures, name) {

@@ -16,7 +16,7 @@ use super::{
     levels::LEVEL,
     pairs::{accuracy_of, observations},
 };
-use crate::labels;
+use crate::{compare::SEEDS, labels};
 use bpfassay_results::{
     Attach, CellAccuracy, CellMetric, CellResult, Demand, Direct, Figure, GateResult, NO_CALL_TIMES, NO_COUNTS,
     Overhead, ToolResult, Unit,
@@ -116,7 +116,7 @@ fn evaluate(context: &Context<'_>, gate: &Gate, cell: &CellResult) -> Vec<Row> {
             rows.push((Demand::Overhead { limit }, Some(metric.name), evaluated));
         }
         if let (Some(limit), Some(direct)) = (gate.direct_cost, &metric.direct) {
-            rows.push((Demand::DirectCost { limit }, Some(metric.name), direct_cost(cell, direct, limit)));
+            rows.push((Demand::DirectCost { limit }, Some(metric.name), direct_cost(context, cell, direct, limit)));
         }
         let Some(accuracy) = accuracy else { continue };
         if let Some(limit) = gate.relative_error {
@@ -240,8 +240,8 @@ fn relative_error(context: &Context<'_>, cell: &CellResult, accuracy: &CellAccur
     }
 }
 
-/// A count and no estimate: one run above the limit is enough, and each has to be counted.
-fn direct_cost(cell: &CellResult, direct: &Figure<Direct>, limit: u64) -> Evaluated {
+/// A count and no estimate: one run above the limit is enough, and each has to be counted. One boot has one layout only, by which others differ a little.
+fn direct_cost(context: &Context<'_>, cell: &CellResult, direct: &Figure<Direct>, limit: u64) -> Evaluated {
     let direct = match direct {
         Figure::Value(direct) => direct,
         Figure::NotMeasured(reason) => return Evaluated::new(Verdict::Inconclusive, format!("not measured: {reason}")),
@@ -253,6 +253,11 @@ fn direct_cost(cell: &CellResult, direct: &Figure<Direct>, limit: u64) -> Evalua
     let counted = u32::try_from(direct.per_call.n).unwrap_or(u32::MAX);
     if counted < cell.runs.planned {
         let found = format!("{found}, but {counted} of {} runs were counted", cell.runs.planned);
+        return Evaluated::new(Verdict::Inconclusive, found);
+    }
+    if context.plan.replicates() == 1 && direct.per_call.max * (1.0 + SEEDS) > limit as f64 {
+        let share = SEEDS * 100.0;
+        let found = format!("{found}, n {counted}, in one boot; others may differ by {share} %: set `replicates`");
         return Evaluated::new(Verdict::Inconclusive, found);
     }
     Evaluated::new(Verdict::Pass, format!("{found}, n {counted}"))

@@ -244,7 +244,7 @@ fn sampled(
         .ok_or_else(|| format!("too short for sampling every {interval} ms: no sampling interval with bytes"))
 }
 
-/// What sampling every `interval_ms` shows, from before the run to after it. The tracer lives no longer than the run, so
+/// What sampling every `interval_ms` shows, from before the run to after it. The tracer ends with the run, so
 /// the first and the last reading are not its own samples but those of a monitor that was there already and stays: before
 /// and after the run the workload's counters stand still, at what was read at its two ends.
 pub(crate) fn readings(figures: &RunFigures, operation: Operation, interval_ms: u64) -> Vec<CounterReading> {

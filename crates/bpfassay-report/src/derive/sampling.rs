@@ -47,7 +47,7 @@ fn groups(plan: &Plan) -> Vec<Group<'_>> {
     groups
 }
 
-/// What came of each group so far; nothing where the plan's boots are fixed.
+/// How far each group is; nothing where the plan's boots are fixed.
 pub(super) fn derive(plan: &Plan, runs: &ByCell<'_>) -> Vec<Sampled> {
     let Some(sampling) = design(plan) else { return Vec::new() };
     let done: HashSet<&str> = runs.values().flatten().map(|run| run.record.run.as_str()).collect();
@@ -161,7 +161,7 @@ fn is_beyond(block: &Block, limits: &HashMap<Place<'_>, u32>) -> bool {
     limits.get(&place_of(block)).is_some_and(|&boots| block.replicate > boots)
 }
 
-/// The plan without the boots that sampling came to no need of.
+/// The plan without the boots that sampling did not need.
 pub(super) fn needed<'a>(plan: &'a Plan, sampled: &[Sampled]) -> Cow<'a, Plan> {
     if sampled.is_empty() {
         return Cow::Borrowed(plan);

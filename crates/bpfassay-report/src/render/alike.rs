@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Failures that are one event: a guest that does not come up fails every run that was to be made in it.
+//! Failures that are one event: a guest that does not boot fails every run that was to be made in it.
 
 use std::collections::HashMap;
 
@@ -55,8 +55,8 @@ impl Event {
     }
 }
 
-/// What failures of runs that never began have in common where they are one event; `None`: this is of a run alone. Of a target that does not come
-/// up, each block has a log of its own.
+/// What failures of runs that never began have in common where they are one event; `None`: this is of a run alone. Of a target that does not
+/// boot, each block has a log of its own.
 fn event_of(target: &Target, failure: &RunFailure) -> Option<String> {
     let never_began = matches!(
         (failure.kind, failure.phase),

@@ -11,7 +11,7 @@ use bpfassay_study::Clock;
 
 use super::{
     Style, finished, markdown,
-    table::{Places, Remarks, Table},
+    table::{CellNames, Remarks, Table},
     text,
 };
 use crate::{
@@ -43,8 +43,8 @@ pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
 
 fn table(comparison: &Comparison, whole: bool) -> Table {
     let mut remarks = Remarks::default();
-    let places = Places::among(comparison.cells.iter().map(|cell| (cell.case.as_str(), cell.file_system.as_str())));
-    let place = |cell: &CellComparison| places.text(cell.target(), &cell.case, &cell.file_system);
+    let cell_names = CellNames::of_comparison(comparison);
+    let place = |cell: &CellComparison| cell_names.text(cell.target(), &cell.case, &cell.file_system);
     let mut rows = Vec::new();
     for cell in &comparison.cells {
         let mut row = |change: &str, metric: &str, ratio: String, cost: String, bytes: String| {
@@ -157,7 +157,7 @@ fn bytes(metric: &MetricComparison) -> String {
     }
 }
 
-/// How many cells and metrics came to what.
+/// How many cells and metrics have each outcome.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) broken: u32,

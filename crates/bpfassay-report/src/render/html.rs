@@ -65,7 +65,7 @@ struct Count {
 }
 
 impl Count {
-    /// Nothing counted is not worth a colour.
+    /// A count of 0 has no colour.
     fn new(number: usize, what: &'static str, class: &'static str) -> Self {
         Self { number, what, class: if number == 0 { "" } else { class } }
     }

@@ -47,7 +47,7 @@ pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
     written(&report)
 }
 
-/// `comparison` as JUnit: a test case per cell that has no figures in one of the two, and per access of the others.
+/// `comparison` as JUnit: a test case per cell that has no figures in one of the two, and per metric of the others.
 ///
 /// What got worse is a failure; what is new, gone, or neither shown to have changed nor not to is skipped, and so no pass.
 ///
@@ -62,7 +62,7 @@ pub fn comparison_junit(comparison: &Comparison) -> Result<String, quick_junit::
     written(&report)
 }
 
-/// What things are called: on one line, and with every hazard shown, which the library would leave out.
+/// `text` on one line, with control characters shown by their numbers: the library would leave them out.
 fn name(text: &str) -> String {
     plain::line(text).into_owned()
 }

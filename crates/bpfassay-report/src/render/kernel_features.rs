@@ -276,7 +276,7 @@ fn features(matrix: &KernelFeatures) -> (Vec<Row>, Vec<(String, Vec<String>)>) {
     (rows, folded.into_iter().filter(|(_, names)| !names.is_empty()).collect())
 }
 
-/// One row for features that came out alike.
+/// One row for features with the same outcome.
 fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> Row {
     let first = rows[0];
     let (label, members) = match rows {

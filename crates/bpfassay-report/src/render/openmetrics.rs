@@ -125,7 +125,7 @@ pub fn openmetrics(results: &Results) -> String {
         };
         [of("measured", cell.runs.measured), of("refused", cell.runs.refused), of("failed", cell.runs.failed)]
     });
-    family(&mut text, "bpfassay_runs", "", "Runs by what came of them.", runs.collect());
+    family(&mut text, "bpfassay_runs", "", "Runs by outcome.", runs.collect());
     let verdicts = [Verdict::Pass, Verdict::Regression, Verdict::Inconclusive].map(|verdict| {
         let count = results.gates.iter().filter(|gate| gate.verdict == verdict).count();
         let labels = vec![("study", results.plan.study.name.clone()), ("verdict", labels::verdict(verdict).to_owned())];

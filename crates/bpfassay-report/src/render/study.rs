@@ -46,6 +46,12 @@ pub(super) fn title(results: &Results) -> String {
 fn doubts(results: &Results) -> Vec<String> {
     let mut doubts = Vec::new();
     for run in &results.runs {
+        if let Outcome::Measured(figures) = &run.record.outcome
+            && let Some(warm_up) = figures.warm_up.as_ref().filter(|warm_up| !warm_up.is_steady)
+        {
+            let times = warm_up.durations_ns.len();
+            doubts.push(format!("{}: the guest was not steady after {times} warm-up runs", run.record.run));
+        }
         let Some(derived) = &run.derived else { continue };
         if let Some(lost) = derived.losses.value().and_then(labels::losses) {
             // Counted per program over the whole guest: the byte error shows whether the workload's were among them.
@@ -132,7 +138,7 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
     warnings
 }
 
-/// How the experiment went: how many boots sequential sampling came to, and whether the baseline drifted.
+/// How the experiment went: how many boots sequential sampling took, and whether the baseline drifted.
 fn course(results: &Results) -> Vec<String> {
     let mut lines: Vec<String> = results.sampling.iter().filter_map(|sampled| of_sampling(results, sampled)).collect();
     lines.extend(drifts(results));

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use bpfassay_study::Target;
 
 use super::alike::Alike;
+use crate::compare::Comparison;
 use bpfassay_results::{CellResult, Results, RunFailure};
 
 /// A table with what stands above and below it.
@@ -101,29 +102,34 @@ impl Remarks {
     }
 }
 
-/// Where cells belong: target, and workload and file system where there are several.
+/// How rows name their cells: by target, and by workload and file system where there are several.
 #[derive(Clone, Copy)]
-pub(super) struct Places {
+pub(super) struct CellNames {
     many_cases: bool,
     many_file_systems: bool,
 }
 
-impl Places {
-    /// The places of the cells of `results`.
+impl CellNames {
+    /// For the cells of `results`.
     pub(super) fn of(results: &Results) -> Self {
         Self::among(results.cells.iter().map(|cell| (cell.case.as_str(), cell.file_system.as_str())))
     }
 
-    /// The places of cells with these workload cases and file systems.
-    pub(super) fn among<'a>(cells: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+    /// For the cells of `comparison`.
+    pub(super) fn of_comparison(comparison: &Comparison) -> Self {
+        Self::among(comparison.cells.iter().map(|cell| (cell.case.as_str(), cell.file_system.as_str())))
+    }
+
+    /// For cells with these workload cases and file systems.
+    fn among<'a>(cells: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut cells = cells.peekable();
-        let mut places = Self { many_cases: false, many_file_systems: false };
-        let Some(&(first_case, first_file_system)) = cells.peek() else { return places };
+        let mut names = Self { many_cases: false, many_file_systems: false };
+        let Some(&(first_case, first_file_system)) = cells.peek() else { return names };
         for (case, file_system) in cells {
-            places.many_cases |= case != first_case;
-            places.many_file_systems |= file_system != first_file_system;
+            names.many_cases |= case != first_case;
+            names.many_file_systems |= file_system != first_file_system;
         }
-        places
+        names
     }
 
     /// The columns of [`Self::row`], and then `more`.

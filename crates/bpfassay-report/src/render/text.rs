@@ -27,7 +27,7 @@ pub(super) const FORMAT: Format = Format {
 pub struct Style {
     /// Width of the terminal in columns; `None` where there is none: nothing is wrapped, and there are no lines but one
     /// below the head, so that the text can be searched and compared. So it is, too, where the terminal is so narrow
-    /// that the table's words would have to be broken.
+    /// that words in the table would have to be broken.
     pub width: Option<u16>,
 }
 

@@ -8,7 +8,7 @@ use super::Quantity;
 use crate::{
     compare::SEEDS,
     derive::{
-        levels::{layout, level_at_a_look},
+        levels::{layout_of_build, level_at_a_look},
         pairs::metric_of,
     },
 };
@@ -63,7 +63,7 @@ pub(super) fn value(
                 Some(replicates.point(
                     clock,
                     cost.per_call.value.ln(),
-                    layout(&figures.name) * scale(cost, &figures.name, runs),
+                    layout_of_build(&figures.name) * scale(cost, &figures.name, runs),
                 ))
             });
             (value, point)
@@ -82,7 +82,7 @@ pub(super) fn value(
                 Replicates::new(variance, found.effect.n, found.unit).point(
                     clock,
                     found.effect.log_ratio,
-                    layout(&figures.name),
+                    layout_of_build(&figures.name),
                 )
             });
             (figures.overhead.clone().map(|overhead| overhead.estimate.value), point)
@@ -92,9 +92,9 @@ pub(super) fn value(
                 true => figures.value.clone(),
                 false => Figure::missing("only IOR reports bandwidths"),
             };
-            let point = value
-                .value()
-                .map(|summary| of_summary(plan, summary).point(clock, summary.center().ln(), layout(&figures.name)));
+            let point = value.value().map(|summary| {
+                of_summary(plan, summary).point(clock, summary.center().ln(), layout_of_build(&figures.name))
+            });
             (value.map(|summary| summary.center()), point)
         }
     }

@@ -21,7 +21,7 @@ const AFTER: &[u8] = b"\",";
 /// Digits of a sum.
 const DIGITS: usize = 64;
 
-/// What a journal came to: its number of lines, and the sum of the last one, which all others are in.
+/// The digest of a journal: its number of lines, and the sum of the last one, which covers all others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JournalDigest {

@@ -16,7 +16,7 @@ use super::{
     truth::{WORKLOAD, mount_names},
 };
 
-/// Whether the tool passes requested bytes off as moved ones, phase by phase, and which of its figures are such.
+/// Whether the tool reports requested bytes as moved ones, phase by phase, and which of its figures are such.
 pub(super) fn evaluate(
     report: &Report,
     readings: &Readings,

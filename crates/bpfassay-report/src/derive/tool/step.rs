@@ -207,7 +207,7 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
     },
 ];
 
-/// How a tool came up that `refusal` was reported of. Where the loader, or the tool itself, reports a step, an error number or the
+/// How the start of a tool went that `refusal` was reported of. Where the loader, or the tool itself, reports a step, an error number or the
 /// verifier's log, what failed is known; else what it printed decides, or does not.
 pub(super) fn started(refusal: &Refusal) -> Start {
     let is_reported = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();

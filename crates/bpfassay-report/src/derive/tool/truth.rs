@@ -50,13 +50,13 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
         Some((at_ns, reference)) => (at_ns, &reference.after),
         None => (u64::MAX, after.tracer.as_ref()?),
     };
-    // Entry probes see what calls ask for, and not what comes of them.
+    // Entry probes see what calls ask for, and not what they return.
     let units = match figures.probe.probe.counts()? {
         ByteMeaning::Requested => vec![Unit::BytesRequested],
         ByteMeaning::Returned => Unit::ALL.into_iter().filter(|&unit| unit != Unit::BytesRequested).collect(),
     };
     let counts = |row: &CounterRow| !report.excludes_itself || row.cgroup != seen.cgroup;
-    // Whether the tool sees what the agent, kernel threads and it itself do, and what its file declares that it leaves out, is its own affair.
+    // Whether the tool sees what the agent, kernel threads and it itself do, and what its file declares that it leaves out, is up to the tool.
     let is_others = |row: &CounterRow| {
         let path = row.path.as_deref();
         let is_left_out = path.is_some_and(|path| report.leaves_out.iter().any(|place| is_below(path, place)));

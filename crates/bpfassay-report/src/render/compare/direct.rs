@@ -6,7 +6,7 @@ use bpfassay_stats::gate::Change;
 use crate::{
     compare::{CellComparison, Comparison, DirectChange},
     labels,
-    render::table::{Places, Remarks, Table},
+    render::table::{CellNames, Remarks, Table},
 };
 use bpfassay_results::Figure;
 
@@ -15,9 +15,9 @@ const LISTED: usize = 10;
 
 /// A table of the direct costs, and one of functions; none where nothing was counted. `whole`: with what did not change.
 pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
-    let places = Places::among(comparison.cells.iter().map(|cell| (cell.case.as_str(), cell.file_system.as_str())));
+    let cell_names = CellNames::of_comparison(comparison);
     let start = |cell: &CellComparison, metric: &str| {
-        vec![places.text(cell.target(), &cell.case, &cell.file_system), cell.under_test.clone(), metric.to_owned()]
+        vec![cell_names.text(cell.target(), &cell.case, &cell.file_system), cell.under_test.clone(), metric.to_owned()]
     };
     let mut remarks = Remarks::default();
     let (mut counts, mut rows, mut functions) = ([0_u32; 4], Vec::new(), Vec::new());

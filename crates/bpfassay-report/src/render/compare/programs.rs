@@ -8,18 +8,18 @@ use crate::{
     compare::{Comparison, ProgramChange},
     render::{
         program_code::{COLUMNS, FIGURES, LEGEND, milliseconds, shown},
-        table::{Places, Table},
+        table::{CellNames, Table},
     },
 };
 
 /// A row for each program that differs; no table where none does.
 pub(super) fn table(comparison: &Comparison) -> Option<Table> {
-    let places = Places::among(comparison.cells.iter().map(|cell| (cell.case.as_str(), cell.file_system.as_str())));
+    let cell_names = CellNames::of_comparison(comparison);
     let is_timed = comparison.clock == Clock::Instructions;
     let mut rows = Vec::new();
     for cell in &comparison.cells {
         for change in &cell.programs {
-            let place = places.text(cell.target(), &cell.case, &cell.file_system);
+            let place = cell_names.text(cell.target(), &cell.case, &cell.file_system);
             let mut row = vec![place, cell.under_test.clone(), change.program.clone()];
             row.extend(FIGURES.map(|of| difference(change, of)));
             row.extend(is_timed.then(|| time(change)));

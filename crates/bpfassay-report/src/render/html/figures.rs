@@ -228,10 +228,9 @@ fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: Of) -> Opti
         along: "transfer size in KiB".to_owned(),
         quantity: of.axis.to_owned(),
         reference: Some(of.reference),
-        names: Vec::new(),
         logarithmic: true,
         series: points,
-        levels: Vec::new(),
+        ..Curves::default()
     })?;
     Some(Plot {
         title: format!("{panel}, {name}: {} against transfer size", of.name),
@@ -265,11 +264,8 @@ fn over_time(results: &Results) -> Vec<Plot> {
             let svg = plot::curves(&Curves {
                 along: "seconds of the guest".to_owned(),
                 quantity: "MiB/s".to_owned(),
-                reference: None,
-                names: Vec::new(),
-                logarithmic: false,
                 series: vec![traced, flat.into()],
-                levels: Vec::new(),
+                ..Curves::default()
             })?;
             Some(Plot {
                 title: format!("{}, {}: traced bandwidth over time", cell.cell, metric.name),

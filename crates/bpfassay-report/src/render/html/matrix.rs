@@ -53,7 +53,7 @@ pub(super) fn matrix(results: &Results) -> Option<Matrix> {
     })
 }
 
-/// Kernels that follow each other and came out alike share a row.
+/// Kernels that follow each other and have the same outcome share a row.
 fn by_kernel(results: &Results, names: &[String]) -> Matrix {
     let targets = results.plan.targets();
     let mut archs: Vec<Arch> = targets.iter().map(|target| target.arch).collect();

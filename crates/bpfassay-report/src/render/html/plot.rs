@@ -72,7 +72,7 @@ pub(super) struct Intervals {
 }
 
 /// Estimates along a quantity.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Curves {
     /// The quantity along which they go, with its unit.
     pub(super) along: String,
@@ -363,15 +363,7 @@ mod tests {
     fn nothing_is_no_plot() {
         let none = Intervals { quantity: String::new(), reference: 1.0, rows: vec![("a".into(), Vec::new())] };
         assert_eq!(intervals(&none), None);
-        let curves_of = |series| Curves {
-            along: String::new(),
-            quantity: String::new(),
-            reference: None,
-            names: Vec::new(),
-            logarithmic: true,
-            series,
-            levels: Vec::new(),
-        };
+        let curves_of = |series| Curves { logarithmic: true, series, ..Curves::default() };
         assert_eq!(curves(&curves_of(Vec::new())), None);
         assert_eq!(curves(&curves_of(vec![vec![(0.0, mark(1.0))]])), None, "a logarithmic axis has no zero");
     }
@@ -381,13 +373,9 @@ mod tests {
         let smallest = [f64::from_bits(1), f64::MIN_POSITIVE, 1e-300, 1e-13];
         for at in smallest {
             let plot = Curves {
-                along: String::new(),
-                quantity: String::new(),
-                reference: None,
-                names: Vec::new(),
                 logarithmic: true,
                 series: vec![[at, 1.0].map(|at| (at, mark(1.0))).to_vec()],
-                levels: Vec::new(),
+                ..Curves::default()
             };
             assert_eq!(curves(&plot), None, "{at:e}");
         }
@@ -409,10 +397,9 @@ mod tests {
                 along: "x".into(),
                 quantity: "y".into(),
                 reference: Some(1.0),
-                names: Vec::new(),
                 logarithmic,
                 series: vec![points],
-                levels: Vec::new(),
+                ..Curves::default()
             };
             let _ = curves(&plot);
         }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::{
     derive::pairs::metric_of,
     labels::{self, NONE},
-    render::table::{Places, Remarks, Table},
+    render::table::{CellNames, Remarks, Table},
 };
 use bpfassay_results::{CellMetric, CellResult, Figure, NO_CALL_TIMES, Overhead, Results, RunResult};
 
@@ -15,14 +15,14 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     if results.cells.iter().flat_map(|cell| &cell.metrics).all(|metric| metric.calls_of.is_none()) {
         return None;
     }
-    let places = Places::of(results);
+    let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
     let first = first_runs(results);
     let mut rows = Vec::new();
     let mut overheads: Vec<&Overhead> = Vec::new();
     for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
         for (index, phase) in cell.metrics.iter().filter(|metric| metric.operation.is_some()).enumerate() {
-            let mut row = places.row(cell, index == 0);
+            let mut row = cell_names.row(cell, index == 0);
             row.push(phase.name.to_string());
             match cell.metrics.iter().find(|metric| metric.calls_of == Some(phase.name)) {
                 Some(calls) => {
@@ -39,11 +39,11 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         }
     }
     let columns =
-        places.columns(&["calls of", "ns per call", "overhead per call [95 %]", "whole phase", "n", "detectable"]);
+        cell_names.columns(&["calls of", "ns per call", "overhead per call [95 %]", "whole phase", "n", "detectable"]);
     let title = format!("time per call, study {}, clock {}", results.plan.study.name, results.plan.study.clock);
     let mut legend = vec![
         "overhead per call: time per call with the probe / without it (above 1: slower), of the calls that move the data, without the \
-         fastest and the slowest twentieth (trimmed mean): open, fsync and close are only in the overhead of the whole phase. A/A: the \
+         fastest and the slowest sixteenth (trimmed mean): open, fsync and close are only in the overhead of the whole phase. A/A: the \
          baseline against itself, the noise floor."
             .to_owned(),
     ];

@@ -11,16 +11,16 @@ use crate::{
     render::{
         attach::attach,
         study,
-        table::{Places, Remarks, Table},
+        table::{CellNames, Remarks, Table},
     },
 };
 use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Figure, Results, Unit};
 
 pub(super) fn table(results: &Results) -> Option<Table> {
-    let places = Places::of(results);
+    let cell_names = CellNames::of(results);
     let sampled = results.plan.study.design.sampling_interval_ms.is_some();
     let is_mixed = is_mixed(results);
-    let mut columns = places.columns(&[
+    let mut columns = cell_names.columns(&[
         "attach",
         "metric",
         if is_mixed { "value" } else { "MiB/s" },
@@ -37,7 +37,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     for cell in &results.cells {
         let attach = attach(cell, &mut remarks);
         for (index, (metric, accuracy)) in cell.whole().enumerate() {
-            let mut row = places.row(cell, index == 0);
+            let mut row = cell_names.row(cell, index == 0);
             row.extend([if index == 0 { attach.clone() } else { String::new() }, metric.name.to_string()]);
             row.extend(figures(cell, (metric, accuracy), sampled, is_mixed, &mut remarks));
             rows.push(row);
@@ -173,9 +173,7 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
     let of_rounds =
         overheads().any(|overhead| overhead.unit == Unit::Rounds && overhead.estimate.bounds.interval().is_some());
     if of_rounds {
-        legend
-            .push("n counts rounds within one boot: the interval holds within this boot and does not cover the spread between boots; limits need two \
-             boots or more.".to_owned());
+        legend.push(super::cost::OF_ROUNDS.to_owned());
     } else if overheads().any(|overhead| overhead.unit == Unit::Boots) {
         legend.push("n counts boots.".to_owned());
     }

@@ -5,19 +5,22 @@ use bpfassay_study::Clock;
 
 use crate::{
     labels::{self, NONE},
-    render::table::{Places, Remarks, Table, target_list},
+    render::table::{CellNames, Remarks, Table, target_list},
 };
 use bpfassay_results::{Basis, Results, Unit};
 
 /// What the mark of an interval means.
 pub(super) const POOLED: &str = "~: the interval is made as those of overheads are, from shares of the baseline's instructions: it has the same in it.";
+/// What `n` counts of rounds.
+pub(super) const OF_ROUNDS: &str = "n counts rounds within one boot: the interval holds within this boot and does not cover the spread between boots; \
+    limits need two boots or more.";
 
 /// The table, where the clock counts instructions and there is something to compare.
 pub(super) fn table(results: &Results) -> Option<Table> {
     if results.plan.study.clock != Clock::Instructions {
         return None;
     }
-    let places = Places::of(results);
+    let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
     let (mut rows, mut elapsed, mut of_rounds, mut is_pooled) = (Vec::new(), Vec::new(), false, false);
     for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
@@ -25,7 +28,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         for (index, metric) in cell.metrics.iter().filter(|metric| metric.operation.is_some()).enumerate() {
             let is_baseline = cell.is_baseline();
             let figure = metric.cost_compared(is_baseline);
-            let mut row = places.row(cell, index == 0);
+            let mut row = cell_names.row(cell, index == 0);
             row.push(metric.name.to_string());
             let Some(cost) = figure.value() else {
                 let reason = figure.reason().unwrap_or_default().to_owned();
@@ -72,11 +75,9 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         ));
     }
     if of_rounds {
-        legend
-            .push("n counts rounds within one boot: the interval holds within this boot and does not cover the spread between boots; limits need two \
-             boots or more.".to_owned());
+        legend.push(OF_ROUNDS.to_owned());
     }
-    let columns = places.columns(&["metric", "calls", "instructions per call [95 %]", "per MiB", "n"]);
+    let columns = cell_names.columns(&["metric", "calls", "instructions per call [95 %]", "per MiB", "n"]);
     let title = format!("cost of each probe configuration, study {}, clock instructions", results.plan.study.name);
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
 }

@@ -3,19 +3,19 @@
 
 use crate::{
     labels::{self, NONE},
-    render::table::{Places, Remarks, Table},
+    render::table::{CellNames, Remarks, Table},
 };
 use bpfassay_results::{Figure, Results, Role};
 
 /// The table, where instructions were counted.
 pub(super) fn table(results: &Results) -> Option<Table> {
-    let places = Places::of(results);
+    let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
     let (mut rows, mut unresolved, mut is_pooled) = (Vec::new(), 0.0_f64, false);
     for cell in &results.cells {
         let counted = cell.metrics.iter().filter_map(|metric| Some((metric, metric.direct.as_ref()?)));
         for (index, (metric, direct)) in counted.enumerate() {
-            let mut row = places.row(cell, index == 0);
+            let mut row = cell_names.row(cell, index == 0);
             row.push(metric.name.to_string());
             match direct {
                 Figure::Value(direct) => {
@@ -59,8 +59,16 @@ pub(super) fn table(results: &Results) -> Option<Table> {
              `unresolved` in results.json."
         ));
     }
-    let columns =
-        places.columns(&["metric", "direct", "program", "trampoline", "helpers", "entry", "elsewhere", "whole [95 %]"]);
+    let columns = cell_names.columns(&[
+        "metric",
+        "direct",
+        "program",
+        "trampoline",
+        "helpers",
+        "entry",
+        "elsewhere",
+        "whole [95 %]",
+    ]);
     let title = format!("direct cost in instructions per call, study {}", results.plan.study.name);
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
 }

@@ -7,7 +7,7 @@ use bpfassay_stats::Verdict;
 
 use crate::{
     labels::verdict as name,
-    render::table::{Places, Table},
+    render::table::{CellNames, Table},
 };
 use bpfassay_results::{CellResult, GateResult, Results};
 
@@ -19,10 +19,10 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let of = |verdict: Verdict| results.gates.iter().filter(move |gate| gate.verdict == verdict);
     let counts = [Verdict::Regression, Verdict::Inconclusive, Verdict::Pass]
         .map(|verdict| format!("{} {}", of(verdict).count(), name(verdict)));
-    let places = Places::of(results);
+    let cell_names = CellNames::of(results);
     let cells: HashMap<&str, &CellResult> = results.cells.iter().map(|cell| (cell.cell.as_str(), cell)).collect();
     let rows =
-        of(Verdict::Regression).chain(of(Verdict::Inconclusive)).map(|gate| row(&places, &cells, gate)).collect();
+        of(Verdict::Regression).chain(of(Verdict::Inconclusive)).map(|gate| row(&cell_names, &cells, gate)).collect();
     let certainty = results.plan.study.design.certainty;
     let title = format!("verdicts on the gates of {}: {}", results.plan.study.name, counts.join(", "));
     Some(Table {
@@ -39,11 +39,11 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     })
 }
 
-fn row(places: &Places, cells: &HashMap<&str, &CellResult>, gate: &GateResult) -> Vec<String> {
+fn row(cell_names: &CellNames, cells: &HashMap<&str, &CellResult>, gate: &GateResult) -> Vec<String> {
     let cell = cells.get(gate.cell.as_str());
     vec![
         name(gate.verdict).to_owned(),
-        cell.map_or_else(|| gate.cell.clone(), |cell| places.place(cell)),
+        cell.map_or_else(|| gate.cell.clone(), |cell| cell_names.place(cell)),
         cell.map_or_else(String::new, |cell| cell.under_test()),
         gate.metric.map_or_else(String::new, |metric| metric.to_string()),
         gate.demand.to_string(),

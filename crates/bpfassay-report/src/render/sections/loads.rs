@@ -7,7 +7,7 @@ use crate::render::{
     attach::attach,
     program_code::{COLUMNS, FIGURES, LEGEND, NONE, milliseconds, shown},
     study,
-    table::{Places, Remarks, Table},
+    table::{CellNames, Remarks, Table},
 };
 use bpfassay_results::{Loaded, Results};
 
@@ -15,7 +15,7 @@ use bpfassay_results::{Loaded, Results};
 pub(super) fn table(results: &Results) -> Option<Table> {
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();
-    let places = Places::of(results);
+    let cell_names = CellNames::of(results);
     let loading = results.cells.iter().filter(|cell| cell.tool.is_some() && study::loads_only(results, &cell.case));
     for cell in loading {
         let loaded = cell.tool_result.as_ref().and_then(|result| result.loaded.as_ref());
@@ -28,13 +28,13 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             figures.push(vec![NONE.to_owned(); COLUMNS.len() + 2]);
         }
         for (index, figures) in figures.into_iter().enumerate() {
-            let mut row = places.row(cell, index == 0);
+            let mut row = cell_names.row(cell, index == 0);
             row.extend(if index == 0 { head.clone() } else { head.each_ref().map(|_| String::new()) });
             row.extend(figures);
             rows.push(row);
         }
     }
-    let mut columns = places.columns(&["attach", "ready [s]", "load [s]", "program"]);
+    let mut columns = cell_names.columns(&["attach", "ready [s]", "load [s]", "program"]);
     columns.extend(COLUMNS);
     columns.push("verify [ms]");
     columns.iter_mut().filter(|column| **column == "probe").for_each(|column| *column = "tool");

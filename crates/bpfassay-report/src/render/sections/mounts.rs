@@ -10,13 +10,13 @@ use crate::{
     render::{
         attach::attach,
         study,
-        table::{Places, Remarks, Table},
+        table::{CellNames, Remarks, Table},
     },
 };
 
 /// A row for each mount of each probe configuration.
 pub(super) fn table(results: &Results) -> Option<Table> {
-    let places = Places::of(results);
+    let cell_names = CellNames::of(results);
     let runs = by_cell(&results.runs);
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();
@@ -45,13 +45,13 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             shown.push([NONE; 4].map(str::to_owned));
         }
         for (index, figures) in shown.into_iter().enumerate() {
-            let mut row = places.row(cell, index == 0);
+            let mut row = cell_names.row(cell, index == 0);
             row.push(if index == 0 { attach(cell, &mut remarks) } else { String::new() });
             row.extend(figures);
             rows.push(row);
         }
     }
-    let columns = places.columns(&["attach", "mount", "operation", "moved [B]", "traced"]);
+    let columns = cell_names.columns(&["attach", "mount", "operation", "moved [B]", "traced"]);
     (!rows.is_empty()).then(|| Table {
         rows,
         remarks: remarks.0,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use bpfassay_study::Target;
 
-use crate::render::table::{Places, Remarks, Table, target_list};
+use crate::render::table::{CellNames, Remarks, Table, target_list};
 use bpfassay_results::{CellFinding, CellResult, Results};
 
 /// What was found, and where.
@@ -22,10 +22,10 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let mut remarks = Remarks::default();
     let mut groups: Vec<Alike<'_>> = Vec::new();
     let mut known: HashMap<[String; 5], usize> = HashMap::new();
-    let places = Places::of(results);
+    let cell_names = CellNames::of(results);
     for cell in &results.cells {
         for found in &cell.findings {
-            let common = common(&places, cell, found, &mut remarks);
+            let common = common(&cell_names, cell, found, &mut remarks);
             let index = *known.entry(common).or_insert_with_key(|common| {
                 groups.push(Alike { common: common.clone(), places: Vec::new() });
                 groups.len() - 1
@@ -52,7 +52,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     })
 }
 
-fn common(of: &Places, cell: &CellResult, found: &CellFinding, remarks: &mut Remarks) -> [String; 5] {
+fn common(cell_names: &CellNames, cell: &CellResult, found: &CellFinding, remarks: &mut Remarks) -> [String; 5] {
     let finding = &found.finding;
     let done = cell.runs.measured.saturating_add(cell.runs.refused);
     [
@@ -60,7 +60,7 @@ fn common(of: &Places, cell: &CellResult, found: &CellFinding, remarks: &mut Rem
         finding.subject.clone(),
         format!("{} of {done}", found.runs.len()),
         remarks.mark(finding.detail.clone()),
-        of.text(String::new(), &cell.case, &cell.file_system),
+        cell_names.text(String::new(), &cell.case, &cell.file_system),
     ]
 }
 

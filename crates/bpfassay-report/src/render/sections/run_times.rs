@@ -5,13 +5,13 @@ use bpfassay_study::Clock;
 
 use crate::{
     labels::{self, NONE},
-    render::table::{Places, Remarks, Table},
+    render::table::{CellNames, Remarks, Table},
 };
 use bpfassay_results::{Figure, Results};
 
 /// The table of run times, where the kernel kept statistics: a row for each program that ran, and one for all of them.
 pub(super) fn table(results: &Results) -> Option<Table> {
-    let places = Places::of(results);
+    let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();
     for cell in &results.cells {
@@ -30,12 +30,12 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             figures.push([all_programs, runs.to_string(), none, all.events.to_string(), per_event]);
         }
         for (index, figures) in figures.into_iter().enumerate() {
-            let mut row = places.row(cell, index == 0);
+            let mut row = cell_names.row(cell, index == 0);
             row.extend(figures);
             rows.push(row);
         }
     }
-    let columns = places.columns(&["program", "runs", "ns per run", "calls counted", "ns per call"]);
+    let columns = cell_names.columns(&["program", "runs", "ns per run", "calls counted", "ns per call"]);
     let title = format!("run time of programs by the kernel's own statistics, clock {}", results.plan.study.clock);
     (!rows.is_empty()).then(|| Table {
         rows,

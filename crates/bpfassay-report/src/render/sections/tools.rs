@@ -5,7 +5,7 @@ use bpfassay_tool::finding::{Certainty, Compared, FindingStatus, Kind, Values};
 
 use crate::render::{
     study,
-    table::{Places, Remarks, Table},
+    table::{CellNames, Remarks, Table},
 };
 use bpfassay_results::{CellResult, Results, ToolResult};
 
@@ -19,11 +19,11 @@ fn tools(results: &Results) -> impl Iterator<Item = (&CellResult, &str, &ToolRes
 /// What each tool reported beside what really happened, where tools were under test that tool files describe.
 pub(super) fn figures(results: &Results) -> Option<Table> {
     let mut rows = Vec::new();
-    let places = Places::of(results);
+    let cell_names = CellNames::of(results);
     for (cell, tool, result) in tools(results) {
         let row = |one: &Compared| {
             vec![
-                places.place(cell),
+                cell_names.place(cell),
                 tool.to_owned(),
                 one.figure.clone(),
                 meaning(one),
@@ -42,7 +42,7 @@ pub(super) fn figures(results: &Results) -> Option<Table> {
             let exact = figures.iter().skip(MAX_ROWS).filter(|one| one.is_exact()).count();
             let text = format!("and {more} more, of which {exact} exact");
             rows.push(vec![
-                places.place(cell),
+                cell_names.place(cell),
                 tool.to_owned(),
                 text,
                 String::new(),
@@ -94,10 +94,10 @@ fn difference(one: &Compared) -> String {
 pub(super) fn findings(results: &Results) -> Option<Table> {
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();
-    let places = Places::of(results);
+    let cell_names = CellNames::of(results);
     for (cell, tool, result) in tools(results) {
         let mut row = |finding: &str, certainty: &str, seen: String| {
-            rows.push(vec![places.place(cell), tool.to_owned(), finding.to_owned(), certainty.to_owned(), seen]);
+            rows.push(vec![cell_names.place(cell), tool.to_owned(), finding.to_owned(), certainty.to_owned(), seen]);
         };
         let mut clear = 0;
         let mut open = Vec::new();

@@ -96,13 +96,11 @@ fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], 
     }
     let (names, points) = series.named();
     let svg = plot::curves(&Curves {
-        along: String::new(),
         quantity: of.axis.to_owned(),
         reference: Some(of.reference),
         names: kernels.iter().map(|kernel| (*kernel).to_owned()).collect(),
-        logarithmic: false,
         series: points,
-        levels: Vec::new(),
+        ..Curves::default()
     })?;
     Some(Plot {
         title: format!("{name}, {metric}: {} by probe configuration and kernel", of.name),
@@ -134,13 +132,11 @@ pub(super) fn along_kernels(results: &Results) -> Vec<Plot> {
         let levels =
             stretches.iter().map(|stretch| (1, place(stretch.first)..place(stretch.last), stretch.level.value));
         let svg = plot::curves(&Curves {
-            along: String::new(),
             quantity: series.quantity.to_string(),
-            reference: None,
             names: series.points.iter().map(|point| point.label.clone()).collect(),
-            logarithmic: false,
             series: vec![points],
             levels: levels.collect(),
+            ..Curves::default()
         })?;
         Some(Plot {
             title: format!(
