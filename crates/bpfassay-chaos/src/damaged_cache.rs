@@ -48,6 +48,9 @@ fn needed(manifest: &[u8]) -> Option<Vec<PathBuf>> {
 }
 
 /// The files in `from` by hard links in `to`; copies of them on another file system.
+///
+/// # Errors
+/// Where `to` exists, or a directory or file cannot be read, linked or copied.
 fn link(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir(to)?;
     for entry in fs::read_dir(from)? {

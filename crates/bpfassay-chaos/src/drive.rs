@@ -88,7 +88,7 @@ impl Driver {
     /// Makes the trial that was drawn.
     ///
     /// # Errors
-    /// A fault of this program or of the machine it runs on.
+    /// Where the environment cannot be made, the command cannot be started or supervised, or the study without faults has violations.
     pub fn run(&self, drawn: &Drawn) -> Result<TrialResult, ChaosError> {
         if drawn.fault.mounts
             && let Some(reason) = &self.cannot_mount
@@ -100,6 +100,9 @@ impl Driver {
     }
 
     /// The fingerprint of the study without faults.
+    ///
+    /// # Errors
+    /// Where the environment cannot be made, the command cannot be started, or the study without faults has violations.
     fn reference(&self, study: &TrialStudy) -> Result<Records, ChaosError> {
         // Other trials that need it wait for it.
         let mut references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,7 +113,7 @@ impl Driver {
         let mut course = RunningTrial::new(self, study, &trial)?;
         let args = course.environment.begin(1);
         course.command(&args)?;
-        let records = course.after("without faults", &Expected::default(), false)?;
+        let records = course.after("without faults", &Expected::default(), false);
         let result = course.result;
         if !result.violations.is_empty() {
             let text =
@@ -149,7 +152,7 @@ impl<'a> RunningTrial<'a> {
         let expected = self.trial.expected.clone();
         let args = self.environment.begin(self.trial.jobs);
         self.command(&args)?;
-        let mut records = self.after("first", &expected, true)?;
+        let mut records = self.after("first", &expected, true);
         self.environment.mend()?;
         if let Some(damage) = self.trial.damage {
             records = self.damaged(damage, &records)?;
@@ -174,7 +177,7 @@ impl<'a> RunningTrial<'a> {
             let resumed =
                 Expected { interrupted: Vec::new(), may_give_up: false, by_host: BTreeSet::new(), ..expected.clone() };
             self.go_on(false)?;
-            records = self.after("resumed", &resumed, false)?;
+            records = self.after("resumed", &resumed, false);
         }
         self.environment.script(&[])?;
         for _ in 0..RESUMES {
@@ -183,7 +186,7 @@ impl<'a> RunningTrial<'a> {
             }
             let whole = Expected { lies: expected.lies.clone(), ..Expected::default() };
             self.go_on(true)?;
-            records = self.after("again", &whole, false)?;
+            records = self.after("again", &whole, false);
             if self.result.ends.last() != Some(&End::Code(0)) {
                 break;
             }
@@ -195,6 +198,9 @@ impl<'a> RunningTrial<'a> {
     }
 
     /// Resumes the study, or starts it where nothing had been started.
+    ///
+    /// # Errors
+    /// Where what was left of a study that had not started cannot be removed, or as with [`Self::command`].
     fn go_on(&mut self, again_failed: bool) -> Result<(), ChaosError> {
         let output = self.environment.output();
         let begun = fs::read(output.join("journal.jsonl")).is_ok_and(|text| text.contains(&b'\n'));
@@ -210,6 +216,9 @@ impl<'a> RunningTrial<'a> {
     }
 
     /// A file is damaged: the command reports it, or continues correctly; then the file is repaired.
+    ///
+    /// # Errors
+    /// Where the file to damage cannot be read, written or repaired, the script cannot be written, or as with [`Self::command`].
     fn damaged(&mut self, damage: crate::trial::Damage, before: &Records) -> Result<Records, ChaosError> {
         if !self.environment.output().join("journal.jsonl").exists() {
             return Ok(before.clone());
@@ -221,7 +230,7 @@ impl<'a> RunningTrial<'a> {
         if !matches!(end, Some(End::Code(2 | 3))) {
             self.result.violations.push(format!("damaged: the command ended with {end:?} and not with 2 or 3"));
         }
-        let after = self.left_and_printed("damaged")?;
+        let after = self.left_and_printed("damaged");
         if after.len() > before.len() {
             self.result.violations.push("damaged: something was measured with a damaged guest".to_owned());
         }
@@ -230,6 +239,9 @@ impl<'a> RunningTrial<'a> {
     }
 
     /// Runs the command to its end.
+    ///
+    /// # Errors
+    /// Where the files for its output cannot be made, or it cannot be started, waited for or killed.
     fn command(&mut self, args: &[PathBuf]) -> Result<(), ChaosError> {
         let mut child = self.environment.command(&self.driver.bpfassay)?.args(args).spawn()?;
         self.process = child.id();
@@ -263,8 +275,8 @@ impl<'a> RunningTrial<'a> {
     }
 
     /// Checks the command that has just ended.
-    fn after(&mut self, stage: &str, expected: &Expected, may_be_interrupted: bool) -> Result<Records, ChaosError> {
-        let records = self.left_and_printed(stage)?;
+    fn after(&mut self, stage: &str, expected: &Expected, may_be_interrupted: bool) -> Records {
+        let records = self.left_and_printed(stage);
         let end = self.result.ends.last().copied().unwrap_or(End::Never);
         let interrupted = may_be_interrupted && expected.interrupted.contains(&end);
         let gave_up = expected.may_give_up && end == End::Code(3);
@@ -272,11 +284,11 @@ impl<'a> RunningTrial<'a> {
         let mut wrong = check::records(self.study, expected, &records, how_far);
         wrong.extend(check::end(self.study, expected, end, &records, may_be_interrupted));
         self.wrong(stage, wrong);
-        Ok(records)
+        records
     }
 
     /// What the command left behind and what it printed; and the journal's records.
-    fn left_and_printed(&mut self, stage: &str) -> Result<Records, ChaosError> {
+    fn left_and_printed(&mut self, stage: &str) -> Records {
         let mut wrong =
             self.before.left(self.environment.root(), &self.environment.directory(Directory::Temporary), self.process);
         let small = self.environment.directory(Directory::Temporary).join("filler");
@@ -304,7 +316,7 @@ impl<'a> RunningTrial<'a> {
             }
         };
         self.wrong(stage, wrong);
-        Ok(records)
+        records
     }
 
     fn wrong(&mut self, stage: &str, wrong: Vec<String>) {
@@ -331,6 +343,9 @@ const fn is_of_host(act: &crate::script::Rule) -> bool {
 }
 
 /// The valid records in the journal of `directory`; none where nothing was started.
+///
+/// # Errors
+/// Where the journal is damaged, or cannot be read.
 fn read(directory: &Path) -> Result<Records, bpfassay_results::JournalError> {
     let text = fs::read(directory.join("journal.jsonl")).unwrap_or_default();
     if !text.contains(&b'\n') {

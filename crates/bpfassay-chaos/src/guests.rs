@@ -177,7 +177,7 @@ impl GuestDriver {
     /// Makes the trial of `seed`, one of those whose name contains `only`.
     ///
     /// # Errors
-    /// A fault of this program or of the machine it runs on.
+    /// Where the environment cannot be made, the command cannot be started or supervised, or the study without faults has violations.
     pub fn run(&self, seed: u64, only: &str) -> Result<Option<Made>, ChaosError> {
         let mut random = Random::new(seed);
         let at = random.below(1000);
@@ -208,7 +208,7 @@ impl GuestDriver {
         let since = Instant::now();
         environment.command(&environment.begin(), None)?;
         let took = since.elapsed();
-        let (_, records) = environment.after("without faults", &Expected::default(), Stage::Ended)?;
+        let (_, records) = environment.after("without faults", &Expected::default(), Stage::Ended);
         if environment.result.ends != [End::Code(0)] || !environment.result.violations.is_empty() {
             let text = format!(
                 "the study without faults went wrong: {:?}\n{}",
@@ -221,6 +221,9 @@ impl GuestDriver {
     }
 
     /// The study with a tool that misbehaves: its own runs may fail, all others are measured.
+    ///
+    /// # Errors
+    /// Where the environment cannot be made, the command cannot be started or supervised, or it wrote no journal that can be read.
     fn with_tool(&self, tool: &ToolFault) -> Result<TrialResult, ChaosError> {
         let mut environment = GuestEnvironment::new(self, Some(tool))?;
         environment.command(&environment.begin(), None)?;
@@ -229,7 +232,7 @@ impl GuestDriver {
         for (_, run) in plan.runs().filter(|(_, run)| run.spec.tool.is_some()) {
             expected.blame(&run.spec.id, tool.kinds, false);
         }
-        let (_, records) = environment.after("first", &expected, Stage::Ended)?;
+        let (_, records) = environment.after("first", &expected, Stage::Ended);
         let failed = records.values().filter(|record| check::kind(&record.outcome).is_some()).count();
         if tool.must && failed == 0 {
             environment.wrong("first", vec!["wrong verdict: no run of the tool failed".to_owned()]);
@@ -246,6 +249,9 @@ impl GuestDriver {
     }
 
     /// The study with a failure of the host.
+    ///
+    /// # Errors
+    /// Where the environment or a damaged cache cannot be made, or the command cannot be started or supervised.
     fn disturbed(&self, fault: HostFault, after: Duration, reference: &Records) -> Result<TrialResult, ChaosError> {
         let mut environment = GuestEnvironment::new(self, None)?;
         if fault == HostFault::Object {
@@ -264,7 +270,7 @@ impl GuestDriver {
             HostFault::Qemu(_) | HostFault::Object => false,
         };
         let stage = if interrupted { Stage::Interrupted } else { Stage::Ended };
-        let (plan, mut records) = environment.after("first", &Expected::default(), stage)?;
+        let (plan, mut records) = environment.after("first", &Expected::default(), stage);
         if !interrupted
             && let Some(plan) = &plan
             && end != End::Code(check::code(plan, &records))
@@ -281,7 +287,7 @@ impl GuestDriver {
                 environment.resume(&[])
             };
             environment.command(&args, None)?;
-            (_, records) = environment.after("resumed", &Expected::default(), Stage::Ended)?;
+            (_, records) = environment.after("resumed", &Expected::default(), Stage::Ended);
             if environment.result.ends.last() != Some(&End::Code(0)) {
                 environment
                     .wrong("resumed", vec![format!("the command ended with {:?}", environment.result.ends.last())]);

@@ -98,6 +98,9 @@ fn print_line(line: &str) {
 }
 
 /// The seeds of the trials.
+///
+/// # Errors
+/// Where the plan of a study for a fault cannot be made.
 fn seeds(arguments: &Arguments) -> Result<Vec<u64>, ChaosError> {
     let all = arguments.seed..arguments.seed.saturating_add(arguments.faults);
     if !arguments.once {
@@ -113,6 +116,10 @@ fn seeds(arguments: &Arguments) -> Result<Vec<u64>, ChaosError> {
 }
 
 /// How many trials had violations.
+///
+/// # Errors
+/// Where the plan of a study cannot be made, the program `bpfassay` or what the trials need is not there, or a trial itself could not be
+/// made.
 fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
     let seeds = seeds(arguments)?;
     if arguments.list {

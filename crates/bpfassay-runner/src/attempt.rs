@@ -179,7 +179,7 @@ impl Attempt {
         self.boots = self.boots.max(plan.boot);
     }
 
-    /// `plan` came to its `end`: what is to be recorded.
+    /// `plan` has ended with `end`: what is to be recorded.
     pub(crate) fn ended(&mut self, plan: &BootPlan, seen: &Observed, end: &BootEnd, now: Now) -> Conclusion {
         self.begun(plan);
         self.was_ready |= seen.ready;

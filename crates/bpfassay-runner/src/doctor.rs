@@ -7,7 +7,7 @@ use bpfassay_protocol::{Arch, with_causes};
 use bpfassay_testbed::{payload, provider::debian::Kernels, toolchain::HOST_PACKAGES};
 use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator};
 
-use crate::{Error, KVM_PATIENCE, Store, StoreOptions, install_command, missing_packages};
+use crate::{Error, KVM_PATIENCE, Store, StoreOptions, missing_packages};
 
 /// Free disk that a cold start takes, in MiB: toolchain root, payload build, packages and kernels of `quick`.
 const DISK_MIB: u64 = 9 * 1024;
@@ -22,7 +22,7 @@ pub struct HostCheck {
     /// What that means for guests.
     pub state: HostState,
     /// What to do, where something can be better.
-    pub remedy: Option<String>,
+    pub remedy: Option<Remedy>,
 }
 
 /// What it means for guests how a thing is.
@@ -34,6 +34,47 @@ pub enum HostState {
     Note,
     /// Guests cannot be made or booted.
     Bad,
+}
+
+/// What to do about something that guests need. How it is done is up to the program that reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remedy {
+    /// Name a directory for the cache that may be written to.
+    NameCache,
+    /// Make room for a cold start of this many MiB, or name another directory for the cache.
+    FreeDisk(u64),
+    /// Free some memory, or give guests less.
+    FreeMemory,
+    /// Install these Debian packages.
+    InstallPackages(Vec<String>),
+    /// Use a Debian host, or a testbed that was made elsewhere.
+    UseDebian,
+    /// Install QEMU for guests of this architecture.
+    InstallQemu(Arch),
+    /// Install a Rust toolchain, once the sources of the guest's programs change.
+    InstallRustLater,
+    /// Install a Rust toolchain, name a place that offers the guest's programs, or use a testbed that was made elsewhere.
+    InstallRust,
+    /// Name a checkout or a place that offers the guest's programs, or use a testbed that was made elsewhere.
+    NameSources,
+    /// Name a place that offers the guest's programs, or use a testbed that was made elsewhere.
+    NamePlace,
+    /// Fetch the guest's programs from the place that is named.
+    FetchPrograms,
+    /// Permit the use of the network once, or fetch a testbed.
+    FetchIndexes,
+    /// Try again later, or accept a mirror that is behind.
+    RetryMirror,
+    /// Check the host's apt sources and network, or accept a mirror that is behind.
+    CheckMirror,
+    /// Nothing: guests run under TCG.
+    UseTcg,
+    /// Fetch a testbed, which has a kernel to try KVM with, and look again.
+    FetchKernel,
+    /// Permit this user to use `/dev/kvm`.
+    PermitKvm,
+    /// Use a host whose KVM boots guests, where time is to be measured.
+    UseKvmHost,
 }
 
 /// Looks at packages, memory, cache, guest programs, kernels, QEMU and KVM of this host. What cannot be looked at is
@@ -49,7 +90,7 @@ pub async fn examine_host(options: &StoreOptions) -> Vec<HostCheck> {
             checks.extend(mirrors(store));
         }
         Err(error) => {
-            checks.push(bad(with_causes(error), "name a directory that you may write to with --cache"));
+            checks.push(bad(with_causes(error), Remedy::NameCache));
         }
     }
     for &arch in &archs {
@@ -57,8 +98,7 @@ pub async fn examine_host(options: &StoreOptions) -> Vec<HostCheck> {
     }
     if let Ok(store) = &store {
         checks.push(kvm(store).await.unwrap_or_else(|error| {
-            let what = format!("KVM: could not be tried: {}", with_causes(&error));
-            note(what, "guests run under TCG; bpfassay fetch, then doctor again")
+            note(format!("KVM: could not be tried: {}", with_causes(&error)), Remedy::FetchKernel)
         }));
     }
     checks
@@ -68,25 +108,19 @@ fn good(what: impl Into<String>) -> HostCheck {
     HostCheck { what: what.into(), state: HostState::Good, remedy: None }
 }
 
-fn note(what: impl Into<String>, remedy: impl Into<String>) -> HostCheck {
-    HostCheck { what: what.into(), state: HostState::Note, remedy: Some(remedy.into()) }
+fn note(what: impl Into<String>, remedy: Remedy) -> HostCheck {
+    HostCheck { what: what.into(), state: HostState::Note, remedy: Some(remedy) }
 }
 
-fn bad(what: impl Into<String>, remedy: impl Into<String>) -> HostCheck {
-    HostCheck { what: what.into(), state: HostState::Bad, remedy: Some(remedy.into()) }
+fn bad(what: impl Into<String>, remedy: Remedy) -> HostCheck {
+    HostCheck { what: what.into(), state: HostState::Bad, remedy: Some(remedy) }
 }
 
 fn packages(missing: Result<Vec<String>, Error>) -> HostCheck {
     match missing {
         Ok(missing) if missing.is_empty() => good("host packages: all installed"),
-        Ok(missing) => bad(
-            format!("host packages: missing {}", missing.join(", ")),
-            format!("bpfassay doctor --install, or as root: {}", install_command(&missing)),
-        ),
-        Err(error) => bad(
-            format!("host packages: {}", with_causes(&error)),
-            "guests are made from Debian's packages: use a Debian host, or --manifest FILE",
-        ),
+        Ok(missing) => bad(format!("host packages: missing {}", missing.join(", ")), Remedy::InstallPackages(missing)),
+        Err(error) => bad(format!("host packages: {}", with_causes(&error)), Remedy::UseDebian),
     }
 }
 
@@ -95,22 +129,15 @@ fn memory() -> HostCheck {
     let facts = host.facts(1);
     let available = host.room.available_mib;
     let memory = format!("memory: {available} MiB available; {} CPUs ({})", facts.cpus, facts.cpu_model);
-    if available >= MEMORY_MIB {
-        good(memory)
-    } else {
-        note(memory, "guests run one at a time; free some memory, or lower guest.memory_mib in the study")
-    }
+    if available >= MEMORY_MIB { good(memory) } else { note(memory, Remedy::FreeMemory) }
 }
 
 fn disk(store: &Store) -> HostCheck {
     let root = store.cache.root().display();
     match store.cache.free_space() {
         Ok(free) if free >> 20 >= DISK_MIB => good(format!("disk: {} MiB free for the cache in {root}", free >> 20)),
-        Ok(free) => note(
-            format!("disk: {} MiB free for the cache in {root}", free >> 20),
-            format!("a cold start takes about {DISK_MIB} MiB; make room, or name another directory with --cache"),
-        ),
-        Err(error) => bad(format!("disk: {}", with_causes(&error)), "name another directory with --cache"),
+        Ok(free) => note(format!("disk: {} MiB free for the cache in {root}", free >> 20), Remedy::FreeDisk(DISK_MIB)),
+        Err(error) => bad(format!("disk: {}", with_causes(&error)), Remedy::NameCache),
     }
 }
 
@@ -121,16 +148,17 @@ fn programs(store: &Store) -> HostCheck {
         return match is_cached {
             Ok(true) => good("guest programs: in the cache"),
             Ok(false) if !store.programs.from.is_empty() => {
-                note("guest programs: no sources to build them from; those of --from are used", "bpfassay fetch")
+                let from = store.programs.from.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                note(
+                    format!("guest programs: no sources to build them from; those of {from} are used"),
+                    Remedy::FetchPrograms,
+                )
             }
             Ok(false) => bad(
                 "guest programs: not in the cache, and there are no sources to build them from",
-                "name a place that offers them with --from, a checkout in BPFASSAY_SOURCE, or use --manifest FILE",
+                Remedy::NameSources,
             ),
-            Err(error) => bad(
-                format!("guest programs: {}", with_causes(&error)),
-                "name a place that offers them with --from, or use --manifest FILE",
-            ),
+            Err(error) => bad(format!("guest programs: {}", with_causes(&error)), Remedy::NamePlace),
         };
     };
     match std::process::Command::new("cargo").arg("--version").output() {
@@ -139,14 +167,8 @@ fn programs(store: &Store) -> HostCheck {
             directory.display(),
             String::from_utf8_lossy(&output.stdout).trim()
         )),
-        _ if *is_cached => note(
-            "guest programs: in the cache; cargo cannot be run",
-            "none for now; to build them again when their sources change, install a Rust toolchain",
-        ),
-        _ => bad(
-            "guest programs: not in the cache, and cargo cannot be run to build them",
-            "install a Rust toolchain, name a place that offers them with --from, or use --manifest FILE",
-        ),
+        _ if *is_cached => note("guest programs: in the cache; cargo cannot be run", Remedy::InstallRustLater),
+        _ => bad("guest programs: not in the cache, and cargo cannot be run to build them", Remedy::InstallRust),
     }
 }
 
@@ -158,16 +180,13 @@ fn mirrors(store: &Store) -> Vec<HostCheck> {
         .map(|&arch| match kernels.list(arch) {
             Ok(listings) => {
                 if let Some(problem) = listings.iter().find_map(|listing| listing.problem.as_deref()) {
-                    return note(
-                        format!("kernels for {arch}: some cannot be had now: {problem}"),
-                        "try again later; --accept-stale takes a mirror that is behind",
-                    );
+                    return note(format!("kernels for {arch}: some cannot be had now: {problem}"), Remedy::RetryMirror);
                 }
                 if listings.iter().all(|listing| listing.builds.is_none()) {
                     let cached = listings.iter().filter(|listing| !listing.cached.is_empty()).count();
                     return note(
                         format!("kernels for {arch}: no package lists in the cache; {cached} kernels in it"),
-                        "leave out --offline once, or run bpfassay fetch",
+                        Remedy::FetchIndexes,
                     );
                 }
                 let available = listings.iter().filter(|list| list.builds.as_ref().is_some_and(|all| !all.is_empty()));
@@ -178,10 +197,7 @@ fn mirrors(store: &Store) -> Vec<HostCheck> {
                     listings.len()
                 ))
             }
-            Err(error) => bad(
-                format!("kernels for {arch}: {}", with_causes(&error)),
-                "check the host's apt sources and network; --accept-stale takes a mirror that is behind",
-            ),
+            Err(error) => bad(format!("kernels for {arch}: {}", with_causes(&error)), Remedy::CheckMirror),
         })
         .collect()
 }
@@ -189,16 +205,14 @@ fn mirrors(store: &Store) -> Vec<HostCheck> {
 async fn qemu(arch: Arch) -> HostCheck {
     match Qemu::find(arch, None).await {
         Ok(qemu) => good(format!("QEMU for {arch}: {} ({})", qemu.version_text, qemu.program.display())),
-        Err(error) => {
-            bad(format!("QEMU for {arch}: {error}"), format!("apt-get install {}", arch.facts().qemu_packages))
-        }
+        Err(error) => bad(format!("QEMU for {arch}: {error}"), Remedy::InstallQemu(arch)),
     }
 }
 
 /// KVM is tried with a kernel of the cache: booting is the only way to know.
 async fn kvm(store: &Store) -> Result<HostCheck, Error> {
     let Some(&arch) = Arch::ALL.iter().find(|arch| arch.name() == std::env::consts::ARCH) else {
-        return Ok(note("KVM: no guests of this host's architecture", "none: guests run under TCG"));
+        return Ok(note("KVM: no guests of this host's architecture", Remedy::UseTcg));
     };
     let apt = store.apt();
     let kernels = Kernels::new(&apt, &store.catalogue);
@@ -207,10 +221,7 @@ async fn kvm(store: &Store) -> Result<HostCheck, Error> {
         cached = kernels.cached(arch, name)?.or(cached);
     }
     let (Some(kernel), Ok(qemu)) = (cached, Qemu::find(arch, None).await) else {
-        return Ok(note(
-            format!("KVM: not tried, no {arch} kernel in the cache or no QEMU"),
-            "bpfassay fetch, then doctor again",
-        ));
+        return Ok(note(format!("KVM: not tried, no {arch} kernel in the cache or no QEMU"), Remedy::FetchKernel));
     };
     let scratch = store.cache.scratch()?;
     let machine = Machine::new(arch, kernel.image.path);
@@ -218,13 +229,10 @@ async fn kvm(store: &Store) -> Result<HostCheck, Error> {
     let choice = accelerator::choose(&qemu, &machine, AcceleratorWish::Auto, &log, KVM_PATIENCE).await?;
     Ok(match choice.accelerator {
         bpfassay_vm::Accelerator::Kvm => good(format!("KVM: works; {}", choice.reason)),
-        bpfassay_vm::Accelerator::Tcg if choice.reason.contains("Permission denied") => note(
-            format!("KVM: does not work; {}", choice.reason),
-            "where /dev/kvm is to be used, let this user: as root, adduser USER kvm, then log in again",
-        ),
-        bpfassay_vm::Accelerator::Tcg => note(
-            format!("KVM: does not work; {}", choice.reason),
-            "guests run under TCG, where wall-clock figures are functional only; for timing use a host whose KVM boots",
-        ),
+        bpfassay_vm::Accelerator::Tcg => {
+            let is_forbidden = choice.reason.contains("Permission denied");
+            let remedy = if is_forbidden { Remedy::PermitKvm } else { Remedy::UseKvmHost };
+            note(format!("KVM: does not work; {}", choice.reason), remedy)
+        }
     })
 }

@@ -94,8 +94,7 @@ impl HostSetup {
                 bpfassay_study::Clock::Wall => 0,
                 bpfassay_study::Clock::Instructions => SETTLE_MS,
             },
-            // A plan from before this was there has none.
-            scheduling: block.file_system.scheduling().or(study.guest.scheduling).unwrap_or(Scheduling::Kernel),
+            scheduling: scheduling(study, block),
             symbols: study.clock == bpfassay_study::Clock::Instructions,
             task: Task::Runs { runs: runs.iter().map(|run| spec(study, block, run)).collect() },
         })
@@ -142,7 +141,7 @@ impl HostSetup {
         machine.cpus = study.guest.cpus;
         machine.memory_mib = self.memory_mib(study, &block.target)?;
         machine.initrd = Some(Initramfs::OpenFile);
-        machine.kernel_parameters.clone_from(&study.guest.kernel_parameters);
+        machine.kernel_parameters = kernel_parameters(study, block);
         Ok(machine)
     }
 
@@ -167,6 +166,11 @@ impl HostSetup {
 /// kept that is freed through RCU (5 s for `kfree_rcu`, `KFREE_DRAIN_JIFFIES` in mm/slab_common.c; 10 s for lazy callbacks,
 /// `LAZY_FLUSH_JIFFIES` in kernel/rcu/tree_nocb.h, both of Linux 6.12).
 const SETTLE_MS: u64 = 12_000;
+
+/// Caches of the kernel's objects consist of single pages where these are large enough (`slab_max_order`, admin-guide/kernel-parameters.txt; by its name before
+/// Linux 6.8, which later ones take, too). Pages of larger blocks come past the CPU's lists of free pages, which the agent fills, and to free one can empty
+/// these lists.
+const SINGLE_PAGES: &str = "slub_max_order=0";
 
 /// How much more time of the host guests under the instruction clock may take: QEMU is up to 3.7 times slower while it
 /// counts (x86_64), and such guests may run beside whatever else the host does.
@@ -221,6 +225,17 @@ pub(crate) fn spec(study: &Study, block: &Block, run: &PlannedRun) -> RunSpec {
     spec
 }
 
+fn scheduling(study: &Study, block: &Block) -> Scheduling {
+    // A plan from before this was there has none.
+    block.file_system.scheduling().or(study.guest.scheduling).unwrap_or(Scheduling::Kernel)
+}
+
+/// What the kernel of `block` is started with beside what the machine needs: the study's parameters come last, so that they hold.
+fn kernel_parameters(study: &Study, block: &Block) -> Vec<String> {
+    let fixed = (scheduling(study, block) == Scheduling::Fixed).then(|| SINGLE_PAGES.to_owned());
+    fixed.into_iter().chain(study.guest.kernel_parameters.iter().cloned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use bpfassay_protocol::{ProbeConfiguration, probe::Probe};
@@ -248,6 +263,21 @@ mod tests {
         let (baseline, traced): (Vec<_>, Vec<_>) = all.partition(|(_, spec)| spec.probe.is_baseline());
         assert!(baseline.iter().all(|(_, spec)| spec.tracer_arguments.is_empty()));
         traced.into_iter().map(|(block, spec)| (block.replicate, spec.tracer_arguments.join(" "))).collect()
+    }
+
+    #[test]
+    fn caches_take_single_pages_where_scheduling_is_fixed_and_the_study_has_the_last_word() {
+        let mut study = bpfassay_study::load("quick").unwrap();
+        study.guest.kernel_parameters = vec!["slub_max_order=1".to_owned()];
+        for (scheduling, expected) in [
+            (Scheduling::Fixed, &["slub_max_order=0", "slub_max_order=1"][..]),
+            (Scheduling::Kernel, &["slub_max_order=1"]),
+        ] {
+            study.guest.scheduling = Some(scheduling);
+            let plan = expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+            let (block, _) = plan.runs().next().unwrap();
+            assert_eq!(kernel_parameters(&study, block), expected);
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ mod work;
 
 pub use accelerator::{KVM_PATIENCE, Trial, is_counted};
 pub use context::{BlockError, LOGS, unix_ms};
-pub use doctor::{HostCheck, HostState, examine_host};
+pub use doctor::{HostCheck, HostState, Remedy, examine_host};
 pub use error::Error;
 pub use events::{EventObserver, EventSink, stage_event, timings_event};
 pub use here::{HereSelection, ThisMachine};

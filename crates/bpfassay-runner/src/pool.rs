@@ -38,7 +38,7 @@ pub enum RunnerError {
     },
 }
 
-/// What the execution of a plan came to.
+/// How the execution of a plan ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Runs measured.

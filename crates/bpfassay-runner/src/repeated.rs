@@ -12,7 +12,7 @@ use crate::{attempt::Attempt, blame::HostFailure};
 /// How many blocks in a row the host may fail alike before no further block is begun.
 const MOST_OF_HOST: u32 = 3;
 
-/// How many blocks may find that a kernel does not come up before no further guest of it is booted.
+/// In how many blocks a kernel may not become ready before no further guest of it is booted.
 const MOST_NEVER_READY: usize = 2;
 
 /// What never got ready: a target; where its agent spoke, with one file system.
@@ -70,7 +70,7 @@ impl RepeatedFailures {
         Some(format!("host failure in {count} blocks in a row ({what}): no further block is begun"))
     }
 
-    /// Why the runs of `block` are not tried, if so: its kernel did not come up in other blocks.
+    /// Why the runs of `block` are not tried, if so: its kernel did not become ready in other blocks.
     pub(crate) fn not_tried(&self, block: &Block) -> Option<RunFailure> {
         let blocks = [Some(Phase::Boot), None].map(|phase| self.never_ready.get(&class(block, phase)));
         let blocks = blocks.into_iter().flatten().find(|blocks| {

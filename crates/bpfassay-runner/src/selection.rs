@@ -112,7 +112,7 @@ impl Selection {
         for (arch, (launcher, tree)) in launchers {
             let Some(ranks) = most_ranks(&plan, arch) else { continue };
             // Another tool's packages may have one.
-            let is_unknown = supplies.iter().any(|supply| supply.source.packages(arch).is_some());
+            let is_unknown = supplies.iter().any(|supply| !supply.source.packages(arch).is_empty());
             if launcher.map_err(|error| Error::Ior(Box::new(error.into())))?.is_none() && !is_unknown {
                 return Err(Error::NoLauncher { tree: tree.clone(), arch, ranks });
             }

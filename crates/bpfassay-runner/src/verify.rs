@@ -73,7 +73,7 @@ impl Verification {
     /// The guests that the run was done with, or the same made again.
     ///
     /// # Errors
-    /// Those of [`Testbed::recorded`] and [`Testbed::provide`]; [`Error::OtherGuests`] where those that can be made now are differents.
+    /// Those of [`Testbed::recorded`] and [`Testbed::provide`]; [`Error::OtherGuests`] where those that can be made now are different.
     pub fn testbed(&self, store: &Store) -> Result<Testbed, Error> {
         let (recorded, plan) = (&self.contents.header.provenance, &self.plan);
         if let Some(testbed) = Testbed::recorded(recorded, &self.directory, plan)? {

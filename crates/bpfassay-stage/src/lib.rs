@@ -110,8 +110,8 @@ impl Stage {
         Self::collect(root, lock, lock_path, packages, |package, files| stage_package(workspace, package, files))
     }
 
-    /// What `packages` of this stage need: the same as [`Stage::read`] of them gave when this stage was read, whatever
-    /// became of the workspace since.
+    /// What `packages` of this stage need: the same as [`Stage::read`] of them gave when this stage was read, even
+    /// where the workspace has changed since.
     ///
     /// # Errors
     /// [`StageError`] where a manifest cannot be understood, or names a package that is not there.

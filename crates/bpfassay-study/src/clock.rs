@@ -17,7 +17,7 @@ pub enum Clock {
     /// Ordinary time.
     Wall,
     /// The guest's own instructions, 1 ns each: the same on every machine, only under TCG. Counts instructions, not
-    /// cycles: cache misses and traps are not priced.
+    /// cycles: cache misses and traps cost nothing.
     Instructions,
 }
 

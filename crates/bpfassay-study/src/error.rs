@@ -80,7 +80,7 @@ pub enum ExpandError {
         /// The targets of the study, comma-separated.
         available: String,
     },
-    /// A pattern that stands for nothing.
+    /// A pattern that matches no build.
     #[error("no known kernel build matches {pattern}: `bpfassay kernels` lists them")]
     NoBuild {
         /// The pattern.

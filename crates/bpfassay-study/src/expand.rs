@@ -25,7 +25,7 @@ use crate::{
 /// Largest number of runs of one plan.
 pub const MAX_RUNS: usize = 200_000;
 
-/// Largest plan as JSON, in bytes: study, cells and blocks. What writes a plan down has room for it and for what stands beside it.
+/// Largest plan as JSON, in bytes: study, cells and blocks. A journal and results have room for it and for the rest of what they hold.
 pub const MAX_BYTES: u64 = 512 << 20;
 
 /// What this machine offers.

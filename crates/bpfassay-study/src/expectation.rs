@@ -32,7 +32,7 @@ pub struct Expectation {
 }
 
 impl Expectation {
-    /// Whether this speaks of `probe` on `target`.
+    /// Whether this applies to `probe` on `target`.
     #[must_use]
     pub fn covers(&self, target: &Target, probe: ProbeConfiguration) -> bool {
         self.archs.contains(&target.arch)
@@ -47,7 +47,7 @@ impl Expectation {
     }
 }
 
-/// The first of `expectations` that speaks of `probe` on `target`.
+/// The first of `expectations` that applies to `probe` on `target`.
 #[must_use]
 pub fn find<'a>(
     expectations: &'a [Expectation],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which kernels are expected to offer a feature to eBPF tools. What is found out by trying is compared with this: a
-//! feature that is missing without a known reason is as remarkable as one that is there against expectation.
+//! feature that is missing without a known reason is a surprise, and so is one that was expected to be missing.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 

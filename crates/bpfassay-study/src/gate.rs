@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cell, Study, target::kernel_name};
 
-/// A limit on figures of the cells that it speaks of. Lists that are empty stand for all.
+/// A limit on figures of the cells that it applies to. Lists that are empty stand for all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
@@ -51,7 +51,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Whether this, a gate of `study`, speaks of `cell`; never of a baseline.
+    /// Whether this, a gate of `study`, applies to `cell`; never to a baseline.
     #[must_use]
     pub fn covers(&self, study: &Study, cell: &Cell) -> bool {
         let under_test = cell.tool.clone().unwrap_or_else(|| cell.probe.to_string());

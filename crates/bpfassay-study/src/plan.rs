@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a study comes to: cells and blocks of runs. How that follows from the study is in [`crate::expand()`].
+//! The plan of a study: cells and blocks of runs. How that follows from the study is in [`crate::expand()`].
 
 use std::collections::{BTreeSet, HashMap};
 

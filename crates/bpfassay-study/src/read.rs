@@ -417,7 +417,7 @@ fn guest(field: &Field<'_, '_>) -> Result<GuestSize, Reported> {
     let addresses = section.or("addresses", default.addresses, |field| field.choice(Addresses::NAMES));
     let scheduling = scheduling(&section);
     let cpus = section.or("cpus", default.cpus, |cpus| cpus.number(1..=64));
-    // Below this a Debian kernel does not come up with its initramfs.
+    // Below this a Debian kernel does not boot with its initramfs.
     let memory_mib = section.or("memory_mib", default.memory_mib, |memory| memory.number(384..=1 << 20));
     let kernel_parameters = section.or("kernel_parameters", Vec::new(), |parameters| {
         parameters.distinct("kernel parameter", |field| {

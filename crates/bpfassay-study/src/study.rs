@@ -145,8 +145,8 @@ impl Study {
         Ok(())
     }
 
-    /// How threads of the guest's kernel are scheduled, and when phases begin: as the study asks for it, else `fixed` by the instruction clock, to
-    /// which waiting for the beginning of a phase costs hardly anything, and `kernel` by the wall clock.
+    /// How threads of the guest's kernel are scheduled, and when phases begin: as the study asks for it, else `fixed` under the instruction clock, for
+    /// which waiting for the beginning of a phase costs hardly anything, and `kernel` under the wall clock.
     #[must_use]
     pub fn scheduling(&self) -> Scheduling {
         self.guest.scheduling.unwrap_or(match self.clock {
@@ -155,8 +155,8 @@ impl Study {
         })
     }
 
-    /// Within what an overhead is negligible: as the study has it, else 0.02 % by the instruction clock, which overheads over a few boots can show, and
-    /// nothing by the wall clock.
+    /// Within what an overhead is negligible: as the study has it, else 0.02 % under the instruction clock, which overheads over a few boots can show, and
+    /// nothing under the wall clock.
     #[must_use]
     pub fn margin(&self) -> Option<Share> {
         self.design.margin.or(match self.clock {
@@ -293,7 +293,7 @@ pub struct GuestSize {
     pub scheduling: Option<Scheduling>,
 }
 
-/// Which addresses vary with the replicate, so that a figure is not the accident of one layout. Under the instruction clock
+/// Which addresses vary with the replicate, so that no figure depends on a single layout. Under the instruction clock
 /// they follow from the replicate's seed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

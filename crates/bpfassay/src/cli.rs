@@ -94,7 +94,7 @@ pub(crate) enum Command {
     Plan(Plan),
     /// List kernels: known, cached, available for each architecture
     Kernels(Kernels),
-    /// List what testbed.lock has, the very package files that kernels and compilers come from; or choose them anew
+    /// List what testbed.lock has, the exact package files that kernels and compilers come from; or choose them anew
     Lock(Lock),
     /// Prepare everything that a study needs, so that it then runs offline
     Fetch(Fetch),

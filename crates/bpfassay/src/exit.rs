@@ -206,7 +206,7 @@ impl From<ResultsError> for Failure {
     }
 }
 
-/// What a command comes to.
+/// The exit code of a command, or why it failed.
 pub(crate) type Outcome = Result<u8, Failure>;
 
 /// As the process's exit code, after the report was printed.

@@ -133,10 +133,16 @@ fn install_as_stage(packages: &[String], stages: &Stages) -> Result<(), Failure>
 }
 
 /// Asks on the terminal.
+///
+/// # Errors
+/// An infrastructure failure where the terminal cannot be written to or read.
 fn ask(question: &str) -> Result<bool, Failure> {
     let failed = |error: std::io::Error| Failure {
         code: INFRASTRUCTURE,
-        report: miette::miette!("could not ask on the terminal: {error}"),
+        report: miette::miette!(
+            help = "answer with --yes",
+            "cannot ask on the terminal whether to install packages: {error}"
+        ),
     };
     let mut terminal = output::stderr();
     write!(terminal, "{question} [Y/n] ").and_then(|()| terminal.flush()).map_err(failed)?;

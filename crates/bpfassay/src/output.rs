@@ -33,6 +33,9 @@ pub(crate) struct Screen<W> {
 
 impl<W: Write> Write for Screen<W> {
     /// Each call is filtered by itself: what is cut in the middle of a sequence or a character is escaped, never passed.
+    ///
+    /// # Errors
+    /// That of the stream. How much of `bytes` was written is not known then.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.write_all(filtered(bytes, self.colours).as_bytes())?;
         Ok(bytes.len())

@@ -79,6 +79,9 @@ pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
 }
 
 /// The kernel image given in place of names, if one was.
+///
+/// # Errors
+/// A usage failure for an image beside other kernels, and for modules without an image.
 fn local_kernel(kernels: &[String], modules: Option<&Path>) -> Result<Option<LocalKernel>, Failure> {
     let refuse =
         |help: &str, what: &str| Err(Failure { code: USAGE, report: miette::miette!(help = help, "{}", what) });

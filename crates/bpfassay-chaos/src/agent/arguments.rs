@@ -36,12 +36,18 @@ pub(crate) fn seed(arguments: &[OsString]) -> u64 {
 }
 
 /// A duplicate of the descriptor `number` of this process.
+///
+/// # Errors
+/// The kernel's error where this process has no such descriptor, or no more may be open.
 pub(crate) fn inherited(number: i32) -> io::Result<OwnedFd> {
     let this = pidfd_open(getpid(), PidfdFlags::empty())?;
     Ok(pidfd_getfd(this, number, PidfdGetfdFlags::empty())?)
 }
 
 /// The job in the initramfs that QEMU was started with.
+///
+/// # Errors
+/// Where the arguments have no `-initrd`, the initramfs cannot be read, has no job, or has one that is not of this version's form.
 pub(crate) fn job(arguments: &[OsString]) -> io::Result<Job> {
     let path = value(arguments, "-initrd").ok_or_else(|| io::Error::other("no -initrd"))?;
     let text = path.to_string_lossy();

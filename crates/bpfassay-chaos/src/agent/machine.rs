@@ -26,6 +26,9 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// On the socket `socket`, once QEMU has greeted.
+    ///
+    /// # Errors
+    /// Where the socket is closed, or QEMU has not answered on it within [`PATIENCE`].
     pub(crate) fn connect(socket: UnixStream) -> io::Result<Self> {
         socket.set_read_timeout(Some(PATIENCE))?;
         let mut machine = Self { answers: BufReader::new(socket.try_clone()?), orders: socket };
@@ -35,11 +38,17 @@ impl Machine {
     }
 
     /// Powers the guest off.
+    ///
+    /// # Errors
+    /// Where QEMU has closed its monitor, or has not answered on it within [`PATIENCE`].
     pub(crate) fn power_off(&mut self) -> io::Result<()> {
         self.write_ports(&POWER_OFF)
     }
 
     /// Resets the guest.
+    ///
+    /// # Errors
+    /// As with [`Machine::power_off`].
     pub(crate) fn reset(&mut self) -> io::Result<()> {
         self.write_ports(&RESET)
     }

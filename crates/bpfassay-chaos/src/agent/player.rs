@@ -36,6 +36,10 @@ pub const OTHER: &str = "{other}";
 pub const FIRST: &str = "{first}";
 
 /// Plays the guest of a QEMU with these arguments.
+///
+/// # Errors
+/// Where the script or the job cannot be read, a descriptor is missing, QEMU's monitor does not answer, or a message or console output
+/// cannot be written.
 pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
     // The guest dies with its QEMU.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -109,6 +113,9 @@ impl Player<'_> {
     }
 
     /// Plays one run; returns whether the guest continues.
+    ///
+    /// # Errors
+    /// Where a message or console output cannot be written, or what the script has at one of the run's points fails: see [`Self::reach`].
     fn run(&mut self, spec: &RunSpec, before: Option<&str>) -> io::Result<bool> {
         let steps =
             [(Step::Attach, Phase::Attach), (Step::Workload, Phase::Workload), (Step::TearDown, Phase::TearDown)];
@@ -141,6 +148,10 @@ impl Player<'_> {
     }
 
     /// Executes the action of the script at `point`.
+    ///
+    /// # Errors
+    /// Where the driver does not do the host's part, QEMU cannot be sent a signal, its monitor does not answer, or a port cannot be written
+    /// to.
     fn reach(&mut self, point: &Point) -> io::Result<Life> {
         match self.script.action(point, &self.ids) {
             None | Some(Action::Refuse { .. }) => Ok(Life::GoesOn),

@@ -25,6 +25,10 @@ enum Port {
 }
 
 impl Line {
+    /// Sends `message` to the supervisor.
+    ///
+    /// # Errors
+    /// Where it cannot be encoded, or the port cannot be written to.
     pub(crate) fn message(&mut self, message: &GuestMessage) -> io::Result<()> {
         let frame = frame::encode(message).map_err(io::Error::other)?;
         self.put(Port::Agent, &frame)
@@ -76,6 +80,9 @@ impl Line {
     }
 
     /// Writes as QEMU would: where its limit on the size of files forbids a write, it does not write but raises the signal of that.
+    ///
+    /// # Errors
+    /// Where the port cannot be written to, or QEMU cannot be sent the signal.
     fn put(&mut self, port: Port, bytes: &[u8]) -> io::Result<()> {
         let file = match port {
             Port::Agent => &mut self.agent,

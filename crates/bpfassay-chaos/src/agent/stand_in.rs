@@ -50,6 +50,10 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
 }
 
 /// Becomes QEMU.
+///
+/// # Errors
+/// Always where it returns: the script or the job cannot be read, the driver does not do the host's part, or the player or QEMU cannot be
+/// started.
 fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
     let script = Script::read(&home(arguments))?;
     let mut qemu = Command::new(&script.qemu);

@@ -119,6 +119,9 @@ pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, crate::study::ChaosE
 }
 
 /// The study of `shape`, read once.
+///
+/// # Errors
+/// As with [`TrialStudy::new`]: the study cannot be parsed or expanded.
 fn study(shape: Shape) -> Result<Arc<TrialStudy>, crate::study::ChaosError> {
     static READ: Mutex<BTreeMap<Shape, Arc<TrialStudy>>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);

@@ -52,6 +52,10 @@ pub(super) struct GuestEnvironment<'a> {
 }
 
 impl<'a> GuestEnvironment<'a> {
+    /// A directory with the study, and `tool` if there is one.
+    ///
+    /// # Errors
+    /// Where a file or directory of it cannot be made.
     pub(super) fn new(driver: &'a GuestDriver, tool: Option<&ToolFault>) -> Result<Self, ChaosError> {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
@@ -105,6 +109,9 @@ impl<'a> GuestEnvironment<'a> {
     }
 
     /// Gives the command a cache of its own from now on, one object of which is damaged: `draw` decides which one.
+    ///
+    /// # Errors
+    /// As with [`damaged_cache::make`]: the manifest names no objects of a cache, or the cache cannot be copied.
     pub(super) fn damage_cache(&mut self, draw: u64) -> Result<(), ChaosError> {
         let cache = self.path("cache");
         damaged_cache::make(&self.driver.manifest, &cache, draw)?;
@@ -123,6 +130,9 @@ impl<'a> GuestEnvironment<'a> {
     }
 
     /// Runs the command to its end, with `fault` at this time after its start.
+    ///
+    /// # Errors
+    /// Where the files for its output cannot be made, or it cannot be started, waited for or killed.
     pub(super) fn command(&mut self, args: &[PathBuf], fault: Option<(Duration, HostFault)>) -> Result<(), ChaosError> {
         let root = self.directory.path().to_owned();
         let path = std::env::var("PATH").unwrap_or_default();
@@ -187,6 +197,10 @@ impl<'a> GuestEnvironment<'a> {
         Contents::read(&self.path("out")).map(Some)
     }
 
+    /// The plan in the journal.
+    ///
+    /// # Errors
+    /// Where the command began no journal, or the journal cannot be read: with what the command printed.
     pub(super) fn plan(&self) -> Result<Plan, ChaosError> {
         let printed = || fs::read_to_string(self.path("stderr")).unwrap_or_default();
         match self.contents() {
@@ -197,12 +211,7 @@ impl<'a> GuestEnvironment<'a> {
     }
 
     /// The plan and the records of what was started, and their violations.
-    pub(super) fn after(
-        &mut self,
-        stage: &str,
-        expected: &Expected,
-        how_far: Stage,
-    ) -> Result<(Option<Plan>, Records), ChaosError> {
+    pub(super) fn after(&mut self, stage: &str, expected: &Expected, how_far: Stage) -> (Option<Plan>, Records) {
         let mut wrong = self.before.left(self.directory.path(), &self.path("tmp"), self.process);
         if let Some(place) = check::control_character(&self.output()) {
             wrong.push(format!("a control character for the terminal: {place}"));
@@ -226,7 +235,7 @@ impl<'a> GuestEnvironment<'a> {
             wrong.push("nothing was begun".to_owned());
         }
         self.wrong(stage, wrong);
-        Ok((plan, records))
+        (plan, records)
     }
 
     pub(super) fn wrong(&mut self, stage: &str, wrong: Vec<String>) {

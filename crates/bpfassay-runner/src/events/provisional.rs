@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows of the table before their time: what the rounds of a block come to that are in.
+//! Provisional rows of the table: results of the rounds of a block that are in.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -36,7 +36,7 @@ struct Table {
 
 /// Rows from some rounds.
 pub(super) struct Rows {
-    /// What these rounds come to, with nothing else.
+    /// The results of these rounds alone.
     pub(super) results: Results,
     /// The same as an event.
     pub(super) event: ProvisionalRows,

@@ -268,7 +268,9 @@ impl Kind for CommandSpec {
 impl CommandSpec {
     /// What a guest of architecture `arch` runs for the workload `name`.
     fn run(&self, name: &str, arch: Arch) -> Result<Workload, String> {
-        let mut command = guest::command(&guest::of_workload(name), &self.source, &self.arguments, arch)?.into_iter();
+        // No entry of a workload's source names a kernel.
+        let (name, any) = (guest::of_workload(name), "");
+        let mut command = guest::command(&name, &self.source, &self.arguments, arch, any)?.into_iter();
         let path = command.next().ok_or("its source names no program")?;
         Ok(Workload {
             program: Program::Path { path },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel offers to eBPF tools: no time is measured, so that there is no metric.
+//! What the kernel offers to eBPF tools. No time is measured, so there is no metric.
 
 use bpfassay_protocol::job::{IorEngine, Workload};
 use schemars::JsonSchema;

@@ -65,7 +65,12 @@ fn fio(table: &Table<'_>) -> Result<CommandSpec, Reported> {
         .map(|(operation, (index, job))| (operation, ValueLocation::Pointer(format!("/jobs/{index}/{job}/io_bytes"))));
     let from = DebianPackage { suite, package: "fio".to_owned(), with: Vec::new() };
     Ok(CommandSpec {
-        source: Source::Debian(vec![Debian { archs: Vec::new(), from, program: "/usr/bin/fio".to_owned() }]),
+        source: Source::Debian(vec![Debian {
+            archs: Vec::new(),
+            kernels: Vec::new(),
+            from,
+            program: "/usr/bin/fio".to_owned(),
+        }]),
         arguments: arguments.split_whitespace().map(str::to_owned).collect(),
         deadline_ms: deadline_ms?,
         figures: figures.collect(),

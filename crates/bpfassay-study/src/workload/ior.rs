@@ -268,11 +268,11 @@ pub(super) fn run(engine: IorEngine, ranks: u32, options: &[String]) -> Workload
     let places =
         ["-o", &format!("{DIRECTORY}/data"), "-O", "summaryFormat=JSON", "-O", &format!("summaryFile={SUMMARY}")]
             .map(str::to_owned);
-    let words = options.iter().cloned().chain(places);
+    let args = options.iter().cloned().chain(places);
     let workload = match engine {
-        IorEngine::Embedded => bundled(std::iter::once(format!("--ranks={ranks}")).chain(words)),
+        IorEngine::Embedded => bundled(std::iter::once(format!("--ranks={ranks}")).chain(args)),
         // The real IOR cannot be held between its phases.
-        IorEngine::External => Workload { program: Program::ExternalIor { ranks }, control: false, ..bundled(words) },
+        IorEngine::External => Workload { program: Program::ExternalIor { ranks }, control: false, ..bundled(args) },
     };
     Workload { engine: Some(engine), ..workload }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Nothing but loading and attaching: whether a tool starts, and what the verifier and the compiler make of its programs. What it
-//! reports is compared with nothing, and no time is measured, so that there is no metric.
+//! reports is compared with nothing, and no time is measured, so there is no metric.
 
 use bpfassay_protocol::job::{DIRECTORY, SUMMARY};
 use schemars::JsonSchema;

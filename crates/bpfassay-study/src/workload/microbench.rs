@@ -41,7 +41,7 @@ fn read(table: &Table<'_>) -> Result<Read, Reported> {
     Ok(Read { kind, default_name: Some(table.type_name.to_owned()) })
 }
 
-/// What is done how often.
+/// Which operation is done, and how often.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MicrobenchSpec {
     /// The operation.
@@ -56,8 +56,8 @@ impl Kind for MicrobenchSpec {
     fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
         let Self { microbenchmark, operations, size } = *self;
         let numbers = [operations, size.into()].map(|number| number.to_string());
-        let words = ["microbenchmark".to_owned(), microbenchmark.to_string()].into_iter().chain(numbers);
-        vec![(name.to_owned(), Ok(bundled(words.chain([SUMMARY.to_owned()])).into()))]
+        let args = ["microbenchmark".to_owned(), microbenchmark.to_string()].into_iter().chain(numbers);
+        vec![(name.to_owned(), Ok(bundled(args.chain([SUMMARY.to_owned()])).into()))]
     }
 
     fn metrics(&self, _: &Named<'_>, _: Clock) -> Vec<Metric> {

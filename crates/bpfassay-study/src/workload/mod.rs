@@ -75,7 +75,7 @@ kinds! {
     Ior(IorSpec) = [ior::TYPES];
     /// Any program, fio among them.
     Command(CommandSpec) = [fio::TYPES, command::TYPES];
-    /// A known number of bytes by each way that data can take between a program and a file.
+    /// A known number of bytes by each path that data can take between a program and a file.
     IoPaths(IoPathsSpec) = [io_paths::TYPES];
     /// What the kernel offers to eBPF tools.
     KernelFeatures(FeaturesSpec) = [features::TYPES];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file on the file system under test and on each of the study's further mounts, written and read again: what a tracer counts on each is compared, no
-//! time is measured, so that there is no metric.
+//! A file on the file system under test and on each of the study's further mounts, written and read again. What a tracer counts on each is compared. No
+//! time is measured, so there is no metric.
 
 use bpfassay_protocol::job::{DIRECTORY, MountOf, SUMMARY};
 use schemars::JsonSchema;

@@ -29,6 +29,7 @@ fn a_command_declares_how_it_is_read() {
     for (lines, said) in [
         ("", "key `source` is missing"),
         ("source = { object = { path = \"a.o\" } }", "unknown key `object`"),
+        ("source = { binary = { arch = \"x86_64\", path = \"x\", kernels = \"6.1\" } }", "unknown key `kernels`"),
         ("source = { guest = { program = \"x\" } }", "give a program by its absolute path"),
         ("source = { binary = { arch = \"x86_64\", path = \"../x\" } }", "give a path below the directory"),
         ("SOURCE\nfigure = []", "did you mean `figures`?"),

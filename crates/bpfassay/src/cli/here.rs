@@ -15,7 +15,7 @@ Needs root, cgroup v2, and the programs bpfassay-guest, bpfassay-tracer and bpfa
 clock. Mounts nothing and changes no setting; before each run the page cache is written out and dropped, and the directory \
 .bpfassay-here of the file system is emptied.")]
 pub(crate) struct Here {
-    /// A bundled study (quick, io-paths) or the path of a study file; its targets give way to this machine
+    /// A bundled study (quick, io-paths) or the path of a study file; this machine takes the place of its targets
     #[arg(default_value = "quick")]
     pub(crate) study: String,
 

@@ -6,6 +6,10 @@ use crate::{cli, exit::Outcome};
 /// The bundled study that does so.
 const STUDY: &str = "load";
 
+/// Executes the command: the study `load`.
+///
+/// # Errors
+/// As `bpfassay run` of a study: see [`super::run::run`].
 pub(crate) async fn check(arguments: cli::Check, global: &cli::Global) -> Outcome {
     let cli::Check { tools, targets, deny, execution } = arguments;
     let selection = cli::Selection { study: STUDY.to_owned(), tool: tools, targets, deny, ..cli::Selection::default() };

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use bpfassay_protocol::Arch;
 use bpfassay_results::plain;
-use bpfassay_runner::{HostCheck, HostState, examine_host, missing_packages};
+use bpfassay_runner::{HostCheck, HostState, Remedy, examine_host, install_command, missing_packages};
 use bpfassay_testbed::toolchain::HOST_PACKAGES;
 
 use crate::{
@@ -16,6 +16,11 @@ use crate::{
     selection::store_options,
 };
 
+/// Executes the command. A host that is not fit is a result, with an exit code of its own, and no failure.
+///
+/// # Errors
+/// An infrastructure failure where missing packages were to be installed and are not: no dpkg, not root, declined, or apt-get failed; or
+/// where the result cannot be printed.
 pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outcome {
     if arguments.install {
         let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
@@ -38,8 +43,47 @@ fn text(checks: &[HostCheck]) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{sign} {}", plain::line(&check.what));
         if let Some(remedy) = &check.remedy {
-            let _ = writeln!(text, "       remedy: {}", plain::line(remedy));
+            let _ = writeln!(text, "       remedy: {}", plain::line(&described(remedy)));
         }
     }
     text
+}
+
+/// What to do, with the options and commands that do it.
+fn described(remedy: &Remedy) -> String {
+    let text = match remedy {
+        Remedy::NameCache => "name a directory that you may write to with --cache",
+        Remedy::FreeDisk(mib) => {
+            return format!("a cold start takes about {mib} MiB; make room, or name another directory with --cache");
+        }
+        Remedy::FreeMemory => "guests run one at a time; free some memory, or lower guest.memory_mib in the study",
+        Remedy::InstallPackages(missing) => {
+            return format!("bpfassay doctor --install, or as root: {}", install_command(missing));
+        }
+        Remedy::UseDebian => "guests are made from Debian's packages: use a Debian host, or --manifest FILE",
+        Remedy::InstallQemu(arch) => return format!("as root: apt-get install {}", arch.facts().qemu_packages),
+        Remedy::InstallRustLater => {
+            "none for now; to build them again when their sources change, install a Rust toolchain"
+        }
+        Remedy::InstallRust => {
+            "install a Rust toolchain, name a place that offers them with --from, or use --manifest FILE"
+        }
+        Remedy::NameSources => {
+            "name a place that offers them with --from, a checkout in BPFASSAY_SOURCE, or use --manifest FILE"
+        }
+        Remedy::NamePlace => "name a place that offers them with --from, or use --manifest FILE",
+        Remedy::FetchPrograms => "bpfassay fetch",
+        Remedy::FetchIndexes => "leave out --offline once, or run bpfassay fetch",
+        Remedy::RetryMirror => "try again later; --accept-stale takes a mirror that is behind",
+        Remedy::CheckMirror => "check the host's apt sources and network; --accept-stale takes a mirror that is behind",
+        Remedy::UseTcg => "none: guests run under TCG",
+        Remedy::FetchKernel => "guests run under TCG meanwhile; bpfassay fetch, then doctor again",
+        Remedy::PermitKvm => {
+            "where /dev/kvm is to be used, let this user: as root, adduser USER kvm, then log in again"
+        }
+        Remedy::UseKvmHost => {
+            "guests run under TCG, where wall-clock figures are functional only; for timing use a host whose KVM boots"
+        }
+    };
+    text.to_owned()
 }

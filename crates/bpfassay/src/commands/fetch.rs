@@ -12,6 +12,11 @@ use crate::{
     selection::{selection, store_options},
 };
 
+/// Executes the command.
+///
+/// # Errors
+/// A usage failure for a study, a tool file or an image that cannot be used; an infrastructure failure where packages of the host are
+/// missing, a guest cannot be made, the cache cannot be read or written, QEMU does not start, or the manifest cannot be written.
 pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcome {
     let overlays = cli::Overlays { ior: Vec::new(), manifest: None, available: false };
     let (selection, options) = (selection(&arguments.selection, &overlays)?, store_options(global));

@@ -7,6 +7,10 @@ use bpfassay_report::check::{Soundness, check as check_directory};
 
 use crate::exit::{INFRASTRUCTURE, Outcome, SUCCESS, USAGE};
 
+/// Checks `directory` and prints the verdict on each file, which also decides the exit code.
+///
+/// # Errors
+/// An infrastructure failure where the verdicts cannot be printed.
 pub(super) fn check(directory: &Path) -> Outcome {
     let checked = check_directory(directory);
     let mut text = String::new();

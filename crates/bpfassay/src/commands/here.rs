@@ -12,6 +12,12 @@ use crate::{
     stop,
 };
 
+/// Executes the command.
+///
+/// # Errors
+/// A usage failure for a study that this machine cannot execute, a mount point or an IOR that cannot be used, and a results directory that
+/// has a journal; an infrastructure failure where `PATH` lacks a program, the agent cannot be started, or the journal or the results cannot
+/// be written.
 pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     let machine = ThisMachine::set_up(&HereSelection {
         study: arguments.study.clone(),

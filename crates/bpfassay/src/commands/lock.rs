@@ -23,6 +23,11 @@ use crate::{
 /// Largest lock that is read, in bytes; real ones have about 200,000.
 const MAX_LOCK: u64 = 16 << 20;
 
+/// Executes the command. An entry that cannot be chosen anew stays as it was, and is named.
+///
+/// # Errors
+/// A usage failure for a lock that cannot be read or understood, and for a kernel that the catalogue does not have; an infrastructure
+/// failure where the cache cannot be opened, or the lock cannot be written.
 pub(crate) fn lock(arguments: &cli::Lock, global: &cli::Global) -> Outcome {
     if !arguments.update {
         let lock = TestbedLock::bundled().map_err(Failure::usage)?;
@@ -33,7 +38,11 @@ pub(crate) fn lock(arguments: &cli::Lock, global: &cli::Global) -> Outcome {
         Ok(text) => TestbedLock::parse(&output::path(&arguments.file), &text).map_err(Failure::usage)?,
         Err(error) if error.kind() == ErrorKind::NotFound => TestbedLock::default(),
         Err(error) => {
-            let report = miette::miette!("cannot read {}: {error}", output::path(&arguments.file));
+            let report = miette::miette!(
+                help = "name the lock with --file",
+                "cannot read {}: {error}",
+                output::path(&arguments.file)
+            );
             return Err(Failure { code: USAGE, report });
         }
     };

@@ -12,6 +12,9 @@ use crate::{
 };
 
 /// One page per command in `directory`, and that of the command.
+///
+/// # Errors
+/// An infrastructure failure where the directory cannot be made, or a page cannot be written or its path printed.
 pub(crate) fn pages(directory: &Path) -> Outcome {
     let written = fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(Cli::command(), directory));
     written.map_err(|error| {
@@ -26,6 +29,10 @@ pub(crate) fn pages(directory: &Path) -> Outcome {
     Ok(SUCCESS)
 }
 
+/// Prints the completion script for `shell`.
+///
+/// # Errors
+/// An infrastructure failure where it cannot be printed.
 pub(crate) fn completions(shell: clap_complete::Shell) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "bpfassay", &mut script);

@@ -36,6 +36,10 @@ use crate::{
 };
 
 /// Executes the command line.
+///
+/// # Errors
+/// Those of the command; an infrastructure failure where the host has no descriptors or memory left for the asynchronous runtime, and an
+/// internal one where that cannot be started for another reason.
 pub(crate) fn perform(cli: Cli) -> Outcome {
     let Cli { command, global } = cli;
     match command {
@@ -82,14 +86,14 @@ fn terminal_width() -> Option<u16> {
     rustix::termios::tcgetwinsize(stdout).ok().map(|size| size.ws_col).filter(|&columns| columns > 0)
 }
 
-/// Writes `text` to standard output, where what is no text is shown by its number; a reader that has gone away is no fault.
+/// Writes `text` to standard output, where what is no text is shown by its number; a reader that has closed its pipe is no failure.
 ///
 /// # Errors
 /// An infrastructure failure where it cannot be written: a full disk, for one.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = output::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // A closed pipe (`| head`) is the reader's way of saying enough.
+        // A closed pipe (`| head`) means that the reader wants no more.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             let report = miette::miette!(
                 help = "send it to a place that can be written to and has space",

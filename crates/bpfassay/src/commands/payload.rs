@@ -20,6 +20,11 @@ use crate::{
     selection::store_options,
 };
 
+/// Executes the command. Programs that differ from what their sources give are a result, and no failure.
+///
+/// # Errors
+/// An infrastructure failure where the cache cannot be opened, packages of the host are missing, or programs cannot be built, taken from
+/// `--from`, packed or read.
 pub(crate) fn payload(arguments: cli::Payload, global: &cli::Global) -> Outcome {
     let display = Display::begin(cli::MessageFormat::Human);
     let store = Store::open(&store_options(global))?.with_stages(display.stages());
@@ -51,6 +56,9 @@ pub(crate) fn payload(arguments: cli::Payload, global: &cli::Global) -> Outcome 
 }
 
 /// The programs for `archs`, or all architectures.
+///
+/// # Errors
+/// An infrastructure failure where packages for building are missing on the host, or programs cannot be built or taken from `--from`.
 fn prepare(store: &Store, archs: Vec<Arch>, global: &cli::Global) -> Result<Vec<Built>, Failure> {
     let archs = all_or(archs);
     if store.programs.from.is_empty() && !payload::is_cached(&store.cache, &store.programs, &archs)? {
@@ -60,6 +68,9 @@ fn prepare(store: &Store, archs: Vec<Arch>, global: &cli::Global) -> Result<Vec<
 }
 
 /// Installs what the host lacks for building.
+///
+/// # Errors
+/// An infrastructure failure where the host has no dpkg, and those of [`host::install`].
 fn install(store: &Store, global: &cli::Global) -> Result<(), Failure> {
     let missing = missing_packages(HOST_PACKAGES, &BTreeSet::new())?;
     host::install(&missing, host::answers_yes(global.yes), &store.stages)
@@ -82,6 +93,9 @@ fn programs(built: &Built) -> String {
 }
 
 /// Prints what was found out.
+///
+/// # Errors
+/// An infrastructure failure where it cannot be printed.
 fn verified(verified: &Verified) -> Outcome {
     let mut text = format!("sources {}\n", verified.source);
     let mut differ = 0;

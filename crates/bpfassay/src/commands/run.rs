@@ -24,6 +24,12 @@ use crate::{
     stop,
 };
 
+/// Executes the command. Runs that fail are results, and no failures.
+///
+/// # Errors
+/// A usage failure for a study, a tool file, an image or a manifest that cannot be used, a results directory that has a journal, and with
+/// `--resume` one that cannot be continued; an infrastructure failure where packages of the host are missing, a guest cannot be made, QEMU
+/// does not start, or the cache, the journal or the results cannot be read or written.
 pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let interrupted = arguments.resume.as_deref().map(Interrupted::open).transpose()?;
     let options = store_options(global);
@@ -123,13 +129,16 @@ const fn again(asked: cli::AgainChoice) -> Again {
 
 /// How the run ended.
 pub(super) struct End {
-    /// What it came to.
+    /// How far it came, and why it stopped.
     pub(super) summary: Summary,
-    /// What to say of how to go on, where something is left to do.
+    /// How to continue, as the end of a sentence, where something is left to do.
     pub(super) how_to_continue: String,
 }
 
 /// Prints the results in `directory`, with their fingerprint and what is left to do.
+///
+/// # Errors
+/// An infrastructure failure where they cannot be printed.
 pub(super) fn report(
     directory: &Path,
     (results, fingerprint): (Results, Option<String>),
@@ -192,7 +201,7 @@ fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     args
 }
 
-/// What the results come to: what is known to be broken first, then what went wrong, then what is not known. `paused`: whether
+/// The exit code of the results: what is known to be broken first, then what went wrong, then what is not known. `paused`: whether
 /// blocks were left because the host failed.
 fn verdict(results: &Results, paused: bool) -> u8 {
     let any = |verdict: Verdict| results.gates.iter().any(|gate| gate.verdict == verdict);

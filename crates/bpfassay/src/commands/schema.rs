@@ -6,6 +6,10 @@ use crate::{
     exit::{Failure, INTERNAL, Outcome, SUCCESS},
 };
 
+/// Executes the command.
+///
+/// # Errors
+/// An infrastructure failure where the schema cannot be printed.
 pub(crate) fn schema(arguments: &Schema) -> Outcome {
     let text = match arguments.file {
         SchemaOf::Events => bpfassay_results::schema::events_schema(),

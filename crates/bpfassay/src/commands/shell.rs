@@ -21,6 +21,11 @@ use crate::{
     selection::{selection, store_options},
 };
 
+/// Executes the command.
+///
+/// # Errors
+/// A usage failure where standard input is no terminal, and for a study, a tool file or an image that cannot be used; an infrastructure
+/// failure where packages of the host are missing, the guest cannot be made or booted, or it ends otherwise than by the end of its shell.
 pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcome {
     if !std::io::stdin().is_terminal() {
         let help = "run it in a terminal; `run` needs none";
@@ -116,6 +121,9 @@ async fn asked_to_end() {
 
 /// The guest of a cell of a study; or that of `quick` (same file system, same kernel parameters) for any kernel of the catalogue, or for
 /// an image of the user's, whether or not `quick` names it.
+///
+/// # Errors
+/// As [`selection`]: a tool file or an image that cannot be used.
 fn selection_of(arguments: &cli::Shell) -> Result<Selection, Failure> {
     let kernel = match (&arguments.kernel, &arguments.cell) {
         (None, None) => Some("6.12".to_owned()),

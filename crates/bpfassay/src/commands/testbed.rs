@@ -19,6 +19,11 @@ use crate::{
     selection::offline,
 };
 
+/// Executes the command.
+///
+/// # Errors
+/// A usage failure for a spec, a manifest or an image that cannot be used; an infrastructure failure where a file that they name is missing
+/// or changed, or guests cannot be composed in the cache or copied.
 pub(crate) fn testbed(arguments: &cli::Testbed, global: &cli::Global) -> Outcome {
     match &arguments.command {
         cli::TestbedCommand::Compose { spec, output } => {

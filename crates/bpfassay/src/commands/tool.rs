@@ -14,6 +14,11 @@ use crate::{
     exit::{Failure, INFRASTRUCTURE, INTERNAL, Outcome, SUCCESS, USAGE},
 };
 
+/// Executes the command.
+///
+/// # Errors
+/// A usage failure for a source that cannot be read or is nothing of a tool, and for an output file that exists; an infrastructure failure
+/// where an endpoint does not answer, or the tool file cannot be written.
 pub(crate) fn tool(arguments: &Tool) -> Outcome {
     let ToolCommand::Init { source, output } = &arguments.command;
     let written = match output {
@@ -44,6 +49,9 @@ pub(crate) fn tool(arguments: &Tool) -> Outcome {
 }
 
 /// Writes a file that does not exist.
+///
+/// # Errors
+/// Where the file exists, or cannot be created or written.
 fn create(file: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).open(file)?.write_all(text.as_bytes())
 }

@@ -19,6 +19,12 @@ use crate::{
 /// Differences that are shown one by one.
 const SHOWN: usize = 20;
 
+/// Executes the command. Figures that differ are a result, and no failure.
+///
+/// # Errors
+/// A usage failure where the run cannot be verified: it has no journal or a damaged one, has no complete boot, was continued, used the wall
+/// clock, or needs tool files that are no longer known; an infrastructure failure where packages of the host are missing, the same guests
+/// cannot be had, or the host fails during a boot.
 pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outcome {
     if arguments.files {
         return super::files::check(&arguments.directory);

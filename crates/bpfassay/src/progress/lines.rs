@@ -59,7 +59,7 @@ pub(super) fn lines_of(ended: &RunEnded) -> Vec<String> {
     lines
 }
 
-/// Runs that failed by what was reported already: the guest that they were to be made in did not come up.
+/// Runs that failed by what was reported already: the guest that they were to be made in did not become ready.
 #[derive(Debug, Default)]
 pub(super) struct Repeated {
     /// The run that was reported last with its reason and log, and how many failed by the same since.

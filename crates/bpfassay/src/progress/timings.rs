@@ -41,21 +41,21 @@ fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
 }
 
-/// `start`, and behind it `words`, on as many lines as they need.
-fn wrapped(start: &str, words: &[String]) -> String {
+/// `start`, and behind it `items`, on as many lines as they need.
+fn wrapped(start: &str, items: &[String]) -> String {
     let indent = start.chars().count();
     let mut text = start.to_owned();
     let mut column = indent;
-    for (index, word) in words.iter().enumerate() {
-        let word = if index + 1 < words.len() { format!("{word}, ") } else { word.clone() };
-        let length = word.trim_end().chars().count();
+    for (index, item) in items.iter().enumerate() {
+        let item = if index + 1 < items.len() { format!("{item}, ") } else { item.clone() };
+        let length = item.trim_end().chars().count();
         if column > indent && column + length > WIDTH {
             text.truncate(text.trim_end().len());
             text.push_str(&format!("\n{:indent$}", ""));
             column = indent;
         }
-        column += word.chars().count();
-        text.push_str(&word);
+        column += item.chars().count();
+        text.push_str(&item);
     }
     text.truncate(text.trim_end().len());
     text + "\n"
