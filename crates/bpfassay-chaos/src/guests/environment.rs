@@ -35,8 +35,14 @@ sub put { my ($path, $text) = @_; open(my $f, '>', $path) or return; syswrite($f
 sub crash { put('/proc/sys/kernel/sysrq', '1'); put('/proc/sysrq-trigger', 'c') }
 # Out of the cgroup that it would be killed with.
 sub away { $SIG{INT} = $SIG{TERM} = $SIG{HUP} = 'IGNORE'; put('/sys/fs/cgroup/cgroup.procs', $$) }
-# Ends at once, and something of it does its work so many seconds later.
-sub later { my $s = shift; $SIG{INT} = sub { if (!fork) { away(); select undef, undef, undef, $s; crash(); } exit 0 } }
+# Ends as soon as something of it is away, which does its work so many seconds later. Without a wait, it would be killed with its cgroup where it has not run before.
+sub later { my $s = shift; $SIG{INT} = sub {
+  pipe my $away, my $is_away;
+  if (!fork) { away(); syswrite $is_away, '!'; select undef, undef, undef, $s; crash(); }
+  close $is_away;
+  sysread $away, my $sign, 1;
+  exit 0;
+} }
 sub stay { sleep 1 while 1 }
 "#;
 
@@ -277,4 +283,26 @@ pub(super) fn study(clock: Clock, rounds: u32, replicates: u32) -> String {
         phase,
     }
     .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::PRELUDE;
+
+    /// As on a guest's one processor, where the tool could end before what it leaves behind has run.
+    #[test]
+    fn a_tool_ends_only_when_what_it_leaves_behind_is_away() {
+        let script = format!(
+            "{PRELUDE}no warnings 'redefine';\
+             my $tool = $$;\
+             *away = sub {{ select undef, undef, undef, 0.2; print \"away\\n\" }};\
+             *crash = sub {{ print \"crashes\\n\"; exit 0 }};\
+             END {{ print \"ended\\n\" if $$ == $tool }}\
+             later(0.2); kill INT => $$; stay();"
+        );
+        let output = Command::new("perl").args(["-e", &script]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "away\nended\ncrashes\n", "{output:?}");
+    }
 }
