@@ -15,7 +15,10 @@ const BEGINNINGS: &[(&str, Role)] = &[
     ("bpf_trace_run", Role::Entry),
     ("trace_call_bpf", Role::Entry),
     ("update_prog_stats", Role::Entry),
-    ("perf_trace_", Role::Entry),
+    // Readings of the clock for the statistics of programs (`bpf_prog_start_time`).
+    ("sched_clock", Role::Entry),
+    ("native_sched_clock", Role::Entry),
+    ("riscv_sched_clock", Role::Entry),
     ("migrate_disable", Role::Entry),
     ("migrate_enable", Role::Entry),
     ("__rcu_read_", Role::Entry),
@@ -76,6 +79,11 @@ const BEGINNINGS: &[(&str, Role)] = &[
     ("__pcpu_freelist_", Role::Helpers),
     ("___pcpu_freelist_", Role::Helpers),
     ("check_and_free_fields", Role::Helpers),
+    // `bpf_ktime_get_ns` and its like, and the clock sources that they read.
+    ("ktime_get_", Role::Helpers),
+    ("read_tsc", Role::Helpers),
+    ("arch_counter_", Role::Helpers),
+    ("riscv_clocksource_", Role::Helpers),
     ("copy_from_kernel_nofault", Role::Helpers),
     ("__copy_from_kernel_nofault", Role::Helpers),
 ];
@@ -100,6 +108,8 @@ mod tests {
         assert_eq!(of("__bpf_prog_enter_recur"), Some(Role::Entry));
         assert_eq!(of("___bpf_prog_run"), Some(Role::Program));
         assert_eq!(of("bpf_get_current_cgroup_id"), Some(Role::Helpers));
+        assert_eq!(of("native_sched_clock"), Some(Role::Entry));
+        assert_eq!(of("ktime_get_mono_fast_ns"), Some(Role::Helpers));
         assert_eq!(of("vfs_read"), None);
     }
 }
