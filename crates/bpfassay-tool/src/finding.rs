@@ -13,6 +13,7 @@ mod evidence;
 mod figures;
 mod kind;
 mod merged;
+mod missed;
 mod parts;
 mod status;
 mod truth;
