@@ -15,6 +15,7 @@ mod kind;
 mod merged;
 mod missed;
 mod parts;
+mod services;
 mod status;
 mod truth;
 
