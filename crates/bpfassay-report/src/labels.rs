@@ -195,7 +195,7 @@ mod tests {
     fn a_tool_s_own_loader_names_the_step_and_the_reason() {
         let of = |printed: &str| {
             let message = format!("ended with exit status 1 before it was ready; its last output: {printed}");
-            super::refusal(&Refusal::new(Step::Load, message))
+            refusal(&Refusal::new(Step::Load, message))
         };
         assert_eq!(
             of("cannot attach kprobe, probe entry may not exist"),
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(of("no such file"), "load: ended with exit status 1 before it was ready …");
         let reported =
             Refusal { errno: Some(22), ..Refusal::new(Step::Attach, "failed to load BPF object".to_owned()) };
-        assert_eq!(super::refusal(&reported), "attach: errno 22");
+        assert_eq!(refusal(&reported), "attach: errno 22");
     }
 
     #[test]

@@ -222,7 +222,9 @@ pub(crate) fn started(refusal: &Refusal) -> Start {
     match step_of(&refusal.message) {
         Some(step) => {
             let told = told(&refusal.message);
-            Start::Refused(Refusal { step, program: told.program, verifier: told.reason, ..refusal.clone() })
+            // A log before that is of a program that it did without.
+            let verifier = told.reason.filter(|_| step == Step::Load);
+            Start::Refused(Refusal { step, program: told.program, verifier, ..refusal.clone() })
         }
         None => Start::NotReady { message: refusal.message.clone() },
     }
@@ -414,6 +416,9 @@ mod tests {
             "loading objects: field X: program on_x: load program: invalid argument: R1 !read_ok (9 line(s) omitted)";
         let Start::Refused(refusal) = started(&reported(message)) else { panic!("it names its step") };
         assert_eq!((refusal.program.as_deref(), refusal.verifier.as_deref()), (Some("on_x"), Some("R1 !read_ok")));
+        let message = "libbpf: prog 'fast': -- BEGIN PROG LOAD LOG --\nR1 !read_ok\n-- END PROG LOAD LOG --\nfalling back\nlibbpf: prog 'slow': failed to attach: -2";
+        let Start::Refused(refusal) = started(&reported(message)) else { panic!("it names its step") };
+        assert_eq!((refusal.step, refusal.program.as_deref(), refusal.verifier), (Step::Attach, Some("slow"), None));
     }
 
     #[test]
