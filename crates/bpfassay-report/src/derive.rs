@@ -25,6 +25,7 @@ pub(crate) mod spinning;
 mod tool;
 
 pub(crate) use runs::readings;
+pub(crate) use tool::started;
 
 use std::collections::HashSet;
 

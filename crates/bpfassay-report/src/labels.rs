@@ -3,7 +3,9 @@
 
 use bpfassay_protocol::tracer::{Losses, Refusal, Step};
 use bpfassay_stats::{Bounds, Estimate, Interval, Summary, Verdict};
+use bpfassay_tool::finding::Start;
 
+use crate::derive::started;
 use bpfassay_results::{ByteErrors, CellMetric, Cost, Direct, Figure, Overhead};
 
 /// What a table shows in place of a figure that does not exist; the remarks give the reason.
@@ -137,16 +139,23 @@ pub(crate) fn losses(losses: &Losses) -> Option<String> {
     (!lost.is_empty()).then(|| lost.join(", "))
 }
 
-/// `attach: errno 524`.
+/// `attach: errno 524`; of a tool's own loader the step that its messages name, with the verifier's reason where they have it.
 pub(crate) fn refusal(refusal: &Refusal) -> String {
-    let step = match refusal.step {
+    let known = match started(refusal) {
+        Start::Refused(known) => known,
+        Start::Ready | Start::NotReady { .. } => refusal.clone(),
+    };
+    let step = match known.step {
         Step::Open => "open",
         Step::Load => "load",
         Step::Attach => "attach",
     };
     match refusal.errno {
         Some(errno) => format!("{step}: errno {errno}"),
-        None => format!("{step}: {}", shortened(&refusal.message)),
+        None => {
+            let told = known.verifier.filter(|_| refusal.verifier.is_none());
+            format!("{step}: {}", shortened(&told.unwrap_or(known.message)))
+        }
     }
 }
 
@@ -180,6 +189,26 @@ mod tests {
             "ended with exit status 1 before it was ready …"
         );
         assert_eq!(shortened(&"x".repeat(100)).chars().count(), 62);
+    }
+
+    #[test]
+    fn a_tool_s_own_loader_names_the_step_and_the_reason() {
+        let of = |printed: &str| {
+            let message = format!("ended with exit status 1 before it was ready; its last output: {printed}");
+            refusal(&Refusal::new(Step::Load, message))
+        };
+        assert_eq!(
+            of("cannot attach kprobe, probe entry may not exist"),
+            "attach: ended with exit status 1 before it was ready …"
+        );
+        assert_eq!(
+            of("load program: permission denied: R1 invalid mem access 'scalar' (17 line(s) omitted)"),
+            "load: R1 invalid mem access 'scalar'"
+        );
+        assert_eq!(of("no such file"), "load: ended with exit status 1 before it was ready …");
+        let reported =
+            Refusal { errno: Some(22), ..Refusal::new(Step::Attach, "failed to load BPF object".to_owned()) };
+        assert_eq!(refusal(&reported), "attach: errno 22");
     }
 
     #[test]

@@ -13,7 +13,9 @@ mod evidence;
 mod figures;
 mod kind;
 mod merged;
+mod missed;
 mod parts;
+mod services;
 mod status;
 mod truth;
 

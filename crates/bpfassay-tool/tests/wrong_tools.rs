@@ -23,7 +23,7 @@ const KERNEL: &[u8] = include_bytes!("../../bpfassay-btf/tests/data/kernel.btf")
 fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
     let directory = tempfile::tempdir().unwrap();
     let tools = wrong_tools::build("wrong-tools", directory.path());
-    assert_eq!(tools.len(), 28, "{tools:?}");
+    assert_eq!(tools.len(), 29, "{tools:?}");
     for &arch in Arch::ALL {
         let mut differing = Vec::new();
         for name in &tools {
@@ -54,6 +54,9 @@ fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
             [
                 format!(
                     "argument-for-return: takes argument 5 for a number of 64 bits, where the return value would be with one argument less: {readv}"
+                ),
+                format!(
+                    "four-arguments: takes argument 5 for a number of 64 bits, where the return value would be with one argument less: {readv}"
                 ),
                 format!("wrong-arity: reads argument 6 of 4: {vfs_read}"),
             ],

@@ -8,6 +8,7 @@ mod cgroups;
 mod object;
 mod requested;
 mod step;
+mod telling;
 mod truth;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ use bpfassay_tool::{
 use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, ToolResult};
 
 use self::cgroups::Cgroups;
+pub(crate) use self::step::started;
 
 /// What is found of the tool of `cell` over all its runs; `None` where it has none, or none that came from a tool file.
 pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: &[&RunResult]) -> Option<ToolResult> {
@@ -71,7 +73,7 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
 
 /// What is found of a tool that did not start: why, and of an object whether it fits to the kernel's prototypes.
 fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
-    let start = step::started(refusal);
+    let start = started(refusal);
     let prototypes = object::prototypes_of_refused(refusal);
     let evidence = Evidence { start: Some(&start), prototypes: prototypes.as_deref(), ..Evidence::default() };
     finding::evaluate(&evidence, &Limits::default())

@@ -4,6 +4,8 @@
 use bpfassay_protocol::tracer::{Refusal, Step};
 use bpfassay_tool::finding::Start;
 
+use super::telling::told;
+
 /// The messages of one loader that show a failure of one step.
 struct LoaderMessages {
     step: Step,
@@ -108,6 +110,7 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
             "error loading bpf program for ",
             "error loading program: ",
             "unknown bpf object load failure",
+            "loading bpf object(s) failed",
             "error: stack size is too large",
             "error: failed to load program, verification log buffer",
         ],
@@ -121,16 +124,18 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
             "failed to attach usdt probe: ",
             "failed to create iter probe",
             "failed to attach iter probe",
+            "error: could not resolve symbol: ",
         ],
     },
     // aya (aya/src/bpf.rs, aya-obj/src/obj.rs, 0.14.0).
     LoaderMessages { step: Step::Open, phrases: &["error parsing bpf object", "no btf parsed for object"] },
-    // aya (aya/src/programs/mod.rs, aya/src/maps/mod.rs, aya-obj/src/btf/btf.rs, aya-obj/src/relocation.rs, 0.14.0), as it is displayed
-    // and as `main` prints it.
+    // aya (aya/src/programs/mod.rs, aya/src/maps/mod.rs, aya-obj/src/btf/btf.rs, aya-obj/src/relocation.rs, 0.14.0; before 0.14.0 the
+    // system call `failed`), as it is displayed and as `main` prints it.
     LoaderMessages {
         step: Step::Load,
         phrases: &[
             "the bpf_prog_load syscall returned ",
+            "the bpf_prog_load syscall failed. verifier output: ",
             "the bpf_btf_load syscall returned ",
             "loaderror { io_error",
             "failed to create map `",
@@ -209,13 +214,18 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
 
 /// How the start of a tool went that `refusal` was reported of. Where the loader, or the tool itself, reports a step, an error number or the
 /// verifier's log, what failed is known; else what it printed decides, or does not.
-pub(super) fn started(refusal: &Refusal) -> Start {
+pub(crate) fn started(refusal: &Refusal) -> Start {
     let is_reported = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
     if is_reported || refusal.step != Step::Load {
         return Start::Refused(refusal.clone());
     }
     match step_of(&refusal.message) {
-        Some(step) => Start::Refused(Refusal { step, ..refusal.clone() }),
+        Some(step) => {
+            let told = told(&refusal.message);
+            // A log before that is of a program that it did without.
+            let verifier = told.reason.filter(|_| step == Step::Load);
+            Start::Refused(Refusal { step, program: told.program, verifier, ..refusal.clone() })
+        }
         None => Start::NotReady { message: refusal.message.clone() },
     }
 }
@@ -229,8 +239,20 @@ fn step_of(message: &str) -> Option<Step> {
             let place = messages.phrases.iter().filter_map(|phrase| place(&line, phrase)).max()?;
             Some((place, messages.step))
         };
-        LOADER_MESSAGES.iter().filter_map(of_loader).max_by_key(|(place, _)| *place).map(|(_, step)| step)
+        let of_script = script_error(&line).map(|place| (place, Step::Open));
+        let of_loaders = LOADER_MESSAGES.iter().filter_map(of_loader);
+        of_loaders.chain(of_script).max_by_key(|(place, _)| *place).map(|(_, step)| step)
     })
+}
+
+/// Where bpftrace names an error of a script, as in `stdin:1:1-34: error: …`, with line and columns: it compiles first (src/log.cpp, 0.26.1).
+fn script_error(line: &str) -> Option<usize> {
+    let place = line.find(": error: ")?;
+    let (rest, columns) = line.get(..place)?.rsplit_once(':')?;
+    let (_, number) = rest.rsplit_once(':')?;
+    let (from, to) = columns.split_once('-')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    [number, from, to].into_iter().all(is_number).then_some(place)
 }
 
 /// Where the last part of `phrase` begins in `line`, the last time that it is there.
@@ -300,7 +322,17 @@ mod tests {
             ),
             ("ERROR: Error attaching probe: kprobe:vfs_x", Step::Attach),
             ("ERROR: Unable to attach probe: kprobe:vfs_x. If this is expected, set", Step::Attach),
+            ("ERROR: Could not resolve symbol: /proc/self/exe:BEGIN_trigger", Step::Attach),
+            ("Kernel error log:\nback-edge from insn 91 to 71\n\nERROR: Loading BPF object(s) failed.", Step::Load),
+            (
+                "stdin:1:1-34: ERROR: tracepoint not found: syscalls:sys_enter_x\ntracepoint:syscalls:sys_enter_x {}\n~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~",
+                Step::Open,
+            ),
             // aya
+            (
+                "Error: the BPF_PROG_LOAD syscall failed. Verifier output: combined stack size of 3 calls is 544. Too large",
+                Step::Load,
+            ),
             ("Error: error parsing BPF object: error parsing ELF data", Step::Open),
             ("Error: the BPF_PROG_LOAD syscall returned Invalid argument (os error 22). Verifier output: ", Step::Load),
             ("Error: ProgramError(LoadError { io_error: Os { code: 22 }, verifier_log: x })", Step::Load),
@@ -312,6 +344,18 @@ mod tests {
             // cilium/ebpf
             ("loading objects: load BTF maps: missing BTF", Step::Open),
             ("load program: on_read: apply CO-RE relocations: no BTF found", Step::Load),
+            (
+                "program raw_tracepoint__sched_process_exec: apply CO-RE relocations: load BTF for kmod sha1_ssse3: read string section: string table is empty",
+                Step::Load,
+            ),
+            (
+                "load program: permission denied: 9: (69) r5 = *(u16 *)(r1 +0): R1 invalid mem access 'scalar' (17 line(s) omitted)",
+                Step::Load,
+            ),
+            (
+                "field SkLookup: program sk_lookup: map events: map create: operation not permitted (MEMLOCK may be too low, consider rlimit.RemoveMemlock)",
+                Step::Load,
+            ),
             ("load: program on_read: apply CO-RE relocations: relocate struct x: bad", Step::Load),
             (
                 "loading objects: field P: program p: load program: invalid argument: R1 !read_ok (9 line(s) omitted)",
@@ -341,6 +385,9 @@ mod tests {
             "failed to load configuration /etc/tool.toml: no such file or directory",
             "cannot attach to the terminal",
             "Permission denied",
+            "tool.c:12: ERROR: no configuration",
+            "my-tool:8080:x-y: ERROR: no listener",
+            "10:20:30-01: WARNING: a time is no place in a script",
             "WARNING: Unable to attach probe: kprobe:vfs_x. Skipping.",
             "prog 'p'\nfailed to load: it is over two lines",
         ];
@@ -361,6 +408,17 @@ mod tests {
         assert_eq!(step(nested), Some(Step::Load));
         let followed = "libbpf: failed to load object 'x'\nthe tool ends";
         assert_eq!(step(followed), Some(Step::Load));
+    }
+
+    #[test]
+    fn what_the_loader_tells_of_the_program_is_evidence() {
+        let message =
+            "loading objects: field X: program on_x: load program: invalid argument: R1 !read_ok (9 line(s) omitted)";
+        let Start::Refused(refusal) = started(&reported(message)) else { panic!("it names its step") };
+        assert_eq!((refusal.program.as_deref(), refusal.verifier.as_deref()), (Some("on_x"), Some("R1 !read_ok")));
+        let message = "libbpf: prog 'fast': -- BEGIN PROG LOAD LOG --\nR1 !read_ok\n-- END PROG LOAD LOG --\nfalling back\nlibbpf: prog 'slow': failed to attach: -2";
+        let Start::Refused(refusal) = started(&reported(message)) else { panic!("it names its step") };
+        assert_eq!((refusal.step, refusal.program.as_deref(), refusal.verifier), (Step::Attach, Some("slow"), None));
     }
 
     #[test]

@@ -3,15 +3,16 @@
 
 use crate::finding::{
     certainty::Certainty,
-    comparison::shown,
+    comparison::{Comparison, shown},
     definition::Definition,
     figures::{Differences, NONE, Tally},
+    missed::shown_of_others,
     parts,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "counts-too-low",
-    explanation: "It counted less than happened, also less than what it may leave out, and none of the findings before explains it. Where what is missing is exactly what one operation, mount, cgroup, process or phase of the workload did, that is shown. Not evaluated without a figure that can be compared.",
+    explanation: "It counted less than happened, also less than what it may leave out, and none of the findings before explains it. Where what is missing is exactly what one operation, mount, cgroup, process or phase of the workload did, that is shown, and so is a mount, cgroup or process that it has nothing of, though it counts what that did. Not evaluated without a figure that can be compared.",
     explain: Some(explain),
     evaluate: |known| known.of_all_figures(NONE, Vec::new()),
 };
@@ -21,6 +22,15 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     for one in differences.comparisons.iter().filter(|one| one.is_too_low()) {
         let parts = parts::missing(differences.figure, one);
         let parts = if parts.is_empty() { String::new() } else { format!("; as much as {}", parts.join(", or ")) };
-        tally.evidence.push(Certainty::Bounded.line(shown(differences.figure, one) + &parts));
+        let missed = missed(differences, one).unwrap_or_default();
+        tally.evidence.push(Certainty::Bounded.line(shown(differences.figure, one) + &missed + &parts));
     }
+}
+
+/// What to say of a mount, cgroup or process that it has nothing of, though it counts what that did.
+fn missed(differences: &Differences<'_>, one: &Comparison<'_>) -> Option<String> {
+    let operations = shown_of_others(differences, one);
+    let names = operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");
+    (!operations.is_empty())
+        .then(|| format!(": nothing of this {}, though {names} of others is reported", differences.figure.whose.name()))
 }

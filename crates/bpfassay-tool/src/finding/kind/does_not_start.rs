@@ -5,6 +5,7 @@ use crate::finding::{
     certainty::Certainty,
     definition::{Definition, Known},
     evidence::Start,
+    services::missing,
     status::FindingStatus,
 };
 
@@ -20,7 +21,13 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
         None => FindingStatus::not_evaluated("its start was not observed"),
         Some(Start::Ready | Start::Refused(_)) => FindingStatus::Clear,
         Some(Start::NotReady { message }) => {
-            FindingStatus::from_evidence(Certainty::Bounded, vec![format!("it never became ready: {message}")])
+            let mut lines = vec![Certainty::Bounded.line(format!("it never became ready: {message}"))];
+            // First, as it may be all that is read.
+            if let Some((service, line)) = missing(message) {
+                let text = format!("it asks for {service}, which is not there: `{line}`");
+                lines.insert(0, Certainty::Reported.line(text));
+            }
+            FindingStatus::from_lines(lines)
         }
     }
 }

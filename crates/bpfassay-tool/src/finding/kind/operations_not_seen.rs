@@ -12,6 +12,7 @@ use crate::{
         comparison::{Comparison, shown},
         definition::{Definition, Known},
         figures::{Differences, NONE, Tally},
+        missed::shown_of_others,
         parts,
         status::FindingStatus,
         truth::Truth,
@@ -20,14 +21,20 @@ use crate::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "operations-not-seen",
-    explanation: "An operation happened that the tool reports no figure of, or of which its figure stayed at 0, or the fewest operations whose shares are exactly what a figure over several lacks, where these are certain. Not evaluated without a figure that can be compared.",
+    explanation: "An operation happened that the tool reports no figure of, or of which its figure stayed at 0 for all that did it, or the fewest operations whose shares are exactly what a figure over several lacks, where these are certain. Not evaluated without a figure that can be compared.",
     explain: Some(explain),
     evaluate,
 };
 
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
-    for one in &mut differences.comparisons {
+    // What is reported of others is seen: there a subject is missed, for which see counts-too-low.
+    let is_missed = |one: &Comparison<'_>| !shown_of_others(differences, one).is_empty();
+    let missed: Vec<bool> = differences.comparisons.iter().map(is_missed).collect();
+    for (one, is_missed) in differences.comparisons.iter_mut().zip(missed) {
         tally.evaluated |= one.expected > 0;
+        if is_missed {
+            continue;
+        }
         if let Some((mut certainty, unseen)) = unseen(differences.figure, one) {
             // A misspelt name looks like that as well.
             let is_there = differences.readings.samples.iter().any(|sample| sample.figure == differences.index);

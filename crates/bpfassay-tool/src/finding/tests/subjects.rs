@@ -19,7 +19,7 @@ fn mounts_and_cgroups_merged() {
         // One is just not seen.
         let results = counts(&tool, &readings(&[(100, 0, Some(names[0]), 400)]), &truth);
         assert!(is_clear(&results, kind));
-        assert_eq!(found(&results), [Kind::OperationsNotSeen]);
+        assert_eq!(found(&results), [Kind::CountsTooLow]);
         let other = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
         assert!(reason(&counts(&other, &readings(&[(100, 0, None, 430)]), &truth), kind).starts_with("no figure by"));
     }
@@ -34,11 +34,13 @@ fn what_is_merged_into_a_subject_of_uncertain_figures_is_merged() {
     let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Cgroup)]);
     let results = |value| counts(&tool, &readings(&[(100, 0, Some("1"), value)]), &truth);
     assert_eq!(found(&results(142_032)), [Kind::CgroupsMerged]);
-    // No more than its own: the other is not seen.
-    for value in [0, 75_690, 75_691] {
-        assert_eq!(found(&results(value)), [Kind::OperationsNotSeen], "{value}");
+    // No more than its own: the other is missed.
+    for value in [75_690, 75_691] {
+        assert_eq!(found(&results(value)), [Kind::CountsTooLow], "{value}");
     }
-    assert_eq!(found(&results(142_033)), [Kind::OperationsNotSeen, Kind::CountsTooHigh]);
+    assert_eq!(found(&results(142_033)), [Kind::CountsTooLow, Kind::CountsTooHigh]);
+    // Of none of both: no read is seen.
+    assert_eq!(found(&results(0)), [Kind::OperationsNotSeen]);
 }
 
 /// Two mounts of one file system have its device: who reports by device is right with their sum.
@@ -148,4 +150,61 @@ fn what_is_reported_under_another_name_is_compared_with_whose_it_is() {
     let unclear = results(&[tmp[0], (100, 0, Some("/nfs"), 83), (100, 1, Some("/nfs"), 30)]);
     let shown = evidence_of(&unclear, Kind::SubjectUnknown);
     assert!(!shown.contains("taken for"), "{shown}");
+}
+
+/// A mount that is missed is no operation that is not seen: reads of others are reported.
+#[test]
+fn a_mount_that_is_missed_is_no_operation_that_is_not_seen() {
+    let reads = [Operation::Read, Operation::Readv];
+    let shares = vec![
+        share("a", "/mnt/nfs", Operation::Read, 4, 400, 400),
+        share("a", "/tmp", Operation::Read, 3, 30, 30),
+        share("a", "/srv", Operation::Readv, 2, 20, 20),
+    ];
+    let results = |operations: &[Operation], samples: &[(&str, u64)]| {
+        let tool = report(vec![figure(operations, MOVED, Whose::Mount)]);
+        let samples: Vec<_> = samples.iter().map(|&(name, value)| (100, 0, Some(name), value)).collect();
+        counts(&tool, &readings(&samples), &truth(shares.clone()))
+    };
+    let missed = results(&reads, &[("/mnt/nfs", 400), ("/srv", 20)]);
+    assert_eq!(found(&missed), [Kind::CountsTooLow]);
+    assert_eq!(
+        evidence_of(&missed, Kind::CountsTooLow),
+        "`v` (read+readv, bytes-returned) of mount /tmp: 0, really 30: nothing of this mount, though read of others is reported"
+    );
+    assert!(matches!(
+        status(&missed, Kind::CountsTooLow),
+        FindingStatus::Found { certainty: Some(Certainty::Bounded), .. }
+    ));
+    assert!(is_clear(&missed, Kind::OperationsNotSeen));
+    // Nothing shows readv: neither that it is reported of others, nor that it is not the operation.
+    let unseen = results(&reads, &[("/mnt/nfs", 400), ("/tmp", 30)]);
+    assert_eq!(found(&unseen), [Kind::OperationsNotSeen]);
+    assert!(evidence_of(&unseen, Kind::OperationsNotSeen).ends_with("of mount /srv: 0, really 20: nothing of readv"));
+    // Under a name that is not known, reads are seen.
+    let elsewhere = results(&[Operation::Read], &[("/x", 77)]);
+    assert_eq!(found(&elsewhere), [Kind::SubjectUnknown, Kind::OperationsNotSeen, Kind::CountsTooLow]);
+    let unreported = evidence_of(&elsewhere, Kind::OperationsNotSeen);
+    assert_eq!(unreported, "no figure counts readv: 2 calls, 20 bytes");
+    // Of two operations it is not known which.
+    let either = results(&reads, &[("/x", 77)]);
+    assert_eq!(found(&either), [Kind::SubjectUnknown, Kind::OperationsNotSeen]);
+}
+
+/// What another mount did by other operations shows nothing: 25 bytes may be those of readv alone.
+#[test]
+fn what_other_operations_explain_shows_none() {
+    let tool = report(vec![figure(&[Operation::Read, Operation::Readv], MOVED, Whose::Mount)]);
+    let truth = truth(vec![
+        share("a", "/m", Operation::Read, 4, 400, 400),
+        share("a", "/m", Operation::Readv, 1, 25, 25),
+        share("a", "/n", Operation::Read, 3, 30, 30),
+    ]);
+    let of = |value| counts(&tool, &readings(&[(100, 0, Some("/m"), value)]), &truth);
+    let nothing_of_read = of(25);
+    assert_eq!(found(&nothing_of_read), [Kind::OperationsNotSeen]);
+    let evidence = evidence_of(&nothing_of_read, Kind::OperationsNotSeen);
+    assert!(evidence.contains("25, really 425: what is missing is exactly read"), "{evidence}");
+    assert!(evidence.contains("of mount /n: 0, really 30: nothing of read"), "{evidence}");
+    assert_eq!(found(&of(26)), [Kind::CountsTooLow]);
 }

@@ -30,6 +30,12 @@ fn refusals_are_classified_by_their_step() {
     let silent = results(Start::NotReady { message: "60 s passed".to_owned() });
     assert_eq!(found(&silent), [Kind::DoesNotStart]);
     assert_eq!(evidence_of(&silent, Kind::DoesNotStart), "it never became ready: 60 s passed");
+    let asking = "ended with exit status 1 before it was ready; its last output: starting\ndial unix /run/systemd/private: connect: no such file or directory";
+    let asking = results(Start::NotReady { message: asking.to_owned() });
+    assert_eq!(found(&asking), [Kind::DoesNotStart]);
+    let line =
+        "it asks for systemd, which is not there: `dial unix /run/systemd/private: connect: no such file or directory`";
+    assert_eq!(evidence_of(&asking, Kind::DoesNotStart).lines().next(), Some(line));
     assert!(is_clear(&ready, Kind::DoesNotStart) && is_clear(&load, Kind::DoesNotStart));
     for kind in [Kind::DoesNotLoad, Kind::DoesNotAttach] {
         assert!(reason(&silent, kind).ends_with("nothing shows which step failed: 60 s passed"));

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Services that tools expect on a machine, and that guests have not: by what a tool says that it did not find.
+
+/// A service.
+struct Service {
+    name: &'static str,
+    /// In lower case: what is only said where the service is missing.
+    says: &'static [&'static str],
+    /// In lower case: its programs, sockets and directories. A line that names one of them says that it is missing by [`MISSING`].
+    parts: &'static [&'static str],
+}
+
+/// In lower case: how the errors ENOENT, ECONNREFUSED and EHOSTDOWN are displayed, and what shells and Go say of a program that is nowhere.
+const MISSING: [&str; 6] = [
+    "no such file or directory",
+    "connection refused",
+    "host is down",
+    "command not found",
+    ": not found",
+    "executable file not found in $path",
+];
+
+const SERVICES: &[Service] = &[
+    // systemctl (src/shared/bus-util.c and src/systemctl/systemctl.c of systemd, 252), go-systemd (dbus/dbus.go).
+    Service {
+        name: "systemd",
+        says: &["system has not been booted with systemd as init system"],
+        parts: &["/run/systemd/", "systemctl", "journalctl", "systemd-run", "org.freedesktop.systemd1"],
+    },
+    Service {
+        name: "D-Bus",
+        says: &["failed to connect to bus: ", "failed to connect to system scope bus "],
+        parts: &["/run/dbus/system_bus_socket", "dbus-daemon", "dbus_system_bus_address"],
+    },
+    Service { name: "containerd", says: &[], parts: &["/run/containerd/"] },
+    Service { name: "Docker", says: &["cannot connect to the docker daemon"], parts: &["/run/docker.sock"] },
+    Service { name: "CRI-O", says: &[], parts: &["/run/crio/"] },
+    Service { name: "udev", says: &[], parts: &["/run/udev/", "udevadm"] },
+];
+
+/// The first service that `message` says is missing, and the line that says it. The guest's agent is process 1, and starts no service.
+pub(super) fn missing(message: &str) -> Option<(&'static str, &str)> {
+    message.lines().find_map(|line| {
+        let lower = line.to_lowercase();
+        let has = |texts: &[&str]| texts.iter().any(|text| lower.contains(text));
+        let is_missing = |service: &&Service| has(service.says) || has(service.parts) && has(&MISSING);
+        SERVICES.iter().find(is_missing).map(|service| (service.name, line.trim()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_service_that_a_tool_does_not_find_is_named() {
+        let printed = [
+            (
+                "System has not been booted with systemd as init system (PID 1). Can't operate.\nFailed to connect to bus: Host is down",
+                Some("systemd"),
+            ),
+            ("Failed to connect to system scope bus via local transport: No such file or directory", Some("D-Bus")),
+            ("dial unix /run/systemd/private: connect: no such file or directory", Some("systemd")),
+            ("dial unix /var/run/dbus/system_bus_socket: connect: no such file or directory", Some("D-Bus")),
+            ("Failed to connect to socket /run/dbus/system_bus_socket: Connection refused", Some("D-Bus")),
+            ("exec: \"systemctl\": executable file not found in $PATH", Some("systemd")),
+            ("./start.sh: 3: systemctl: not found", Some("systemd")),
+            ("dial unix /run/containerd/containerd.sock: connect: no such file or directory", Some("containerd")),
+            (
+                "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+                Some("Docker"),
+            ),
+            // What it found, looked for elsewhere, or did without.
+            ("reading /run/systemd/container\n/etc/tool.conf: no such file or directory", None),
+            ("/etc/systemd/tool.conf: no such file or directory", None),
+            ("listening, started by systemctl", None),
+            ("", None),
+        ];
+        for (message, expected) in printed {
+            assert_eq!(missing(message).map(|(name, _)| name), expected, "{message}");
+        }
+        let line = "its last output: a\n  dial unix /run/systemd/private: connect: no such file or directory \nb";
+        let (_, quoted) = missing(line).unwrap();
+        assert_eq!(quoted, "dial unix /run/systemd/private: connect: no such file or directory");
+    }
+}
