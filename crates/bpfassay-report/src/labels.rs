@@ -153,8 +153,8 @@ pub(crate) fn refusal(refusal: &Refusal) -> String {
     match refusal.errno {
         Some(errno) => format!("{step}: errno {errno}"),
         None => {
-            let told = known.verifier.filter(|_| refusal.verifier.is_none());
-            format!("{step}: {}", shortened(&told.unwrap_or(known.message)))
+            let reason = known.verifier.filter(|_| refusal.verifier.is_none());
+            format!("{step}: {}", shortened(&reason.unwrap_or(known.message)))
         }
     }
 }

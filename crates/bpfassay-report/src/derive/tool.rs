@@ -6,9 +6,9 @@
 
 mod cgroups;
 mod object;
+mod refused_program;
 mod requested;
 mod step;
-mod telling;
 mod truth;
 
 use std::collections::BTreeMap;

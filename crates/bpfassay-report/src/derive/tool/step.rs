@@ -4,7 +4,7 @@
 use bpfassay_protocol::tracer::{Refusal, Step};
 use bpfassay_tool::finding::Start;
 
-use super::telling::told;
+use super::refused_program::refused_program;
 
 /// The messages of one loader that show a failure of one step.
 struct LoaderMessages {
@@ -221,10 +221,10 @@ pub(crate) fn started(refusal: &Refusal) -> Start {
     }
     match step_of(&refusal.message) {
         Some(step) => {
-            let told = told(&refusal.message);
+            let printed = refused_program(&refusal.message);
             // A log before that is of a program that it did without.
-            let verifier = told.reason.filter(|_| step == Step::Load);
-            Start::Refused(Refusal { step, program: told.program, verifier, ..refusal.clone() })
+            let verifier = printed.reason.filter(|_| step == Step::Load);
+            Start::Refused(Refusal { step, program: printed.program, verifier, ..refusal.clone() })
         }
         None => Start::NotReady { message: refusal.message.clone() },
     }
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_loader_tells_of_the_program_is_evidence() {
+    fn what_the_loader_prints_of_the_program_is_evidence() {
         let message =
             "loading objects: field X: program on_x: load program: invalid argument: R1 !read_ok (9 line(s) omitted)";
         let Start::Refused(refusal) = started(&reported(message)) else { panic!("it names its step") };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a loader printed of the program that was refused: its name, and the line of the verifier's log that has the reason.
 
-/// What is told of a refused program.
+/// What a loader printed of a refused program.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct RefusedProgram {
     /// The program's name.
     pub(super) program: Option<String>,
     /// The verifier's reason, a line.
@@ -34,10 +34,10 @@ const LOGS: &[Log] = &[
     Log { begin: "Verifier output: ", is_same_line: true, ends: &["Caused by:", "Error: "] },
 ];
 
-/// What `message` tells.
-pub(super) fn told(message: &str) -> Told {
+/// What `message` has of the program that was refused.
+pub(super) fn refused_program(message: &str) -> RefusedProgram {
     let of_go = || message.lines().rev().find_map(reason_of_cilium);
-    Told { program: message.lines().rev().find_map(program), reason: last_log(message).or_else(of_go) }
+    RefusedProgram { program: message.lines().rev().find_map(program), reason: last_log(message).or_else(of_go) }
 }
 
 /// The reason in the last log of `message`.
@@ -181,13 +181,13 @@ mod tests {
             ),
         ];
         for (message, program, reason) in printed {
-            let expected = Told { program: program.map(str::to_owned), reason: reason.map(str::to_owned) };
-            assert_eq!(told(message), expected, "{message}");
+            let expected = RefusedProgram { program: program.map(str::to_owned), reason: reason.map(str::to_owned) };
+            assert_eq!(refused_program(message), expected, "{message}");
         }
     }
 
     #[test]
-    fn what_is_no_reason_and_no_program_is_not_told() {
+    fn what_is_no_reason_and_no_program_is_left_out() {
         for message in [
             "",
             "the program failed: it has no configuration",
@@ -198,7 +198,7 @@ mod tests {
             "Verifier output: ",
             "load program: invalid argument",
         ] {
-            assert_eq!(told(message), Told::default(), "{message}");
+            assert_eq!(refused_program(message), RefusedProgram::default(), "{message}");
         }
     }
 }
