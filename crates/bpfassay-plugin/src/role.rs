@@ -17,8 +17,6 @@ const BEGINNINGS: &[(&str, Role)] = &[
     ("update_prog_stats", Role::Entry),
     // Readings of the clock for the statistics of programs (`bpf_prog_start_time`).
     ("sched_clock", Role::Entry),
-    ("native_sched_clock", Role::Entry),
-    ("riscv_sched_clock", Role::Entry),
     ("migrate_disable", Role::Entry),
     ("migrate_enable", Role::Entry),
     ("__rcu_read_", Role::Entry),
@@ -83,14 +81,17 @@ const BEGINNINGS: &[(&str, Role)] = &[
     ("ktime_get_", Role::Helpers),
     ("read_tsc", Role::Helpers),
     ("arch_counter_", Role::Helpers),
-    ("riscv_clocksource_", Role::Helpers),
     ("copy_from_kernel_nofault", Role::Helpers),
     ("__copy_from_kernel_nofault", Role::Helpers),
 ];
 
+/// Ends of names, of functions whose beginnings name an architecture or what it runs on.
+const ENDS: &[(&str, Role)] = &[("_sched_clock", Role::Entry), ("_clocksource_rdtime", Role::Helpers)];
+
 /// The role of the function with this name, `NAME [MODULE]`; `None` for one that nothing is known of.
 pub(crate) fn of(function: &str) -> Option<Role> {
-    BEGINNINGS.iter().find(|(beginning, _)| function.starts_with(beginning)).map(|&(_, role)| role)
+    let by_beginning = BEGINNINGS.iter().find(|(beginning, _)| function.starts_with(beginning));
+    by_beginning.or_else(|| ENDS.iter().find(|(end, _)| function.ends_with(end))).map(|&(_, role)| role)
 }
 
 /// Whether the function is what the kernel interprets programs with: each of its entries is one of a program.
@@ -108,7 +109,10 @@ mod tests {
         assert_eq!(of("__bpf_prog_enter_recur"), Some(Role::Entry));
         assert_eq!(of("___bpf_prog_run"), Some(Role::Program));
         assert_eq!(of("bpf_get_current_cgroup_id"), Some(Role::Helpers));
+        assert_eq!(of("sched_clock_noinstr"), Some(Role::Entry));
         assert_eq!(of("native_sched_clock"), Some(Role::Entry));
+        assert_eq!(of("riscv_sched_clock"), Some(Role::Entry));
+        assert_eq!(of("riscv_clocksource_rdtime"), Some(Role::Helpers));
         assert_eq!(of("ktime_get_mono_fast_ns"), Some(Role::Helpers));
         assert_eq!(of("vfs_read"), None);
     }
