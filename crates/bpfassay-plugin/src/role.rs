@@ -15,6 +15,7 @@ const BEGINNINGS: &[(&str, Role)] = &[
     ("bpf_trace_run", Role::Entry),
     ("trace_call_bpf", Role::Entry),
     ("update_prog_stats", Role::Entry),
+    ("perf_trace_", Role::Entry),
     // Readings of the clock for the statistics of programs (`bpf_prog_start_time`).
     ("sched_clock", Role::Entry),
     ("migrate_disable", Role::Entry),
@@ -109,6 +110,7 @@ mod tests {
         assert_eq!(of("__bpf_prog_enter_recur"), Some(Role::Entry));
         assert_eq!(of("___bpf_prog_run"), Some(Role::Program));
         assert_eq!(of("bpf_get_current_cgroup_id"), Some(Role::Helpers));
+        assert_eq!(of("perf_trace_run_bpf_submit"), Some(Role::Entry));
         assert_eq!(of("sched_clock_noinstr"), Some(Role::Entry));
         assert_eq!(of("native_sched_clock"), Some(Role::Entry));
         assert_eq!(of("riscv_sched_clock"), Some(Role::Entry));
