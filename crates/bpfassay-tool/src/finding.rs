@@ -5,16 +5,17 @@
 //! measured is clear. A kind of finding is a file of `kind/`.
 
 mod aliases;
+mod candidates;
 mod certainty;
 mod comparison;
 mod course;
 mod definition;
 mod evidence;
 mod figures;
+mod flags;
 mod kind;
 mod merged;
 mod missed;
-mod parts;
 mod services;
 mod status;
 mod truth;

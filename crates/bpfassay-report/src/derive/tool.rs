@@ -74,8 +74,8 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
 /// What is found of a tool that did not start: why, and of an object whether it fits to the kernel's prototypes.
 fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
     let start = started(refusal);
-    let prototypes = object::prototypes_of_refused(refusal);
-    let evidence = Evidence { start: Some(&start), prototypes: prototypes.as_deref(), ..Evidence::default() };
+    let prototypes = refusal.prototypes.as_ref().map(|prototypes| prototypes.0.as_slice());
+    let evidence = Evidence { start: Some(&start), prototypes, ..Evidence::default() };
     finding::evaluate(&evidence, &Limits::default())
 }
 

@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use bpfassay_protocol::Operation;
+use bpfassay_protocol::{Operation, prototype::Checked};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -168,6 +168,8 @@ pub(super) struct Differences<'a> {
     pub(super) report: &'a Report,
     pub(super) readings: &'a Readings,
     pub(super) truth: &'a Truth,
+    /// Its programs, compared with the kernel's prototypes, as far as that is known.
+    pub(super) prototypes: &'a [Checked],
     /// The place of the figure in the report.
     pub(super) index: usize,
     pub(super) figure: &'a ReportedFigure,
@@ -224,7 +226,9 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
             comparisons.retain(|one| one.reported >= one.at_least);
         }
         let is_requested = evidence.requested.is_some_and(|requested| requested.contains(&index));
-        let mut differences = Differences { report, readings, truth, index, figure, is_requested, comparisons, grown };
+        let prototypes = evidence.prototypes.unwrap_or_default();
+        let mut differences =
+            Differences { report, readings, truth, prototypes, index, figure, is_requested, comparisons, grown };
         for (kind, tally) in kinds.iter().zip(&mut explained.tallies) {
             if let Some(explain) = kind {
                 explain(tally, &mut differences);
