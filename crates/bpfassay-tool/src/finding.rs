@@ -4,6 +4,7 @@
 //! Every kind is evaluated every time: found with evidence, clear, or not evaluated with the reason. Nothing that could not be
 //! measured is clear. A kind of finding is a file of `kind/`.
 
+mod absent;
 mod aliases;
 mod candidates;
 mod certainty;

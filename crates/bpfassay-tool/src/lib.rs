@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bpftrace_script;
 pub mod bundled;
 pub mod capture;
 pub mod elf;

@@ -126,9 +126,13 @@ fn example(source: &str, form: &str) -> String {
     let value = match form {
         "histogram" => "value = \"usecs.count\"",
         "events" => "value = \"ret\"",
+        "bpftrace-json" => "value = \"@reads\"",
         _ => "value = \"read\"",
     };
     let text = text.replace("value = \"read\"", value);
+    if form == "bpftrace-json" {
+        return text.replace("where = { kind = ", "where = { key2 = ").replace("label = \"cg\"", "label = \"key1\"");
+    }
     if ["table", "histogram", "events"].contains(&form) {
         text.replace("whose = \"cgroup\"", "whose = \"system\"")
     } else {

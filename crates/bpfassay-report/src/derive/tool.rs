@@ -150,7 +150,12 @@ fn of_run(
     let object = object.or(types.as_deref());
     let read = report.map(|report| bpfassay_tool::read(report, &capture(report, seen), object)).transpose();
     let (readings, unreadable) = match read {
-        Ok(readings) => (readings, None),
+        Ok(Some(mut readings)) => {
+            // What a script has is printed once there is something in it.
+            readings.absent.retain(|one| one.is_value || !tool.file.names_maps_of_scripts());
+            (Some(readings), None)
+        }
+        Ok(None) => (None, None),
         Err(error) => (None, Some(error.to_string())),
     };
     let cgroups = Cgroups::of(id, seen, figures);

@@ -8,13 +8,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    absent,
     aliases::Aliases,
     certainty::Line,
     comparison::{ComparedFigure, Comparison, Grown, comparable, compare},
     evidence::Evidence,
     truth::Truth,
 };
-use crate::{Readings, Report, ReportedFigure, Unit, Whose, readings::Bucket};
+use crate::{
+    Readings, Report, ReportedFigure, Unit, Whose,
+    readings::{Absent, Bucket},
+};
 
 /// One number of a tool beside what really happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -187,6 +191,10 @@ pub(super) struct Explained {
     pub(super) tallies: Vec<Tally>,
     /// Why not every figure could be compared: then nothing that all of them may show is clear.
     pub(super) obstacle: Option<String>,
+    /// Names of figures that no report has, though what they count happened: evidence against the tool file.
+    pub(super) absent: Vec<Line>,
+    /// The same where nothing of it is known to have happened.
+    pub(super) open: Vec<String>,
 }
 
 /// A kind's way to explain differences.
@@ -201,7 +209,14 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
     let truth = evidence.truth.ok_or("there is no ground truth")?;
     let figures = ComparedFigure::all(report, readings, truth);
     let aliases = Aliases::found(&figures, truth);
-    let mut explained = Explained { tallies: vec![Tally::default(); kinds.len()], obstacle: None };
+    let mut explained = Explained {
+        tallies: vec![Tally::default(); kinds.len()],
+        obstacle: None,
+        absent: Vec::new(),
+        open: Vec::new(),
+    };
+    let is_compared = |one: &Absent| figures.iter().any(|figure| figure.index == one.figure);
+    explained.open.extend(readings.absent.iter().filter(|one| !is_compared(one)).map(absent::open));
     for ComparedFigure { index, figure, compared } in figures {
         let (mut comparisons, grown) = match compared {
             Ok(compared) => compared,
@@ -224,6 +239,9 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
         // What is missing may be in the part that was not read.
         if readings.cut {
             comparisons.retain(|one| one.reported >= one.at_least);
+        }
+        if !absent::is_readable(index, figure, readings, &comparisons, &mut explained) {
+            continue;
         }
         let is_requested = evidence.requested.is_some_and(|requested| requested.contains(&index));
         let prototypes = evidence.prototypes.unwrap_or_default();

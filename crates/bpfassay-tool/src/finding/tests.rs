@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use bpfassay_protocol::Operation;
 
+mod absent;
 mod certainty;
 mod flags;
 mod last_component;

@@ -31,21 +31,24 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     // What is reported of others is seen: there a subject is missed, for which see counts-too-low.
     let is_missed = |one: &Comparison<'_>| !shown_of_others(differences, one).is_empty();
     let missed: Vec<bool> = differences.comparisons.iter().map(is_missed).collect();
-    for (one, is_missed) in differences.comparisons.iter_mut().zip(missed) {
+    let Differences { readings, prototypes, figure, index, comparisons, .. } = differences;
+    for (one, is_missed) in comparisons.iter_mut().zip(missed) {
         tally.evaluated |= one.expected > 0;
         if is_missed {
             continue;
         }
-        if let Some((mut certainty, unseen)) = unseen(differences.prototypes, differences.figure, one) {
-            // A misspelt name looks like that as well.
-            let is_there = differences.readings.samples.iter().any(|sample| sample.figure == differences.index);
+        if let Some((mut certainty, unseen)) = unseen(prototypes, figure, one) {
+            // A misspelt value of a label looks like that as well.
+            let is_there = readings.samples.iter().any(|sample| sample.figure == *index);
             let hint = if is_there {
-                ""
+                String::new()
             } else {
                 certainty = Certainty::Bounded;
-                "; no report has this figure: compare its name with the tool's output"
+                let absent = readings.absent.iter().find(|one| one.figure == *index);
+                let (what, nearest) = absent.map_or(("this figure", ""), |one| (&one.what, &one.nearest));
+                format!("; no report has {what}: compare the tool file with the tool's output{nearest}")
             };
-            tally.evidence.push(certainty.line(unseen + hint));
+            tally.evidence.push(certainty.line(unseen + &hint));
             one.explained = true;
         }
     }
