@@ -19,7 +19,8 @@ const FAULTS: [(&str, &str, Amount); 30] = [
     ("dropping", "counts-too-low", Amount::Of(|reported, really| reported.abs_diff(really / 2) <= 2)),
     ("events-lost", "events-dropped", Amount::Number),
     ("evicting", "counts-vanish", Amount::Number),
-    ("first-touch", "first-touch-lost", Amount::Of(|reported, really| reported + 1 == really)),
+    // That of reads, and that of writes.
+    ("first-touch", "first-touch-lost", Amount::Of(|reported, really| reported + 2 == really)),
     // The flags of the one path that has some: RWF_NOWAIT.
     ("flags-as-bytes", "operations-not-seen", Amount::Text("what is missing is all of readv but 8 bytes: on_readv ")),
     ("four-arguments", "operations-not-seen", Amount::Text("what is missing is exactly readv")),
