@@ -17,7 +17,6 @@ mod flags;
 mod kind;
 mod merged;
 mod missed;
-mod services;
 mod status;
 mod truth;
 

@@ -110,7 +110,7 @@ fn example(source: &str, form: &str) -> String {
                 form,
             )
             // A bare object has neither arguments nor output.
-            || (source == "object" && ["arguments", "files"].iter().any(|key| line.starts_with(key)))
+            || (source == "object" && ["arguments", "needs", "files"].iter().any(|key| line.starts_with(key)))
             // Nor does one wait for what is asked.
             || (["openmetrics", "map", "maps"].contains(&form) && ["within", "lost"].iter().any(|key| line.starts_with(key)))
             // The line of the example has no groups of such names.

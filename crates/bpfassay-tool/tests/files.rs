@@ -11,7 +11,7 @@ use std::{fs, path::Path};
 
 use bpfassay_protocol::{Arch, Operation};
 use bpfassay_tool::{
-    Counting, Form, Ready, Signal, Source, Stop, Stream, ToolFile, Unit, Whose, bundled, file::of_target, load,
+    Counting, Form, Ready, Service, Signal, Source, Stop, Stream, ToolFile, Unit, Whose, bundled, file::of_target, load,
 };
 use proptest::prelude::*;
 
@@ -342,6 +342,25 @@ fn a_table_has_a_group_for_everything_that_is_spoken_of() {
     assert!(refused_in(&table, "(?<n>", "(?<m>").contains("no group named `n`; it has op, cg, m, read"));
     assert!(refused_in(&table, "label = \"cg\", ", "").contains("no group named `cgroup`"));
     assert!(refused_in(&table, "where = { op", "where = { oq").contains("no group named `oq`"));
+}
+
+#[test]
+fn services_that_a_tool_needs_are_known_ones() {
+    let with = |needs: &str| GOOD.replace("deadline = \"90s\"", &format!("deadline = \"90s\"\nneeds = {needs}"));
+    assert_eq!(parse(&with("[\"cri-o\", \"dbus\"]")).needs, [Service::CriO, Service::DBus]);
+    assert_eq!(parse(&with("\"systemd\"")).needs, [Service::Systemd]);
+    let error = |needs: &str| ToolFile::parse("t.toml", &with(needs)).unwrap_err().to_string();
+    let known =
+        "unknown value `sistemd`; known are systemd, dbus, containerd, docker, cri-o, udev; did you mean `systemd`?";
+    assert!(error("[\"sistemd\"]").contains(known), "{}", error("[\"sistemd\"]"));
+    assert!(error("[\"udev\", \"udev\"]").contains("this service is listed twice"));
+    assert!(
+        refused_in(OBJECT, "[report]", "[start]\nneeds = [\"udev\"]\n[report]").contains("no program that would need")
+    );
+    for (name, service) in Service::NAMES {
+        let json = serde_json::to_string(service).unwrap();
+        assert_eq!(json, format!("\"{name}\""));
+    }
 }
 
 #[test]
