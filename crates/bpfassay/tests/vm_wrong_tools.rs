@@ -13,7 +13,7 @@ use common::{bpfassay, guests_wanted, printed, results, study, without_plugins};
 use serde_json::Value;
 
 /// Tools, what has to be found of each and nothing else, and with which amount.
-const FAULTS: [(&str, &str, Amount); 30] = [
+const FAULTS: [(&str, &str, Amount); 31] = [
     ("argument-for-return", "prototype-differs", Amount::Text("takes argument 5 for a number of 64 bits")),
     ("backwards", "counts-go-backwards", Amount::Number),
     ("dropping", "counts-too-low", Amount::Of(|reported, really| reported.abs_diff(really / 2) <= 2)),
@@ -36,6 +36,8 @@ const FAULTS: [(&str, &str, Amount); 30] = [
     ("no-detach", "left-behind", Amount::Number),
     ("not-attaching", "does-not-attach", Amount::Number),
     ("not-loading", "does-not-load", Amount::Number),
+    // The program, and the step: not as for one that does not start.
+    ("not-relocating", "does-not-load", Amount::Text("on_read: ended with exit status 1 before it was ready")),
     ("not-starting", "does-not-start", Amount::Text("3 s after its start")),
     ("requested", "requested-as-moved", Amount::Number),
     ("returned-pointer", "prototype-differs", Amount::Text(", a pointer, for a number of 32 bits: ")),
@@ -104,7 +106,8 @@ impl Amount {
 }
 
 /// Tools of which nothing may be found.
-const RIGHT: [&str; 7] = ["by-cgroup", "by-mount", "by-process", "configured", "events", "of-system", "two-maps"];
+const RIGHT: [&str; 8] =
+    ["by-cgroup", "by-mount", "by-process", "configured", "events", "leaving-out", "of-system", "two-maps"];
 
 /// One of them without the contents of its maps and constants: it counts nothing.
 const UNCONFIGURED: &str = "unconfigured";
@@ -120,6 +123,15 @@ fn found(cell: &Value) -> Vec<(&str, &Value)> {
 fn cell<'r>(results: &'r Value, tool: &str, arch: &str) -> &'r Value {
     let mut cells = results["cells"].as_array().unwrap().iter();
     cells.find(|cell| cell["tool"] == tool && cell["target"]["arch"] == arch).unwrap()
+}
+
+/// Checks that all runs of the tool in `cell` are refused, and that those after the first refer to it: it was started once.
+fn refer_to_the_first_refusal(results: &Value, cell: &Value) -> Result<(), String> {
+    let runs = results["runs"].as_array().unwrap().iter().map(|run| &run["record"]);
+    let runs: Vec<&Value> = runs.filter(|run| run["cell"] == cell["cell"]).collect();
+    let first = &runs.first().ok_or("it has no run")?["run"];
+    let refers = |run: &&Value| run["outcome"]["type"] == "refused" && run["outcome"]["run"] == *first;
+    if runs.len() > 1 && runs.iter().all(refers) { Ok(()) } else { Err(format!("{runs:#?}")) }
 }
 
 /// The tool `configured` without what it sets, as a loader would leave it that does not know its maps.
@@ -174,6 +186,9 @@ fn what_is_wrong_with_a_tool_is_named_on_every_architecture() {
             }
         }
         let unconfigured = (UNCONFIGURED, "operations-not-seen", Amount::Text("nothing of "));
+        if let Err(runs) = refer_to_the_first_refusal(&by_ior, cell(&by_ior, "not-loading", arch)) {
+            wrong.push(format!("{arch} not-loading: not started once: {runs}"));
+        }
         for tool in BY_PROTOTYPES {
             let reasons = found(cell(&by_paths, tool, arch));
             let is_reason = |(kind, evidence): &(&str, &Value)| {
