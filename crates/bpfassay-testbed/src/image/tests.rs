@@ -97,7 +97,7 @@ fn a_damaged_kernel_makes_no_guest() {
     let object = bed.cache.add_bytes("a damaged kernel", &image).unwrap();
     let kernel = Kernel { image: (&object).into(), ..bed.kernel(&MODULES, BUILTIN) };
     for _ in 0..2 {
-        let error = super::target(&bed.cache, &kernel).unwrap_err().to_string();
+        let error = target(&bed.cache, &kernel).unwrap_err().to_string();
         let begins =
             "the kernel 6.1 for x86_64 cannot be booted: its payload: the zstd stream is damaged or cut short (";
         assert!(error.starts_with(begins), "{error}");
