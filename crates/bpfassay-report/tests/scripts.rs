@@ -202,7 +202,9 @@ fn tools_are_shown_with_their_findings() {
     assert!(success, "{table}");
     let cut = format!("**counts-too-low**: `r` \\| {}…", "x".repeat(153));
     for row in [
-        format!("| mine | x86_64 6.12 | yes | 1 of 2 exact; 1 of another definition | {cut} |"),
+        format!(
+            "| mine | x86_64 6.12 | yes | 1 of 2 exact; of another definition: `create` (read, calls) 1 beside 3 | {cut} |"
+        ),
         "| mine | aarch64 6.1 | no | none | nothing |".to_owned(),
     ] {
         assert!(table.contains(&row), "{row}:\n{table}");

@@ -167,7 +167,7 @@ pub enum FailureKind {
     /// The guest was not as before after the run: a mount gone, or a program, probe, process or cgroup left.
     Unsound,
     /// It was not begun, because what it would have needed failed before: its probe configuration or tool ended two boots of the
-    /// block, or the kernel did not become ready in two other blocks.
+    /// block, or the kernel did not become ready in two other blocks, or gave no sign of life in one.
     NotTried,
     /// The host could not start or serve the guest: QEMU missing or killed, disk full, and the like. Never final: `run --resume`
     /// does such runs again.

@@ -9,6 +9,7 @@ use bpfassay_study::{Block, PlannedRun};
 
 use crate::{
     blame::{self, BootEnd, HostFailure},
+    failure,
     observed::{BootPlan, Now, Observed},
 };
 
@@ -16,7 +17,7 @@ use crate::{
 /// be resumed.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// Boots without a tool that may fail in different ways before the block is given up; in the same way, two.
+/// Boots without a tool that may fail in different ways before the block is given up; in the same way, two; without a sign of life, one.
 const MOST_UNBLAMED: usize = 3;
 
 /// How many boots of a block a probe configuration or tool may end before its other runs in the block are not tried.
@@ -217,10 +218,14 @@ impl Attempt {
             (BootVerdict::Blamed { run }, Some(failure), _) => {
                 failed.extend(self.blamed_run(run, plan, seen, end, failure));
             }
-            (BootVerdict::Nobody, Some(failure), _) => {
-                let same = self.unblamed.iter().find(|(kind, _)| *kind == failure.kind);
-                let first = failure.excerpt.first().cloned().unwrap_or_default();
+            (BootVerdict::Nobody, Some(of_boot), _) => {
+                let same = self.unblamed.iter().find(|(kind, _)| *kind == of_boot.kind);
+                let first = of_boot.excerpt.first().cloned().unwrap_or_default();
                 let line = match same {
+                    // Nothing of its kernel ran: no repetition changes that.
+                    _ if failure::is_silent(of_boot) && !self.was_ready => {
+                        Some(format!("{first}; no other boot is tried"))
+                    }
                     Some((_, boot)) => Some(format!("{first}; no tool had run, and boot {boot} ended in the same way")),
                     None if self.unblamed.len() + 1 >= MOST_UNBLAMED => {
                         Some(format!("{first}; no tool had run, and {} boots before ended badly", self.unblamed.len()))
@@ -228,7 +233,7 @@ impl Attempt {
                     None => None,
                 };
                 if let Some(line) = line {
-                    let failure = with_first_line(failure, line);
+                    let failure = with_first_line(of_boot, line);
                     if !self.was_ready {
                         self.never_ready = Some(failure.clone());
                     }

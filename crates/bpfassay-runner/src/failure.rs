@@ -8,6 +8,9 @@ use bpfassay_vm::{EndReason, Ending, KernelIncident, KernelIncidentKind};
 /// Most lines kept with a failure.
 const MAX_EXCERPT: usize = 12;
 
+/// A line of the failure of a guest that wrote nothing at all: nothing of its kernel ran, which a repetition would not change.
+const SILENT: &str = "its console stayed empty";
+
 /// The failure that `ending` means for the run in flight. `log` is the console log, relative to the results directory.
 pub(crate) fn of_ending(ending: &Ending, log: &str) -> RunFailure {
     let kind = match &ending.reason {
@@ -42,9 +45,18 @@ pub(crate) fn of_ending(ending: &Ending, log: &str) -> RunFailure {
         // The kernel reported nothing: the end of its console is all that is known.
         excerpt.extend(ending.console_tail.iter().rev().take(4).rev().cloned());
     }
+    let is_empty = ending.console_tail.is_empty() && ending.log_incomplete.is_none();
+    if kind == FailureKind::BootTimeout && is_empty {
+        excerpt.push(SILENT.to_owned());
+    }
     excerpt.dedup();
     excerpt.truncate(MAX_EXCERPT);
     RunFailure { kind, phase: Some(ending.phase), excerpt, log: Some(log.to_owned()), after: None }
+}
+
+/// Whether a guest failed so that wrote nothing at all, from its start to the end of its time.
+pub(crate) fn is_silent(failure: &RunFailure) -> bool {
+    failure.kind == FailureKind::BootTimeout && failure.excerpt.iter().skip(1).any(|line| line == SILENT)
 }
 
 /// Whether a guest that ended for `reason` was failed by the host: its QEMU ended by itself, was ended or stopped by a signal, or stopped
@@ -141,6 +153,23 @@ mod tests {
         let silent = of_ending(&ending(EndReason::PhaseTimeout { seconds: 9 }, Vec::new()), "l");
         assert_eq!(silent.kind, FailureKind::PhaseTimeout);
         assert_eq!(silent.excerpt.last().map(String::as_str), Some("the output tail"));
+    }
+
+    #[test]
+    fn a_guest_that_wrote_nothing_until_its_time_was_over_is_silent() {
+        let timeout = || EndReason::BootTimeout { seconds: 60 };
+        let with = |tail: &[&str], log_incomplete: Option<&str>, reason| {
+            let console_tail = tail.iter().map(|&line| line.to_owned()).collect();
+            let log_incomplete = log_incomplete.map(str::to_owned);
+            of_ending(&Ending { console_tail, log_incomplete, ..ending(reason, Vec::new()) }, "l")
+        };
+        let silent = with(&[], None, timeout());
+        assert!(is_silent(&silent) && silent.excerpt.len() == 2, "{:?}", silent.excerpt);
+        assert!(!is_silent(&with(&["Linux version 6.12"], None, timeout())));
+        // What the guest itself writes is no sign, nor what was not read.
+        assert!(!is_silent(&with(&["its console stayed empty?"], None, timeout())));
+        assert!(!is_silent(&with(&[], Some("the console was not read to its end"), timeout())));
+        assert!(!is_silent(&with(&[], None, EndReason::PhaseTimeout { seconds: 9 })));
     }
 
     #[test]

@@ -7,12 +7,12 @@ use bpfassay_protocol::message::Phase;
 use bpfassay_results::{FailureKind, RunFailure};
 use bpfassay_study::{Block, Target, plan::file_system_id};
 
-use crate::{attempt::Attempt, blame::HostFailure};
+use crate::{attempt::Attempt, blame::HostFailure, failure};
 
 /// How many blocks in a row the host may fail alike before no further block is begun.
 const MOST_OF_HOST: u32 = 3;
 
-/// In how many blocks a kernel may not become ready before no further guest of it is booted.
+/// In how many blocks a kernel may not become ready before no further guest of it is booted. One that is silent from the first byte on is enough.
 const MOST_NEVER_READY: usize = 2;
 
 /// What never got ready: a target; where its agent spoke, with one file system.
@@ -74,7 +74,9 @@ impl RepeatedFailures {
     pub(crate) fn not_tried(&self, block: &Block) -> Option<RunFailure> {
         let blocks = [Some(Phase::Boot), None].map(|phase| self.never_ready.get(&class(block, phase)));
         let blocks = blocks.into_iter().flatten().find(|blocks| {
-            blocks.len() >= MOST_NEVER_READY && blocks.iter().all(|(_, other)| Some(other.kind) == kind_of(blocks))
+            let is_enough =
+                blocks.len() >= MOST_NEVER_READY || blocks.iter().any(|(_, known)| failure::is_silent(known));
+            is_enough && blocks.iter().all(|(_, other)| Some(other.kind) == kind_of(blocks))
         })?;
         let names: Vec<&str> = blocks.iter().map(|(block, _)| block.as_str()).collect();
         let (_, first) = blocks.first()?;

@@ -3,6 +3,8 @@
 
 use std::{io, path::PathBuf, process::ExitStatus};
 
+use bpfassay_protocol::Arch;
+
 use crate::{
     apt::AptError,
     cache::Digest,
@@ -131,6 +133,18 @@ pub enum Error {
         what: String,
         /// What was looked for.
         missing: String,
+    },
+    /// A kernel of the catalogue, or of a testbed's spec, that nothing can boot.
+    #[error("the kernel {name} for {arch} cannot be booted: {problem} ({}); name another build of it, or another kernel", path.display())]
+    DamagedKernel {
+        /// Its name.
+        name: String,
+        /// Its architecture.
+        arch: Arch,
+        /// Its image.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
     },
     /// A kernel image given by the user cannot be used.
     #[error("{} {problem}", path.display())]

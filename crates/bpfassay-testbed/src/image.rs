@@ -109,7 +109,7 @@ pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>
 /// The manifest's description of a guest with `kernel`, which has nothing but its modules yet: see [`with_shared`].
 ///
 /// # Errors
-/// As [`modules_segment`] and [`pvh::boot_image`]: the kernel's files cannot be read, or the segments cannot be stored.
+/// As [`modules_segment`] and [`pvh::boot_image`]: the kernel is damaged, its files cannot be read, or the segments cannot be stored.
 pub fn target(cache: &Cache, kernel: &Kernel) -> Result<manifest::Target> {
     let initramfs = modules_segment(cache, kernel)?.into_iter().collect();
     let mut description = kernel.to_manifest();

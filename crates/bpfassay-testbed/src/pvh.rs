@@ -40,13 +40,14 @@ const RECORD: &str = "pvh";
 /// The image to boot `kernel` with: the `vmlinux` inside where there is one with a PVH entry, else the image as it is.
 ///
 /// # Errors
-/// [`Error::Io`] where the image cannot be read, [`Error::DiskFull`], and others of the cache. An image that is not understood is no error: QEMU may
-/// boot it all the same.
+/// [`Error::DamagedKernel`] for a kernel that nothing can boot; [`Error::Io`] where the image cannot be read, [`Error::DiskFull`], and others of the
+/// cache. An image that is not understood is no error: QEMU may boot it all the same.
 pub fn boot_image(cache: &Cache, kernel: &Kernel) -> Result<File> {
     if kernel.arch.facts().image != ImageFormat::BzImage {
         return Ok(kernel.image.clone());
     }
-    let key = Digest::of_parts(["1", &kernel.image.sha256.to_string()]);
+    // Records of version 1 have damaged kernels as well.
+    let key = Digest::of_parts(["2", &kernel.image.sha256.to_string()]);
     if let Some(known) = cache.recorded::<Option<Digest>>(RECORD, &key)? {
         match known {
             None => return Ok(kernel.image.clone()),
@@ -60,6 +61,11 @@ pub fn boot_image(cache: &Cache, kernel: &Kernel) -> Result<File> {
     let image = bpfassay_input::read(&kernel.image.path, MAX_IMAGE).map_err(Error::io("read", &kernel.image.path))?;
     let vmlinux = match extract(&image) {
         Ok(vmlinux) => vmlinux,
+        // Reported here, once: its guest would write nothing until its deadline.
+        Err(Unusable::Damaged(problem)) => {
+            let (name, arch, path) = (kernel.name.clone(), kernel.arch, kernel.image.path.clone());
+            return Err(Error::DamagedKernel { name, arch, path, problem });
+        }
         Err(problem) => {
             tracing::info!("kernel {} boots from its bzImage: {problem}", kernel.release);
             cache.record(RECORD, &key, &None::<Digest>)?;

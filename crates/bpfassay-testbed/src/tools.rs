@@ -113,6 +113,7 @@ pub enum Besides {
 /// # Errors
 /// [`Error::Tool`] and [`Error::ToolFile`] for a file that is missing or not what it should be, and for what a guest could not start.
 pub fn check(arch: Arch, tools: &[Supply<'_>], besides: Besides) -> Result<()> {
+    tools.iter().try_for_each(check_services)?;
     let needs = Needs::of(arch, tools)?;
     let (own, _) = needs.beside(arch)?;
     for tool in tools {
@@ -123,6 +124,19 @@ pub fn check(arch: Arch, tools: &[Supply<'_>], besides: Besides) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a guest has the services that `tool` names: none has any, whatever lies in its root directory.
+fn check_services(tool: &Supply<'_>) -> Result<()> {
+    let names: Vec<&str> = tool.needs.iter().map(|service| service.name()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let problem = format!(
+        "it needs {}, which no guest has: process 1 of a guest is bpfassay's agent, and starts no services. Where the tool can do without, leave it out of `needs`",
+        names.join(", ")
+    );
+    Err(refuse(&tool.name, problem))
 }
 
 /// What tools need.
@@ -361,6 +375,22 @@ mod tests {
             let error = laid_out(folder.path(), with).unwrap_err();
             assert!(error.to_string().contains("leads out of it"), "{error}");
         }
+    }
+
+    /// Nothing in a root directory starts them.
+    #[test]
+    fn a_service_that_no_guest_has_is_named() {
+        let work = tempfile::tempdir().unwrap();
+        let checked = |start: &str, besides| {
+            let tool = loaded(work.path(), &format!("guest = {{ program = '/bin/x' }}\n[start]\n{start}"));
+            check(Arch::X86_64, &[tool.supply()], besides).map_err(|error| error.to_string())
+        };
+        for besides in [Besides::Nothing, Besides::Others] {
+            let error = checked("needs = ['systemd', 'dbus']", besides).unwrap_err();
+            let begins = "cannot put the tool mine into guests: it needs systemd, D-Bus, which no guest has: process 1";
+            assert!(error.starts_with(begins), "{error}");
+        }
+        assert_eq!(checked("ready = { programs = 1 }", Besides::Others), Ok(()));
     }
 
     #[test]

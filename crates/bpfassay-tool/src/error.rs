@@ -51,12 +51,12 @@ pub enum ToolError {
         /// The file.
         path: String,
     },
-    /// The figures of the tool file are not in its object.
-    #[error("{name} reports what the object {} does not have", path.display())]
+    /// The figures of the tool file are not in its object, or not in its bpftrace script.
+    #[error("{name} reports what {} does not have", path.display())]
     Figures {
         /// The tool.
         name: String,
-        /// The object.
+        /// The object or script.
         path: PathBuf,
         /// What is missing.
         #[source]

@@ -17,7 +17,7 @@ pub use self::{
     form::{Form, MetricsPage},
     source::{Binary, Debian, DebianPackage, Entry, Nix, Object, Script, Source, is_of_series, of_arch, of_target},
 };
-use crate::Pattern;
+use crate::{Pattern, Service};
 
 /// A tool file: read and checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +37,9 @@ pub struct ToolFile {
     /// Its arguments, without the program's name. Empty for a bare object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
+    /// Services that it cannot do without.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<Service>,
     /// When it counts as ready.
     pub ready: Ready,
     /// How long it may take until it is ready, in milliseconds.

@@ -4,18 +4,19 @@
 //! Every kind is evaluated every time: found with evidence, clear, or not evaluated with the reason. Nothing that could not be
 //! measured is clear. A kind of finding is a file of `kind/`.
 
+mod absent;
 mod aliases;
+mod candidates;
 mod certainty;
 mod comparison;
 mod course;
 mod definition;
 mod evidence;
 mod figures;
+mod flags;
 mod kind;
 mod merged;
 mod missed;
-mod parts;
-mod services;
 mod status;
 mod truth;
 

@@ -20,7 +20,7 @@ use std::{
 use bpfassay_input::document::Invalid;
 
 use self::draft::Draft;
-use crate::{ToolFile, elf};
+use crate::{ToolFile, bpftrace_script, elf};
 
 /// Largest file that is looked at, in bytes.
 const MAX_SOURCE: u64 = 256 << 20;
@@ -123,7 +123,7 @@ fn look(path: &Path, named: &str, bytes: &[u8]) -> Result<Draft, InitError> {
         return Err(unknown("it is an ELF file for another machine"));
     }
     let text = std::str::from_utf8(bytes).map_err(|_| unknown("it is no text"))?;
-    if bpftrace::is_script(&stem, text) {
+    if bpftrace_script::is_script(&stem, text) {
         return Ok(bpftrace::draft(&stem, named, text));
     }
     if text.starts_with("#!") {

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bpftrace_script;
 pub mod bundled;
 pub mod capture;
 pub mod elf;
@@ -22,6 +23,7 @@ pub mod init;
 mod pattern;
 mod read;
 pub mod readings;
+mod service;
 mod under_test;
 
 pub use bpfassay_protocol::tool::{Ready, Signal, Stop, Stream};
@@ -34,6 +36,7 @@ pub use file::{
 pub use pattern::Pattern;
 pub use read::{Loaded, Supply, arguments, load, program_source, suite};
 pub use readings::{ReadError, Readings, Sample, read};
+pub use service::Service;
 pub use under_test::{MAX_OBJECT, UnderTest};
 
 /// Version of the tool files that this crate reads (key `schema`).

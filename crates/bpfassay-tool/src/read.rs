@@ -15,8 +15,8 @@ use bpfassay_protocol::Arch;
 
 use self::places::{argument, attribute, in_the_guest, package, relative};
 use crate::{
-    Binary, Debian, DebianPackage, Nix, Object, Pattern, Ready, Script, Source, Stop, TOOL_SCHEMA, ToolError, ToolFile,
-    bundled, file::is_of_series, guest,
+    Binary, Debian, DebianPackage, Nix, Object, Pattern, Ready, Script, Service, Source, Stop, TOOL_SCHEMA, ToolError,
+    ToolFile, bundled, file::is_of_series, guest,
 };
 
 /// Largest tool file, in bytes.
@@ -41,8 +41,8 @@ impl Loaded {
     /// What guests must be supplied with for it.
     #[must_use]
     pub fn supply(&self) -> Supply<'_> {
-        let ToolFile { name, source, files, .. } = &self.file;
-        Supply { name: name.clone(), source, files, folder: self.folder.as_deref() }
+        let ToolFile { name, source, files, needs, .. } = &self.file;
+        Supply { name: name.clone(), source, files, needs, folder: self.folder.as_deref() }
     }
 }
 
@@ -55,6 +55,8 @@ pub struct Supply<'a> {
     pub source: &'a Source,
     /// Files that lie beside its program, by their paths relative to the tool file.
     pub files: &'a [String],
+    /// Services that it cannot do without.
+    pub needs: &'a [Service],
     /// The directory that relative paths begin at; `None`: there is none.
     pub folder: Option<&'a Path>,
 }
@@ -158,6 +160,7 @@ impl ToolFile {
         let is_object = root.get("source").is_some_and(|source| source.has("object"));
         let default = Start {
             arguments: Vec::new(),
+            needs: Vec::new(),
             ready: if is_object { Ready::Started } else { Ready::Programs { count: 1, named: None } },
             deadline_ms: DEADLINE_MS,
         };
@@ -165,13 +168,14 @@ impl ToolFile {
         let stop = root.or("stop", Stop::default(), stop);
         let report = root.optional("report", |field| report::read(field, is_object));
         let (name, description) = tool?;
-        let Start { arguments, ready, deadline_ms } = start?;
+        let Start { arguments, needs, ready, deadline_ms } = start?;
         Ok(Self {
             schema: TOOL_SCHEMA,
             name,
             description,
             files: files?,
             arguments,
+            needs,
             ready,
             deadline_ms,
             stop: stop?,
@@ -185,20 +189,25 @@ impl ToolFile {
 #[derive(Clone)]
 struct Start {
     arguments: Vec<String>,
+    needs: Vec<Service>,
     ready: Ready,
     deadline_ms: u64,
 }
 
 fn start(field: &Field<'_, '_>, default: Start, is_object: bool) -> Result<Start, Reported> {
     let section = field.table()?;
-    section.only(&["arguments", "ready", "deadline"]);
+    section.only(&["arguments", "needs", "ready", "deadline"]);
     let arguments = section.or("arguments", default.arguments, |field| match is_object {
         true => Err(field.error("a bare object is not started with arguments")),
         false => arguments(field),
     });
+    let needs = section.or("needs", default.needs, |field| match is_object {
+        true => Err(field.error("a bare object has no program that would need a service")),
+        false => field.distinct("service", |service| service.choice(Service::NAMES)),
+    });
     let ready = section.or("ready", default.ready, ready);
     let deadline_ms = section.or("deadline", default.deadline_ms, |field| field.milliseconds(1000..=HOUR_MS));
-    Ok(Start { arguments: arguments?, ready: ready?, deadline_ms: deadline_ms? })
+    Ok(Start { arguments: arguments?, needs: needs?, ready: ready?, deadline_ms: deadline_ms? })
 }
 
 fn line(field: &Field<'_, '_>) -> Result<String, Reported> {

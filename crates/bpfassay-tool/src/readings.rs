@@ -11,19 +11,24 @@ mod histogram;
 mod json;
 mod lines;
 mod map;
+mod names;
 mod number;
 mod openmetrics;
 mod table;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-pub use self::distribution::{Bucket, Distribution};
+pub(crate) use self::{bpftrace::MAX_KEYS, map::check as check_maps, openmetrics::sample as metrics_sample};
+pub use self::{
+    distribution::{Bucket, Distribution},
+    names::Absent,
+};
 use self::{
     histogram::Settings,
     lines::{Line, lines},
+    names::Names,
     number::whole,
 };
-pub(crate) use self::{map::check as check_maps, openmetrics::sample as metrics_sample};
 use crate::{Capture, Counting, Form, Lost, Report, ReportedFigure, Stream};
 
 /// Most samples of one run; what comes after them is not read.
@@ -61,6 +66,9 @@ pub struct Readings {
     pub distributions: Vec<Distribution>,
     /// Events that the tool itself reported as lost; `None` where this form cannot report them.
     pub lost: Option<u64>,
+    /// Names of the tool file that no report has, of forms in which they are not checked before. Empty where nothing was reported, or not all was
+    /// looked at.
+    pub absent: Vec<Absent>,
     /// Whether not everything was looked at: the guest or [`MAX_SAMPLES`] cut it.
     pub cut: bool,
 }
@@ -79,6 +87,30 @@ pub enum ReadError {
         "the object's BTF describes no map `{0}`: declare it with `__type(key, …)` and `__type(value, …)` in section `.maps`"
     )]
     NoMap(String),
+    /// A figure is to be read of a map that a script has not.
+    #[error("the script has no map `{map}`{nearest}; its maps are {known}")]
+    NoScriptMap {
+        /// The map as the tool file has it.
+        map: String,
+        /// Empty, or a suggestion that begins with `; `.
+        nearest: String,
+        /// What it has, comma-separated.
+        known: String,
+    },
+    /// A figure is to be read of a key that a script never has.
+    #[error("the map `{map}` has no key with `{label}` = `{wanted}`{nearest}; it has {known}")]
+    NoScriptKey {
+        /// The map.
+        map: String,
+        /// The part of the key.
+        label: String,
+        /// Its value as the tool file has it.
+        wanted: String,
+        /// Empty, or a suggestion that begins with `; `.
+        nearest: String,
+        /// What it has, comma-separated.
+        known: String,
+    },
     /// A figure is to be read of a field that the map has not.
     #[error("the map `{map}` has no field `{field}`{nearest}; its fields are {known}")]
     NoField {
@@ -99,7 +131,7 @@ pub enum ReadError {
 /// [`ReadError`]; what a tool printed never is an error but counts as unread.
 pub fn read(report: &Report, capture: &Capture, object: Option<&[u8]>) -> Result<Readings, ReadError> {
     let readings = Readings { cut: capture.cut, ..Readings::default() };
-    let mut sink = Sink { figures: &report.figures, part: None, buckets: 0, readings };
+    let mut sink = Sink { figures: &report.figures, part: None, names: Names::of(report), buckets: 0, readings };
     // Lines in which the tool says that it lost events are no part of the report.
     let is_lost = |line: &Line, stream: Stream| {
         report.lost.as_ref().is_some_and(|lost| lost.stream == stream && lost.line.regex().is_match(&line.text))
@@ -123,6 +155,10 @@ pub fn read(report: &Report, capture: &Capture, object: Option<&[u8]>) -> Result
     }
     if let Some(lost) = &report.lost {
         count_lost(&mut sink, lost, capture);
+    }
+    // What was not looked at may have them.
+    if !sink.readings.reports.is_empty() && !sink.readings.cut {
+        sink.readings.absent = sink.names.iter().flat_map(Names::absent).collect();
     }
     Ok(sink.readings)
 }
@@ -148,6 +184,8 @@ struct Sink<'f> {
     figures: &'f [ReportedFigure],
     /// The page or map that is being read, where there are several.
     part: Option<&'f str>,
+    /// The names of all rows, where they have to be known.
+    names: Option<Names<'f>>,
     /// How many buckets of histograms are kept.
     buckets: usize,
     readings: Readings,
@@ -182,9 +220,17 @@ impl<'f> Sink<'f> {
         }
     }
 
+    /// Takes the names of a row to the notes.
+    fn note_names(&mut self, row: &Row<'_>) {
+        if let Some(names) = &mut self.names {
+            names.add(self.part, row);
+        }
+    }
+
     /// The figures of one row; returns whether there was one, or would be with other labels.
     fn row(&mut self, at_ns: u64, row: &Row<'_>, text: &str) -> bool {
         let mut any = false;
+        self.note_names(row);
         for (index, figure) in self.own_figures() {
             let value = row.get(figure.value.as_str());
             any |= value.is_some();

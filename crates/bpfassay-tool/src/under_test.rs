@@ -9,7 +9,10 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Loaded, ToolError, ToolFile, readings::check_maps};
+use crate::{Form, Loaded, Report, Script, Source, Supply, ToolError, ToolFile, bpftrace_script, readings::check_maps};
+
+/// Largest script that is looked at, in bytes.
+const MAX_SCRIPT: u64 = 1 << 20;
 
 /// Largest bare object, in bytes.
 pub const MAX_OBJECT: u64 = 1 << 20;
@@ -47,14 +50,50 @@ impl UnderTest {
     }
 }
 
+/// Whether bpftrace runs it.
+fn is_bpftrace(script: &Script) -> bool {
+    script.interpreter.rsplit('/').next() == Some("bpftrace")
+}
+
+impl ToolFile {
+    /// Whether the names in its figures were compared with its bpftrace scripts, so that a map that no report has is one in which nothing was counted.
+    #[must_use]
+    pub fn names_maps_of_scripts(&self) -> bool {
+        let is_json = self.report.as_ref().is_some_and(|report| matches!(report.form, Form::BpftraceJson { .. }));
+        is_json && matches!(&self.source, Source::Script(scripts) if scripts.iter().all(is_bpftrace))
+    }
+}
+
+/// Compares the maps that `report` names with those of `scripts`.
+///
+/// # Errors
+/// [`ToolError::Part`] where one cannot be read or is no text, [`ToolError::Figures`] where it lacks a map or a key.
+fn check_scripts(supply: &Supply<'_>, scripts: &[Script], report: &Report) -> Result<(), ToolError> {
+    for script in scripts {
+        let bytes = supply.read(&script.path, MAX_SCRIPT)?;
+        let path = supply.place(&script.path)?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            supply.unread(path.clone())(io::Error::new(io::ErrorKind::InvalidData, "is no text in UTF-8"))
+        })?;
+        let refuse = |source| ToolError::Figures { name: supply.name.clone(), path, source: Box::new(source) };
+        bpftrace_script::check(report, &text).map_err(refuse)?;
+    }
+    Ok(())
+}
+
 impl Loaded {
     /// The tool with the objects whose maps are read.
     ///
     /// # Errors
-    /// [`ToolError::Part`] where an object cannot be read or is not an ELF file, [`ToolError::Figures`] where it has no map or no field that the tool file
-    /// reads, [`ToolError::Contents`] where it has none that the tool file sets.
+    /// [`ToolError::Part`] where an object cannot be read or is not an ELF file, or a bpftrace script whose maps are read cannot be; [`ToolError::Figures`]
+    /// where it has no map, no field or no key that the tool file reads; [`ToolError::Contents`] where an object has none that the tool file sets.
     pub fn under_test(&self) -> Result<UnderTest, ToolError> {
         let mut tool = UnderTest::of(self.file.clone());
+        if let (true, Source::Script(scripts), Some(report)) =
+            (self.file.names_maps_of_scripts(), &self.file.source, &self.file.report)
+        {
+            check_scripts(&self.supply(), scripts, report)?;
+        }
         let report = self.file.report.as_ref().filter(|report| !report.form.maps().is_empty());
         let of_arch = |&arch: &Arch| self.file.source.objects(arch).map(move |(_, object)| (arch, object));
         for (arch, object) in Arch::ALL.iter().flat_map(of_arch) {

@@ -110,7 +110,7 @@ fn example(source: &str, form: &str) -> String {
                 form,
             )
             // A bare object has neither arguments nor output.
-            || (source == "object" && ["arguments", "files"].iter().any(|key| line.starts_with(key)))
+            || (source == "object" && ["arguments", "needs", "files"].iter().any(|key| line.starts_with(key)))
             // Nor does one wait for what is asked.
             || (["openmetrics", "map", "maps"].contains(&form) && ["within", "lost"].iter().any(|key| line.starts_with(key)))
             // The line of the example has no groups of such names.
@@ -126,9 +126,13 @@ fn example(source: &str, form: &str) -> String {
     let value = match form {
         "histogram" => "value = \"usecs.count\"",
         "events" => "value = \"ret\"",
+        "bpftrace-json" => "value = \"@reads\"",
         _ => "value = \"read\"",
     };
     let text = text.replace("value = \"read\"", value);
+    if form == "bpftrace-json" {
+        return text.replace("where = { kind = ", "where = { key2 = ").replace("label = \"cg\"", "label = \"key1\"");
+    }
     if ["table", "histogram", "events"].contains(&form) {
         text.replace("whose = \"cgroup\"", "whose = \"system\"")
     } else {

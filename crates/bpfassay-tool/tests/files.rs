@@ -11,7 +11,7 @@ use std::{fs, path::Path};
 
 use bpfassay_protocol::{Arch, Operation};
 use bpfassay_tool::{
-    Counting, Form, Ready, Signal, Source, Stop, Stream, ToolFile, Unit, Whose, bundled, file::of_target, load,
+    Counting, Form, Ready, Service, Signal, Source, Stop, Stream, ToolFile, Unit, Whose, bundled, file::of_target, load,
 };
 use proptest::prelude::*;
 
@@ -342,6 +342,75 @@ fn a_table_has_a_group_for_everything_that_is_spoken_of() {
     assert!(refused_in(&table, "(?<n>", "(?<m>").contains("no group named `n`; it has op, cg, m, read"));
     assert!(refused_in(&table, "label = \"cg\", ", "").contains("no group named `cgroup`"));
     assert!(refused_in(&table, "where = { op", "where = { oq").contains("no group named `oq`"));
+}
+
+#[test]
+fn services_that_a_tool_needs_are_known_ones() {
+    let with = |needs: &str| GOOD.replace("deadline = \"90s\"", &format!("deadline = \"90s\"\nneeds = {needs}"));
+    assert_eq!(parse(&with("[\"cri-o\", \"dbus\"]")).needs, [Service::CriO, Service::DBus]);
+    assert_eq!(parse(&with("\"systemd\"")).needs, [Service::Systemd]);
+    let error = |needs: &str| ToolFile::parse("t.toml", &with(needs)).unwrap_err().to_string();
+    let known =
+        "unknown value `sistemd`; known are systemd, dbus, containerd, docker, cri-o, udev; did you mean `systemd`?";
+    assert!(error("[\"sistemd\"]").contains(known), "{}", error("[\"sistemd\"]"));
+    assert!(error("[\"udev\", \"udev\"]").contains("this service is listed twice"));
+    assert!(
+        refused_in(OBJECT, "[report]", "[start]\nneeds = [\"udev\"]\n[report]").contains("no program that would need")
+    );
+    for (name, service) in Service::NAMES {
+        let json = serde_json::to_string(service).unwrap();
+        assert_eq!(json, format!("\"{name}\""));
+    }
+}
+
+#[test]
+fn a_map_of_bpftrace_has_its_key_as_labels() {
+    let of = |figure: &str| {
+        let bpftrace = GOOD.replace("json-lines = { ignore = \"^#\" }", "bpftrace-json = {}");
+        let (head, _) = bpftrace.split_once("figures = [").unwrap();
+        ToolFile::parse(
+            "t.toml",
+            &format!("{head}figures = [{{ value = '@n', operations = 'read', unit = 'calls', {figure} }}]"),
+        )
+    };
+    for right in
+        ["whose = 'system', where = { key = 'a' }", "whose = 'cgroup', label = 'key16', where = { key1 = 'a' }"]
+    {
+        assert!(of(right).is_ok(), "{right}: {:?}", of(right));
+    }
+    for (wrong, label) in [
+        ("whose = 'system', where = { kye2 = 'a' }", "kye2"),
+        ("whose = 'cgroup', label = 'cg'", "cg"),
+        ("whose = 'cgroup'", "cgroup"),
+        ("whose = 'cgroup', label = 'key17'", "key17"),
+        ("whose = 'cgroup', label = 'key0'", "key0"),
+    ] {
+        let error = of(wrong).unwrap_err().to_string();
+        assert!(error.contains(&format!("no label `{label}`: `label` or `where` names `key`")), "{error}");
+    }
+}
+
+/// What a script cannot report is refused before anything boots.
+#[test]
+fn the_maps_of_a_bpftrace_script_are_those_that_figures_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.toml");
+    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nscript = { path = 'x.bt', interpreter = '/usr/bin/bpftrace' }\n\
+                [report]\nbpftrace-json = {}\ncounting = 'cumulative'\nunit = 'calls'\nfigures = [{ value = '@reads', operations = 'read' }]\n";
+    let refusal = |text: &str, script: &[u8]| {
+        fs::write(&path, text).unwrap();
+        fs::write(folder.path().join("x.bt"), script).unwrap();
+        let error = load(path.to_str().unwrap()).unwrap().under_test().err()?;
+        Some(format!("{error}: {}", std::error::Error::source(&error).unwrap()))
+    };
+    let script = "kprobe:vfs_read { @raeds = count(); }";
+    let expected = "mine reports what {} does not have: the script has no map `@reads`; did you mean `@raeds`?; its maps are @raeds";
+    let expected = expected.replace("{}", &folder.path().join("x.bt").display().to_string());
+    assert_eq!(refusal(text, script.as_bytes()).unwrap(), expected);
+    assert_eq!(refusal(&text.replace("@reads", "@raeds"), script.as_bytes()), None);
+    assert!(refusal(text, b"\xff").unwrap().ends_with("is no text in UTF-8"));
+    // What another interpreter makes of it is not known.
+    assert_eq!(refusal(&text.replace("/usr/bin/bpftrace", "/bin/sh"), script.as_bytes()), None);
 }
 
 #[test]

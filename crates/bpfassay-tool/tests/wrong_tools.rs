@@ -23,7 +23,7 @@ const KERNEL: &[u8] = include_bytes!("../../bpfassay-btf/tests/data/kernel.btf")
 fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
     let directory = tempfile::tempdir().unwrap();
     let tools = wrong_tools::build("wrong-tools", directory.path());
-    assert_eq!(tools.len(), 29, "{tools:?}");
+    assert_eq!(tools.len(), 31, "{tools:?}");
     for &arch in Arch::ALL {
         let mut differing = Vec::new();
         for name in &tools {
@@ -37,9 +37,8 @@ fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
                 other => panic!("{name}: {other:?}"),
             };
             let object = fs::read(directory.path().join(path)).unwrap();
-            let lines: Vec<String> =
-                prototype::check(&object, KERNEL, arch).unwrap().into_iter().flat_map(|one| one.differs).collect();
-            let evidence = Evidence { prototypes: Some(&lines), ..Evidence::default() };
+            let checked = prototype::check(&object, KERNEL, arch).unwrap();
+            let evidence = Evidence { prototypes: Some(&checked), ..Evidence::default() };
             for result in evaluate(&evidence, &Limits::default()) {
                 if let FindingStatus::Found { evidence, .. } = result.status {
                     assert_eq!(result.kind, Kind::PrototypeDiffers, "{name}: {evidence:?}");
@@ -49,16 +48,14 @@ fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
         }
         let readv = "ssize_t vfs_readv(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)";
         let vfs_read = "ssize_t vfs_read(struct file *, char *, size_t, loff_t *)";
+        let taken = "on_readv (fexit/vfs_readv): takes argument 5 for a number of 64 bits, where the return value would be with one argument less";
         assert_eq!(
             differing,
             [
-                format!(
-                    "argument-for-return: takes argument 5 for a number of 64 bits, where the return value would be with one argument less: {readv}"
-                ),
-                format!(
-                    "four-arguments: takes argument 5 for a number of 64 bits, where the return value would be with one argument less: {readv}"
-                ),
-                format!("wrong-arity: reads argument 6 of 4: {vfs_read}"),
+                format!("argument-for-return: {taken}: {readv}"),
+                format!("flags-as-bytes: {taken}: {readv}"),
+                format!("four-arguments: {taken}: {readv}"),
+                format!("wrong-arity: on_read (kprobe/vfs_read): reads argument 6 of 4: {vfs_read}"),
             ],
             "{arch}"
         );
@@ -126,7 +123,7 @@ fn their_maps_are_read_by_their_objects_types() {
         let readings = read(report, &Capture { dumps: vec![dump], ..Capture::default() }, Some(&object)).unwrap();
         assert_eq!((readings.unread, &readings.first_unread), (0, &None), "{name}");
         let [sample] = readings.samples.as_slice() else { panic!("{name}: {readings:?}") };
-        let figure = &report.figures[0];
+        let figure = &report.figures[sample.figure];
         let subject = match figure.label.as_deref() {
             Some("comm") => "ior",
             Some("device") => "9",

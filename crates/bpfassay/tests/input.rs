@@ -134,12 +134,17 @@ fn what_no_guest_could_start_is_refused_before_anything_is_made() {
         (binary("arm"), "arm is a program for aarch64, and the tool file gives it for x86_64"),
         (binary("script"), "script is a script for /bin/sh, which guests do not have"),
         ("object = { path = 'arm' }".to_owned(), "arm is no eBPF object"),
+        (
+            "guest = { program = '/x' }\n[start]\nneeds = 'dbus'".to_owned(),
+            "it needs D-Bus, which no guest has: process 1",
+        ),
     ] {
         let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n");
         fs::write(work.join("tool.toml"), text).unwrap();
         for command in ["plan", "run"] {
             exits(work, &[command, "quick", "--offline", "--cache", "cache", "--tool", "tool.toml"], 2, part);
         }
+        exits(work, &["check", "tool.toml", "--offline", "--cache", "cache"], 2, part);
         // The study has no guest that the program is for.
         let code = if source.starts_with("binary") { 0 } else { 2 };
         let others = ["plan", "quick", "--arch", "riscv64", "--tool", "tool.toml"];

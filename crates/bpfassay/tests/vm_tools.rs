@@ -133,6 +133,20 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
     assert_eq!(beside["type"], "measured", "{beside:#}");
 }
 
+/// What tools expect of a machine, as commands for the shell, and what each prints: the tool itself, files, directories, names, an interface.
+const USUAL: [(&str, &str); 9] = [
+    ("test -x /tools/stubborn/program && echo it' is 'there", "it is there"),
+    ("echo passwd: $(cut -d: -f1,6 /etc/passwd)", "passwd: root:/root"),
+    ("echo run: $(readlink /var/run)", "run: /run"),
+    ("touch /var/run/x && test -f /run/x && echo it' is 'writable", "it is writable"),
+    ("touch /tmp/x && echo temporary' file'", "temporary file"),
+    ("echo host: $(hostname), $(cat /etc/hostname)", "host: bpfassay, bpfassay"),
+    ("test -f /etc/resolv.conf && echo names' are 'looked up", "names are looked up"),
+    // IFF_UP and IFF_LOOPBACK.
+    ("echo flags: $(cat /sys/class/net/lo/flags)", "flags: 0x9"),
+    ("ping -c 1 -q 127.0.0.1 >/tmp/ping && echo loopback' is 'up", "loopback is up"),
+];
+
 #[test]
 fn a_shell_has_the_tool_in_it_and_shows_how_it_is_started() {
     if !guests_wanted() {
@@ -140,11 +154,10 @@ fn a_shell_has_the_tool_in_it_and_shows_how_it_is_started() {
     }
     let directory = tempfile::tempdir().unwrap();
     stubborn(directory.path());
-    let (shown, lines) = terminal::session(
-        directory.path(),
-        "--tool stubborn.toml",
-        "test -x /tools/stubborn/program && echo it' is 'there",
-    );
+    let session = USUAL.map(|(command, _)| command).join("\n");
+    let (shown, lines) = terminal::session(directory.path(), "--tool stubborn.toml", &session);
     assert!(shown.contains("stubborn is started there with: /tools/stubborn/program"), "{shown}");
-    assert!(lines.iter().any(|line| line.ends_with("it is there")), "{lines:#?}");
+    for (command, printed) in USUAL {
+        assert!(lines.iter().any(|line| line.ends_with(printed)), "{command}: {lines:#?}");
+    }
 }

@@ -74,8 +74,8 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
 /// What is found of a tool that did not start: why, and of an object whether it fits to the kernel's prototypes.
 fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
     let start = started(refusal);
-    let prototypes = object::prototypes_of_refused(refusal);
-    let evidence = Evidence { start: Some(&start), prototypes: prototypes.as_deref(), ..Evidence::default() };
+    let prototypes = refusal.prototypes.as_ref().map(|prototypes| prototypes.0.as_slice());
+    let evidence = Evidence { start: Some(&start), prototypes, ..Evidence::default() };
     finding::evaluate(&evidence, &Limits::default())
 }
 
@@ -150,7 +150,12 @@ fn of_run(
     let object = object.or(types.as_deref());
     let read = report.map(|report| bpfassay_tool::read(report, &capture(report, seen), object)).transpose();
     let (readings, unreadable) = match read {
-        Ok(readings) => (readings, None),
+        Ok(Some(mut readings)) => {
+            // What a script has is printed once there is something in it.
+            readings.absent.retain(|one| one.is_value || !tool.file.names_maps_of_scripts());
+            (Some(readings), None)
+        }
+        Ok(None) => (None, None),
         Err(error) => (None, Some(error.to_string())),
     };
     let cgroups = Cgroups::of(id, seen, figures);

@@ -380,3 +380,38 @@ fn a_kernel_that_does_not_come_up_is_not_booted_for_every_block() {
         not_tried([given_up(FailureKind::Agent, Phase::SetUp), given_up(FailureKind::Agent, Phase::SetUp)]).is_some()
     );
 }
+
+/// Of a kernel of which nothing runs, one boot tells all, in whichever block.
+#[test]
+fn a_kernel_that_is_silent_from_the_first_byte_is_booted_once() {
+    let plan = plan(1, 3);
+    let end = |lines: &[&str]| {
+        let excerpt = lines.iter().map(|&line| line.to_owned()).collect();
+        let kind = FailureKind::BootTimeout;
+        let failure = RunFailure { kind, phase: Some(Phase::Boot), excerpt, log: None, after: None };
+        BootEnd::Broken { failure, at_ms: 60_000 }
+    };
+    let silent = || end(&["the agent sent no message within 60 s", "its console stayed empty"]);
+    let mut attempt = Attempt::new(&ToDo::fresh(plan.blocks[0].clone()));
+    let boot = next(&attempt);
+    let conclusion = attempt.ended(&boot, &Observed::default(), &silent(), NOW);
+    assert_eq!((conclusion.failed.len(), attempt.next()), (boot.runs.len(), None));
+    let first = "the agent sent no message within 60 s; no other boot is tried";
+    assert_eq!(conclusion.failed[0].failure.excerpt, [first, "its console stayed empty"]);
+    let mut repeated = RepeatedFailures::default();
+    repeated.done(&plan.blocks[0], &attempt);
+    let failure = repeated.not_tried(&plan.blocks[1]).unwrap();
+    assert!(failure.excerpt[0].contains(&format!("never ready in {}: ", plan.blocks[0].id)), "{:?}", failure.excerpt);
+    // The journal has the failure of the boot, not of its runs: a run that is resumed decides so, too.
+    let mut resumed = RepeatedFailures::default();
+    resumed.never_ready(&plan.blocks[0], conclusion.failure.as_ref().unwrap());
+    assert!(resumed.not_tried(&plan.blocks[1]).is_some());
+    // Of one that wrote something, the next boot is made; and of one that was ready before.
+    for (ready, end) in [(false, end(&["the agent sent no message within 60 s", "Linux version"])), (true, silent())] {
+        let mut attempt = Attempt::new(&ToDo::fresh(plan.blocks[0].clone()));
+        let boot = next(&attempt);
+        let seen = Observed { ready, ..Observed::default() };
+        assert_eq!(attempt.ended(&boot, &seen, &end, NOW).failed, []);
+        assert!(attempt.next().is_some());
+    }
+}

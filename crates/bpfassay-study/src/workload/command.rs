@@ -261,7 +261,7 @@ impl Kind for CommandSpec {
     }
 
     fn supply<'a>(&'a self, name: &str, folder: Option<&'a std::path::Path>) -> Option<Supply<'a>> {
-        Some(Supply { name: guest::of_workload(name), source: &self.source, files: &[], folder })
+        Some(Supply { name: guest::of_workload(name), source: &self.source, files: &[], needs: &[], folder })
     }
 }
 

@@ -86,6 +86,24 @@ fn job(modules: Vec<String>) -> Job {
     }
 }
 
+/// Whichever provider it comes from: its guest would stay silent until its deadline, in every boot.
+#[test]
+fn a_damaged_kernel_makes_no_guest() {
+    let bed = Bed::new();
+    let mut image = vec![0; 0xa00];
+    image[0x202..0x206].copy_from_slice(b"HdrS");
+    image[0x24c] = 8;
+    image.extend_from_slice(b"\x28\xb5\x2f\xfd\xff\xff\xff\xff");
+    let object = bed.cache.add_bytes("a damaged kernel", &image).unwrap();
+    let kernel = Kernel { image: (&object).into(), ..bed.kernel(&MODULES, BUILTIN) };
+    for _ in 0..2 {
+        let error = target(&bed.cache, &kernel).unwrap_err().to_string();
+        let begins =
+            "the kernel 6.1 for x86_64 cannot be booted: its payload: the zstd stream is damaged or cut short (";
+        assert!(error.starts_with(begins), "{error}");
+    }
+}
+
 #[test]
 fn a_boot_gets_all_segments_and_its_job_last() {
     let bed = Bed::new();

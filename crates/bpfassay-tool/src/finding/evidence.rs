@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use bpfassay_protocol::tracer::Refusal;
+use bpfassay_protocol::{prototype::Checked, tracer::Refusal};
 
 use super::truth::Truth;
 use crate::{Readings, Report};
@@ -13,8 +13,8 @@ use crate::{Readings, Report};
 pub struct Evidence<'a> {
     /// How its start went.
     pub start: Option<&'a Start>,
-    /// Mismatches of its programs with the kernel's prototypes, one line each.
-    pub prototypes: Option<&'a [String]>,
+    /// Its programs, compared with the kernel's prototypes.
+    pub prototypes: Option<&'a [Checked]>,
     /// What it reports, by its tool file.
     pub report: Option<&'a Report>,
     /// What it reported.

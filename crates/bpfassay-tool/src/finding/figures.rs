@@ -3,18 +3,22 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use bpfassay_protocol::Operation;
+use bpfassay_protocol::{Operation, prototype::Checked};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    absent,
     aliases::Aliases,
     certainty::Line,
     comparison::{ComparedFigure, Comparison, Grown, comparable, compare},
     evidence::Evidence,
     truth::Truth,
 };
-use crate::{Readings, Report, ReportedFigure, Unit, Whose, readings::Bucket};
+use crate::{
+    Readings, Report, ReportedFigure, Unit, Whose,
+    readings::{Absent, Bucket},
+};
 
 /// One number of a tool beside what really happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -168,6 +172,8 @@ pub(super) struct Differences<'a> {
     pub(super) report: &'a Report,
     pub(super) readings: &'a Readings,
     pub(super) truth: &'a Truth,
+    /// Its programs, compared with the kernel's prototypes, as far as that is known.
+    pub(super) prototypes: &'a [Checked],
     /// The place of the figure in the report.
     pub(super) index: usize,
     pub(super) figure: &'a ReportedFigure,
@@ -185,6 +191,10 @@ pub(super) struct Explained {
     pub(super) tallies: Vec<Tally>,
     /// Why not every figure could be compared: then nothing that all of them may show is clear.
     pub(super) obstacle: Option<String>,
+    /// Names of figures that no report has, though what they count happened: evidence against the tool file.
+    pub(super) absent: Vec<Line>,
+    /// The same where nothing of it is known to have happened.
+    pub(super) open: Vec<String>,
 }
 
 /// A kind's way to explain differences.
@@ -199,7 +209,14 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
     let truth = evidence.truth.ok_or("there is no ground truth")?;
     let figures = ComparedFigure::all(report, readings, truth);
     let aliases = Aliases::found(&figures, truth);
-    let mut explained = Explained { tallies: vec![Tally::default(); kinds.len()], obstacle: None };
+    let mut explained = Explained {
+        tallies: vec![Tally::default(); kinds.len()],
+        obstacle: None,
+        absent: Vec::new(),
+        open: Vec::new(),
+    };
+    let is_compared = |one: &Absent| figures.iter().any(|figure| figure.index == one.figure);
+    explained.open.extend(readings.absent.iter().filter(|one| !is_compared(one)).map(absent::open));
     for ComparedFigure { index, figure, compared } in figures {
         let (mut comparisons, grown) = match compared {
             Ok(compared) => compared,
@@ -223,8 +240,13 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
         if readings.cut {
             comparisons.retain(|one| one.reported >= one.at_least);
         }
+        if !absent::is_readable(index, figure, readings, &comparisons, &mut explained) {
+            continue;
+        }
         let is_requested = evidence.requested.is_some_and(|requested| requested.contains(&index));
-        let mut differences = Differences { report, readings, truth, index, figure, is_requested, comparisons, grown };
+        let prototypes = evidence.prototypes.unwrap_or_default();
+        let mut differences =
+            Differences { report, readings, truth, prototypes, index, figure, is_requested, comparisons, grown };
         for (kind, tally) in kinds.iter().zip(&mut explained.tallies) {
             if let Some(explain) = kind {
                 explain(tally, &mut differences);

@@ -1,56 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bpftrace script: what it adds up in maps, by its text. The text is looked at, not parsed: what is not recognized is no proposal.
+//! A bpftrace script: what it adds up in maps is a proposal.
 
 use bpfassay_protocol::Operation;
 
 use super::{
-    draft::{Draft, Figure, is_name, listed, quoted},
+    draft::{Draft, Figure, listed, quoted},
     guess,
 };
-use crate::{Unit, Whose};
-
-/// Most maps and most keys of a map that are looked at.
-const MOST: usize = 64;
-/// Most bytes of a key.
-const MOST_OF_KEY: usize = 4096;
-
-/// Whether `text` in a file called `name` is one.
-pub(super) fn is_script(name: &str, text: &str) -> bool {
-    let first = text.lines().next().unwrap_or_default();
-    name.ends_with(".bt") || (first.starts_with("#!") && first.contains("bpftrace"))
-}
-
-/// Probes and what they do.
-struct Clause<'a> {
-    probes: Vec<&'a str>,
-    body: &'a str,
-}
+use crate::{
+    Unit, Whose,
+    bpftrace_script::{Change, Clause, What, changes, clauses, without_comments},
+};
 
 /// Labels and the values that they must have.
 type Labels = Vec<(String, String)>;
-
-/// Something is put into a map.
-#[derive(Debug, PartialEq, Eq)]
-struct Change {
-    map: String,
-    keys: Vec<String>,
-    what: What,
-}
-
-/// What is put into it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
-    /// One more.
-    Count,
-    /// An amount more.
-    Sum,
-    /// A value of a histogram.
-    Histogram,
-    /// A value of statistics, which have a count and a total.
-    Statistics,
-    /// Anything else, which is no figure.
-    Other,
-}
 
 /// A tool file for the script `named`.
 pub(super) fn draft(name: &str, named: &str, text: &str) -> Draft {
@@ -183,149 +146,4 @@ fn figures_of(clause: &Clause<'_>, change: &Change) -> Vec<Figure> {
         .flat_map(|case| parts.iter().map(move |part| (case, part)))
         .map(|(case, part)| figure(case, part))
         .collect()
-}
-
-/// `text` with blanks in place of comments.
-fn without_comments(text: &str) -> String {
-    let mut code = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    let (mut in_text, mut begins_line) = (false, true);
-    while let Some(c) = rest.next() {
-        match (c, rest.peek()) {
-            ('\\', Some(_)) if in_text => code.extend([Some(c), rest.next()].into_iter().flatten()),
-            ('"', _) => {
-                in_text = !in_text;
-                code.push(c);
-            }
-            ('/', Some('/')) if !in_text => while rest.next_if(|&c| c != '\n').is_some() {},
-            ('/', Some('*')) if !in_text => {
-                rest.next();
-                let mut before = ' ';
-                for c in rest.by_ref() {
-                    if (before, c) == ('*', '/') {
-                        break;
-                    }
-                    before = c;
-                }
-                code.push(' ');
-            }
-            // `#!` and what the preprocessor takes.
-            ('#', _) if begins_line && !in_text => while rest.next_if(|&c| c != '\n').is_some() {},
-            (c, _) => code.push(c),
-        }
-        begins_line = c == '\n' || (begins_line && c.is_whitespace());
-    }
-    code
-}
-
-/// Where the bracket that `open` begins with is closed, in bytes; texts are passed over.
-fn closed(open: &str, [begin, end]: [char; 2]) -> Option<usize> {
-    let (mut depth, mut in_text, mut escaped) = (0_u32, false, false);
-    for (at, c) in open.char_indices() {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' if in_text => escaped = true,
-            '"' => in_text = !in_text,
-            _ if in_text => {}
-            c if c == begin => depth += 1,
-            c if c == end => {
-                depth = depth.checked_sub(1)?;
-                if depth == 0 {
-                    return Some(at);
-                }
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
-/// The clauses of a script.
-fn clauses(code: &str) -> Vec<Clause<'_>> {
-    let mut clauses = Vec::new();
-    let mut rest = code;
-    while let Some(open) = rest.find('{') {
-        let Some(length) = closed(&rest[open..], ['{', '}']) else { break };
-        let head = rest[..open].rsplit(';').next().unwrap_or_default();
-        // A filter stands between `/` after a blank; paths of uprobes follow a colon.
-        let filter =
-            head.char_indices().zip(head.chars().skip(1)).find(|((_, c), next)| c.is_whitespace() && *next == '/');
-        let probes = filter.map_or(head, |((at, _), _)| &head[..at]);
-        let probes = probes.split(',').map(str::trim).filter(|probe| !probe.is_empty()).collect();
-        clauses.push(Clause { probes, body: &rest[open..=open + length] });
-        rest = &rest[open + length + 1..];
-    }
-    clauses
-}
-
-/// What is put into maps in the body of a clause.
-fn changes(body: &str) -> Vec<Change> {
-    let mut changes = Vec::new();
-    let (mut in_text, mut escaped) = (false, false);
-    for (at, c) in body.char_indices() {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' if in_text => escaped = true,
-            '"' => in_text = !in_text,
-            _ => {}
-        }
-        if in_text || c != '@' {
-            continue;
-        }
-        let rest = &body[at..];
-        let end = rest[1..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(rest.len(), |end| end + 1);
-        let (map, mut after) = rest.split_at(end);
-        let mut keys = Vec::new();
-        if after.trim_start().starts_with('[') {
-            after = after.trim_start();
-            let near = after.get(..MOST_OF_KEY).unwrap_or(after);
-            let Some(length) = closed(near, ['[', ']']) else { continue };
-            keys = parts(&after[1..length]);
-            after = &after[length + 1..];
-        }
-        let after = after.trim_start();
-        let value = after.strip_prefix('=').filter(|value| !value.starts_with('=')).map(str::trim_start);
-        let what = match value {
-            Some(value) => [
-                ("count(", What::Count),
-                ("sum(", What::Sum),
-                ("hist(", What::Histogram),
-                ("lhist(", What::Histogram),
-                ("avg(", What::Statistics),
-                ("stats(", What::Statistics),
-            ]
-            .iter()
-            .find_map(|(call, what)| value.starts_with(call).then_some(*what))
-            .unwrap_or(What::Other),
-            None if after.starts_with("++") => What::Count,
-            None if after.starts_with("+=") => What::Sum,
-            None => continue,
-        };
-        if is_name(map) && changes.len() < MOST && keys.len() <= MOST {
-            changes.push(Change { map: map.to_owned(), keys, what });
-        }
-    }
-    changes
-}
-
-/// The parts of a key: what stands between commas, outside of brackets and texts.
-fn parts(key: &str) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let (mut depth, mut in_text) = (0_u32, false);
-    for c in key.chars() {
-        match c {
-            '"' => in_text = !in_text,
-            '(' | '[' if !in_text => depth += 1,
-            ')' | ']' if !in_text => depth = depth.saturating_sub(1),
-            ',' if !in_text && depth == 0 => {
-                parts.push(String::new());
-                continue;
-            }
-            _ => {}
-        }
-        if let Some(part) = parts.last_mut() {
-            part.push(c);
-        }
-    }
-    parts.iter().map(|part| part.trim().to_owned()).collect()
 }

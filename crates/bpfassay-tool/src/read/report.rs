@@ -7,7 +7,7 @@ use bpfassay_input::document::{Field, Reported, Section, suggestion};
 use bpfassay_protocol::{Operation, UnknownName};
 
 use super::{HOUR_MS, MAX_ENTRIES, line, one_of, pattern, places::mount_point};
-use crate::{Counting, Form, Lost, MetricsPage, Report, ReportedFigure, Stream, Unit, Whose};
+use crate::{Counting, Form, Lost, MetricsPage, Report, ReportedFigure, Stream, Unit, Whose, readings::MAX_KEYS};
 
 /// How long a tool that reports by itself is waited for, where its file does not say.
 const WITHIN_MS: u64 = 10_000;
@@ -248,10 +248,14 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
     let whose = section.or("whose", usual.whose, |field| field.choice(Whose::NAMES));
     let label = whose.and_then(|whose| match (section.get("label"), whose) {
         (Some(field), Whose::System) => Err(field.error("the whole system needs no label: see `whose`")),
-        (Some(field), _) => group(&field, form).map(Some),
+        (Some(field), _) => {
+            let label = name(&field)?;
+            check_label(&label, form).map_err(|message| field.error(message))?;
+            Ok(Some(label))
+        }
         (None, Whose::System) => Ok(None),
         (None, _) => {
-            check_group(whose.name(), form).map_err(|message| section.error(message))?;
+            check_label(whose.name(), form).map_err(|message| section.error(message))?;
             Ok(Some(whose.name().to_owned()))
         }
     });
@@ -325,7 +329,7 @@ fn labelled(field: &Field<'_, '_>, form: &Form) -> Result<BTreeMap<String, Strin
         .enumerate()
         .map(|(index, (key, field))| {
             check_name(key).map_err(|message| field.error(message))?;
-            check_group(key, form).map_err(|message| field.error(message))?;
+            check_label(key, form).map_err(|message| field.error(message))?;
             let value = field.text()?;
             if value.len() > 255 || index >= MAX_ENTRIES {
                 return Err(field.error("labels have at most 255 bytes, and there are at most 64"));
@@ -340,6 +344,20 @@ fn group(field: &Field<'_, '_>, form: &Form) -> Result<String, Reported> {
     let name = name(field)?;
     check_group(&name, form).map_err(|message| field.error(message))?;
     Ok(name)
+}
+
+/// Labels of bpftrace's maps are their keys.
+fn check_label(name: &str, form: &Form) -> Result<(), String> {
+    if !matches!(form, Form::BpftraceJson { .. }) {
+        return check_group(name, form);
+    }
+    let is_part = |number: &str| number.parse().is_ok_and(|number: usize| (1..=MAX_KEYS).contains(&number));
+    match name.strip_prefix("key") {
+        Some(number) if number.is_empty() || is_part(number) => Ok(()),
+        _ => Err(format!(
+            "a map of bpftrace has no label `{name}`: `label` or `where` names `key`, the whole key, or a part, `key1` to `key{MAX_KEYS}`"
+        )),
+    }
 }
 
 /// In a table, what figures speak of are groups of the line.

@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 
 use super::{Bucket, Row, Sink, json::scalar, lines::Line};
 
+/// Most parts of a key that have labels.
+pub(crate) const MAX_KEYS: usize = 16;
+
 pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
     // bpftrace reports lost events, so no report means none.
     sink.readings.lost = Some(0);
@@ -104,7 +107,7 @@ fn row_of(key: Option<&String>) -> Row<'_> {
     let mut row = Row::new();
     if let Some(key) = key {
         row.insert("key".into(), key.into());
-        for (index, part) in key.split(',').take(16).enumerate() {
+        for (index, part) in key.split(',').take(MAX_KEYS).enumerate() {
             row.insert(format!("key{}", index + 1).into(), part.trim().into());
         }
     }

@@ -56,6 +56,7 @@ fn amount(figure: &ReportedFigure, row: &Row<'_>) -> Result<u64, String> {
 
 fn event(sink: &mut Sink<'_>, at_ns: u64, row: &Row<'_>, text: &str) {
     sink.report(at_ns);
+    sink.note_names(row);
     for (index, figure) in sink.own_figures() {
         let fits = figure.labelled.iter().all(|(key, value)| row.get(key.as_str()).is_some_and(|found| found == value));
         if !fits || sink.is_full() {

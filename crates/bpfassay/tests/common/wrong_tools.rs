@@ -21,7 +21,7 @@ pub(crate) fn build(kind: &str, directory: &Path) -> Vec<String> {
     for entry in fs::read_dir(&sources).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if [".toml", ".pl", ".txt"].iter().any(|end| name.ends_with(end)) {
+        if [".toml", ".pl", ".txt", ".bt"].iter().any(|end| name.ends_with(end)) {
             fs::copy(&path, directory.join(name)).unwrap();
             tools.extend(name.strip_suffix(".toml").map(str::to_owned));
         } else if let Some(tool) = name.strip_suffix(".bpf.c") {

@@ -5,7 +5,6 @@ use bpfassay_protocol::{
     object::ObjectLine,
     prototype::Checked,
     tool::{Source, ToolFigures},
-    tracer::Refusal,
 };
 use bpfassay_results::Loaded;
 
@@ -42,25 +41,10 @@ pub(super) fn loaded(seen: &ToolFigures) -> Loaded {
     Loaded { ready_ns: seen.ready_ns, load_ns: reported.map(|loaded| loaded.load_ns), programs }
 }
 
-/// Where the object's programs do not fit to the kernel's prototypes; `None` where that was not reported.
-pub(super) fn prototypes(seen: &ToolFigures) -> Option<Vec<String>> {
-    let checked = lines(seen).into_iter().find_map(|line| match line {
+/// The object's programs, compared with the kernel's prototypes; `None` where that was not reported.
+pub(super) fn prototypes(seen: &ToolFigures) -> Option<Vec<Checked>> {
+    lines(seen).into_iter().find_map(|line| match line {
         ObjectLine::Prototypes { checked } => Some(checked),
         _ => None,
-    })?;
-    differing(checked)
-}
-
-/// The same of an object that was refused.
-pub(super) fn prototypes_of_refused(refusal: &Refusal) -> Option<Vec<String>> {
-    differing(refusal.prototypes.as_ref()?.0.clone())
-}
-
-fn differing(checked: Vec<Checked>) -> Option<Vec<String>> {
-    let is_whole = checked.iter().all(|one| one.unchecked.is_none());
-    let of_one =
-        |one: Checked| one.differs.into_iter().map(move |line| format!("{} ({}): {line}", one.program, one.section));
-    let lines: Vec<String> = checked.into_iter().flat_map(of_one).collect();
-    // What is found is found; that there is nothing, only a look at everything can show.
-    (is_whole || !lines.is_empty()).then_some(lines)
+    })
 }

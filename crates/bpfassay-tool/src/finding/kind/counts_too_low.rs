@@ -2,17 +2,17 @@
 //! The tool counts less than happened, and why is not known.
 
 use crate::finding::{
+    candidates::Candidates,
     certainty::Certainty,
     comparison::{Comparison, shown},
     definition::Definition,
     figures::{Differences, NONE, Tally},
     missed::shown_of_others,
-    parts,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "counts-too-low",
-    explanation: "It counted less than happened, also less than what it may leave out, and none of the findings before explains it. Where what is missing is exactly what one operation, mount, cgroup, process or phase of the workload did, that is shown, and so is a mount, cgroup or process that it has nothing of, though it counts what that did. Not evaluated without a figure that can be compared.",
+    explanation: "It counted less than happened, also less than what it may leave out, and none of the findings before explains it. Where what is missing is exactly what an operation, mount, cgroup, process or phase of the workload did, or as much as the first calls of keys, all that fit are shown, and so is a mount, cgroup or process that it has nothing of, though it counts what that did. Not evaluated without a figure that can be compared.",
     explain: Some(explain),
     evaluate: |known| known.of_all_figures(NONE, Vec::new()),
 };
@@ -20,10 +20,9 @@ pub(super) const FINDING: Definition = Definition {
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     tally.evaluated |= !differences.comparisons.is_empty();
     for one in differences.comparisons.iter().filter(|one| one.is_too_low()) {
-        let parts = parts::missing(differences.figure, one);
-        let parts = if parts.is_empty() { String::new() } else { format!("; as much as {}", parts.join(", or ")) };
+        let as_much = Candidates::of(differences.figure, one).shown();
         let missed = missed(differences, one).unwrap_or_default();
-        tally.evidence.push(Certainty::Bounded.line(shown(differences.figure, one) + &missed + &parts));
+        tally.evidence.push(Certainty::Bounded.line(shown(differences.figure, one) + &missed + &as_much));
     }
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tool does not become ready, and why is not known.
 
-use crate::finding::{
-    certainty::Certainty,
-    definition::{Definition, Known},
-    evidence::Start,
-    services::missing,
-    status::FindingStatus,
+use crate::{
+    finding::{
+        certainty::Certainty,
+        definition::{Definition, Known},
+        evidence::Start,
+        status::FindingStatus,
+    },
+    service::missing,
 };
 
 pub(super) const FINDING: Definition = Definition {
@@ -24,7 +26,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
             let mut lines = vec![Certainty::Bounded.line(format!("it never became ready: {message}"))];
             // First, as it may be all that is read.
             if let Some((service, line)) = missing(message) {
-                let text = format!("it asks for {service}, which is not there: `{line}`");
+                let text = format!("it asks for {}, which is not there: `{line}`", service.name());
                 lines.insert(0, Certainty::Reported.line(text));
             }
             FindingStatus::from_lines(lines)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program does not have the prototype of the function that it traces.
 
+use bpfassay_protocol::prototype::Checked;
+
 use crate::finding::{
     certainty::Certainty,
     definition::{Definition, Known},
@@ -15,8 +17,17 @@ pub(super) const FINDING: Definition = Definition {
 };
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
-    match known.evidence.prototypes {
-        Some(lines) => FindingStatus::from_evidence(Certainty::Reported, lines.to_vec()),
-        None => FindingStatus::not_evaluated("its programs were not compared with the kernel's BTF"),
+    let Some(checked) = known.evidence.prototypes else { return FindingStatus::not_evaluated(NOT_COMPARED) };
+    let of_one = |one: &Checked| {
+        let program = format!("{} ({})", one.program, one.section);
+        one.differs.iter().map(|line| format!("{program}: {line}")).collect::<Vec<_>>()
+    };
+    let lines: Vec<String> = checked.iter().flat_map(of_one).collect();
+    // What is found is found; that there is nothing, only a look at everything can show.
+    if lines.is_empty() && checked.iter().any(|one| one.unchecked.is_some()) {
+        return FindingStatus::not_evaluated(NOT_COMPARED);
     }
+    FindingStatus::from_evidence(Certainty::Reported, lines)
 }
+
+const NOT_COMPARED: &str = "its programs were not compared with the kernel's BTF";

@@ -2,6 +2,7 @@
 //! The output of the tool cannot be read.
 
 use crate::finding::{
+    absent,
     certainty::Certainty,
     definition::{Definition, Known},
     status::FindingStatus,
@@ -9,18 +10,26 @@ use crate::finding::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "unreadable",
-    explanation: "Its output could not be read as its tool file describes. Not evaluated where it reports no figures.",
+    explanation: "Its output could not be read as its tool file describes, or no report has a name of the tool file, though what that counts happened. Not evaluated where it reports no figures, or nothing of what a name counts that no report has is known to have happened.",
     explain: None,
     evaluate,
 };
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
-    match known.evidence.readings {
-        None => FindingStatus::not_evaluated(known.reported().err().unwrap_or("it reports no figures")),
-        Some(readings) if readings.unread == 0 => FindingStatus::Clear,
-        Some(readings) => {
-            let first = readings.first_unread.as_deref().unwrap_or_default();
-            FindingStatus::from_evidence(Certainty::Proven, vec![format!("{} times; first: {first}", readings.unread)])
-        }
+    let Some(readings) = known.evidence.readings else {
+        return FindingStatus::not_evaluated(known.reported().err().unwrap_or("it reports no figures"));
+    };
+    let first = readings.first_unread.as_deref().unwrap_or_default();
+    let unread =
+        (readings.unread > 0).then(|| Certainty::Proven.line(format!("{} times; first: {first}", readings.unread)));
+    let (absent, open) = match known.figures {
+        Ok(figures) => (figures.absent.clone(), figures.open.clone()),
+        // There is no truth.
+        Err(_) => (Vec::new(), readings.absent.iter().map(absent::open).collect()),
+    };
+    let lines: Vec<_> = unread.into_iter().chain(absent).collect();
+    match open.first().filter(|_| lines.is_empty()) {
+        Some(reason) => FindingStatus::not_evaluated(reason.as_str()),
+        None => FindingStatus::from_lines(lines),
     }
 }

@@ -48,14 +48,39 @@ fn an_amount_to_the_unit_proves_and_one_within_bounds_fits() {
 }
 
 #[test]
-fn what_fits_as_well_is_shown_and_proves_nothing() {
+fn where_something_else_is_as_much_no_cause_is_named_and_all_are_shown() {
     // The only other cgroup did as much as the operation.
-    let ambiguous =
-        truth(vec![share("a", "m", Operation::Read, 4, 400, 400), share("b", "m", Operation::Readv, 7, 55, 55)]);
+    let read = || share("a", "m", Operation::Read, 4, 400, 400);
+    let ambiguous = truth(vec![read(), share("b", "m", Operation::Readv, 7, 55, 55)]);
     let results = of(400, &ambiguous);
+    assert_eq!(found(&results), [Kind::CountsTooLow]);
+    let evidence = evidence_of(&results, Kind::CountsTooLow);
+    assert!(evidence.ends_with("400, really 455; as much as cgroup b, or operation readv"), "{evidence}");
+    assert_eq!(certainty(&results, Kind::CountsTooLow), Some(Certainty::Bounded));
+    // As much as two operations together are the first calls of all keys: 10 bytes a read, and 1 of each other.
+    let operations = [(Operation::Read, 40, 400), (Operation::Write, 5, 5), (Operation::Fsync, 7, 7)];
+    let of_operation = |(operation, calls, bytes)| share("a", "m", operation, calls, bytes, bytes);
+    let both = truth(operations.into_iter().map(of_operation).collect());
+    let report = report(vec![figure(&operations.map(|(operation, ..)| operation), MOVED, Whose::System)]);
+    let results = counts(&report, &grown(None, 400), &both);
+    assert_eq!(found(&results), [Kind::CountsTooLow]);
+    let evidence = evidence_of(&results, Kind::CountsTooLow);
+    let all = "400, really 412; as much as operations write and fsync, or the first call of each key";
+    assert!(evidence.ends_with(all), "{evidence}");
+}
+
+/// A phase in which one operation alone was done is no other cause than that operation.
+#[test]
+fn a_phase_of_an_operation_does_not_hide_it() {
+    let phase = |operation| ("write".to_owned(), vec![share("a", "m", operation, 7, 55, 55)]);
+    let with = |operation| Truth { phases: vec![phase(operation)], ..truth(shares()) };
+    let results = of(490, &with(Operation::Readv));
     let evidence = evidence_of(&results, Kind::OperationsNotSeen);
-    assert!(evidence.ends_with("what is missing is exactly readv; as much as cgroup b"), "{evidence}");
+    assert!(evidence.ends_with("what is missing is exactly readv; as much as phase write"), "{evidence}");
     assert_eq!(certainty(&results, Kind::OperationsNotSeen), Some(Certainty::Fitting));
+    let results = of(490, &with(Operation::Read));
+    let evidence = evidence_of(&results, Kind::CountsTooLow);
+    assert!(evidence.ends_with("490, really 545; as much as operation readv, or phase write"), "{evidence}");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is found without a figure: how the tool started, what the kernel saw, what could not be read.
 
-use bpfassay_protocol::tracer::{Refusal, Step};
+use bpfassay_protocol::{
+    prototype::Checked,
+    tracer::{Refusal, Step},
+};
 
 use super::*;
 
@@ -44,11 +47,23 @@ fn refusals_are_classified_by_their_step() {
 
 #[test]
 fn prototypes_are_passed_on() {
-    let results =
-        |lines: &[String]| evaluate(&Evidence { prototypes: Some(lines), ..Evidence::default() }, &Limits::default());
-    assert!(is_clear(&results(&[]), Kind::PrototypeDiffers));
-    let lines: Vec<_> = (0..20).map(|n| format!("program {n}")).collect();
-    assert!(evidence_of(&results(&lines), Kind::PrototypeDiffers).ends_with("program 15\nand 4 more"));
+    let results = |checked: &[Checked]| {
+        evaluate(&Evidence { prototypes: Some(checked), ..Evidence::default() }, &Limits::default())
+    };
+    let of = |differs: &[String], unchecked: Option<&str>| Checked {
+        program: "on_read".to_owned(),
+        section: "fexit/vfs_read".to_owned(),
+        differs: differs.to_vec(),
+        unchecked: unchecked.map(str::to_owned),
+    };
+    assert!(is_clear(&results(&[of(&[], None)]), Kind::PrototypeDiffers));
+    let lines: Vec<_> = (0..20).map(|n| format!("argument {n}")).collect();
+    let evidence = evidence_of(&results(&[of(&lines, None)]), Kind::PrototypeDiffers);
+    assert!(evidence.starts_with("on_read (fexit/vfs_read): argument 0\n"), "{evidence}");
+    assert!(evidence.ends_with("argument 15\nand 4 more"), "{evidence}");
+    // That nothing differs is not known of what could not be followed; what differs is.
+    assert!(reason(&results(&[of(&[], Some("x"))]), Kind::PrototypeDiffers).contains("were not compared"));
+    assert_eq!(found(&results(&[of(&lines, Some("x"))])), [Kind::PrototypeDiffers]);
 }
 
 #[test]

@@ -1,9 +1,56 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Services that tools expect on a machine, and that guests have not: by what a tool says that it did not find.
+//! Services that tools expect on a machine, and that guests have not: those that a tool file names, and what a tool says that it did not find.
 
-/// A service.
-struct Service {
-    name: &'static str,
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A service that no guest has: process 1 is the agent, which starts none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Service {
+    /// systemd, with its journal.
+    Systemd,
+    /// The system's message bus.
+    DBus,
+    /// containerd.
+    Containerd,
+    /// The Docker daemon.
+    Docker,
+    /// CRI-O.
+    #[serde(rename = "cri-o")]
+    CriO,
+    /// udev.
+    Udev,
+}
+
+impl Service {
+    /// The names in tool files.
+    pub const NAMES: &'static [(&'static str, Self)] = &[
+        ("systemd", Self::Systemd),
+        ("dbus", Self::DBus),
+        ("containerd", Self::Containerd),
+        ("docker", Self::Docker),
+        ("cri-o", Self::CriO),
+        ("udev", Self::Udev),
+    ];
+
+    /// How it is called in messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Systemd => "systemd",
+            Self::DBus => "D-Bus",
+            Self::Containerd => "containerd",
+            Self::Docker => "Docker",
+            Self::CriO => "CRI-O",
+            Self::Udev => "udev",
+        }
+    }
+}
+
+/// By what a tool says that it did not find it.
+struct Signs {
+    of: Service,
     /// In lower case: what is only said where the service is missing.
     says: &'static [&'static str],
     /// In lower case: its programs, sockets and directories. A line that names one of them says that it is missing by [`MISSING`].
@@ -20,31 +67,31 @@ const MISSING: [&str; 6] = [
     "executable file not found in $path",
 ];
 
-const SERVICES: &[Service] = &[
+const SIGNS: &[Signs] = &[
     // systemctl (src/shared/bus-util.c and src/systemctl/systemctl.c of systemd, 252), go-systemd (dbus/dbus.go).
-    Service {
-        name: "systemd",
+    Signs {
+        of: Service::Systemd,
         says: &["system has not been booted with systemd as init system"],
         parts: &["/run/systemd/", "systemctl", "journalctl", "systemd-run", "org.freedesktop.systemd1"],
     },
-    Service {
-        name: "D-Bus",
+    Signs {
+        of: Service::DBus,
         says: &["failed to connect to bus: ", "failed to connect to system scope bus "],
         parts: &["/run/dbus/system_bus_socket", "dbus-daemon", "dbus_system_bus_address"],
     },
-    Service { name: "containerd", says: &[], parts: &["/run/containerd/"] },
-    Service { name: "Docker", says: &["cannot connect to the docker daemon"], parts: &["/run/docker.sock"] },
-    Service { name: "CRI-O", says: &[], parts: &["/run/crio/"] },
-    Service { name: "udev", says: &[], parts: &["/run/udev/", "udevadm"] },
+    Signs { of: Service::Containerd, says: &[], parts: &["/run/containerd/"] },
+    Signs { of: Service::Docker, says: &["cannot connect to the docker daemon"], parts: &["/run/docker.sock"] },
+    Signs { of: Service::CriO, says: &[], parts: &["/run/crio/"] },
+    Signs { of: Service::Udev, says: &[], parts: &["/run/udev/", "udevadm"] },
 ];
 
-/// The first service that `message` says is missing, and the line that says it. The guest's agent is process 1, and starts no service.
-pub(super) fn missing(message: &str) -> Option<(&'static str, &str)> {
+/// The first service that `message` says is missing, and the line that says it.
+pub(crate) fn missing(message: &str) -> Option<(Service, &str)> {
     message.lines().find_map(|line| {
         let lower = line.to_lowercase();
         let has = |texts: &[&str]| texts.iter().any(|text| lower.contains(text));
-        let is_missing = |service: &&Service| has(service.says) || has(service.parts) && has(&MISSING);
-        SERVICES.iter().find(is_missing).map(|service| (service.name, line.trim()))
+        let is_missing = |signs: &&Signs| has(signs.says) || has(signs.parts) && has(&MISSING);
+        SIGNS.iter().find(is_missing).map(|signs| (signs.of, line.trim()))
     })
 }
 
@@ -77,7 +124,7 @@ mod tests {
             ("", None),
         ];
         for (message, expected) in printed {
-            assert_eq!(missing(message).map(|(name, _)| name), expected, "{message}");
+            assert_eq!(missing(message).map(|(service, _)| service.name()), expected, "{message}");
         }
         let line = "its last output: a\n  dial unix /run/systemd/private: connect: no such file or directory \nb";
         let (_, quoted) = missing(line).unwrap();

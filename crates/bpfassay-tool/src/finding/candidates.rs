@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is as much as what a tool's number lacks: parts of what happened, operations, the first call of each key. A cause is named only where nothing
+//! else is as much.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_protocol::Operation;
+
+use super::{certainty::Certainty, comparison::Comparison, truth::total};
+use crate::{ReportedFigure, Unit, Whose};
+
+/// Most parts that are shown.
+const MOST_PARTS: usize = 4;
+
+/// Of more operations in one figure, what is missing is not attributed to several of them: sets of so many fit by chance.
+const MOST_OPERATIONS: usize = 12;
+
+/// A part of what happened.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    /// A mount, cgroup or process, with its kind: `mount /mnt`.
+    Subject(String),
+    Operation(Operation),
+    /// A phase of the workload.
+    Phase(String),
+}
+
+impl Part {
+    fn shown(&self) -> String {
+        match self {
+            Self::Subject(name) => name.clone(),
+            Self::Operation(operation) => format!("operation {operation}"),
+            Self::Phase(name) => format!("phase {name}"),
+        }
+    }
+}
+
+/// All that is exactly as much as what is missing of one number.
+pub(super) struct Candidates {
+    /// Parts, and the operations of each. Of a subject that is one part only, this says nothing.
+    parts: BTreeMap<Part, BTreeSet<Operation>>,
+    /// The fewest operations, where only one such set is as much.
+    operations: Option<(Certainty, Vec<Operation>)>,
+    /// What the first call of each key is.
+    first_calls: Option<u64>,
+}
+
+/// Operations that alone are as much as what is missing.
+pub(super) struct Unseen<'c> {
+    pub(super) certainty: Certainty,
+    pub(super) operations: &'c [Operation],
+    /// When they were done, where that was one phase.
+    pub(super) phases: String,
+}
+
+impl Candidates {
+    /// Those of what `figure` lacks of `one`.
+    pub(super) fn of(figure: &ReportedFigure, one: &Comparison<'_>) -> Self {
+        Self { parts: parts(figure, one), operations: operations(figure, one), first_calls: first_calls(figure, one) }
+    }
+
+    /// The operations, if no mount, cgroup, process or other operation and no other way of counting explains the same amount. A phase in which
+    /// nothing but these operations was done says only when they were.
+    pub(super) fn operations(&self) -> Option<Unseen<'_>> {
+        let (certainty, operations) = self.operations.as_ref()?;
+        let is_same = |(part, of): (&Part, &BTreeSet<Operation>)| match part {
+            Part::Subject(_) => false,
+            Part::Operation(operation) => operations.as_slice() == [*operation],
+            Part::Phase(_) => of.iter().all(|operation| operations.contains(operation)),
+        };
+        if self.first_calls.is_some() || !self.parts.iter().all(is_same) {
+            return None;
+        }
+        let phases: Vec<String> =
+            self.parts.keys().filter(|part| matches!(part, Part::Phase(_))).map(Part::shown).collect();
+        let certainty = if phases.is_empty() { *certainty } else { Certainty::Fitting };
+        Some(Unseen { certainty, operations, phases: as_much_as(phases) })
+    }
+
+    /// What the first call of each key is, if nothing else is as much.
+    pub(super) fn first_calls(&self) -> Option<u64> {
+        self.first_calls.filter(|_| self.operations.is_none() && self.parts.is_empty())
+    }
+
+    /// All of them, for the end of a line of evidence.
+    pub(super) fn shown(&self) -> String {
+        let mut all: Vec<String> = self.parts.keys().map(Part::shown).take(MOST_PARTS).collect();
+        let more = self.parts.len().saturating_sub(MOST_PARTS);
+        if more > 0 {
+            all.push(format!("one of {more} other parts"));
+        }
+        // A single one is a part.
+        if let Some((_, several @ [_, _, ..])) = self.operations.as_ref().map(|(of, all)| (of, all.as_slice())) {
+            all.push(format!("operations {}", names(several)));
+        }
+        all.extend(self.first_calls.map(|_| "the first call of each key".to_owned()));
+        as_much_as(all)
+    }
+}
+
+fn as_much_as(all: Vec<String>) -> String {
+    if all.is_empty() { String::new() } else { format!("; as much as {}", all.join(", or ")) }
+}
+
+/// The names of operations, for evidence.
+pub(super) fn names(operations: &[Operation]) -> String {
+    operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(" and ")
+}
+
+/// Parts of what happened that are exactly what is missing: of one operation, mount, cgroup, process or phase of the workload.
+fn parts(figure: &ReportedFigure, one: &Comparison<'_>) -> BTreeMap<Part, BTreeSet<Operation>> {
+    let mut parts: BTreeMap<Part, (u64, BTreeSet<Operation>)> = BTreeMap::new();
+    for share in &one.subject.shares {
+        let Some(amount) = share.amount(figure.unit).filter(|amount| *amount > 0) else { continue };
+        let of = |whose: Whose| share.names(whose).first().map(|name| format!("{} {name}", whose.name()));
+        let named = [Whose::Mount, Whose::Cgroup, Whose::Process].into_iter().filter_map(of).map(Part::Subject);
+        for part in named.chain([Part::Operation(share.operation)]) {
+            let (sum, operations) = parts.entry(part).or_default();
+            *sum = sum.saturating_add(amount);
+            operations.insert(share.operation);
+        }
+    }
+    for (name, shares) in &one.subject.phases {
+        let Some(amount) = total(shares, figure.unit) else { continue };
+        let done = shares.iter().filter(|share| share.amount(figure.unit).is_some_and(|amount| amount > 0));
+        let operations = done.map(|share| share.operation).collect();
+        parts.insert(Part::Phase((*name).to_owned()), (amount, operations));
+    }
+    let is_missing = |amount: u64| amount > 0 && amount < one.expected && one.lacks(amount);
+    parts.retain(|_, (amount, _)| is_missing(*amount));
+    parts.into_iter().map(|(part, (_, operations))| (part, operations)).collect()
+}
+
+/// The fewest operations, but not all, whose amounts together are missing; `None` where there are none, or several such sets: then it is not known
+/// which.
+fn operations(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<(Certainty, Vec<Operation>)> {
+    let with_amount = |&operation: &Operation| (operation, one.subject.of(operation, figure.unit));
+    let happened = figure.operations.iter().map(with_amount).filter(|(_, amount)| *amount > 0);
+    let amounts: Vec<(Operation, u64)> = happened.take(MOST_OPERATIONS).collect();
+    let set = |bits: u32| amounts.iter().enumerate().filter(move |(at, _)| bits >> at & 1 == 1).map(|(_, one)| *one);
+    let is_set_missing = |bits: &u32| one.lacks(set(*bits).fold(0, |sum, (_, amount)| sum.saturating_add(amount)));
+    let mut missing: Vec<u32> = (1..(1_u32 << amounts.len()) - 1).filter(is_set_missing).collect();
+    // Larger sets that fit as well are possible.
+    let certainty = if missing.len() == 1 { Certainty::of_amount(one) } else { Certainty::Fitting };
+    let fewest = missing.iter().map(|bits| bits.count_ones()).min()?;
+    missing.retain(|bits| bits.count_ones() == fewest);
+    match missing.as_slice() {
+        [one] => Some((certainty, set(*one).map(|(operation, _)| operation).collect())),
+        _ => None,
+    }
+}
+
+/// What is missing, if exactly the first call of each key is. Keys are the truth's shares, or coarser: the operations.
+fn first_calls(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<u64> {
+    let shares: Vec<_> = one.subject.shares.iter().filter(|share| share.calls > 0).collect();
+    // Where nothing was done twice, what is missing is all that happened.
+    let twice = |operation: &&Operation| matches!(one.subject.of(**operation, Unit::Calls), 0 | 2..);
+    if shares.is_empty() || !figure.operations.iter().all(|operation| twice(&operation)) {
+        return None;
+    }
+    let by_shares = shares.iter().all(|share| share.calls > 1);
+    // A call of average size, where all may have had the same.
+    let of_one_call = |amount: u64, calls: u64| amount.is_multiple_of(calls).then(|| amount / calls);
+    let by_share: Option<u64> = by_shares
+        .then_some(())
+        .and_then(|()| shares.iter().map(|share| of_one_call(share.amount(figure.unit)?, share.calls)).sum());
+    let by_operation: Option<u64> = figure
+        .operations
+        .iter()
+        .filter_map(|&operation| match one.subject.of(operation, Unit::Calls) {
+            0 => None,
+            calls => Some(of_one_call(one.subject.of(operation, figure.unit), calls)),
+        })
+        .sum();
+    let fits = |lost: &u64| figure.unit != Unit::Errors && *lost > 0 && one.lacks(*lost);
+    by_share.filter(fits).or_else(|| by_operation.filter(fits))
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Names of the tool file that no report has. Such a name is misspelt, or of something that the tool shows only once it has happened: a counter of an
+//! exporter, a key of a map. Of tables, events in lines of text and maps of bare objects, names are checked before anything is read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_input::document::suggestion;
+
+use super::Row;
+use crate::{Form, Report, ReportedFigure};
+
+/// Most names, and most values of a label, that are kept to suggest one of them.
+const MOST: usize = 1024;
+
+/// A name, or a value of a label, that a figure of the tool file has and no report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absent {
+    /// Which of [`Report::figures`] has it.
+    pub figure: usize,
+    /// What is absent, for messages: a value or a label by its name, or a label with the value that the tool file asks for.
+    pub what: String,
+    /// Whether it is a label's value, and not a name.
+    pub is_value: bool,
+    /// Empty, or the nearest of those that are there and that no figure has, as a suggestion that begins with `; `.
+    pub nearest: String,
+}
+
+/// What rows have of one figure.
+#[derive(Default)]
+struct Seen<'f> {
+    has_value: bool,
+    /// Labels that stood beside its value.
+    labels: BTreeSet<&'f str>,
+    /// Labels of `where` that had the value of the tool file there.
+    values: BTreeSet<&'f str>,
+    /// All names that stood there.
+    beside: BTreeSet<String>,
+    /// All values that labels of `where` had there.
+    others: BTreeMap<&'f str, BTreeSet<String>>,
+}
+
+/// The names of all rows.
+pub(super) struct Names<'f> {
+    figures: &'f [ReportedFigure],
+    seen: Vec<Seen<'f>>,
+    /// By page, where there are several.
+    all: BTreeMap<Option<&'f str>, BTreeSet<String>>,
+}
+
+impl<'f> Names<'f> {
+    /// For the figures of `report`; `None` where its form leaves no name unchecked.
+    pub(super) fn of(report: &'f Report) -> Option<Self> {
+        let figures = report.figures.as_slice();
+        match report.form {
+            Form::JsonLines { .. }
+            | Form::Openmetrics { .. }
+            | Form::OpenmetricsPages { .. }
+            | Form::BpftraceJson { .. }
+            | Form::Histogram { .. }
+            | Form::Events { line: None, .. } => {
+                Some(Self { figures, seen: figures.iter().map(|_| Seen::default()).collect(), all: BTreeMap::new() })
+            }
+            Form::Table { .. } | Form::Events { line: Some(_), .. } | Form::Map { .. } | Form::Maps { .. } => None,
+        }
+    }
+
+    /// Takes a row of the page `part`.
+    pub(super) fn add(&mut self, part: Option<&'f str>, row: &Row<'_>) {
+        let all = self.all.entry(part).or_default();
+        row.keys().for_each(|name| keep(all, name));
+        let is_own = |figure: &ReportedFigure| figure.part.is_none() || figure.part.as_deref() == part;
+        for (figure, seen) in self.figures.iter().zip(&mut self.seen).filter(|(figure, _)| is_own(figure)) {
+            let has_value = figure.value.is_empty() || row.contains_key(figure.value.as_str());
+            seen.has_value |= has_value;
+            if !has_value && !figure.blank_is_zero {
+                continue;
+            }
+            row.keys().for_each(|name| keep(&mut seen.beside, name));
+            let is_there = |label: &&str| row.contains_key(*label);
+            seen.labels.extend(labels(figure).filter(is_there));
+            for (label, wanted) in &figure.labelled {
+                let Some(value) = row.get(label.as_str()) else { continue };
+                if value == wanted {
+                    seen.values.insert(label);
+                }
+                keep(seen.others.entry(label).or_default(), value);
+            }
+        }
+    }
+
+    /// What no row had.
+    pub(super) fn absent(&self) -> Vec<Absent> {
+        self.figures
+            .iter()
+            .zip(&self.seen)
+            .enumerate()
+            .flat_map(|(index, (figure, seen))| {
+                let absent = |what, is_value, nearest| Absent { figure: index, what, is_value, nearest };
+                let mut all = Vec::new();
+                if !seen.has_value {
+                    let names = self.all.get(&figure.part.as_deref()).into_iter().flatten();
+                    let is_free = |name: &&String| self.figures.iter().all(|other| other.value != **name);
+                    let nearest = suggestion(&figure.value, names.filter(is_free).map(String::as_str));
+                    all.push(absent(format!("`{}`", figure.value), false, nearest));
+                    return all;
+                }
+                for label in labels(figure).filter(|label| !seen.labels.contains(label)) {
+                    let nearest = suggestion(label, seen.beside.iter().map(String::as_str));
+                    all.push(absent(format!("`{label}` beside `{}`", figure.name()), false, nearest));
+                }
+                let is_absent = |(label, _): &(&String, &String)| {
+                    seen.labels.contains(label.as_str()) && !seen.values.contains(label.as_str())
+                };
+                for (label, wanted) in figure.labelled.iter().filter(is_absent) {
+                    let values = seen.others.get(label.as_str()).into_iter().flatten();
+                    let is_free =
+                        |value: &&String| self.figures.iter().all(|other| other.labelled.get(label) != Some(value));
+                    let nearest = suggestion(wanted, values.filter(is_free).map(String::as_str));
+                    all.push(absent(format!("`{label}` = `{wanted}` beside `{}`", figure.name()), true, nearest));
+                }
+                all
+            })
+            .collect()
+    }
+}
+
+/// The labels of a figure.
+fn labels(figure: &ReportedFigure) -> impl Iterator<Item = &str> {
+    figure.labelled.keys().chain(&figure.label).map(String::as_str)
+}
+
+fn keep(names: &mut BTreeSet<String>, name: &str) {
+    if names.len() < MOST && !names.contains(name) {
+        names.insert(name.chars().take(super::MAX_LABEL).collect());
+    }
+}
