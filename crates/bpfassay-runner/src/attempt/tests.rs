@@ -381,7 +381,7 @@ fn a_kernel_that_does_not_come_up_is_not_booted_for_every_block() {
     );
 }
 
-/// Of a kernel of which nothing runs, one boot tells all, in whichever block.
+/// Of a kernel of which nothing runs, one boot shows it, in whichever block.
 #[test]
 fn a_kernel_that_is_silent_from_the_first_byte_is_booted_once() {
     let plan = plan(1, 3);

@@ -25,13 +25,15 @@ fn program(checked: &[Checked], operation: Operation) -> Option<&Checked> {
     })
 }
 
+/// A program and what it is attached to, for evidence.
+pub(super) fn shown(one: &Checked) -> String {
+    format!("{} ({})", one.program, one.section)
+}
+
 /// Why the bytes of all `operations` are missing, by the kernel's prototypes; empty where these do not show it.
 pub(super) fn reason(checked: &[Checked], figure: &ReportedFigure, operations: &[Operation]) -> String {
-    let programs: Vec<String> = operations
-        .iter()
-        .filter_map(|&operation| program(checked, operation))
-        .map(|one| format!("{} ({})", one.program, one.section))
-        .collect();
+    let programs: Vec<String> =
+        operations.iter().filter_map(|&operation| program(checked, operation)).map(shown).collect();
     if figure.unit != Unit::BytesReturned || programs.is_empty() || programs.len() < operations.len() {
         return String::new();
     }

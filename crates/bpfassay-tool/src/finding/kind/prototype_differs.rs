@@ -6,6 +6,7 @@ use bpfassay_protocol::prototype::Checked;
 use crate::finding::{
     certainty::Certainty,
     definition::{Definition, Known},
+    flags,
     status::FindingStatus,
 };
 
@@ -19,7 +20,7 @@ pub(super) const FINDING: Definition = Definition {
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     let Some(checked) = known.evidence.prototypes else { return FindingStatus::not_evaluated(NOT_COMPARED) };
     let of_one = |one: &Checked| {
-        let program = format!("{} ({})", one.program, one.section);
+        let program = flags::shown(one);
         one.differs.iter().map(|line| format!("{program}: {line}")).collect::<Vec<_>>()
     };
     let lines: Vec<String> = checked.iter().flat_map(of_one).collect();
