@@ -122,6 +122,9 @@ pub enum Error {
     /// A block of a journal has an id that cannot name a log.
     #[error("the plan has a block `{0}`, which cannot name a log")]
     BlockId(String),
+    /// A run on a machine itself has no guests, of which a bundle could be made.
+    #[error("{} was measured by `bpfassay here`, without guests: there is nothing to put into a bundle", .0.display())]
+    NothingToBundle(PathBuf),
     /// A run on a machine itself cannot be continued with guests.
     #[error("cannot continue {}: it was begun by `bpfassay here`, without guests", .0.display())]
     WithoutGuests(PathBuf),

@@ -4,7 +4,7 @@
 //! The steps, each a call: a [`Selection`] expands to a plan; a [`Testbed`] has its guests, which a provider of bpfassay-testbed makes or
 //! finds; a [`Session`] is the host ready to boot them; [`Work`] is what is left to do, in a results directory; [`Session::execute`] does
 //! it, and whatever sequential sampling adds; [`conclude`] derives the results. [`Interrupted`] continues a run, [`Verification`] executes
-//! one again, [`ThisMachine`] measures without guests. Progress goes to an [`Observer`]; an [`EventObserver`] makes the documented events of
+//! one again, [`Bundling`] writes its guests to one file, [`ThisMachine`] measures without guests. Progress goes to an [`Observer`]; an [`EventObserver`] makes the documented events of
 //! it. Every error is an [`Error`].
 //!
 //! Before all that, [`examine_host`] finds out whether this host is fit, and [`install_packages`] installs what it lacks.
@@ -45,6 +45,7 @@ mod pool;
 pub mod provenance;
 mod repeated;
 mod results_directory;
+mod same_guests;
 mod selection;
 mod session;
 mod slots;
@@ -63,6 +64,7 @@ pub use host_packages::{install_command, install_packages, missing_packages};
 pub use host_setup::{HostSetup, HostSetupError};
 pub use observer::{Observer, Progress};
 pub use pool::{RunnerError, Summary};
+pub use same_guests::Bundling;
 pub use selection::Selection;
 pub use session::Session;
 pub use slots::Host as Room;

@@ -13,7 +13,6 @@ use bpfassay_study::{Available, Cell, Clock, Denied, Gate, Interface, Narrowing,
 use bpfassay_testbed::{
     apt::Apt,
     initramfs::tree::{Overlay, OverlayError},
-    manifest::{Check, Manifest},
     provider::{
         Request, Sources,
         local::{self, LocalKernel},
@@ -132,7 +131,7 @@ impl Selection {
         let archs: BTreeSet<Arch> = plan.targets().iter().map(|target| target.arch).collect();
         for arch in archs {
             let has_tree = self.sources.ior.iter().any(|(of, _)| *of == arch);
-            let besides = if has_tree || self.sources.manifest.is_some() { Besides::Others } else { Besides::Nothing };
+            let besides = if has_tree || self.sources.are_made() { Besides::Others } else { Besides::Nothing };
             tools::check(arch, supplies, besides)?;
         }
         Ok(())
@@ -183,7 +182,7 @@ impl Selection {
             return Ok(None);
         }
         // Its files are checked when they are used.
-        let manifest = Manifest::load(self.sources.manifest.as_deref().ok_or(Error::NoManifest)?, Check::Size)?;
+        let manifest = self.sources.made_before()?.ok_or(Error::NoManifest)?;
         Ok(Some(manifest.targets.into_iter().map(|made| Target { arch: made.arch, kernel: made.name }).collect()))
     }
 }

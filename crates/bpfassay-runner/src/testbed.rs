@@ -108,7 +108,7 @@ impl Testbed {
         Ok(None)
     }
 
-    fn of_manifest(manifest: Manifest, plan: &Plan) -> Result<Self, Error> {
+    pub(crate) fn of_manifest(manifest: Manifest, plan: &Plan) -> Result<Self, Error> {
         Self::of_part(manifest, plan, &targets_of(plan))
     }
 

@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 use bpfassay_results::{
     Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, ToDo,
     fingerprint::{RecordDifference, difference},
-    provenance::TargetArtefacts,
 };
-use bpfassay_study::{Block, Clock, Plan, Target};
+use bpfassay_study::{Block, Clock, Plan};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Error, Observer, Selection, Session, Shell, Store, Testbed, provenance, unix_ms, work::check_ids};
+use crate::{
+    Error, Observer, Session, Store, Testbed,
+    same_guests::{MeasuredRun, host_packages},
+    unix_ms,
+    work::check_ids,
+};
 
 /// A run whose figures are to be measured again.
 #[derive(Debug)]
@@ -66,26 +70,23 @@ impl Verification {
     /// Debian packages that this host needs to make the guests again, besides QEMU.
     #[must_use]
     pub fn host_packages(&self) -> &'static [&'static str] {
-        let provider = self.contents.header.provenance.manifest["provider"]["name"].as_str();
-        bpfassay_testbed::provider::host_packages(provider.unwrap_or_default())
+        host_packages(&self.contents.header.provenance)
     }
 
-    /// The guests that the run was done with, or the same made again.
+    /// The guests that the run was done with, or the same made again; those of `bundle`, where there is one.
     ///
     /// # Errors
-    /// Those of [`Testbed::recorded`] and [`Testbed::provide`]; [`Error::OtherGuests`] where those that can be made now are different.
-    pub fn testbed(&self, store: &Store) -> Result<Testbed, Error> {
-        let (recorded, plan) = (&self.contents.header.provenance, &self.plan);
-        if let Some(testbed) = Testbed::recorded(recorded, &self.directory, plan)? {
-            return Ok(testbed);
+    /// Those of [`Testbed::recorded`] and [`Testbed::provide`]; [`Error::Testbed`] for a file that is no bundle; [`Error::NoGuest`] where it lacks a target;
+    /// [`Error::OtherGuests`] where its guests, or those that can be made now, are different.
+    pub fn testbed(&self, store: &Store, bundle: Option<&Path>) -> Result<Testbed, Error> {
+        let run = MeasuredRun { directory: &self.directory, recorded: &self.contents.header.provenance };
+        match bundle {
+            Some(bundle) => run.testbed_of_bundle(&self.plan, store, bundle),
+            None => match run.testbed(&self.plan)? {
+                Some(testbed) => Ok(testbed),
+                None => run.made_again(&self.plan, store),
+            },
         }
-        let testbed = Testbed::provide(store, &Selection::default(), plan, Shell::Without)?;
-        let now = provenance::targets(&testbed.manifest, plan);
-        let is_planned = |target: &Target| plan.targets().iter().any(|planned| **planned == *target);
-        let then: Vec<_> = recorded.targets.iter().filter(|made| is_planned(&made.target)).collect();
-        // An interrupted run may have been done with a part of its guests.
-        let was_there = |made: &&TargetArtefacts| then.iter().any(|before| before.target == made.target);
-        if now.iter().filter(was_there).collect::<Vec<_>>() == then { Ok(testbed) } else { Err(Error::OtherGuests) }
     }
 
     /// Executes the plan with `session`, which is set up for it, and compares the raw figures of every run.

@@ -7,6 +7,7 @@ use bpfassay_protocol::Arch;
 
 use crate::{
     apt::AptError,
+    bundle::BundleError,
     cache::Digest,
     catalogue::CatalogueError,
     compose::SpecError,
@@ -163,6 +164,9 @@ pub enum Error {
     /// Testbed manifests.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// Bundles of guests.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
     /// Specs of testbeds.
     #[error(transparent)]
     TestbedSpec(#[from] SpecError),

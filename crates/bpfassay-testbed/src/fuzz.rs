@@ -2,11 +2,11 @@
 //! Readers of what comes from outside, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function gives its input to one
 //! reader and asserts what always holds of the answer; nothing else may use them.
 
-use std::io::Cursor;
+use std::io::{Cursor, Read as _};
 
 use crate::{
     apt::{self, AptError},
-    initramfs::{find, tree},
+    initramfs::{entries::Entries, find, tree},
     payload, pvh, tools,
 };
 
@@ -19,6 +19,15 @@ pub fn initramfs(archive: &[u8]) {
             assert!(content.is_empty() || archive.windows(content.len()).any(|window| window == content));
         }
     }
+    let mut entries = Entries::new(archive);
+    let mut read = 0;
+    while let Ok(Some(entry)) = entries.next() {
+        let mut content = Vec::new();
+        let is_whole = entries.by_ref().take(LIMIT).read_to_end(&mut content).is_ok();
+        assert!(!is_whole || content.len() as u64 == entry.size.min(LIMIT));
+        read += content.len();
+    }
+    assert!(read <= archive.len());
 }
 
 /// A bzImage, for the kernel that is packed in it.

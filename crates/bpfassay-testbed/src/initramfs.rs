@@ -5,6 +5,7 @@
 //! Every archive is a multiple of 512 bytes long, so that archives can be concatenated; the kernel unpacks one after
 //! the other, and a later file replaces an earlier one.
 
+pub(crate) mod entries;
 pub mod find;
 pub mod tree;
 

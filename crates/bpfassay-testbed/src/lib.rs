@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod apt;
+pub mod bundle;
 pub mod busybox;
 pub mod cache;
 pub mod catalogue;

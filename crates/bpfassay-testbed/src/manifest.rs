@@ -20,7 +20,7 @@ use crate::{Error, Result, apt::Package, cache::Digest};
 pub const FORMAT: u32 = 1;
 
 /// Largest manifest that is read, in bytes; one of 30 guests has about 200 KB.
-const MAX_MANIFEST: u64 = 64 << 20;
+pub(crate) const MAX_MANIFEST: u64 = 64 << 20;
 
 /// A testbed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

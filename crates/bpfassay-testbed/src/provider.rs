@@ -4,6 +4,7 @@
 //! A provider makes or finds the guests of a [`Request`] and describes them in a [`Manifest`]. What all of them share is
 //! `assemble`: from a kernel and the guest's programs to a bootable target.
 
+mod bundle;
 pub mod debian;
 pub mod local;
 mod manifest;
@@ -26,14 +27,14 @@ use crate::{
     catalogue::Catalogue,
     image,
     kernel::Kernel,
-    manifest::{Component, FORMAT, MadeBy, Manifest, ProgramAsset, Target},
+    manifest::{Check, Component, FORMAT, MadeBy, Manifest, ProgramAsset, Target},
     payload::{self, Built, Payload, ProgramSources},
     stages::Kind,
     toolchain,
 };
 
 /// The providers, in the order in which they are asked whether a request is for them. The last one takes every request.
-static PROVIDERS: &[&dyn Provider] = &[&manifest::ManifestFile, &local::Local, &debian::Debian];
+static PROVIDERS: &[&dyn Provider] = &[&bundle::Bundle, &manifest::ManifestFile, &local::Local, &debian::Debian];
 
 /// A source of guests.
 pub trait Provider: Sync {
@@ -62,6 +63,8 @@ pub trait Provider: Sync {
 /// What guests are made of, as the user named it. It decides which provider makes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
+    /// A testbed that was made before, in one file.
+    pub bundle: Option<PathBuf>,
     /// The manifest of a testbed that was made before.
     pub manifest: Option<PathBuf>,
     /// The kernel called [`local::NAME`].
@@ -75,6 +78,24 @@ impl Sources {
     #[must_use]
     pub fn provider(&self) -> &'static dyn Provider {
         PROVIDERS.iter().copied().find(|provider| provider.takes(self)).unwrap_or(&debian::Debian)
+    }
+
+    /// The manifest of a testbed that was made before: which guests it has; `None` where guests are made. Files are not hashed.
+    ///
+    /// # Errors
+    /// Those of [`Manifest::load`] and [`crate::bundle::manifest`].
+    pub fn made_before(&self) -> Result<Option<Manifest>> {
+        match (&self.bundle, &self.manifest) {
+            (Some(bundle), _) => crate::bundle::manifest(bundle).map(Some),
+            (None, Some(manifest)) => Manifest::load(manifest, Check::Size).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Whether guests were made before.
+    #[must_use]
+    pub fn are_made(&self) -> bool {
+        self.bundle.is_some() || self.manifest.is_some()
     }
 }
 

@@ -107,6 +107,8 @@ pub(crate) enum Command {
     /// Re-execute part of a run; fails unless every raw figure matches (instruction clock). With --files only check that the results directory is
     /// whole
     Verify(Verify),
+    /// Write the guests of a run to one file, to measure it again where there is no network and no compiler (--bundle)
+    Bundle(Bundle),
     /// Show what changed between two results: new, gone, broken, slower, counting wrongly
     Compare(Compare),
     /// Show figures along a series of kernels or results, and where they change level
@@ -209,11 +211,15 @@ pub(crate) struct Overlays {
     #[arg(long, value_name = "ARCH=DIR", value_parser = arch_and_directory)]
     pub(crate) ior: Vec<(Arch, PathBuf)>,
 
+    /// Guests in one file (`bpfassay bundle`) to use in place of the Debian provider
+    #[arg(long, value_name = "FILE", conflicts_with = "manifest")]
+    pub(crate) bundle: Option<PathBuf>,
+
     /// A testbed manifest to use in place of the Debian provider
     #[arg(long, value_name = "FILE", env = "BPFASSAY_MANIFEST")]
     pub(crate) manifest: Option<PathBuf>,
 
-    /// Only the targets that the manifest has; the others are named as left out
+    /// Only the targets that the manifest or the bundle has; the others are named as left out
     #[arg(long, env = "BPFASSAY_AVAILABLE", value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) available: bool,
 }
@@ -332,9 +338,25 @@ pub(crate) struct Verify {
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) jobs: Option<u32>,
 
+    /// The run's guests in one file (`bpfassay bundle`), which need not be made again then
+    #[arg(long, value_name = "FILE")]
+    pub(crate) bundle: Option<PathBuf>,
+
     /// Start nothing; check that the directory is whole: the journal and results as they were written, every figure as the journal has it
-    #[arg(long, conflicts_with_all = ["sample", "jobs"])]
+    #[arg(long, conflicts_with_all = ["sample", "jobs", "bundle"])]
     pub(crate) files: bool,
+}
+
+/// Arguments of `bundle`.
+#[derive(Debug, Args)]
+pub(crate) struct Bundle {
+    /// The results directory of the run
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+
+    /// The file to write, which must not exist
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: PathBuf,
 }
 
 /// Arguments of `schema`.

@@ -135,6 +135,7 @@ impl From<bpfassay_runner::Error> for Failure {
                     "begin again with `bpfassay here`, in another directory; `bpfassay report` shows what was measured",
                 ),
             ),
+            Error::NothingToBundle(_) => (USAGE, None),
             Error::WallClock => (USAGE, Some("run the study with --clock instructions")),
             Error::Continued => (USAGE, Some("verify a run that was done in one go")),
             Error::NothingComplete => (USAGE, Some("continue it first: bpfassay run --resume DIR")),
@@ -167,6 +168,7 @@ impl From<bpfassay_testbed::Error> for Failure {
             | Error::Catalogue(_)
             | Error::LocalKernel { .. }
             | Error::Manifest(_)
+            | Error::Bundle(_)
             | Error::TestbedSpec(_)
             | Error::Overlay(_)
             | Error::Tool { .. }

@@ -72,7 +72,12 @@ pub(crate) fn selection(arguments: &cli::Selection, overlays: &cli::Overlays) ->
 /// Only what is overlaid on the guests of a plan that is known already.
 pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
     Selection {
-        sources: Sources { manifest: overlays.manifest.clone(), local: None, ior: overlays.ior.clone() },
+        sources: Sources {
+            bundle: overlays.bundle.clone(),
+            manifest: overlays.manifest.clone(),
+            local: None,
+            ior: overlays.ior.clone(),
+        },
         only_available: overlays.available,
         ..Selection::default()
     }

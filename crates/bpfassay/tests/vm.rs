@@ -144,7 +144,7 @@ fn under_load<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// On an idle host two guests side by side; then under load one after the other, from a copy of the study and of the guests in
-/// other directories, with another cache; and by `verify`.
+/// other directories, with another cache; and by `verify`, also with guests out of a bundle, an empty cache and no network.
 #[test]
 fn the_instruction_clock_gives_the_same_figures_everywhere() {
     if !guests_wanted() {
@@ -170,6 +170,14 @@ fn the_instruction_clock_gives_the_same_figures_everywhere() {
         results(&other.join("out"))
     });
     let verified = done(bpfassay(here.path()).args(["verify", "out", "--sample", "1", "--yes"]), 0);
+    assert!(verified.contains("1 of 2 boots, 3 runs: identical raw figures"), "{verified}");
+    let bundled = done(bpfassay(here.path()).args(["bundle", "out", "--output", "guests.bundle"]), 0);
+    assert!(bundled.contains("x86_64   6.1") && bundled.contains("not in it: QEMU"), "{bundled}");
+    for name in ["out", "guests.bundle"] {
+        fs::rename(here.path().join(name), other.join(format!("carried-{name}"))).unwrap();
+    }
+    let carried = ["--bundle", "carried-guests.bundle", "--offline", "--cache", "empty", "--sample", "1", "--yes"];
+    let verified = done(bpfassay(&other).args(["verify", "carried-out"]).args(carried), 0);
     assert!(verified.contains("1 of 2 boots, 3 runs: identical raw figures"), "{verified}");
     let (idle, loaded) = (figures(&idle), figures(&loaded));
     // The load is on one of the two boots.

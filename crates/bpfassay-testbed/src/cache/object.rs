@@ -110,11 +110,25 @@ impl Cache {
         let file = bpfassay_input::open(source).map_err(Error::io("read", source))?;
         let size = file.metadata().map_err(Error::io("read", source))?.len();
         // What grows meanwhile is not read for ever.
-        let mut file = file.take(size.saturating_add(1));
+        let file = file.take(size.saturating_add(1));
+        self.add_from(what, file, (expected, size), |error| Error::io("read", source)(error))
+    }
+
+    /// Stores what `reader` gives, `size` bytes. Its content must have the digest `expected`, where that is given. `failed` makes an error of one of the reader's.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] for another content than expected; [`Error::DiskFull`] and [`Error::Io`] where it cannot be stored; what `failed` returns.
+    pub(crate) fn add_from(
+        &self,
+        what: &str,
+        mut reader: impl Read,
+        (expected, size): (Option<Digest>, u64),
+        failed: impl Fn(io::Error) -> Error,
+    ) -> Result<Object> {
         self.add_checked(what, size, expected, |writer| {
             let mut buffer = vec![0; 256 << 10];
             loop {
-                match file.read(&mut buffer).map_err(Error::io("read", source))? {
+                match reader.read(&mut buffer).map_err(&failed)? {
                     0 => return Ok(()),
                     length => self.write_all(what, writer, &buffer[..length])?,
                 }

@@ -9,7 +9,8 @@ use std::{
 use super::{ArchiveError, MAX_PATH, TRAILER};
 
 const HEADER: usize = super::HEADER as usize;
-/// Where in the header the size of the file and the length of its name stand.
+/// Where in the header the mode and the size of the file and the length of its name stand.
+const MODE: usize = 6 + 8;
 const SIZE: usize = 6 + 8 * 6;
 const NAME_LENGTH: usize = 6 + 8 * 11;
 
@@ -35,7 +36,41 @@ pub fn find(path: &Path, wanted: &str, limit: u64) -> Result<Option<Vec<u8>>, Ar
 pub(crate) fn find_in(mut reader: impl Read + Seek, wanted: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let wanted = wanted.strip_prefix('/').unwrap_or(wanted);
     let mut at = 0u64;
-    loop {
+    while let Some(Header { name, size, length, .. }) = Header::read(&mut reader, at)? {
+        let body = (at + length).next_multiple_of(4);
+        reader.seek(SeekFrom::Start(body))?;
+        if name == wanted.as_bytes() {
+            if size > limit {
+                return Err(invalid(at, "a file that is larger than it may be"));
+            }
+            let mut content = vec![0; size as usize];
+            reader.read_exact(&mut content)?;
+            return Ok(Some(content));
+        }
+        at = (body + size).next_multiple_of(4);
+        reader.seek(SeekFrom::Start(at))?;
+    }
+    Ok(None)
+}
+
+/// What stands before the content of an entry.
+pub(super) struct Header {
+    /// Path of the entry.
+    pub(super) name: Vec<u8>,
+    /// Kind and permissions, as in `st_mode`.
+    pub(super) mode: u32,
+    /// Bytes of the content.
+    pub(super) size: u64,
+    /// Bytes of the header and the name, without what pads them.
+    pub(super) length: u64,
+}
+
+impl Header {
+    /// The header at which `reader` is, which is byte `at` of the archive; `None` for that of the end.
+    ///
+    /// # Errors
+    /// Those of `reader`; [`io::ErrorKind::InvalidData`] where there is none.
+    pub(super) fn read(reader: &mut impl Read, at: u64) -> io::Result<Option<Self>> {
         let mut header = [0; HEADER];
         reader.read_exact(&mut header)?;
         if !header.starts_with(b"070701") {
@@ -44,7 +79,7 @@ pub(crate) fn find_in(mut reader: impl Read + Seek, wanted: &str, limit: u64) ->
         let field = |from: usize| {
             std::str::from_utf8(&header[from..from + 8]).ok().and_then(|text| u32::from_str_radix(text, 16).ok())
         };
-        let (Some(size), Some(name_length)) = (field(SIZE), field(NAME_LENGTH)) else {
+        let (Some(mode), Some(size), Some(name_length)) = (field(MODE), field(SIZE), field(NAME_LENGTH)) else {
             return Err(invalid(at, "a header with a field that is no number"));
         };
         if name_length == 0 || name_length as usize > MAX_PATH + 1 {
@@ -53,21 +88,8 @@ pub(crate) fn find_in(mut reader: impl Read + Seek, wanted: &str, limit: u64) ->
         let mut name = vec![0; name_length as usize];
         reader.read_exact(&mut name)?;
         name.pop();
-        if name == TRAILER.as_bytes() {
-            return Ok(None);
-        }
-        let body = (at + (HEADER + name_length as usize) as u64).next_multiple_of(4);
-        reader.seek(SeekFrom::Start(body))?;
-        if name == wanted.as_bytes() {
-            if u64::from(size) > limit {
-                return Err(invalid(at, "a file that is larger than it may be"));
-            }
-            let mut content = vec![0; size as usize];
-            reader.read_exact(&mut content)?;
-            return Ok(Some(content));
-        }
-        at = (body + u64::from(size)).next_multiple_of(4);
-        reader.seek(SeekFrom::Start(at))?;
+        let length = (HEADER + name_length as usize) as u64;
+        Ok((name != TRAILER.as_bytes()).then_some(Self { name, mode, size: u64::from(size), length }))
     }
 }
 

@@ -35,18 +35,20 @@ impl Provider for ManifestFile {
     }
 
     fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>) {
-        let made = load(request, Check::Content).map(|mut manifest| {
-            if !request.shell {
-                // `fetch` prepares for `shell`, too. With the segment of the shell, guests would take another number of instructions
-                // to boot than those that `run` makes by itself.
-                for target in &mut manifest.targets {
-                    target.initramfs.retain(|segment| segment.role != role::SHELL);
-                }
-            }
-            manifest
-        });
+        let made = load(request, Check::Content).map(|manifest| for_request(manifest, request));
         let _ = receiver(Part { targets: request.targets.clone(), made });
     }
+}
+
+/// The guests of `manifest` as `request` wants them. `fetch` prepares for `shell`, too: with the segment of the shell, guests would take another number of
+/// instructions to boot than those that `run` makes by itself.
+pub(super) fn for_request(mut manifest: Manifest, request: &Request<'_>) -> Manifest {
+    if !request.shell {
+        for target in &mut manifest.targets {
+            target.initramfs.retain(|segment| segment.role != role::SHELL);
+        }
+    }
+    manifest
 }
 
 fn load(request: &Request<'_>, check: Check) -> Result<Manifest> {

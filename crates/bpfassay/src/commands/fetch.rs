@@ -18,7 +18,7 @@ use crate::{
 /// A usage failure for a study, a tool file or an image that cannot be used; an infrastructure failure where packages of the host are
 /// missing, a guest cannot be made, the cache cannot be read or written, QEMU does not start, or the manifest cannot be written.
 pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcome {
-    let overlays = cli::Overlays { ior: Vec::new(), manifest: None, available: false };
+    let overlays = cli::Overlays { ior: Vec::new(), bundle: None, manifest: None, available: false };
     let (selection, options) = (selection(&arguments.selection, &overlays)?, store_options(global));
     let plan = selection.expand(&options)?;
     let display = Display::begin(cli::MessageFormat::Human);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The commands, one module each.
 
+mod bundle;
 mod check;
 mod compare;
 mod doctor;
@@ -52,6 +53,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Command::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),
         Command::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
         Command::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
+        Command::Bundle(arguments) => bundle::bundle(&arguments, &global),
         Command::Check(arguments) => with_runtime(check::check(arguments, &global)),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Trend(arguments) => trend::trend(&arguments),

@@ -51,7 +51,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     missing.install_to_make(&stages)?;
     let store = Arc::new(Store::open(&options)?.with_stages(stages.clone()));
     let begun_with = match &interrupted {
-        Some(interrupted) if selection.sources.manifest.is_none() && selection.sources.ior.is_empty() => {
+        Some(interrupted) if !selection.sources.are_made() && selection.sources.ior.is_empty() => {
             interrupted.testbed()?
         }
         _ => None,
@@ -192,6 +192,7 @@ fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     let of_arch = |(arch, tree): &(Arch, PathBuf)| ("--ior", format!("{arch}={}", tree.display()));
     args.extend(arguments.execution.overlays.ior.iter().map(of_arch));
     args.extend(selection.tool.iter().map(|tool| ("--tool", tool.clone())));
+    args.extend(arguments.execution.overlays.bundle.as_deref().map(|bundle| ("--bundle", path(bundle))));
     args.extend(arguments.execution.overlays.manifest.as_deref().map(|manifest| ("--manifest", path(manifest))));
     args.extend(global.cache.as_deref().map(|cache| ("--cache", path(cache))));
     let mut args: Vec<String> = args.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect();

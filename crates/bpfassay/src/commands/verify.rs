@@ -33,9 +33,10 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let plan = verification.plan();
     let display = Display::begin(cli::MessageFormat::Human);
     let stages = display.stages();
-    host::install_for(plan, verification.host_packages(), global, &stages)?;
+    let to_make = if arguments.bundle.is_some() { &[] } else { verification.host_packages() };
+    host::install_for(plan, to_make, global, &stages)?;
     let store = Store::open(&store_options(global))?.with_stages(stages);
-    let testbed = verification.testbed(&store)?;
+    let testbed = verification.testbed(&store, arguments.bundle.as_deref())?;
     let session = Session::set_up(&store, testbed, plan.clone(), AcceleratorWish::Tcg, arguments.jobs).await?;
     let reporter = Reporter(Reporting {
         study: bundled(plan),

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The guests that a run was measured with: those that are still there, the same made again, or those of a bundle; and bundles of them.
+
+use std::path::{Path, PathBuf};
+
+use bpfassay_results::{Contents, Provenance, provenance::TargetArtefacts};
+use bpfassay_study::{Plan, Target};
+use bpfassay_testbed::{bundle, manifest::Manifest, provider};
+
+use crate::{Error, Selection, Shell, Store, Testbed, provenance, work::check_ids};
+
+/// A run that was measured before.
+pub(crate) struct MeasuredRun<'a> {
+    /// Its results directory.
+    pub(crate) directory: &'a Path,
+    /// What it was measured with.
+    pub(crate) recorded: &'a Provenance,
+}
+
+impl MeasuredRun<'_> {
+    /// Its guests for `plan`, a part of its plan, where they are still there.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::recorded`].
+    pub(crate) fn testbed(&self, plan: &Plan) -> Result<Option<Testbed>, Error> {
+        Testbed::recorded(self.recorded, self.directory, plan)
+    }
+
+    /// The same guests made again.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::provide`]; [`Error::OtherGuests`] where those that can be made now are different.
+    pub(crate) fn made_again(&self, plan: &Plan, store: &Store) -> Result<Testbed, Error> {
+        self.compared(Testbed::provide(store, &Selection::default(), plan, Shell::Without)?, plan)
+    }
+
+    /// Its guests out of a bundle.
+    ///
+    /// # Errors
+    /// [`Error::Testbed`] for a file that is no bundle; [`Error::NoGuest`] where it lacks a target; [`Error::OtherGuests`] where its guests are different.
+    pub(crate) fn testbed_of_bundle(&self, plan: &Plan, store: &Store, bundle: &Path) -> Result<Testbed, Error> {
+        self.compared(Testbed::of_manifest(bundle::unpack(&store.cache, bundle)?, plan)?, plan)
+    }
+
+    /// `testbed`, if it has the artefacts that were recorded.
+    fn compared(&self, testbed: Testbed, plan: &Plan) -> Result<Testbed, Error> {
+        let now = provenance::targets(&testbed.manifest, plan);
+        let is_planned = |target: &Target| plan.targets().iter().any(|planned| **planned == *target);
+        let then: Vec<_> = self.recorded.targets.iter().filter(|made| is_planned(&made.target)).collect();
+        // An interrupted run may have been done with a part of its guests.
+        let was_there = |made: &&TargetArtefacts| then.iter().any(|before| before.target == made.target);
+        if now.iter().filter(was_there).collect::<Vec<_>>() == then { Ok(testbed) } else { Err(Error::OtherGuests) }
+    }
+}
+
+/// Writing a bundle of the guests that a run was measured with.
+#[derive(Debug)]
+pub struct Bundling {
+    directory: PathBuf,
+    contents: Contents,
+}
+
+impl Bundling {
+    /// Reads the run in the results directory `directory`.
+    ///
+    /// # Errors
+    /// [`Error::Journal`], [`Error::BlockId`] where the journal cannot be used; [`Error::NothingToBundle`] for a run without guests.
+    pub fn new(directory: &Path) -> Result<Self, Error> {
+        let contents = Contents::read(directory)?;
+        if contents.header.provenance.is_without_guests() {
+            return Err(Error::NothingToBundle(directory.to_owned()));
+        }
+        check_ids(&contents.header.plan)?;
+        Ok(Self { directory: directory.to_owned(), contents })
+    }
+
+    /// What the run executed.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.contents.header.plan
+    }
+
+    /// What it was measured with.
+    #[must_use]
+    pub fn provenance(&self) -> &Provenance {
+        &self.contents.header.provenance
+    }
+
+    /// Debian packages that this host needs to make the guests again, besides QEMU.
+    #[must_use]
+    pub fn host_packages(&self) -> &'static [&'static str] {
+        host_packages(self.provenance())
+    }
+
+    /// The guests, where they are still there.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::recorded`].
+    pub fn testbed(&self) -> Result<Option<Testbed>, Error> {
+        self.run().testbed(self.plan())
+    }
+
+    /// The same guests made again.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::provide`]; [`Error::OtherGuests`] where those that can be made now are different.
+    pub fn made_again(&self, store: &Store) -> Result<Testbed, Error> {
+        self.run().made_again(self.plan(), store)
+    }
+
+    /// Writes those guests of `testbed` that the run needs to the file `path`, which must not exist; their manifest, and the size of the file in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Testbed`] where a file of the testbed is missing or changed, or the bundle cannot be written.
+    pub fn write(&self, testbed: Testbed, path: &Path) -> Result<(Manifest, u64), Error> {
+        let mut manifest = testbed.manifest;
+        let targets = self.plan().targets();
+        manifest
+            .targets
+            .retain(|made| targets.iter().any(|target| (target.arch, &target.kernel) == (made.arch, &made.name)));
+        let size = bundle::write(&manifest, path)?;
+        Ok((manifest, size))
+    }
+
+    fn run(&self) -> MeasuredRun<'_> {
+        MeasuredRun { directory: &self.directory, recorded: self.provenance() }
+    }
+}
+
+/// Debian packages that this host needs to make again what `recorded` was measured with, besides QEMU.
+pub(crate) fn host_packages(recorded: &Provenance) -> &'static [&'static str] {
+    provider::host_packages(recorded.manifest["provider"]["name"].as_str().unwrap_or_default())
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads an archive from its beginning to its end as it comes, such as out of a stream that is decompressed.
+
+use std::io::{self, Read};
+
+use super::find::Header;
+
+/// `S_IFMT` and `S_IFREG` of `st_mode` (linux/stat.h).
+const KIND: u32 = 0o170_000;
+const REGULAR: u32 = 0o100_000;
+
+/// The entries of an archive. Reading it reads the content of the entry that [`Entries::next`] returned last.
+pub(crate) struct Entries<R> {
+    reader: R,
+    /// How many bytes were read.
+    at: u64,
+    /// Bytes of the content that were not read yet.
+    left: u64,
+}
+
+/// An entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Its path, as far as it is UTF-8.
+    pub(crate) name: String,
+    /// Whether it is a regular file.
+    pub(crate) is_file: bool,
+    /// Bytes of its content.
+    pub(crate) size: u64,
+}
+
+impl<R: Read> Entries<R> {
+    /// Of the archive that `reader` begins with.
+    pub(crate) const fn new(reader: R) -> Self {
+        Self { reader, at: 0, left: 0 }
+    }
+
+    /// The next entry, after what was not read of the one before; `None` at the end.
+    ///
+    /// # Errors
+    /// Those of the reader; [`io::ErrorKind::InvalidData`] and [`io::ErrorKind::UnexpectedEof`] where it is no newc archive, or is cut off.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Entry>> {
+        let end = (self.at + self.left).next_multiple_of(4);
+        self.skip_to(end)?;
+        let Some(Header { name, mode, size, length }) = Header::read(&mut self.reader, self.at)? else {
+            return Ok(None);
+        };
+        self.at += length;
+        self.skip_to(self.at.next_multiple_of(4))?;
+        self.left = size;
+        let name = String::from_utf8_lossy(&name).into_owned();
+        Ok(Some(Entry { name, is_file: mode & KIND == REGULAR, size }))
+    }
+
+    fn skip_to(&mut self, end: u64) -> io::Result<()> {
+        let missing = end - self.at;
+        let skipped = io::copy(&mut self.reader.by_ref().take(missing), &mut io::sink())?;
+        (self.at, self.left) = (end, 0);
+        if skipped == missing { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+}
+
+impl<R: Read> Read for Entries<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.reader.by_ref().take(self.left).read(buffer)?;
+        if length == 0 && self.left > 0 && !buffer.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.at += length as u64;
+        self.left -= length as u64;
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::initramfs::{Archive, Node};
+
+    fn archive() -> Vec<u8> {
+        let mut archive = Archive::default();
+        for (path, text) in [("a/b", "first"), ("a/c", ""), ("/x", "last")] {
+            archive.add(path, Node::File { executable: false, content: text.as_bytes().to_vec().into() }).unwrap();
+        }
+        archive.to_bytes().unwrap()
+    }
+
+    fn entries(bytes: &[u8], read: impl Fn(&str) -> bool) -> io::Result<Vec<(String, bool, Option<String>)>> {
+        let mut entries = Entries::new(bytes);
+        let mut found = Vec::new();
+        while let Some(entry) = entries.next()? {
+            let mut content = String::new();
+            let is_read = read(&entry.name);
+            if is_read {
+                entries.read_to_string(&mut content)?;
+            }
+            found.push((entry.name, entry.is_file, is_read.then_some(content)));
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn entries_come_in_order_whether_or_not_their_content_is_read() {
+        let some = |text: &str| Some(text.to_owned());
+        let name = |name: &str| name.to_owned();
+        let all = entries(&archive(), |_| true).unwrap();
+        let expected = [
+            (name("a"), false, some("")),
+            (name("a/b"), true, some("first")),
+            (name("a/c"), true, some("")),
+            (name("x"), true, some("last")),
+        ];
+        assert_eq!(all, expected);
+        let last = entries(&archive(), |name| name == "x").unwrap();
+        assert_eq!(last[1], (name("a/b"), true, None));
+        assert_eq!(last[3], expected[3]);
+    }
+
+    #[test]
+    fn an_archive_that_is_cut_off_is_an_error() {
+        let whole = archive();
+        let end = whole.windows(10).position(|window| window == b"TRAILER!!!").unwrap();
+        for length in 0..end {
+            for is_read in [true, false] {
+                assert!(entries(&whole[..length], |_| is_read).is_err(), "{length} bytes");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn damage_ends_in_entries_or_an_error(at in 0usize..700, value: u8, length in 0usize..1100) {
+            let mut bytes = archive();
+            bytes[at] = value;
+            bytes.truncate(length);
+            let _ = entries(&bytes, |_| true);
+        }
+    }
+}
