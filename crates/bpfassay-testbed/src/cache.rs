@@ -25,6 +25,7 @@ mod removal;
 mod session;
 mod stamp;
 mod tree;
+mod usage;
 
 use std::{
     env, fs, io,
@@ -42,6 +43,7 @@ pub use self::{
     object::{Object, ObjectWriter},
     session::Scratch,
     tree::{Tree, TreeFile},
+    usage::{Item, ItemKind},
 };
 use crate::{Error, Result};
 
@@ -56,8 +58,8 @@ pub struct Cache {
     directory: OwnedFd,
     /// Where things are made, from the first on.
     session: Mutex<Option<Arc<Session>>>,
-    /// A shared lock: versions from before there were markers empty `tmp` when it is free.
-    _in_use: Lock,
+    /// A shared lock: whoever removes what is not used any more waits until it is free, and so do versions from before there were markers that empty `tmp`.
+    in_use: Lock,
     access: CacheAccess,
 }
 
@@ -111,7 +113,7 @@ impl Cache {
             CacheAccess::Whole => lock::take(&path, lock::Mode::Shared)?,
             CacheAccess::ReadOnly => lock::await_maker(&path),
         };
-        let cache = Self { root, directory, session: Mutex::default(), _in_use: in_use, access };
+        let cache = Self { root, directory, session: Mutex::default(), in_use, access };
         if access == CacheAccess::Whole {
             let _alone = cache.lock(SESSIONS)?;
             let (tmp, path) = cache.tmp()?;

@@ -78,6 +78,12 @@ pub enum Error {
         /// What is missing.
         what: String,
     },
+    /// Nothing may be removed from the cache while another process uses it.
+    #[error("another bpfassay uses the cache {}: wait until it has ended", path.display())]
+    CacheInUse {
+        /// The cache.
+        path: PathBuf,
+    },
     /// A directory that is no cache, and cannot be made one.
     #[error(
         "{} cannot be the cache: {problem}; name a directory that is missing or empty, or a cache, with --cache or XDG_CACHE_HOME",

@@ -98,6 +98,8 @@ pub(crate) enum Command {
     Lock(Lock),
     /// Prepare everything that a study needs, so that it then runs offline
     Fetch(Fetch),
+    /// Show what takes space in the cache, or remove what was not used for long
+    Cache(CacheArguments),
     /// Check this host: QEMU, accelerator, disk, memory, mirrors, toolchain; each with the remedy
     Doctor(Doctor),
     /// Boot a guest and give a shell in it, with the NFS mount, the tracer and the workload at hand
@@ -345,6 +347,35 @@ pub(crate) struct Verify {
     /// Start nothing; check that the directory is whole: the journal and results as they were written, every figure as the journal has it
     #[arg(long, conflicts_with_all = ["sample", "jobs", "bundle"])]
     pub(crate) files: bool,
+}
+
+/// Arguments of `cache`.
+#[derive(Debug, Args)]
+pub(crate) struct CacheArguments {
+    /// What to do in place of a list.
+    #[command(subcommand)]
+    pub(crate) command: Option<CacheCommand>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `cache` does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// Remove what was not used for long: it is downloaded or made again when it is needed
+    Prune {
+        /// Remove what was not used for so many days
+        #[arg(long, value_name = "DAYS", default_value_t = 30)]
+        unused: u32,
+        /// Remove all Debian packages as well: what was unpacked of them stays
+        #[arg(long)]
+        packages: bool,
+        /// Only print what would be removed
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 /// Arguments of `bundle`.

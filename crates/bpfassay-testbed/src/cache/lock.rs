@@ -23,7 +23,30 @@ const NOTICE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Lock {
     /// None in a cache that cannot be written to and has no such lock.
-    _file: Option<File>,
+    file: Option<File>,
+}
+
+impl Lock {
+    /// Makes a shared lock that nobody else holds one of its own, and returns whether it is. It stays shared where others hold it.
+    ///
+    /// # Errors
+    /// Those of flock(2).
+    pub(super) fn be_alone(&self) -> io::Result<bool> {
+        let Some(file) = &self.file else { return Ok(true) };
+        match file.try_lock() {
+            Ok(()) => Ok(true),
+            Err(fs::TryLockError::WouldBlock) => self.share().map(|()| false),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Makes it a shared lock.
+    ///
+    /// # Errors
+    /// Those of flock(2).
+    pub(super) fn share(&self) -> io::Result<()> {
+        self.file.as_ref().map_or(Ok(()), File::lock_shared)
+    }
 }
 
 /// How a lock is held.
@@ -48,17 +71,17 @@ pub(super) fn take(path: &Path, mode: Mode) -> Result<Lock> {
         // For processes that wait. A full disk does not stop this one.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{} {}", std::process::id(), started(std::process::id())));
     }
-    Ok(Lock { _file: Some(file) })
+    Ok(Lock { file: Some(file) })
 }
 
 /// Waits until the lock `path` is free, in a cache that cannot be written to; where there is no such lock, it is.
 pub(super) fn await_maker(path: &Path) -> Lock {
-    let Ok(file) = open(File::options().read(true), path) else { return Lock { _file: None } };
+    let Ok(file) = open(File::options().read(true), path) else { return Lock { file: None } };
     match wait(&file, Mode::Shared, NOTICE, |holder, waited| report(path, holder, waited)) {
-        Ok(()) => Lock { _file: Some(file) },
+        Ok(()) => Lock { file: Some(file) },
         Err(error) => {
             tracing::debug!("cannot lock {}: {error}", path.display());
-            Lock { _file: None }
+            Lock { file: None }
         }
     }
 }

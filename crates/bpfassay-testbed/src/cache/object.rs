@@ -75,6 +75,7 @@ impl Cache {
             .ok()
             .and_then(|text| serde_json::from_slice::<Stamp>(&text).ok());
         if recorded == Some(Stamp::of(&metadata)) || self.verify(digest, &path)? {
+            self.note_use(&stamp_path(&path));
             return Ok(Some(Object { digest: *digest, size: metadata.len(), path }));
         }
         Ok(None)
@@ -304,6 +305,6 @@ fn matches_expected(what: &str, expected: Option<Digest>, found: Digest) -> Resu
     }
 }
 
-fn stamp_path(object: &Path) -> PathBuf {
+pub(super) fn stamp_path(object: &Path) -> PathBuf {
     object.with_extension("stamp")
 }

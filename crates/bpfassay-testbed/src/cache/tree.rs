@@ -13,7 +13,7 @@ use super::{Cache, Checked, Digest, Hasher, create_parent, stamp::Stamp};
 use crate::{Error, Result};
 
 const CONTENT: &str = "content";
-const LISTING: &str = "listing.json";
+pub(super) const LISTING: &str = "listing.json";
 /// Largest listing that is read, in bytes; that of a toolchain's root has some MB.
 const MAX_LISTING: u64 = 256 << 20;
 
@@ -138,6 +138,8 @@ impl Cache {
         }
         if renewed {
             self.write_small(&home.join(LISTING), &listing)?;
+        } else if !hash_all {
+            self.note_use(&home.join(LISTING));
         }
         Ok(Some(Tree { path: content, digest: digest_of_all(&listing.files), files: listing.files }))
     }

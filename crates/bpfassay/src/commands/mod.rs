@@ -2,6 +2,7 @@
 //! The commands, one module each.
 
 mod bundle;
+mod cache;
 mod check;
 mod compare;
 mod doctor;
@@ -54,6 +55,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Command::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
         Command::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
         Command::Bundle(arguments) => bundle::bundle(&arguments, &global),
+        Command::Cache(arguments) => cache::cache(&arguments, &global),
         Command::Check(arguments) => with_runtime(check::check(arguments, &global)),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Trend(arguments) => trend::trend(&arguments),
