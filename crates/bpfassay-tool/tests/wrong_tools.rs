@@ -23,7 +23,7 @@ const KERNEL: &[u8] = include_bytes!("../../bpfassay-btf/tests/data/kernel.btf")
 fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
     let directory = tempfile::tempdir().unwrap();
     let tools = wrong_tools::build("wrong-tools", directory.path());
-    assert_eq!(tools.len(), 31, "{tools:?}");
+    assert_eq!(tools.len(), 32, "{tools:?}");
     for &arch in Arch::ALL {
         let mut differing = Vec::new();
         for name in &tools {

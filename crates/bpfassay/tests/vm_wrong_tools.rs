@@ -13,7 +13,7 @@ use common::{bpfassay, guests_wanted, printed, results, study, without_plugins};
 use serde_json::Value;
 
 /// Tools, what has to be found of each and nothing else, and with which amount.
-const FAULTS: [(&str, &str, Amount); 31] = [
+const FAULTS: [(&str, &str, Amount); 32] = [
     ("argument-for-return", "prototype-differs", Amount::Text("takes argument 5 for a number of 64 bits")),
     ("backwards", "counts-go-backwards", Amount::Number),
     ("dropping", "counts-too-low", Amount::Of(|reported, really| reported.abs_diff(really / 2) <= 2)),
@@ -31,6 +31,8 @@ const FAULTS: [(&str, &str, Amount); 31] = [
     ("merged-cgroups", "cgroups-merged", Amount::Sum),
     ("merged-mounts", "mounts-merged", Amount::Sum),
     ("missed-probes", "missed-probes", Amount::Number),
+    // Its file is what is wrong, and the name that it means is shown.
+    ("misspelt", "unreadable", Amount::Text("did you mean `reads`")),
     // The 64 KiB that IOR reads of tmpfs once more.
     ("nested", "counts-too-high", Amount::Of(|reported, really| reported == really + (64 << 10))),
     ("no-detach", "left-behind", Amount::Number),
