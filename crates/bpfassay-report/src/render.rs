@@ -21,7 +21,7 @@ mod study;
 mod table;
 mod text;
 mod trend;
-mod wrap;
+pub mod wrap;
 
 use std::borrow::Cow;
 

@@ -94,6 +94,14 @@ pub(crate) enum Command {
     Plan(Plan),
     /// List kernels: known, cached, available for each architecture
     Kernels(Kernels),
+    /// List the studies that come with bpfassay
+    Studies(Lists),
+    /// List the probes of the bundled tracer, of which probe configurations are made
+    Probes(Lists),
+    /// List the tools that come with bpfassay, which `run --tool` takes by name
+    Tools(Lists),
+    /// List results: study, how much of it was measured, fingerprint
+    List(List),
     /// List what testbed.lock has, the exact package files that kernels and compilers come from; or choose them anew
     Lock(Lock),
     /// Prepare everything that a study needs, so that it then runs offline
@@ -143,7 +151,7 @@ pub(crate) enum Command {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Targets {
     /// Only these architectures
-    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+    #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = arch)]
     pub(crate) arch: Vec<Arch>,
 
     /// Only these kernels, by their names in the catalogue; or the path of one image, in place of the study's targets
@@ -250,7 +258,7 @@ pub(crate) struct Plan {
 #[derive(Debug, Args)]
 pub(crate) struct Kernels {
     /// Only these architectures
-    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+    #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = arch)]
     pub(crate) arch: Vec<Arch>,
 
     /// Print JSON
@@ -289,7 +297,7 @@ The terminal is the guest's: what it prints reaches the terminal as it is, escap
 control characters of guests and tools by their numbers.")]
 pub(crate) struct Shell {
     /// Architecture of the guest [default: x86_64, or that of the image]
-    #[arg(long, value_name = "ARCH")]
+    #[arg(long, value_name = "ARCH", value_parser = arch)]
     pub(crate) arch: Option<Arch>,
 
     /// Its kernel, by name in the catalogue, or the path of an image with --modules [default: 6.12]
@@ -347,6 +355,26 @@ pub(crate) struct Verify {
     /// Start nothing; check that the directory is whole: the journal and results as they were written, every figure as the journal has it
     #[arg(long, conflicts_with_all = ["sample", "jobs", "bundle"])]
     pub(crate) files: bool,
+}
+
+/// Arguments of `studies`, `probes` and `tools`.
+#[derive(Debug, Args)]
+pub(crate) struct Lists {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `list`.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Results directories, or directories of such [default: bpfassay-results]
+    #[arg(value_name = "DIR")]
+    pub(crate) directories: Vec<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `cache`.
@@ -419,9 +447,19 @@ pub(crate) enum MessageFormat {
     Json,
 }
 
+/// An architecture by its name, or by that of Debian and Go.
+fn arch(text: &str) -> Result<Arch, String> {
+    let name = match text {
+        "amd64" => "x86_64",
+        "arm64" => "aarch64",
+        other => other,
+    };
+    name.parse().map_err(|error: bpfassay_protocol::UnknownName| error.to_string())
+}
+
 fn arch_and_directory(text: &str) -> Result<(Arch, PathBuf), String> {
-    let (arch, directory) = text.split_once('=').ok_or("expected ARCH=DIR, for example aarch64=/opt/ior-aarch64")?;
-    let arch = arch.parse().map_err(|error: bpfassay_protocol::UnknownName| error.to_string())?;
+    let (of, directory) = text.split_once('=').ok_or("expected ARCH=DIR, for example aarch64=/opt/ior-aarch64")?;
+    let arch = arch(of)?;
     if directory.is_empty() {
         return Err("expected a directory after `=`".to_owned());
     }
@@ -433,6 +471,13 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn architectures_have_debians_names_too() {
+        let names = ["x86_64", "amd64", "aarch64", "arm64", "riscv64"].map(|name| arch(name).unwrap().name());
+        assert_eq!(names, ["x86_64", "x86_64", "aarch64", "aarch64", "riscv64"]);
+        assert!(arch("i386").unwrap_err().contains("known are x86_64, aarch64, riscv64"));
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

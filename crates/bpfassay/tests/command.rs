@@ -397,11 +397,17 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
     let journal = fs::read(directory.path().join("out/journal.jsonl")).unwrap();
     let found = exits_in(directory.path(), &["verify", "--files", "out"], 0);
     assert_eq!(found.matches(": sound: ").count(), 4, "{found}");
+    let listed = exits_in(directory.path(), &["list", "."], 0);
+    assert!(listed.contains("./out\n  quick, ") && listed.contains("fingerprint "), "{listed}");
+    // This machine's own file systems are not in a bundle.
+    let refused = exits_in(directory.path(), &["bundle", "out", "--output", "b"], 2);
+    assert!(refused.contains("without guests") && !directory.path().join("b").exists(), "{refused}");
     let mut changed = journal.clone();
     changed[journal.len() / 2] ^= 1;
     fs::write(directory.path().join("out/journal.jsonl"), &changed).unwrap();
     let found = exits_in(directory.path(), &["verify", "--files", "out"], 2);
     assert!(found.contains("journal.jsonl: WRONG: ") && found.contains("the file was changed or damaged"), "{found}");
+    assert!(exits_in(directory.path(), &["list", "out"], 0).contains("out\n  "), "a damaged journal is listed as such");
     exits_in(directory.path(), &["run", "--resume", "out", "--cache", "cache"], 2);
     fs::write(directory.path().join("out/journal.jsonl"), &journal).unwrap();
     exits_in(directory.path(), &["verify", "--files", "."], 2);
@@ -418,4 +424,20 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
     assert!(stderr.contains("it was begun by `bpfassay here`") && stderr.contains("begin again"), "{stderr}");
     assert_eq!(fs::read(directory.path().join("out/journal.jsonl")).unwrap(), journal, "nothing was added");
     assert!(!directory.path().join("cache").exists());
+}
+
+#[test]
+fn what_there_is_to_measure_with_is_listed() {
+    let directory = tempfile::tempdir().unwrap();
+    for (command, name) in [("studies", "quick"), ("probes", "fexit"), ("tools", "vfsstat")] {
+        let output = bpfassay(directory.path()).arg(command).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.lines().any(|line| line.starts_with(&format!("{name} "))), "{text}");
+        let output = bpfassay(directory.path()).args([command, "--json"]).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let names: Vec<_> = json.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        assert!(names.contains(&name) && names.len() == text.lines().count(), "{names:?}");
+    }
+    assert!(exits_in(directory.path(), &["list"], 0).contains("no results"));
+    assert!(exits_in(directory.path(), &["list", "nowhere"], 2).contains("cannot read nowhere"));
 }

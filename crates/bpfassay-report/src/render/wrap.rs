@@ -2,7 +2,7 @@
 //! Lines that are no longer than a terminal is wide.
 
 /// Adds `line`, broken between words where it is longer than `width`; what follows the first line is indented.
-pub(super) fn push_wrapped(text: &mut String, line: &str, width: Option<u16>) {
+pub fn push_wrapped(text: &mut String, line: &str, width: Option<u16>) {
     let width = width.map_or(usize::MAX, usize::from);
     let (first, rest) = line.split_at(line.len() - line.trim_start().len());
     text.push_str(first);

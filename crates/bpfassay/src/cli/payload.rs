@@ -20,7 +20,7 @@ pub(crate) enum PayloadCommand {
     /// Make sure that the programs are in the cache: take them from a place of --from, or build them
     Build {
         /// Only for these architectures [default: all]
-        #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+        #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = super::arch)]
         arch: Vec<Arch>,
     },
     /// Write the programs as assets, which --from takes: an index and an archive for each architecture, named by a digest of the
@@ -31,14 +31,14 @@ pub(crate) enum PayloadCommand {
         directory: PathBuf,
 
         /// Only for these architectures [default: all]
-        #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+        #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = super::arch)]
         arch: Vec<Arch>,
     },
     /// Build the programs again, from nothing, and compare each byte for byte with those that the places of --from offer, or with those in
     /// the cache where there is no --from; exit code 7 where one differs
     Verify {
         /// Only for these architectures [default: all]
-        #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+        #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = super::arch)]
         arch: Vec<Arch>,
     },
 }

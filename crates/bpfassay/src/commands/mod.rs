@@ -10,6 +10,7 @@ mod fetch;
 mod files;
 mod here;
 mod kernels;
+mod lists;
 mod lock;
 mod manual;
 mod payload;
@@ -49,6 +50,10 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Command::Here(arguments) => with_runtime(here::here(arguments)),
         Command::Plan(arguments) => with_runtime(plan::plan(arguments, &global)),
         Command::Kernels(arguments) => kernels::kernels(&arguments, &global),
+        Command::Studies(arguments) => lists::studies(&arguments),
+        Command::Probes(arguments) => lists::probes(&arguments),
+        Command::Tools(arguments) => lists::tools(&arguments),
+        Command::List(arguments) => lists::results(&arguments),
         Command::Lock(arguments) => lock::lock(&arguments, &global),
         Command::Fetch(arguments) => with_runtime(fetch::fetch(arguments, &global)),
         Command::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),

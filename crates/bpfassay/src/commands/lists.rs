@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `bpfassay studies`, `probes`, `tools` and `list`: what there is to measure with, and what was measured.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::probe::{ByteMeaning, Probe};
+use bpfassay_report::render::wrap::push_wrapped;
+use bpfassay_results::{Again, Contents, fingerprint::fingerprint, journal::FILE_NAME, plain};
+use serde_json::{Value, json};
+
+use crate::{
+    cli,
+    exit::{Failure, INTERNAL, Outcome, SUCCESS, USAGE},
+    output,
+};
+
+/// Where `run` and `here` put results by default.
+const RESULTS: &str = "bpfassay-results";
+
+/// Something that a study, a probe configuration or a tool is called, and what it is.
+#[derive(Debug)]
+struct Named {
+    name: &'static str,
+    description: String,
+}
+
+/// Prints the bundled studies.
+///
+/// # Errors
+/// An infrastructure failure where the list cannot be printed. That a bundled file is wrong is an internal one, and a test finds it.
+pub(crate) fn studies(arguments: &cli::Lists) -> Outcome {
+    let read = |name: &&'static str| -> Result<Named, Failure> {
+        Ok(Named {
+            name,
+            description: bpfassay_study::load(name).map_err(|error| Failure::new(INTERNAL, error))?.description,
+        })
+    };
+    let names = bpfassay_study::bundled::NAMES.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    print_named(&names, arguments.json)
+}
+
+/// Prints the bundled tools.
+///
+/// # Errors
+/// As with [`studies`].
+pub(crate) fn tools(arguments: &cli::Lists) -> Outcome {
+    let read = |name: &&'static str| -> Result<Named, Failure> {
+        Ok(Named {
+            name,
+            description: bpfassay_tool::load(name).map_err(|error| Failure::new(INTERNAL, error))?.file.description,
+        })
+    };
+    let names = bpfassay_tool::bundled::NAMES.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    print_named(&names, arguments.json)
+}
+
+/// Prints the probes of the bundled tracer.
+///
+/// # Errors
+/// An infrastructure failure where the list cannot be printed.
+pub(crate) fn probes(arguments: &cli::Lists) -> Outcome {
+    let names: Vec<_> =
+        Probe::ALL.iter().map(|probe| Named { name: probe.name(), description: description(*probe) }).collect();
+    print_named(&names, arguments.json)
+}
+
+/// What a probe hooks, and what its bytes are.
+fn description(probe: Probe) -> String {
+    let hooks = match probe {
+        Probe::None => "no tracer: the baseline",
+        Probe::Kprobe => "kprobes at the entries of functions",
+        Probe::Kretprobe => "kprobes at the entries of functions, kretprobes at their returns",
+        Probe::KprobeMulti => "the same by kprobe.multi (fprobe)",
+        Probe::Fentry => "trampolines at the entries of functions",
+        Probe::Fexit => "trampolines at the exits of functions",
+        Probe::Tracepoint => "tracepoints of single system calls",
+        Probe::RawTracepoint => "raw tracepoints of all system calls",
+        Probe::Uprobe => "uprobes on the C library and on MPI-IO",
+        Probe::TaskIo => "no hook on calls: the kernel's own I/O accounting of each task, for all mounts together",
+        Probe::Complete => "trampolines on every way between programs and files that has a function to hook",
+        Probe::Programs => "sets of programs that count other events (programs+sched+tcp)",
+    };
+    match probe.counts() {
+        Some(ByteMeaning::Requested) => format!("{hooks}; bytes requested"),
+        Some(ByteMeaning::Returned) => format!("{hooks}; bytes returned"),
+        None => hooks.to_owned(),
+    }
+}
+
+fn print_named(named: &[Named], json: bool) -> Outcome {
+    if json {
+        let as_json = |one: &Named| json!({ "name": one.name, "description": one.description });
+        super::print_json(serde_json::to_string_pretty(&named.iter().map(as_json).collect::<Vec<_>>()))?;
+        return Ok(SUCCESS);
+    }
+    let width = named.iter().map(|one| one.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for Named { name, description } in named {
+        push_wrapped(&mut text, &format!("{name:<width$}  {}", plain::line(description)), super::terminal_width());
+    }
+    super::print(&text)?;
+    Ok(SUCCESS)
+}
+
+/// Results in a directory.
+#[derive(Debug)]
+struct Measured {
+    directory: PathBuf,
+    /// `None` where the journal cannot be read.
+    run: Option<MeasuredRun>,
+    /// Why it cannot.
+    problem: Option<String>,
+}
+
+#[derive(Debug)]
+struct MeasuredRun {
+    study: String,
+    clock: &'static str,
+    started_unix_ms: u64,
+    runs: usize,
+    planned: usize,
+    /// Of the raw figures; `None` for a run that is not complete.
+    fingerprint: Option<String>,
+}
+
+/// Prints the results in directories.
+///
+/// # Errors
+/// A usage failure where a directory that is named cannot be read; an infrastructure failure where the list cannot be printed.
+pub(crate) fn results(arguments: &cli::List) -> Outcome {
+    let given = arguments.directories.as_slice();
+    let default = [PathBuf::from(RESULTS)];
+    let directories = if given.is_empty() { &default[..] } else { given };
+    let mut found = Vec::new();
+    for directory in directories {
+        match below(directory) {
+            Ok(below) => found.extend(below.iter().map(|directory| measured(directory))),
+            // Nothing was measured here yet.
+            Err(error) if given.is_empty() && error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let directory = output::path(directory);
+                return Err(Failure { code: USAGE, report: miette::miette!("cannot read {directory}: {error}") });
+            }
+        }
+    }
+    if arguments.json {
+        super::print_json(serde_json::to_string_pretty(&found.iter().map(as_json).collect::<Vec<_>>()))?;
+    } else {
+        super::print(&table(&found))?;
+    }
+    Ok(SUCCESS)
+}
+
+/// Directories with a journal: `directory`, or those in it, by name. Links are left out, such as that to the latest one.
+fn below(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let has_journal = |directory: &Path| directory.join(FILE_NAME).is_file();
+    if has_journal(directory) {
+        return Ok(vec![directory.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() && has_journal(&entry.path()) {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn measured(directory: &Path) -> Measured {
+    let directory = directory.to_owned();
+    match Contents::read(&directory) {
+        Ok(contents) => Measured { run: Some(run(&contents)), problem: None, directory },
+        Err(error) => Measured { run: None, problem: Some(bpfassay_protocol::with_causes(&error)), directory },
+    }
+}
+
+fn run(contents: &Contents) -> MeasuredRun {
+    let (header, records) = (&contents.header, contents.records());
+    let planned = header.plan.blocks.iter().map(|block| block.runs.len()).sum();
+    let is_complete = contents.to_do(Again::Host).is_empty();
+    MeasuredRun {
+        study: header.plan.study.name.clone(),
+        clock: header.plan.study.clock.name(),
+        started_unix_ms: header.started_unix_ms,
+        runs: records.len(),
+        planned,
+        fingerprint: is_complete.then(|| fingerprint(records.into_values())),
+    }
+}
+
+fn as_json(Measured { directory, run, problem }: &Measured) -> Value {
+    let run = run.as_ref().map(|run| {
+        json!({
+            "study": run.study, "clock": run.clock, "started_unix_ms": run.started_unix_ms, "runs": run.runs,
+            "planned": run.planned, "fingerprint": run.fingerprint,
+        })
+    });
+    json!({ "directory": directory, "run": run, "problem": problem })
+}
+
+fn table(found: &[Measured]) -> String {
+    if found.is_empty() {
+        return "no results: `bpfassay run` makes some\n".to_owned();
+    }
+    let mut text = String::new();
+    for Measured { directory, run, problem } in found {
+        let _ = writeln!(text, "{}", output::path(directory));
+        let line = match run {
+            Some(MeasuredRun { study, clock, runs, planned, fingerprint, .. }) => {
+                let study = plain::line(study);
+                let state = fingerprint.as_deref().map_or_else(
+                    || "not complete: bpfassay run --resume continues it".to_owned(),
+                    |fingerprint| format!("fingerprint {}", fingerprint.get(..16).unwrap_or(fingerprint)),
+                );
+                format!("{study}, {clock}, {runs} of {planned} runs, {state}")
+            }
+            None => plain::line(problem.as_deref().unwrap_or_default()).into_owned(),
+        };
+        let _ = writeln!(text, "  {line}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_with_the_program_is_described() {
+        for probe in Probe::ALL {
+            assert!(description(*probe).len() > 10);
+        }
+        let of = |name: &&'static str| bpfassay_study::load(name).unwrap().description;
+        assert!(bpfassay_study::bundled::NAMES.iter().map(of).all(|text| !text.is_empty()));
+        let of = |name: &&'static str| bpfassay_tool::load(name).unwrap().file.description;
+        assert!(bpfassay_tool::bundled::NAMES.iter().map(of).all(|text| !text.is_empty()));
+    }
+}
