@@ -94,7 +94,7 @@ pub(crate) fn name() -> Result<()> {
 /// Makes the files and directories that tools and libraries expect; a user's tree may bring its own.
 pub(crate) fn make_usual_files() -> Result<()> {
     // A real IOR's MPI looks up its own host.
-    for directory in ["/etc", "/var/log"] {
+    for directory in ["/etc", "/root", "/var/log"] {
         fs::create_dir_all(directory).map_err(Error::file("make directory", directory))?;
     }
     for (path, text) in [
@@ -110,7 +110,17 @@ pub(crate) fn make_usual_files() -> Result<()> {
             fs::write(path, text).map_err(Error::file("write", path))?;
         }
     }
-    for (link, place) in [("/var/run", "/run"), ("/var/tmp", "/tmp")] {
+    let links = [
+        ("/var/run", "/run"),
+        ("/var/tmp", "/tmp"),
+        ("/etc/mtab", "/proc/self/mounts"),
+        // The kernel's devtmpfs lacks these: elsewhere udev makes them. bpftrace, from 0.24 on, compiles into a file of /dev/fd.
+        ("/dev/fd", "/proc/self/fd"),
+        ("/dev/stdin", "/proc/self/fd/0"),
+        ("/dev/stdout", "/proc/self/fd/1"),
+        ("/dev/stderr", "/proc/self/fd/2"),
+    ];
+    for (link, place) in links {
         match std::os::unix::fs::symlink(place, link) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -134,12 +134,19 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
 }
 
 /// What tools expect of a machine, as commands for the shell, and what each prints: the tool itself, files, directories, names, an interface.
-const USUAL: [(&str, &str); 9] = [
+const USUAL: [(&str, &str); 12] = [
     ("test -x /tools/stubborn/program && echo it' is 'there", "it is there"),
     ("echo passwd: $(cut -d: -f1,6 /etc/passwd)", "passwd: root:/root"),
     ("echo run: $(readlink /var/run)", "run: /run"),
     ("touch /var/run/x && test -f /run/x && echo it' is 'writable", "it is writable"),
     ("touch /tmp/x && echo temporary' file'", "temporary file"),
+    // bpftrace from 0.24 on compiles into a file of /dev/fd.
+    (
+        "echo x >/dev/fd/1 && echo dev: $(readlink /dev/stdin /dev/stdout /dev/stderr)",
+        "dev: /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2",
+    ),
+    ("test -d /root && echo home' is 'there", "home is there"),
+    ("grep -c ' / ' /etc/mtab", "1"),
     ("echo host: $(hostname), $(cat /etc/hostname)", "host: bpfassay, bpfassay"),
     ("test -f /etc/resolv.conf && echo names' are 'looked up", "names are looked up"),
     // IFF_UP and IFF_LOOPBACK.
