@@ -10,7 +10,7 @@
 //! `xz -dc FILE | cpio -t` shows what is in it. QEMU is not: results name the one that they were measured with.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, BufReader, BufWriter, Read as _, Write as _},
     path::{Path, PathBuf},
@@ -82,10 +82,10 @@ pub fn write(manifest: &Manifest, path: &Path) -> Result<u64> {
     }
     manifest.check_files(path, Check::Content)?;
     let (mut packed, mut archive) = (manifest.clone(), Archive::default());
-    let mut names = BTreeMap::new();
+    let mut added = BTreeSet::new();
     for file in packed.targets.iter_mut().flat_map(Target::files_mut) {
         let name = format!("{OBJECTS}/{}", file.sha256);
-        if names.insert(file.sha256, ()).is_none() {
+        if added.insert(file.sha256) {
             archive.add(&name, Node::File { executable: false, content: Content::of_file(&file.path)? })?;
         }
         file.path = name.into();
