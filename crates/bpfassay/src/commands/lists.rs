@@ -68,27 +68,16 @@ pub(crate) fn probes(arguments: &cli::Lists) -> Outcome {
     print_named(&names, arguments.json)
 }
 
-/// What a probe hooks, and what its bytes are.
+/// What a probe counts. What it hooks, its name says.
 fn description(probe: Probe) -> String {
-    let hooks = match probe {
-        Probe::None => "no tracer: the baseline",
-        Probe::Kprobe => "kprobes at the entries of functions",
-        Probe::Kretprobe => "kprobes at the entries of functions, kretprobes at their returns",
-        Probe::KprobeMulti => "the same by kprobe.multi (fprobe)",
-        Probe::Fentry => "trampolines at the entries of functions",
-        Probe::Fexit => "trampolines at the exits of functions",
-        Probe::Tracepoint => "tracepoints of single system calls",
-        Probe::RawTracepoint => "raw tracepoints of all system calls",
-        Probe::Uprobe => "uprobes on the C library and on MPI-IO",
-        Probe::TaskIo => "no hook on calls: the kernel's own I/O accounting of each task, for all mounts together",
-        Probe::Complete => "trampolines on every way between programs and files that has a function to hook",
-        Probe::Programs => "sets of programs that count other events (programs+sched+tcp)",
+    let counts = match probe.counts() {
+        Some(ByteMeaning::Requested) => "the bytes that calls request",
+        Some(ByteMeaning::Returned) => "the bytes that calls return",
+        None if probe == Probe::None => "nothing: the baseline",
+        None => "other events, by sets of programs (programs+sched+tcp)",
     };
-    match probe.counts() {
-        Some(ByteMeaning::Requested) => format!("{hooks}; bytes requested"),
-        Some(ByteMeaning::Returned) => format!("{hooks}; bytes returned"),
-        None => hooks.to_owned(),
-    }
+    let together = if probe.distinguishes_mounts() { "" } else { ", of all mounts together" };
+    format!("counts {counts}{together}")
 }
 
 fn print_named(named: &[Named], json: bool) -> Outcome {
