@@ -71,4 +71,4 @@ pub use slots::Host as Room;
 pub use store::{Store, StoreOptions};
 pub use testbed::{Parts, Shell, Testbed};
 pub use verify::{Verification, Verified};
-pub use work::{Interrupted, Work, conclude};
+pub use work::{DEFAULT_RESULTS, Interrupted, Work, conclude};

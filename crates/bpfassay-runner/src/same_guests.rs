@@ -7,7 +7,7 @@ use bpfassay_results::{Contents, Provenance, provenance::TargetArtefacts};
 use bpfassay_study::{Plan, Target};
 use bpfassay_testbed::{bundle, manifest::Manifest, provider};
 
-use crate::{Error, Selection, Shell, Store, Testbed, provenance, work::check_ids};
+use crate::{Error, Selection, Shell, Store, Testbed, provenance, testbed::keep_planned, work::check_ids};
 
 /// A run that was measured before.
 pub(crate) struct MeasuredRun<'a> {
@@ -114,10 +114,7 @@ impl Bundling {
     /// [`Error::Testbed`] where a file of the testbed is missing or changed, or the bundle cannot be written.
     pub fn write(&self, testbed: Testbed, path: &Path) -> Result<(Manifest, u64), Error> {
         let mut manifest = testbed.manifest;
-        let targets = self.plan().targets();
-        manifest
-            .targets
-            .retain(|made| targets.iter().any(|target| (target.arch, &target.kernel) == (made.arch, &made.name)));
+        keep_planned(&mut manifest, self.plan());
         let size = bundle::write(&manifest, path)?;
         Ok((manifest, size))
     }

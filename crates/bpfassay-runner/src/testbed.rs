@@ -154,6 +154,13 @@ pub(crate) fn targets_of(plan: &Plan) -> Vec<(Arch, String)> {
     plan.targets().iter().map(|target| (target.arch, target.kernel.clone())).collect()
 }
 
+/// Leaves only the guests for targets of `plan` in `manifest`.
+pub(crate) fn keep_planned(manifest: &mut Manifest, plan: &Plan) {
+    let targets = plan.targets();
+    let is_needed = |arch: Arch, name: &str| targets.iter().any(|to| (to.arch, to.kernel.as_str()) == (arch, name));
+    manifest.targets.retain(|made| is_needed(made.arch, &made.name));
+}
+
 /// Puts the tools of `selection`, and the programs that are workloads of `plan`, into the guests of `manifest`.
 fn add_tools(store: &Store, selection: &Selection, plan: &Plan, manifest: &mut Manifest) -> Result<(), Error> {
     // A plan that is continued names its tools, not where their files are.
@@ -167,9 +174,7 @@ fn add_tools(store: &Store, selection: &Selection, plan: &Plan, manifest: &mut M
         return Ok(());
     }
     // The manifest of another builder may have guests of architectures that this plan does not need.
-    let is_needed =
-        |arch: Arch, name: &str| plan.targets().iter().any(|to| (to.arch, to.kernel.as_str()) == (arch, name));
-    manifest.targets.retain(|made| is_needed(made.arch, &made.name));
+    keep_planned(manifest, plan);
     let archs: BTreeSet<Arch> = manifest.targets.iter().map(|target| target.arch).collect();
     for arch in archs {
         let Some(segment) = tools_segment(&store.apt(), arch, &supplies)? else { continue };

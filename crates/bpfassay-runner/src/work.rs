@@ -12,7 +12,7 @@ use bpfassay_study::{Block, Clock, Plan};
 use crate::{Error, Summary, Testbed, results_directory, unix_ms};
 
 /// Where results are without another directory given.
-const OWN: &str = "bpfassay-results";
+pub const DEFAULT_RESULTS: &str = "bpfassay-results";
 
 /// The blocks to do, and the journal that everything is recorded in.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Work {
     /// [`Error::Journal`] where the directory holds a journal already, or cannot be written.
     pub fn begin(plan: &Plan, directory: Option<&Path>, provenance: Provenance) -> Result<Self, Error> {
         let started_unix_ms = unix_ms();
-        let own = || Path::new(OWN).join(results_directory::name(&plan.study.name, started_unix_ms));
+        let own = || Path::new(DEFAULT_RESULTS).join(results_directory::name(&plan.study.name, started_unix_ms));
         let is_own = directory.is_none();
         let directory = directory.map_or_else(own, Path::to_owned);
         let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };

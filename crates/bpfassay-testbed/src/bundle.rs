@@ -21,6 +21,7 @@ use lzma_rust2::{XzOptions, XzReader, XzWriter};
 use crate::{
     Error, Result,
     cache::{Cache, Digest},
+    compose::MANIFEST,
     initramfs::{
         Archive, Content, Node,
         entries::{Entries, Entry},
@@ -28,9 +29,7 @@ use crate::{
     manifest::{Check, MAX_MANIFEST, Manifest, Target},
 };
 
-/// The manifest, which is first: archives are sorted by name.
-const MANIFEST: &str = "manifest.json";
-/// The directory of everything else.
+/// The directory of everything but the manifest, which is first: archives are sorted by name.
 const OBJECTS: &str = "objects";
 
 /// Preset of xz. Higher ones take several times as long for a few per cent: kernels are compressed already on most architectures.

@@ -282,6 +282,25 @@ pub(crate) fn free_space(path: &Path) -> Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
+/// The entries of `directory` that are of a kind, sorted. A link is none of a directory: it leads out of the cache.
+///
+/// # Errors
+/// [`Error::Io`] where the directory cannot be read.
+fn entries(directory: &Path, is_wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<PathBuf>> {
+    let read = || {
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            if is_wanted(entry.file_type()?) {
+                paths.push(entry.path());
+            }
+        }
+        paths.sort();
+        Ok(paths)
+    };
+    read().map_err(Error::io("read", directory))
+}
+
 fn create_parent(path: &Path) -> Result<()> {
     match path.parent() {
         Some(parent) => fs::create_dir_all(parent).map_err(Error::io("create", parent)),

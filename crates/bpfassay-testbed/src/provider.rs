@@ -4,7 +4,6 @@
 //! A provider makes or finds the guests of a [`Request`] and describes them in a [`Manifest`]. What all of them share is
 //! `assemble`: from a kernel and the guest's programs to a bootable target.
 
-mod bundle;
 pub mod debian;
 pub mod local;
 mod manifest;
@@ -34,7 +33,7 @@ use crate::{
 };
 
 /// The providers, in the order in which they are asked whether a request is for them. The last one takes every request.
-static PROVIDERS: &[&dyn Provider] = &[&bundle::Bundle, &manifest::ManifestFile, &local::Local, &debian::Debian];
+static PROVIDERS: &[&dyn Provider] = &[&manifest::ManifestFile, &local::Local, &debian::Debian];
 
 /// A source of guests.
 pub trait Provider: Sync {

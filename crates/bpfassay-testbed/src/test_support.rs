@@ -7,6 +7,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::initramfs::{Archive, Node};
+
+/// An initramfs with three files in it: `a/b`, `a/c` and `x`.
+pub(crate) fn small_archive() -> Vec<u8> {
+    let mut archive = Archive::default();
+    for (path, text) in [("a/b", "first"), ("a/c", ""), ("/x", "last")] {
+        archive.add(path, Node::File { executable: false, content: text.as_bytes().to_vec().into() }).unwrap();
+    }
+    archive.to_bytes().unwrap()
+}
+
 /// Changes one byte and puts the modification time back, as a repair tool or a careless copy might.
 pub(crate) fn damage(path: &Path) {
     let modified = fs::metadata(path).unwrap().modified().unwrap();

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Cache, CacheAccess, Checked, Digest, Hasher, create_parent, stamp::Stamp};
+use super::{Cache, CacheAccess, Checked, Digest, Hasher, create_parent, entries, stamp::Stamp};
 use crate::{Error, Result};
 
 /// Largest stamp that is read, in bytes; real ones have about 100.
@@ -256,23 +256,14 @@ impl Cache {
     /// [`Error::Io`] where the directories of objects or a file in them cannot be read, or a damaged file cannot be removed.
     pub(super) fn check_objects(&self, checked: &mut Checked) -> Result<()> {
         let objects = self.root.join("objects");
-        for directory in fs::read_dir(&objects).map_err(Error::io("read", &objects))? {
-            let directory = directory.map_err(Error::io("read", &objects))?;
-            // A link leads out of the cache.
-            if !directory.file_type().map_err(Error::io("read", directory.path()))?.is_dir() {
-                continue;
-            }
-            let mut paths = Vec::new();
-            for entry in fs::read_dir(directory.path()).map_err(Error::io("read", directory.path()))? {
-                paths.push(entry.map_err(Error::io("read", directory.path()))?.path());
-            }
-            for path in paths {
+        for directory in entries(&objects, |kind| kind.is_dir())? {
+            for path in entries(&directory, |_| true)? {
                 if path.extension().is_some_and(|extension| extension == "stamp") {
                     continue;
                 }
                 let name = format!(
                     "{}{}",
-                    directory.file_name().to_string_lossy(),
+                    directory.file_name().unwrap_or_default().to_string_lossy(),
                     path.file_name().unwrap_or_default().to_string_lossy()
                 );
                 let sound = match name.parse() {

@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cache, Checked, Digest, Hasher, create_parent, stamp::Stamp};
+use super::{Cache, Checked, Digest, Hasher, create_parent, entries, stamp::Stamp};
 use crate::{Error, Result};
 
 const CONTENT: &str = "content";
@@ -150,8 +150,8 @@ impl Cache {
     /// [`Error::Io`] where the directories of trees cannot be read, or a damaged tree cannot be removed.
     pub(super) fn check_trees(&self, checked: &mut Checked) -> Result<()> {
         let trees = self.root.join("trees");
-        for kind in entries(&trees)? {
-            for home in entries(&kind)? {
+        for kind in entries(&trees, |kind| kind.is_dir())? {
+            for home in entries(&kind, |kind| kind.is_dir())? {
                 match self.open_tree(&home, true)? {
                     Some(tree) => {
                         checked.files += tree.files.len() as u64;
@@ -234,19 +234,4 @@ fn digest<'a>(files: impl IntoIterator<Item = (&'a str, &'a TreeFile)>) -> Diges
 
 fn digest_of_all(files: &[TreeFile]) -> Digest {
     digest(files.iter().map(|file| (file.path.as_str(), file)))
-}
-
-/// The directories in `directory`; a link leads out of the cache.
-fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
-    let read = || {
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                paths.push(entry.path());
-            }
-        }
-        Ok(paths)
-    };
-    read().map_err(Error::io("read", directory))
 }

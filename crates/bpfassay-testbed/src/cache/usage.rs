@@ -13,7 +13,7 @@ use std::{
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 
-use super::{Cache, CacheAccess, object::stamp_path, tree::LISTING};
+use super::{Cache, CacheAccess, entries, object::stamp_path, tree::LISTING};
 use crate::{Error, Result};
 
 /// A use within this time after another one is not recorded.
@@ -76,6 +76,16 @@ impl Cache {
         Ok(items)
     }
 
+    /// What [`Cache::prune`] would remove.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the cache cannot be read.
+    pub fn unneeded(&self, is_unneeded: impl Fn(&Item) -> bool) -> Result<Vec<Item>> {
+        let mut items = self.items()?;
+        items.retain(|item| item.kind != ItemKind::Index && is_unneeded(item));
+        Ok(items)
+    }
+
     /// Removes what `is_unneeded`, and returns it. Indexes stay: `--offline` finds packages by them.
     ///
     /// # Errors
@@ -92,8 +102,7 @@ impl Cache {
     }
 
     fn remove_items(&self, is_unneeded: impl Fn(&Item) -> bool) -> Result<Vec<Item>> {
-        let mut removed = self.items()?;
-        removed.retain(|item| item.kind != ItemKind::Index && is_unneeded(item));
+        let removed = self.unneeded(is_unneeded)?;
         for item in &removed {
             if !matches!(item.kind, ItemKind::Tree(_)) {
                 // Without its stamp, an object is hashed again: never one without the other is taken for sound.
@@ -148,29 +157,18 @@ fn bytes_below(directory: &Path) -> Result<u64> {
 }
 
 fn directories(directory: &Path) -> Result<Vec<PathBuf>> {
-    entries(directory, |kind| kind.is_dir())
+    existing(directory, |kind| kind.is_dir())
 }
 
 fn files(directory: &Path) -> Result<Vec<PathBuf>> {
-    entries(directory, |kind| kind.is_file())
+    existing(directory, |kind| kind.is_file())
 }
 
-/// The entries of `directory` of a kind, sorted; none where it does not exist.
-fn entries(directory: &Path, is_wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<PathBuf>> {
-    let read = || -> io::Result<Vec<PathBuf>> {
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            if is_wanted(entry.file_type()?) {
-                paths.push(entry.path());
-            }
-        }
-        paths.sort();
-        Ok(paths)
-    };
-    match read() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        read => read.map_err(Error::io("read", directory)),
+/// None where another process has removed the directory meanwhile.
+fn existing(directory: &Path, is_wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<PathBuf>> {
+    match entries(directory, is_wanted) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        found => found,
     }
 }
 

@@ -104,15 +104,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::initramfs::{Archive, Node};
-
-    fn archive() -> Vec<u8> {
-        let mut archive = Archive::default();
-        for (path, text) in [("a/b", "first"), ("a/c", ""), ("/x", "last")] {
-            archive.add(path, Node::File { executable: false, content: text.as_bytes().to_vec().into() }).unwrap();
-        }
-        archive.to_bytes().unwrap()
-    }
+    use crate::test_support::small_archive as archive;
 
     #[test]
     fn files_are_found_by_their_path() {

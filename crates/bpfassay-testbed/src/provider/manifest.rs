@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests of a testbed that was made before, here or elsewhere: `--manifest FILE`.
+//! Guests of a testbed that was made before, here or elsewhere: `--manifest FILE`, or in one file, `--bundle FILE`.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use bpfassay_protocol::Arch;
 
 use super::{Part, Provider, Receiver, Request, Sources};
 use crate::{
-    Result,
+    Result, bundle,
     image::role,
     manifest::{Check, Manifest},
 };
@@ -21,7 +21,7 @@ impl Provider for ManifestFile {
     }
 
     fn takes(&self, sources: &Sources) -> bool {
-        sources.manifest.is_some()
+        sources.are_made()
     }
 
     fn host_packages(&self) -> &'static [&'static str] {
@@ -30,28 +30,26 @@ impl Provider for ManifestFile {
 
     fn kernels(&self, request: &Request<'_>, arch: Arch) -> Result<Vec<String>> {
         // Its files are checked when they are used.
-        let manifest = load(request, Check::Size)?;
-        Ok(manifest.targets.into_iter().filter(|target| target.arch == arch).map(|target| target.name).collect())
+        let targets = request.sources.made_before()?.map(|manifest| manifest.targets).unwrap_or_default();
+        Ok(targets.into_iter().filter(|target| target.arch == arch).map(|target| target.name).collect())
     }
 
     fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>) {
-        let made = load(request, Check::Content).map(|manifest| for_request(manifest, request));
+        let Sources { bundle, manifest, .. } = request.sources;
+        let made = match bundle {
+            Some(bundle) => bundle::unpack(request.apt.cache(), bundle),
+            None => Manifest::load(manifest.as_deref().unwrap_or(Path::new("")), Check::Content),
+        };
+        let made = made.map(|mut manifest| {
+            if !request.shell {
+                // `fetch` prepares for `shell`, too. With the segment of the shell, guests would take another number of instructions
+                // to boot than those that `run` makes by itself.
+                for target in &mut manifest.targets {
+                    target.initramfs.retain(|segment| segment.role != role::SHELL);
+                }
+            }
+            manifest
+        });
         let _ = receiver(Part { targets: request.targets.clone(), made });
     }
-}
-
-/// The guests of `manifest` as `request` wants them. `fetch` prepares for `shell`, too: with the segment of the shell, guests would take another number of
-/// instructions to boot than those that `run` makes by itself.
-pub(super) fn for_request(mut manifest: Manifest, request: &Request<'_>) -> Manifest {
-    if !request.shell {
-        for target in &mut manifest.targets {
-            target.initramfs.retain(|segment| segment.role != role::SHELL);
-        }
-    }
-    manifest
-}
-
-fn load(request: &Request<'_>, check: Check) -> Result<Manifest> {
-    let path = request.sources.manifest.as_deref().unwrap_or(Path::new(""));
-    Manifest::load(path, check)
 }

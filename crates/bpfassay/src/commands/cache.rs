@@ -38,12 +38,9 @@ pub(crate) fn cache(arguments: &cli::CacheArguments, global: &cli::Global) -> Ou
             super::print(&text)?;
         }
         Some(cli::CacheCommand::Prune { unused, packages, dry_run }) => {
-            let is_unneeded = |item: &Item| {
-                item.kind != ItemKind::Index
-                    && (is_unused(item, *unused) || (*packages && item.kind == ItemKind::Package))
-            };
+            let is_unneeded = |item: &Item| is_unused(item, *unused) || (*packages && item.kind == ItemKind::Package);
             let (what, items) = match dry_run {
-                true => ("would be removed", cache.items()?.into_iter().filter(is_unneeded).collect()),
+                true => ("would be removed", cache.unneeded(is_unneeded)?),
                 false => ("removed", cache.prune(is_unneeded)?),
             };
             let bytes = items.iter().map(|item| item.bytes).sum();

@@ -10,6 +10,7 @@ use std::{
 use bpfassay_protocol::probe::{ByteMeaning, Probe};
 use bpfassay_report::render::wrap::push_wrapped;
 use bpfassay_results::{Again, Contents, fingerprint::fingerprint, journal::FILE_NAME, plain};
+use bpfassay_runner::DEFAULT_RESULTS;
 use serde_json::{Value, json};
 
 use crate::{
@@ -17,9 +18,6 @@ use crate::{
     exit::{Failure, INTERNAL, Outcome, SUCCESS, USAGE},
     output,
 };
-
-/// Where `run` and `here` put results by default.
-const RESULTS: &str = "bpfassay-results";
 
 /// Something that a study, a probe configuration or a tool is called, and what it is.
 #[derive(Debug)]
@@ -33,14 +31,8 @@ struct Named {
 /// # Errors
 /// An infrastructure failure where the list cannot be printed. That a bundled file is wrong is an internal one, and a test finds it.
 pub(crate) fn studies(arguments: &cli::Lists) -> Outcome {
-    let read = |name: &&'static str| -> Result<Named, Failure> {
-        Ok(Named {
-            name,
-            description: bpfassay_study::load(name).map_err(|error| Failure::new(INTERNAL, error))?.description,
-        })
-    };
-    let names = bpfassay_study::bundled::NAMES.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    print_named(&names, arguments.json)
+    let describe = |name: &str| bpfassay_study::load(name).map(|study| study.description);
+    print_named(&described(bpfassay_study::bundled::NAMES, describe)?, arguments.json)
 }
 
 /// Prints the bundled tools.
@@ -48,14 +40,20 @@ pub(crate) fn studies(arguments: &cli::Lists) -> Outcome {
 /// # Errors
 /// As with [`studies`].
 pub(crate) fn tools(arguments: &cli::Lists) -> Outcome {
-    let read = |name: &&'static str| -> Result<Named, Failure> {
-        Ok(Named {
-            name,
-            description: bpfassay_tool::load(name).map_err(|error| Failure::new(INTERNAL, error))?.file.description,
-        })
-    };
-    let names = bpfassay_tool::bundled::NAMES.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    print_named(&names, arguments.json)
+    let describe = |name: &str| bpfassay_tool::load(name).map(|tool| tool.file.description);
+    print_named(&described(bpfassay_tool::bundled::NAMES, describe)?, arguments.json)
+}
+
+/// Bundled files with their descriptions.
+///
+/// # Errors
+/// An internal failure for a file that is wrong.
+fn described<E: std::error::Error + Send + Sync + 'static>(
+    names: &[&'static str],
+    describe: impl Fn(&str) -> Result<String, E>,
+) -> Result<Vec<Named>, Failure> {
+    let read = |&name: &&'static str| Ok(Named { name, description: describe(name)? });
+    names.iter().map(read).collect::<Result<_, E>>().map_err(|error| Failure::new(INTERNAL, error))
 }
 
 /// Prints the probes of the bundled tracer.
@@ -122,12 +120,12 @@ struct MeasuredRun {
 /// A usage failure where a directory that is named cannot be read; an infrastructure failure where the list cannot be printed.
 pub(crate) fn results(arguments: &cli::List) -> Outcome {
     let given = arguments.directories.as_slice();
-    let default = [PathBuf::from(RESULTS)];
+    let default = [PathBuf::from(DEFAULT_RESULTS)];
     let directories = if given.is_empty() { &default[..] } else { given };
     let mut found = Vec::new();
     for directory in directories {
         match below(directory) {
-            Ok(below) => found.extend(below.iter().map(|directory| measured(directory))),
+            Ok(below) => found.extend(below.into_iter().map(measured)),
             // Nothing was measured here yet.
             Err(error) if given.is_empty() && error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
@@ -161,8 +159,7 @@ fn below(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn measured(directory: &Path) -> Measured {
-    let directory = directory.to_owned();
+fn measured(directory: PathBuf) -> Measured {
     match Contents::read(&directory) {
         Ok(contents) => Measured { run: Some(run(&contents)), problem: None, directory },
         Err(error) => Measured { run: None, problem: Some(bpfassay_protocol::with_causes(&error)), directory },
