@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `bpftrace -f json` prints: an object per line with `type` and `data` (src/output.cpp, 0.14 to 0.23).
+//! What `bpftrace -f json` prints: an object per line with `type` and `data` (src/output.cpp, 0.14 to 0.23). Later versions print what their compiler
+//! warns of as text before the first object.
 
 use std::borrow::Cow;
 
@@ -13,6 +14,7 @@ pub(crate) const MAX_KEYS: usize = 16;
 pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
     // bpftrace reports lost events, so no report means none.
     sink.readings.lost = Some(0);
+    let mut text = BeforeObjects::default();
     for line in lines {
         if sink.is_full() {
             return;
@@ -20,10 +22,11 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
         let object = match serde_json::from_str::<Map<String, Value>>(&line.text) {
             Ok(object) => object,
             Err(error) => {
-                sink.unread(&line.text, &format!("no object in JSON ({error})"));
+                text.take(sink, &line.text, &format!("no object in JSON ({error})"));
                 continue;
             }
         };
+        text = BeforeObjects::Over;
         let data = object.get("data");
         match object.get("type").and_then(Value::as_str) {
             Some(kind @ ("map" | "stats" | "hist" | "lhist")) => {
@@ -44,6 +47,44 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
             Some("time") => sink.report(line.at_ns),
             Some(_) => {}
             None => sink.unread(&line.text, "no `type`"),
+        }
+    }
+    text.end(sink);
+}
+
+/// Lines of text before the first object.
+#[derive(Debug)]
+enum BeforeObjects {
+    /// There was no object so far, and so many lines; the first, and why it is no object.
+    Lines { count: u64, first: Option<(String, String)> },
+    /// There was one.
+    Over,
+}
+
+impl Default for BeforeObjects {
+    fn default() -> Self {
+        Self::Lines { count: 0, first: None }
+    }
+}
+
+impl BeforeObjects {
+    /// Takes a line that is no object, for `why`.
+    fn take(&mut self, sink: &mut Sink<'_>, text: &str, why: &str) {
+        match self {
+            Self::Lines { count, first } => {
+                *count += 1;
+                let _first = first.get_or_insert_with(|| (text.to_owned(), why.to_owned()));
+            }
+            Self::Over => sink.unread(text, why),
+        }
+    }
+
+    /// Where no object came, its lines are what should have been one.
+    fn end(self, sink: &mut Sink<'_>) {
+        if let Self::Lines { count, first: Some((text, why)) } = self {
+            for _ in 0..count {
+                sink.unread(&text, &why);
+            }
         }
     }
 }

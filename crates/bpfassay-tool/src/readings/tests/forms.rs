@@ -277,3 +277,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_the_compiler_of_bpftrace_says_before_its_first_object_is_no_report() {
+    let report = report(
+        "bpftrace-json = {}\nunit = \"bytes-returned\"\ncounting = \"cumulative\"\nfigures = [{ value = \"@b\", operations = \"read\" }]",
+        false,
+    );
+    // bpftrace of forky, as it was printed in a guest, with -f json.
+    let warning = r"/tools/b/script:6:28-35: WARNING: Unnecessary cast: expression is already of type int64
+    @read_bytes[comm] = sum((int64)retval > 0 ? retval : 0);
+                            ~~~~~~~
+";
+    let map = "{\"type\": \"map\", \"data\": {\"@b\": 7}}\n";
+    let unread = |text: &str| {
+        let readings = read(&report, &printed(Stream::Stdout, &[(8, text)]), None).unwrap();
+        let figures = shown(&readings).len();
+        (readings.unread, readings.first_unread, figures)
+    };
+    assert_eq!(unread(&format!("{warning}{map}")), (0, None, 1));
+    // Among reports, and where there is none, text is no output of `-f json`.
+    let (lines, first, figures) = unread(&format!("{map}{warning}{map}"));
+    assert_eq!((lines, figures), (3, 2));
+    assert!(first.unwrap().contains("Unnecessary cast"));
+    let (lines, first, figures) = unread(warning);
+    assert_eq!((lines, figures), (3, 0));
+    assert!(first.unwrap().contains("Unnecessary cast"));
+}
