@@ -385,7 +385,7 @@ pub(crate) struct CacheArguments {
     pub(crate) command: Option<CacheCommand>,
 
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(crate) json: bool,
 }
 

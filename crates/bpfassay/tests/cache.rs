@@ -216,3 +216,15 @@ fn another_user_cannot_have_root_empty_a_directory_nor_empty_one_by_itself() {
     refuses(as_nobody(place.path()), &home, "it is not empty");
     assert!(own.exists());
 }
+
+#[test]
+fn what_prune_removes_is_printed_as_json_where_that_is_asked_for() {
+    let work = tempfile::tempdir().unwrap();
+    for arguments in [["cache", "--json", "prune"], ["cache", "prune", "--json"]] {
+        let output = bpfassay(work.path()).args(arguments).args(["--cache", "cache"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+        let removed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(removed["items"], serde_json::json!([]));
+        assert!(removed["cache"].as_str().unwrap().ends_with("cache"));
+    }
+}

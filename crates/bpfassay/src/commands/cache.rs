@@ -43,6 +43,9 @@ pub(crate) fn cache(arguments: &cli::CacheArguments, global: &cli::Global) -> Ou
                 true => ("would be removed", cache.unneeded(is_unneeded)?),
                 false => ("removed", cache.prune(is_unneeded)?),
             };
+            if arguments.json {
+                return super::print_json(serde_json::to_string_pretty(&as_json(&cache, &items))).map(|()| SUCCESS);
+            }
             let bytes = items.iter().map(|item| item.bytes).sum();
             let table = if items.is_empty() { String::new() } else { table(&items) };
             super::print(&format!("{table}{what}: {} in {} of the cache\n", human(bytes), count(items.len())))?;
