@@ -69,10 +69,10 @@ impl HostSetup {
         self.qemu.get(&arch).ok_or(HostSetupError::NoQemu(arch))
     }
 
-    /// The plugin for guests of `arch`; only under the instruction clock.
+    /// The plugin for guests of `arch`; only where instructions are counted.
     #[must_use]
     pub fn plugin(&self, study: &Study, arch: Arch) -> Option<Plugin> {
-        self.plugins.get(&arch).copied().filter(|_| study.clock == bpfassay_study::Clock::Instructions)
+        self.plugins.get(&arch).copied().filter(|_| study.counts_instructions())
     }
 
     /// The job of a boot that does `runs` of `block`.
@@ -95,7 +95,7 @@ impl HostSetup {
                 bpfassay_study::Clock::Instructions => SETTLE_MS,
             },
             scheduling: scheduling(study, block),
-            symbols: study.clock == bpfassay_study::Clock::Instructions,
+            symbols: study.counts_instructions(),
             task: Task::Runs { runs: runs.iter().map(|run| spec(study, block, run)).collect() },
         })
     }

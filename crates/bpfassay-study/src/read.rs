@@ -146,7 +146,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     let some_mounts = mounts.as_deref().unwrap_or_default();
     let workloads = root.need("workloads", |field| workload::read(field, scripts, some_file_systems, some_mounts));
     // A study that only loads the tools of the command line may have no probes of its own.
-    let loads_only = workloads.as_ref().is_ok_and(|workloads| !workloads.iter().any(WorkloadSpec::compares_tools));
+    let loads_only = workloads.as_ref().is_ok_and(|workloads| only_loads(workloads));
     let probes = match root.has("probes") || !loads_only {
         true => root.need("probes", |field| field.distinct("probe configuration", Field::name::<ProbeConfiguration>)),
         false => Ok(Vec::new()),
@@ -199,7 +199,18 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     })
 }
 
+/// Whether nothing but loading and attaching is done.
+fn only_loads(workloads: &[WorkloadSpec]) -> bool {
+    !workloads.iter().any(WorkloadSpec::compares_tools)
+}
+
 impl Study {
+    /// Whether instructions are counted in its guests: under the instruction clock, unless it only loads tools.
+    #[must_use]
+    pub fn counts_instructions(&self) -> bool {
+        self.clock == Clock::Instructions && !only_loads(&self.workloads)
+    }
+
     /// Adds a gate: `limits` is what stands in a table of `[[gates]]`, in a line, as in `overhead = "5%", probes = ["fexit"]`.
     ///
     /// # Errors

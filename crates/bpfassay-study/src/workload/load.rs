@@ -2,15 +2,15 @@
 //! Nothing but loading and attaching: whether a tool starts, and what the verifier and the compiler make of its programs. What it
 //! reports is compared with nothing, and no time is measured, so there is no metric.
 
-use bpfassay_protocol::job::{DIRECTORY, SUMMARY};
+use bpfassay_protocol::job::IorEngine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, Kind, Metric, Named, OnTarget, Read, Type, WorkloadKind, bundled};
+use super::{Case, Kind, Metric, Named, OnTarget, Read, Type, WorkloadKind, ior};
 use crate::Clock;
 
-/// Bytes per I/O path: the least that there can be. A program that waits for its first event gets one of each kind.
-const SIZE: &str = "4096";
+/// The least that a guest can be given to do: one write of 4 KiB.
+const OPTIONS: [&str; 7] = ["-a", "POSIX", "-w", "-t", "4k", "-b", "4k"];
 
 pub(super) const TYPES: &[Type] = &[Type {
     name: "load",
@@ -20,13 +20,13 @@ pub(super) const TYPES: &[Type] = &[Type {
     },
 }];
 
-/// A handful of calls, one by each I/O path.
+/// One write: a run has a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadSpec {}
 
 impl Kind for LoadSpec {
     fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
-        vec![(name.to_owned(), Ok(bundled(["io-paths", DIRECTORY, SIZE, SUMMARY].map(str::to_owned)).into()))]
+        vec![(name.to_owned(), Ok(ior::run(IorEngine::Embedded, 1, &OPTIONS.map(str::to_owned)).into()))]
     }
 
     fn metrics(&self, _: &Named<'_>, _: Clock) -> Vec<Metric> {
