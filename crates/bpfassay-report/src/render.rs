@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results as people and other programs read them: text, Markdown, HTML, JUnit, OpenMetrics, CSV, collapsed stacks, a profile. Pure
-//! functions of [`bpfassay_results::Results`].
+//! Results as people and other programs read them: text, Markdown, HTML, JUnit, KTAP, annotations, OpenMetrics, CSV,
+//! collapsed stacks, a profile, a badge. Pure functions of [`bpfassay_results::Results`].
 
 mod alike;
 mod attach;
+mod badge;
+mod bencher;
+mod cases;
 mod collapsed;
 mod compare;
 mod csv;
 mod format;
+mod github;
 mod html;
 mod junit;
 mod kernel_features;
+mod ktap;
 mod lcov;
 mod markdown;
 mod openmetrics;
 mod pprof;
 mod program_code;
 mod sections;
+mod standing;
 mod study;
 mod table;
 mod text;
@@ -25,12 +31,16 @@ pub mod wrap;
 
 use std::borrow::Cow;
 
+pub use badge::badge;
+pub use bencher::bencher;
 pub use collapsed::collapsed;
 pub use compare::{comparison_markdown, comparison_text};
 pub use csv::csv;
 pub use format::{Format, FormatError, NoFigure, Options, Rendered};
+pub use github::{Github, github};
 pub use html::{comparison_html, figure_svg, html};
 pub use junit::{comparison_junit, junit};
+pub use ktap::ktap;
 pub use lcov::lcov;
 pub use markdown::markdown;
 pub use openmetrics::openmetrics;
@@ -45,7 +55,11 @@ pub const FORMATS: &[Format] = &[
     html::FORMAT,
     text::FORMAT,
     markdown::FORMAT,
+    github::FORMAT,
     junit::FORMAT,
+    ktap::FORMAT,
+    badge::FORMAT,
+    bencher::FORMAT,
     openmetrics::FORMAT,
     csv::FORMAT,
     collapsed::FORMAT,

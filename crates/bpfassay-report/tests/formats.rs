@@ -25,7 +25,7 @@ use bpfassay_protocol::probe::Probe;
 use bpfassay_report::{
     compare::{Question, compare},
     derive,
-    render::{comparison_junit, comparison_markdown, junit, markdown, openmetrics},
+    render::{comparison_junit, comparison_markdown, github, junit, markdown, openmetrics},
 };
 use bpfassay_results::{Contents, Outcome, Results, plain};
 use bpfassay_study::Clock;
@@ -218,6 +218,8 @@ fn markdown_is_tables_and_plain_text() {
 fn what_looks_like_markup_is_shown_as_it_is() {
     let (tables, _) = parsed(&markdown(&hostile()));
     assert!(!tables.is_empty());
+    let (tables, others) = parsed(&github(&hostile()).summary);
+    assert!(!tables.is_empty() && others.len() == 1 && others[0].starts_with("Start(Heading"), "{others:?}");
     let text = markdown(&hostile());
     let mut all = String::new();
     for event in Parser::new_ext(&text, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH) {

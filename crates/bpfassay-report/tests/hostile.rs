@@ -15,8 +15,9 @@ use std::{collections::BTreeSet, sync::OnceLock};
 use bpfassay_report::{
     compare::{Question, compare},
     render::{
-        Style, collapsed, comparison_html, comparison_junit, comparison_markdown, comparison_text, csv, figure_svg,
-        html, junit, lcov, markdown, openmetrics, pprof, text, trend_markdown, trend_text,
+        Github, Style, badge, bencher, collapsed, comparison_html, comparison_junit, comparison_markdown,
+        comparison_text, csv, figure_svg, github, html, junit, ktap, lcov, markdown, openmetrics, pprof, text,
+        trend_markdown, trend_text,
     },
     trend::trend,
 };
@@ -27,7 +28,13 @@ use proptest::prelude::*;
 /// Every form of `results`, by name.
 fn forms(results: &Results) -> Vec<(&'static str, String)> {
     let page = html(results).unwrap();
+    let Github { annotations, summary } = github(results);
     let mut forms = vec![
+        ("annotations", annotations),
+        ("summary, markdown", summary),
+        ("ktap", ktap(results)),
+        ("badge", badge(results).unwrap()),
+        ("bencher", bencher(results).unwrap()),
         ("text", text(results, Style { width: None })),
         ("text in a terminal", text(results, Style { width: Some(120) })),
         ("markdown", markdown(results)),
@@ -72,6 +79,24 @@ fn check(what: &str, results: &Results) {
         if form.contains("html") || form.contains("markdown") || form == "svg" || form.contains("junit") {
             let tag = shown.match_indices("<script").find(|(at, _)| !shown[..*at].ends_with('\\'));
             assert!(tag.is_none(), "{what}, {form}: a guest's markup");
+        }
+        if form == "annotations" {
+            for line in shown.lines() {
+                let known = ["::error title=", "::warning title=", "::notice title="];
+                let rest = known.iter().find_map(|command| line.strip_prefix(command));
+                assert!(rest.is_some_and(|rest| rest.contains("::")), "{what}: {line:?} is no annotation");
+            }
+        } else if form != "html" && form != "svg" {
+            // A runner looks for commands in whatever a step prints: at the beginning of a line, or with `##[` anywhere in it.
+            let is_command = |line: &str| line.trim_start().starts_with("::");
+            assert!(!shown.lines().any(is_command), "{what}, {form}: a command to a runner");
+            assert!(form != "summary, markdown" || !shown.contains("##["), "{what}: a command to a runner");
+        }
+        if form == "ktap" {
+            let lines = ["KTAP version 1", "1..", "ok ", "not ok ", "# "];
+            for line in shown.lines().map(str::trim_start) {
+                assert!(lines.iter().any(|start| line.starts_with(start)), "{what}: {line:?} is no line of KTAP");
+            }
         }
         if form == "csv" {
             no_formula(what, &shown);

@@ -12,7 +12,7 @@ mod common;
 use bpfassay_protocol::{Arch, tool::ToolFigures};
 use bpfassay_report::{
     derive,
-    render::{Style, csv, figure_svg, html, junit, markdown, openmetrics, trend_text},
+    render::{Style, csv, figure_svg, html, junit, ktap, markdown, openmetrics, trend_text},
     trend::trend,
 };
 use bpfassay_results::{Outcome, Results};
@@ -34,6 +34,35 @@ fn junit_has_a_case_for_every_cell() {
     let text = junit(&results).unwrap();
     assert_eq!(text.matches("<testcase ").count(), results.cells.len() + results.gates.len());
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn ktap_has_a_line_for_every_case() {
+    let results = results();
+    let text = ktap(&results);
+    let lines = text.lines().filter(|line| line.starts_with("  ok ") || line.starts_with("  not ok ")).count();
+    assert_eq!(lines, results.cells.len() + results.gates.len());
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_evidence_of_a_denied_finding_is_told_where_the_gate_fails() {
+    let results = with_tool(&[Kind::LeftBehind]);
+    let (left, held) = ("left-behind (proven): ", "memory-held (bounded): ");
+    let xml = junit(&results).unwrap();
+    let of = |from: &str, to: &str| {
+        let texts = xml.split(from).skip(1).map(|rest| rest.split(to).next().unwrap().to_owned());
+        texts.collect::<Vec<_>>().join("\n")
+    };
+    let failed = of("<failure ", "</failure>");
+    assert!(failed.contains("found: left-behind") && failed.contains(left) && !failed.contains(held), "{failed}");
+    let printed = of("<system-out>", "</system-out>");
+    assert!(printed.contains(left) && printed.contains(held), "{printed}");
+    let text = ktap(&results);
+    assert!(text.contains(&format!("  # {left}")) && text.contains("  # regression: found: left-behind"), "{text}");
+    // Without the gate that is no failure, and the evidence is there all the same.
+    let allowed = ktap(&with_tool(&[]));
+    assert!(!allowed.contains("regression") && allowed.contains("  ok 12 ") && allowed.contains(held), "{allowed}");
 }
 
 #[test]

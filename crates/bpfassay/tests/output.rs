@@ -171,7 +171,9 @@ fn sealed(directory: &Path, text: &str) {
 fn results_of_others_are_shown_and_not_obeyed() {
     let directory = tempfile::tempdir().unwrap();
     sealed(directory.path(), &serde_json::to_string_pretty(&hostile_results()).unwrap());
-    for format in ["text", "markdown", "junit", "openmetrics", "csv", "collapsed", "lcov", "html"] {
+    for format in
+        ["text", "markdown", "github", "junit", "ktap", "badge", "openmetrics", "csv", "collapsed", "lcov", "html"]
+    {
         let output =
             bpfassay(directory.path()).args(["report", ".", "--format", format, "--output", "-"]).output().unwrap();
         let printed = harmless(&output);
@@ -209,6 +211,44 @@ fn a_profile_goes_to_a_file_and_never_to_standard_output() {
         // As gzip begins.
         assert!(fs::read(directory.path().join(file)).unwrap().starts_with(&[0x1f, 0x8b]), "{file}");
     }
+}
+
+#[test]
+fn annotations_go_to_standard_output_and_the_summary_where_the_workflow_wants_it() {
+    let directory = tempfile::tempdir().unwrap();
+    sealed(directory.path(), &serde_json::to_string_pretty(&hostile_results()).unwrap());
+    let report = |arguments: &[&str], file: &str| {
+        let mut command = bpfassay(directory.path());
+        command.args(["report", ".", "--format", "github"]).args(arguments).env("GITHUB_STEP_SUMMARY", file);
+        let output = command.output().unwrap();
+        harmless(&output);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let read = |file: &str| fs::read_to_string(directory.path().join(file)).unwrap();
+    let is_command = |line: &str| line.starts_with("::notice title=bpfassay%2C study =1+1");
+
+    // What other commands of the step wrote stays.
+    fs::write(directory.path().join("step"), "before\n").unwrap();
+    let (code, stdout, _) = report(&[], "step");
+    assert!(code == Some(0) && stdout.lines().all(is_command) && stdout.lines().count() == 1, "{stdout}");
+    let summary = read("step").strip_prefix("before\n").unwrap().to_owned();
+    assert!(summary.starts_with("### bpfassay: "), "{summary}");
+
+    // Where nothing is to be added to, both come one after the other; where a file is named, the summary goes there.
+    for (arguments, variable) in [(&[][..], ""), (&["--output", "-"][..], "step")] {
+        let (code, both, _) = report(arguments, variable);
+        assert_eq!((code, both), (Some(0), format!("{stdout}{summary}")));
+    }
+    let (code, printed, _) = report(&["--output", "comment.md"], "step");
+    assert_eq!((code, printed), (Some(0), format!("{stdout}comment.md\n")));
+    assert_eq!(read("comment.md"), summary);
+    assert_eq!(read("step"), format!("before\n{summary}"), "a named file, and the one of the step");
+
+    // Of a summary that is too long, GitHub shows nothing.
+    fs::write(directory.path().join("full"), "x".repeat(1 << 20)).unwrap();
+    let (code, printed, error) = report(&[], "full");
+    assert_eq!((code, printed), (Some(3), stdout), "annotations come all the same");
+    assert!(error.contains("write the report in a step of its own") && read("full").len() == 1 << 20, "{error}");
 }
 
 /// Runs `bpfassay here` with an agent that writes `messages`.

@@ -104,6 +104,10 @@ fn show(results: &Results) {
     let _ = render::markdown(results);
     let _ = render::openmetrics(results);
     let _ = render::junit(results);
+    let _ = render::ktap(results);
+    let _ = render::github(results);
+    let _ = render::badge(results);
+    let _ = render::bencher(results);
     let _ = render::csv(results);
     let _ = render::collapsed(results);
     let _ = render::pprof(results);

@@ -23,6 +23,13 @@ pub enum Rendered {
     Text(String),
     /// Bytes for a file.
     Binary(Vec<u8>),
+    /// What a job of a CI system shows of itself.
+    Job {
+        /// Commands to the CI system, which it reads from standard output only.
+        annotations: String,
+        /// Markdown for the file that the CI system names, or another.
+        summary: String,
+    },
 }
 
 impl From<String> for Rendered {
@@ -58,6 +65,9 @@ pub enum FormatError {
     /// CSV could not be written.
     #[error("cannot render CSV")]
     Csv(#[from] csv::Error),
+    /// JSON could not be written.
+    #[error("cannot render JSON")]
+    Json(#[from] serde_json::Error),
     /// A profile could not be written.
     #[error("cannot render the profile")]
     Pprof(#[from] std::io::Error),

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! JUnit, as CI systems read it: a test case per gate, and per cell whether it ran and attached as expected.
 
-use bpfassay_stats::{Verdict, gate::Change};
+use std::time::Duration;
+
+use bpfassay_stats::gate::Change;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::{compare, finished, format::Format, plain};
+use super::{
+    cases::{Account, Case, CaseOutcome, Suite, suites},
+    compare, finished,
+    format::Format,
+    plain,
+};
 use crate::{
     compare::{CellComparison, Comparison, DirectChange, Fate, MetricComparison},
     labels,
 };
-use bpfassay_results::{Attach, CellFailure, CellResult, FailureKind, Figure, GateResult, Results};
+use bpfassay_results::{Figure, Results};
 
 /// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
@@ -21,29 +28,14 @@ pub(super) const FORMAT: Format = Format {
 
 /// `results` as JUnit.
 ///
-/// An inconclusive gate is an error, a regression a failure: neither passes.
+/// An inconclusive gate is an error, a regression a failure: neither passes. The time of a cell is that of all its runs by the host's clock. What
+/// shows the findings of a tool is the text of the failure of a gate that denies them, and the output of the cell.
 ///
 /// # Errors
 /// [`quick_junit::SerializeError`] where the XML cannot be written, such as for a character that XML cannot contain.
 pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
-    let study = &results.plan.study.name;
-    let mut report = Report::new(name(&format!("bpfassay {study}")));
-    let mut cells = TestSuite::new(name(&format!("{study} cells")));
-    cells.add_test_cases(results.cells.iter().map(cell));
-    report.add_test_suite(cells);
-    if !results.gates.is_empty() {
-        let mut gates = TestSuite::new(name(&format!("{study} gates")));
-        gates.add_test_cases(results.gates.iter().map(gate));
-        report.add_test_suite(gates);
-    }
-    if let Some(matrix) = &results.kernel_features {
-        let mut surprises = TestSuite::new(name(&format!("{study} expectations")));
-        for (what, target, verdict) in matrix.surprises() {
-            let status = failed(NonSuccessKind::Failure, "surprise", format!("{verdict:?}"));
-            surprises.add_test_case(case(&format!("{what} on {target}"), &target.to_string(), status));
-        }
-        report.add_test_suite(surprises);
-    }
+    let mut report = Report::new(name(&format!("bpfassay {}", results.plan.study.name)));
+    report.add_test_suites(suites(results).iter().map(suite));
     written(&report)
 }
 
@@ -65,6 +57,43 @@ pub fn comparison_junit(comparison: &Comparison) -> Result<String, quick_junit::
 /// `text` on one line, with control characters shown by their numbers: the library would leave them out.
 fn name(text: &str) -> String {
     plain::line(text).into_owned()
+}
+
+fn suite(suite: &Suite) -> TestSuite {
+    let mut written = TestSuite::new(name(&suite.name));
+    let times = suite.cases.iter().filter_map(|case| case.time);
+    if let Some(time) = times.reduce(Duration::saturating_add) {
+        written.set_time(time);
+    }
+    written.add_test_cases(suite.cases.iter().map(of_case));
+    written
+}
+
+fn of_case(from: &Case) -> TestCase {
+    let evidence = plain::text(&from.evidence.join("\n")).into_owned();
+    let mut status = match &from.outcome {
+        CaseOutcome::Passed => TestCaseStatus::success(),
+        CaseOutcome::Skipped(reason) => skipped(reason),
+        CaseOutcome::Failed { account, what, message } => {
+            let kind = match account {
+                Account::Wrong => NonSuccessKind::Failure,
+                Account::Failed | Account::Undecided => NonSuccessKind::Error,
+            };
+            failed(kind, what, message.clone())
+        }
+    };
+    let is_failed = matches!(from.outcome, CaseOutcome::Failed { .. });
+    if is_failed && !evidence.is_empty() {
+        status.set_description(evidence.as_str());
+    }
+    let mut case = case(&from.name, &from.class, status);
+    if !is_failed && !evidence.is_empty() {
+        case.set_system_out(evidence.as_str());
+    }
+    if let Some(time) = from.time {
+        case.set_time(time);
+    }
+    case
 }
 
 fn case(what: &str, class: &str, status: TestCaseStatus) -> TestCase {
@@ -145,61 +174,4 @@ fn failed(kind: NonSuccessKind, what: &str, message: String) -> TestCaseStatus {
     let mut status = TestCaseStatus::non_success(kind);
     status.set_type(what).set_message(plain::text(&message));
     status
-}
-
-/// The most specific failure of a cell: one of its own before one that it only suffers from.
-fn first_failure(cell: &CellResult) -> Option<&CellFailure> {
-    let is_own = |failed: &&CellFailure| failed_type(failed) == "failed";
-    cell.failures.iter().find(is_own).or_else(|| cell.failures.first())
-}
-
-/// What a failure is for whoever decides whether to repeat it.
-const fn failed_type(failed: &CellFailure) -> &'static str {
-    match failed.failure.kind {
-        FailureKind::Host => "host",
-        FailureKind::NotTried => "not tried",
-        _ => "failed",
-    }
-}
-
-fn cell(cell: &CellResult) -> TestCase {
-    let status = match (&cell.attach, cell.failures.first()) {
-        (_, Some(first)) => {
-            let first = first_failure(cell).unwrap_or(first);
-            failed(NonSuccessKind::Error, failed_type(first), format!("{}: {}", first.run, first.failure))
-        }
-        (Attach::Refused { refusal, expected: true, .. }, None) => {
-            skipped(&format!("refused, as expected: {}", labels::refusal(refusal)))
-        }
-        (Attach::Refused { refusal, .. }, None) => {
-            failed(NonSuccessKind::Failure, "refused", format!("{}: {}", labels::refusal(refusal), refusal.message))
-        }
-        (Attach::Unsteady { attached, refused, refusal }, None) => failed(
-            NonSuccessKind::Failure,
-            "unsteady",
-            format!("attached in {attached}, refused in {refused} runs: {}", refusal.message),
-        ),
-        (Attach::Attached { in_spite_of: Some(expectation), .. }, None) => failed(
-            NonSuccessKind::Failure,
-            "unexpected",
-            format!("attached though errno {} was expected: {}", expectation.errno, expectation.reason),
-        ),
-        (Attach::Unknown { reason }, None) => failed(NonSuccessKind::Error, "not run", reason.clone()),
-        (Attach::Baseline | Attach::Attached { .. }, None) if cell.runs.measured < cell.runs.planned => {
-            let counts = format!("{} of {} runs measured", cell.runs.measured, cell.runs.planned);
-            failed(NonSuccessKind::Error, "unfinished", counts)
-        }
-        (Attach::Baseline | Attach::Attached { .. }, None) => TestCaseStatus::success(),
-    };
-    case(&cell.cell, &format!("{}.{}", cell.target, cell.under_test()), status)
-}
-
-fn gate(gate: &GateResult) -> TestCase {
-    let status = match gate.verdict {
-        Verdict::Pass => TestCaseStatus::success(),
-        Verdict::Regression => failed(NonSuccessKind::Failure, "regression", gate.found.clone()),
-        Verdict::Inconclusive => failed(NonSuccessKind::Error, "inconclusive", gate.found.clone()),
-    };
-    let metric = gate.metric.map(|metric| format!(", {metric}")).unwrap_or_default();
-    case(&format!("{}{metric}: {}", gate.cell, gate.demand), &format!("gate {}", gate.gate + 1), status)
 }

@@ -22,11 +22,16 @@ pub(super) const FORMAT: Format = Format {
 /// `results` as Markdown.
 #[must_use]
 pub fn markdown(results: &Results) -> String {
-    let texts = sections(results).map(|section| match section {
-        Section::Table(table) => one(&table),
-        Section::Matrix(page) => matrix(&page),
-    });
+    let texts = sections(results).map(|section| self::section(&section));
     finished(texts.collect::<Vec<_>>().join("\n"))
+}
+
+/// One section.
+pub(super) fn section(content: &Section) -> String {
+    match content {
+        Section::Table(table) => one(table),
+        Section::Matrix(page) => matrix(page),
+    }
 }
 
 /// A matrix of features by targets.
@@ -61,14 +66,13 @@ fn matrix(page: &Page) -> String {
 /// One table with what stands above and below it.
 pub(super) fn one(content: &Table) -> String {
     let mut text = format!("{}\n\n", paragraph(&content.title.join(" ")));
-    let mut line = |cells: Vec<String>| text.push_str(&format!("| {} |\n", cells.join(" | ")));
     // A head without rows would say nothing that the title does not.
     if !content.rows.is_empty() {
-        line(content.columns.iter().map(|column| escape(column)).collect());
-        line(content.columns.iter().map(|_| "---".to_owned()).collect());
+        text.push_str(&row(&content.columns));
+        text.push_str(&format!("|{}\n", " --- |".repeat(content.columns.len())));
     }
-    for row in &content.rows {
-        line(row.iter().map(|cell| escape(cell)).collect());
+    for cells in &content.rows {
+        text.push_str(&row(cells));
     }
     text.push('\n');
     for warning in &content.warnings {
@@ -81,6 +85,12 @@ pub(super) fn one(content: &Table) -> String {
         text.push_str(&format!("- {}\n", escape(legend)));
     }
     text
+}
+
+/// One row of a table.
+pub(super) fn row(cells: &[String]) -> String {
+    let cells: Vec<String> = cells.iter().map(|cell| escape(cell)).collect();
+    format!("| {} |\n", cells.join(" | "))
 }
 
 /// [`escape`] for what begins a line, where further characters are markup.

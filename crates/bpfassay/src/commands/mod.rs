@@ -131,6 +131,23 @@ fn write(file: &Path, report: &[u8]) -> Result<(), Failure> {
     written(file, std::fs::write(file, report))
 }
 
+/// Adds a report to what is in `file`, which holds `most` bytes.
+///
+/// # Errors
+/// An infrastructure failure where it cannot be written, or would hold more.
+fn append(file: &Path, report: &[u8], most: u64) -> Result<(), Failure> {
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
+    let done = opened.and_then(|mut opened| {
+        let length = opened.metadata()?.len();
+        if length.saturating_add(report.len() as u64) > most {
+            let why = format!("it has {length} bytes already, and holds {most}: write the report in a step of its own");
+            return Err(std::io::Error::other(why));
+        }
+        opened.write_all(report)
+    });
+    written(file, done)
+}
+
 /// Writes a report to `file` in a results directory. Through a symbolic link or into a pipe nothing is written.
 ///
 /// # Errors

@@ -12,6 +12,12 @@ use crate::{
     output,
 };
 
+/// The variable by which GitHub names the file of a step's summary.
+const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
+
+/// The bytes that a step's summary holds: of a longer one, GitHub shows nothing.
+const MOST_OF_STEP: u64 = 1 << 20;
+
 /// Executes the command.
 ///
 /// # Errors
@@ -41,6 +47,20 @@ pub(crate) fn report(arguments: &cli::Report) -> Outcome {
         (None, Rendered::Text(text)) => {
             super::print(&text)?;
             return Ok(SUCCESS);
+        }
+        (file, Rendered::Job { annotations, summary }) => {
+            super::print(&annotations)?;
+            match file {
+                Some(file) => (file, summary.into_bytes()),
+                None => {
+                    let of_step = std::env::var_os(STEP_SUMMARY).filter(|file| !file.is_empty());
+                    match of_step.filter(|_| arguments.output.is_none()) {
+                        Some(file) => super::append(Path::new(&file), summary.as_bytes(), MOST_OF_STEP)?,
+                        None => super::print(&summary)?,
+                    }
+                    return Ok(SUCCESS);
+                }
+            }
         }
         (None, Rendered::Binary(_)) => {
             let name = format.name;

@@ -15,7 +15,7 @@ use serde_json::Value;
 /// The command, in a directory of its own.
 pub(crate) fn bpfassay(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bpfassay"));
-    command.current_dir(directory).env_remove("RUST_LOG").stdin(Stdio::null());
+    command.current_dir(directory).env_remove("RUST_LOG").env_remove("GITHUB_STEP_SUMMARY").stdin(Stdio::null());
     command
 }
 

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A badge, as the JSON of the endpoint badge schema: what the results come to, in words.
+
+use serde::Serialize;
+
+use super::{
+    format::Format,
+    plain,
+    standing::{Class, standing},
+};
+use bpfassay_results::Results;
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format = Format {
+    name: "badge",
+    about: "JSON of a badge for a README: what the results come to, in words",
+    file: None,
+    render: |results, _| Ok(badge(results)?.into()),
+};
+
+/// The longest name of a study in a badge, in characters.
+const LONGEST_NAME: usize = 64;
+
+/// Version 1 of the endpoint badge schema.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Badge {
+    schema_version: u32,
+    label: String,
+    message: String,
+    color: &'static str,
+}
+
+/// `results` as a badge.
+///
+/// # Errors
+/// [`serde_json::Error`], which texts do not end in.
+pub fn badge(results: &Results) -> Result<String, serde_json::Error> {
+    let standing = standing(results);
+    let badge = Badge {
+        schema_version: 1,
+        label: format!("bpfassay {}", plain::excerpt(&results.plan.study.name, LONGEST_NAME)),
+        message: standing.words,
+        color: match standing.class {
+            Class::Good => "brightgreen",
+            Class::Neutral => "lightgrey",
+            Class::Open => "yellow",
+            Class::Bad => "red",
+        },
+    };
+    Ok(plain::json(&serde_json::to_string_pretty(&badge)?).into_owned() + "\n")
+}

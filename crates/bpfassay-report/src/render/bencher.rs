@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Figures in Bencher Metric Format: by benchmark and measure a value, and the ends of its interval where it has one.
+
+use std::collections::BTreeMap;
+
+use bpfassay_stats::Estimate;
+use serde::Serialize;
+
+use super::{format::Format, plain};
+use bpfassay_results::{CellMetric, CellResult, Results};
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format = Format {
+    name: "bencher",
+    about: "Costs, overheads and bandwidths with their intervals, as Bencher's JSON, to follow them over commits",
+    file: None,
+    render: |results, _| Ok(bencher(results)?.into()),
+};
+
+/// A value, in the unit that its measure names.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Value {
+    value: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lower_value: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upper_value: Option<f64>,
+}
+
+impl Value {
+    /// A number without interval.
+    fn bare(value: f64) -> Self {
+        Self { value, lower_value: None, upper_value: None }
+    }
+
+    fn of(estimate: &Estimate) -> Self {
+        let interval = estimate.bounds.interval();
+        Self {
+            value: estimate.value,
+            lower_value: interval.map(|interval| interval.lower),
+            upper_value: interval.map(|interval| interval.upper),
+        }
+    }
+
+    /// JSON has no other numbers.
+    fn is_finite(&self) -> bool {
+        [Some(self.value), self.lower_value, self.upper_value].into_iter().flatten().all(f64::is_finite)
+    }
+}
+
+/// The measures: slugs by which Bencher knows them, and their values of a metric.
+type Of = fn(&CellMetric) -> Option<Value>;
+const MEASURES: [(&str, Of); 4] = [
+    ("direct-instructions-per-call", |metric| Some(Value::bare(metric.direct.as_ref()?.value()?.per_call.mean))),
+    ("instructions-per-call", |metric| Some(Value::of(metric.cost.value()?.shown()))),
+    ("overhead-ratio", |metric| Some(Value::of(&metric.overhead.value()?.estimate))),
+    ("bandwidth-mebibytes-per-second", |metric| {
+        let summary = metric.value.value().filter(|_| metric.operation.is_some())?;
+        Some(Value::bare(summary.center()))
+    }),
+];
+
+/// `results` in Bencher Metric Format. What was not measured is left out.
+///
+/// # Errors
+/// [`serde_json::Error`], which texts and finite numbers do not end in.
+pub fn bencher(results: &Results) -> Result<String, serde_json::Error> {
+    let mut benchmarks: BTreeMap<String, BTreeMap<&str, Value>> = BTreeMap::new();
+    for cell in &results.cells {
+        for metric in &cell.metrics {
+            let measured = MEASURES.iter().filter_map(|(name, of)| Some((*name, of(metric)?)));
+            let values: BTreeMap<&str, Value> = measured.filter(|(_, value)| value.is_finite()).collect();
+            if !values.is_empty() {
+                benchmarks.insert(name(cell, metric), values);
+            }
+        }
+    }
+    Ok(plain::json(&serde_json::to_string_pretty(&benchmarks)?).into_owned() + "\n")
+}
+
+/// `x86_64_7.2_quick_nfs4.2_fexit/write`: no two metrics of a plan have the same.
+fn name(cell: &CellResult, metric: &CellMetric) -> String {
+    plain::line(&format!("{}/{}", cell.cell, metric.name)).into_owned()
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! KTAP, version 1, as tools around the kernel's own tests read it: a subtest per suite, a line per case.
+
+use std::fmt::Write as _;
+
+use super::{
+    cases::{Account, Case, CaseOutcome, Suite, suites},
+    finished,
+    format::Format,
+    plain,
+};
+use bpfassay_results::Results;
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format = Format {
+    name: "ktap",
+    about: "Test cases, for tools of kernel developers",
+    file: None,
+    render: |results, _| Ok(ktap(results).into()),
+};
+
+/// `results` as KTAP.
+///
+/// A run that failed, and what could not be decided, has the directive `ERROR`: neither passes. What failed a case, and what shows the findings of a
+/// tool, stands in diagnostic lines above it.
+#[must_use]
+pub fn ktap(results: &Results) -> String {
+    let suites = suites(results);
+    let mut text = format!("KTAP version 1\n1..{}\n", suites.len());
+    for (number, suite) in (1_usize..).zip(&suites) {
+        write_suite(&mut text, number, suite);
+    }
+    finished(text)
+}
+
+fn write_suite(text: &mut String, number: usize, suite: &Suite) {
+    // A plan of no cases is an error to readers: a suite without any is a test of its own.
+    if !suite.cases.is_empty() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  KTAP version 1\n  # Subtest: {}\n  1..{}", name(&suite.name), suite.cases.len());
+        for (number, case) in (1_usize..).zip(&suite.cases) {
+            write_case(text, number, case);
+        }
+    }
+    let is_failed = |case: &Case| matches!(case.outcome, CaseOutcome::Failed { .. });
+    let result = if suite.cases.iter().any(is_failed) { "not ok" } else { "ok" };
+    let _ = writeln!(text, "{result} {number} {}", name(&suite.name));
+}
+
+fn write_case(text: &mut String, number: usize, case: &Case) {
+    let mut diagnostics = case.evidence.clone();
+    let (result, directive) = match &case.outcome {
+        CaseOutcome::Passed => ("ok", String::new()),
+        CaseOutcome::Skipped(reason) => ("ok", format!(" # SKIP {}", plain::line(reason))),
+        CaseOutcome::Failed { account: Account::Wrong, what, message } => {
+            diagnostics.insert(0, format!("{what}: {message}"));
+            ("not ok", String::new())
+        }
+        CaseOutcome::Failed { account: Account::Failed | Account::Undecided, what, message } => {
+            ("not ok", format!(" # ERROR {what}: {}", plain::line(message)))
+        }
+    };
+    for line in diagnostics {
+        let _ = writeln!(text, "  # {}", plain::line(&line));
+    }
+    let _ = writeln!(text, "  {result} {number} {}{directive}", name(&case.name));
+}
+
+/// A description: `#`, which would end it, is shown by its number.
+fn name(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in plain::line(text).chars() {
+        if c == '#' { plain::push_escaped(&mut shown, c) } else { shown.push(c) }
+    }
+    shown
+}

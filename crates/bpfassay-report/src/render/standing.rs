@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What results come to, in a few words that claim no more than they have: `exact, 7 of 8; failed, 1 of 8`.
+
+use std::collections::HashSet;
+
+use bpfassay_stats::Verdict;
+use bpfassay_tool::finding::FindingStatus;
+
+use super::cases::{self, Account};
+use crate::labels;
+use bpfassay_results::{Attach, ByteErrors, CellResult, Demand, Figure, Results};
+
+/// What results come to.
+pub(super) struct Standing {
+    pub(super) words: String,
+    pub(super) class: Class,
+}
+
+/// How good or bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    /// Everything is as it has to be.
+    Good,
+    /// Nothing that is good or bad was measured.
+    Neutral,
+    /// Something is not known, or worth a look.
+    Open,
+    /// Something is wrong.
+    Bad,
+}
+
+/// What came of one cell, in the order in which it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    Exact,
+    NothingFound,
+    Measured,
+    RefusedAsExpected,
+    NotExact,
+    Found,
+    Denied,
+    Refused,
+    Unsteady,
+    Unexpected,
+    Failed,
+    Partly,
+    NotMeasured,
+}
+
+impl State {
+    const ALL: [Self; 13] = [
+        Self::Exact,
+        Self::NothingFound,
+        Self::Measured,
+        Self::RefusedAsExpected,
+        Self::NotExact,
+        Self::Found,
+        Self::Denied,
+        Self::Refused,
+        Self::Unsteady,
+        Self::Unexpected,
+        Self::Failed,
+        Self::Partly,
+        Self::NotMeasured,
+    ];
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::NothingFound => "nothing found",
+            Self::Measured => "measured",
+            Self::RefusedAsExpected => "refused as expected",
+            Self::NotExact => "not exact",
+            Self::Found => "with findings",
+            Self::Denied => "with denied findings",
+            Self::Refused => "refused",
+            Self::Unsteady => "unsteady",
+            Self::Unexpected => "attached unexpectedly",
+            Self::Failed => "failed",
+            Self::Partly => "partly measured",
+            Self::NotMeasured => "not measured",
+        }
+    }
+
+    const fn class(self) -> Class {
+        match self {
+            Self::Exact | Self::NothingFound => Class::Good,
+            Self::Measured | Self::RefusedAsExpected => Class::Neutral,
+            Self::NotExact | Self::Found | Self::Partly | Self::NotMeasured => Class::Open,
+            Self::Denied | Self::Refused | Self::Unsteady | Self::Unexpected | Self::Failed => Class::Bad,
+        }
+    }
+}
+
+/// What `results` come to: the verdicts on gates, surprises, and how many of the cells with something under test are what. Baselines are told where
+/// they were not measured whole.
+pub(super) fn standing(results: &Results) -> Standing {
+    let mut parts: Vec<(String, Class)> = Vec::new();
+    parts.extend(gates(results));
+    if let Some(matrix) = &results.kernel_features {
+        match matrix.surprises().count() {
+            0 => parts.push(("no surprise".to_owned(), Class::Good)),
+            1 => parts.push(("1 surprise".to_owned(), Class::Bad)),
+            many => parts.push((format!("{many} surprises"), Class::Bad)),
+        }
+    }
+    let denied = denied(results);
+    let (baselines, tested): (Vec<&CellResult>, Vec<&CellResult>) =
+        results.cells.iter().partition(|cell| cell.is_baseline());
+    for (of, cells) in [("", tested), (" baselines", baselines)] {
+        let states: Vec<State> = cells.iter().map(|cell| state(cell, denied.contains(cell.cell.as_str()))).collect();
+        for state in State::ALL {
+            let count = states.iter().filter(|one| **one == state).count();
+            // Of baselines, it is no news that they were measured.
+            if count > 0 && (of.is_empty() || state != State::Measured) {
+                parts.push((format!("{}, {count} of {}{of}", state.words(), states.len()), state.class()));
+            }
+        }
+    }
+    let class = parts.iter().map(|(_, class)| *class).filter(|class| *class != Class::Neutral).max();
+    let words: Vec<String> = parts.into_iter().map(|(words, _)| words).collect();
+    match words.is_empty() {
+        true => Standing { words: "nothing under test".to_owned(), class: Class::Neutral },
+        false => Standing { words: words.join("; "), class: class.unwrap_or(Class::Neutral) },
+    }
+}
+
+/// The verdicts on the gates of the study, by number: `gates: 1 regression, 7 pass`.
+fn gates(results: &Results) -> Option<(String, Class)> {
+    if results.plan.study.gates.is_empty() {
+        return None;
+    }
+    let of = |verdict: Verdict| results.gates.iter().filter(|gate| gate.verdict == verdict).count();
+    let all = [Verdict::Regression, Verdict::Inconclusive, Verdict::Pass];
+    let counts: Vec<String> = all
+        .into_iter()
+        .filter(|verdict| of(*verdict) > 0)
+        .map(|verdict| format!("{} {}", of(verdict), labels::verdict(verdict)))
+        .collect();
+    if counts.is_empty() {
+        return Some(("gates: none applies".to_owned(), Class::Open));
+    }
+    let class = match (of(Verdict::Regression), of(Verdict::Inconclusive)) {
+        (0, 0) => Class::Good,
+        (0, _) => Class::Open,
+        _ => Class::Bad,
+    };
+    Some((format!("gates: {}", counts.join(", ")), class))
+}
+
+/// The cells of whose tool something is found that a gate denies.
+fn denied(results: &Results) -> HashSet<&str> {
+    let broken = |demand: &Demand| *demand == Demand::Findings;
+    let gates = results.gates.iter().filter(|gate| broken(&gate.demand) && gate.verdict == Verdict::Regression);
+    gates.map(|gate| gate.cell.as_str()).collect()
+}
+
+fn state(cell: &CellResult, is_denied: bool) -> State {
+    if cell.failures.iter().any(|failure| cases::account_of(failure).0 == Account::Failed) {
+        return State::Failed;
+    }
+    match &cell.attach {
+        Attach::Refused { expected: false, .. } => return State::Refused,
+        Attach::Unsteady { .. } => return State::Unsteady,
+        Attach::Attached { in_spite_of: Some(_), .. } => return State::Unexpected,
+        _ => {}
+    }
+    match cell.runs.measured.saturating_add(cell.runs.refused) {
+        0 => return State::NotMeasured,
+        done if done < cell.runs.planned => return State::Partly,
+        _ => {}
+    }
+    match &cell.attach {
+        Attach::Refused { .. } => State::RefusedAsExpected,
+        Attach::Unknown { .. } => State::NotMeasured,
+        Attach::Baseline if cell.is_baseline() => State::Measured,
+        _ if cell.tool.is_some() => of_tool(cell, is_denied),
+        _ => of_counts(cell),
+    }
+}
+
+fn of_tool(cell: &CellResult, is_denied: bool) -> State {
+    if is_denied {
+        return State::Denied;
+    }
+    if cases::found(cell).next().is_some() {
+        return State::Found;
+    }
+    let mut findings = cell.tool_result.iter().flat_map(|result| &result.findings);
+    let is_clear = findings.any(|finding| finding.status == FindingStatus::Clear);
+    if is_clear { State::NothingFound } else { State::Measured }
+}
+
+/// Exact is only what was compared in every interval and had every byte, and every call where calls can be compared. Bytes that were compared in some
+/// intervals only are partly measured.
+fn of_counts(cell: &CellResult) -> State {
+    let is_off = |errors: &ByteErrors| errors.min != 0 || errors.max != 0;
+    let counts = || cell.accuracy.iter().flat_map(|accuracy| [&accuracy.byte_error, &accuracy.call_error]);
+    if counts().filter_map(Figure::value).any(is_off) {
+        return State::NotExact;
+    }
+    let bytes = || cell.accuracy.iter().map(|accuracy| accuracy.byte_error.value());
+    match () {
+        () if bytes().flatten().any(|errors| errors.not_measured > 0) => State::Partly,
+        () if cell.accuracy.is_empty() || bytes().any(|errors| errors.is_none()) => State::Measured,
+        () => State::Exact,
+    }
+}
