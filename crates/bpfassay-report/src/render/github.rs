@@ -3,6 +3,8 @@
 
 mod summary;
 
+use std::collections::HashMap;
+
 use super::{
     alike::Alike,
     cases::{self, Account, Case, CaseOutcome},
@@ -157,11 +159,15 @@ fn of_failures(results: &Results) -> Vec<Annotation> {
 
 /// Findings of tools that no gate denies.
 fn of_findings(results: &Results) -> Vec<Annotation> {
+    let mut gates: HashMap<&str, Vec<u32>> = HashMap::new();
+    for gate in results.gates.iter().filter(|gate| gate.demand == Demand::Findings) {
+        gates.entry(gate.cell.as_str()).or_default().push(gate.gate);
+    }
     let mut annotations = Vec::new();
     for cell in &results.cells {
-        let gates = || results.gates.iter().filter(|gate| gate.demand == Demand::Findings && gate.cell == cell.cell);
+        let of_cell = gates.get(cell.cell.as_str()).map_or(&[][..], Vec::as_slice);
         for finding in cases::found(cell) {
-            if !gates().any(|gate| cases::denies(results, gate.gate, finding)) {
+            if !of_cell.iter().any(|gate| cases::denies(results, *gate, finding)) {
                 let title = format!("found: {} on {}, {}", finding.kind, cell.target, cell.under_test());
                 annotations.push(Annotation { level: Level::Warning, title, lines: cases::evidence(finding) });
             }

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
+pub(crate) mod release;
+
 use std::{
     env, fs,
     os::unix::fs::PermissionsExt,
