@@ -154,7 +154,8 @@ impl Selection {
         let refuse = |error| Error::Kernel(Box::new(error));
         let image = kernel.image.as_path();
         let problem = |problem| refuse(bpfassay_testbed::Error::LocalKernel { path: image.to_owned(), problem });
-        let kind = local::identify(&local::read_image(image).map_err(refuse)?).map_err(problem)?;
+        let unusable = |problem| refuse(bpfassay_testbed::Error::UnusableImage { path: image.to_owned(), problem });
+        let kind = local::identify(&local::read_image(image).map_err(refuse)?).map_err(unusable)?;
         let wanted = &self.narrowing.archs;
         if !wanted.is_empty() && !wanted.contains(&kind.arch) {
             let wanted: Vec<_> = wanted.iter().map(|arch| arch.name()).collect();

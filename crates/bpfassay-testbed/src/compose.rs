@@ -21,9 +21,12 @@ use crate::{
     catalogue::Catalogue,
     image,
     kernel::Kernel,
-    manifest::{Component, File, Manifest, Target, is_provider_name},
+    manifest::{Component, Manifest, Target, is_provider_name},
     payload::Payload,
-    provider::{Parts, assemble, local},
+    provider::{
+        Parts, assemble,
+        local::{self, LocalKernel, LocalModules},
+    },
 };
 
 /// Version of the spec's form.
@@ -183,13 +186,15 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
         programs.insert(arch, Payload::from_directory(cache, arch, directory)?);
     }
     let kernel = |made: &TargetInputs| -> Result<Kernel> {
-        let mut kernel = local::prepare(cache, &made.image, made.modules.as_deref(), Some(made.arch))?;
+        let inputs = LocalKernel {
+            image: made.image.clone(),
+            modules: made.modules.clone().map(LocalModules::Installed),
+            config: made.config.clone(),
+            release: None,
+        };
+        let mut kernel = local::prepare(cache, &inputs, Some(made.arch))?;
         kernel.name.clone_from(&made.name);
         kernel.version.clone_from(&made.version);
-        if let Some(config) = &made.config {
-            let object = cache.add_file(&config.display().to_string(), config, None)?;
-            kernel.config = Some(File::from(&object));
-        }
         Ok(kernel)
     };
     let parts = Parts {

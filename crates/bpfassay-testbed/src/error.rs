@@ -161,6 +161,22 @@ pub enum Error {
         /// What is wrong with it and what is wanted.
         problem: String,
     },
+    /// The file given as a kernel image is none, or is damaged.
+    #[error("{} {problem}", path.display())]
+    UnusableImage {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it and what is wanted.
+        problem: String,
+    },
+    /// The tree that a kernel of the user's is built in lacks what a build makes.
+    #[error("the build tree {} {problem}", tree.display())]
+    NotBuilt {
+        /// The tree.
+        tree: PathBuf,
+        /// What is missing, and which make target makes it.
+        problem: String,
+    },
     /// Package archives.
     #[error(transparent)]
     Apt(#[from] AptError),

@@ -22,7 +22,7 @@ use crate::{
     busybox,
     cache::{Cache, Digest, Hasher, Object},
     initramfs::{Archive, ArchiveError, Content, Node, find, tree::Overlay},
-    kernel::Kernel,
+    kernel::{Kernel, Modules},
     manifest::{self, Component, Segment},
     modules::{ModuleSet, ModulesError, Signatures, signature},
     payload::Payload,
@@ -36,7 +36,7 @@ pub const MODULE_SET: &str = "/bpfassay/modules/set.json";
 const MAX_MODULE_SET: u64 = 1 << 20;
 
 /// Largest kernel configuration that is read, in bytes; real ones have about 300 KB.
-const MAX_CONFIG: u64 = 16 << 20;
+pub(crate) const MAX_CONFIG: u64 = 16 << 20;
 
 /// Names of segments in the manifest.
 pub mod role {
@@ -102,7 +102,7 @@ pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>
     };
     let key = Digest::of_parts([KEY_VERSION, role::MODULES, kept, &modules.key.to_string()]);
     let what = format!("the modules of kernel {}", kernel.release);
-    let object = segment(cache, &key, &what, || modules_archive(&modules.path, signatures))?;
+    let object = segment(cache, &key, &what, || modules_archive(modules, signatures))?;
     Ok(Some(Segment { role: role::MODULES.to_owned(), archive: (&object).into(), contents: Vec::new() }))
 }
 
@@ -133,12 +133,12 @@ fn signatures(kernel: &Kernel) -> Result<Signatures> {
     Ok(if signature::enforced(&String::from_utf8_lossy(&text)) { Signatures::Kept } else { Signatures::Cut })
 }
 
-/// The archive of the `modules` segment for the module tree at `tree` (`lib/modules/RELEASE`).
+/// The archive of the `modules` segment for a module tree.
 ///
 /// # Errors
 /// [`Error::Modules`] for a tree that cannot be read or is incomplete.
-pub fn modules_archive(tree: &Path, signatures: Signatures) -> Result<Archive> {
-    let (set, mut archive) = ModuleSet::read(tree, signatures)?;
+pub fn modules_archive(modules: &Modules, signatures: Signatures) -> Result<Archive> {
+    let (set, mut archive) = ModuleSet::read(&modules.path, modules.layout, signatures)?;
     let text = serde_json::to_vec(&set).map_err(|error| Error::io("write", MODULE_SET)(error.into()))?;
     archive.add(MODULE_SET, Node::File { executable: false, content: text.into() })?;
     Ok(archive)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bpfassay_protocol::Arch;
 
-use crate::{apt::Package, cache::Digest, manifest};
+use crate::{apt::Package, cache::Digest, manifest, modules::Layout};
 
 /// A kernel that can be booted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,9 +31,10 @@ pub struct Kernel {
 /// The module tree of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Modules {
-    /// The content of `lib/modules/RELEASE`: `kernel/…/*.ko` (plain or compressed), `modules.builtin`, `modules.order`. There
-    /// is no `modules.dep`.
+    /// Where it is.
     pub path: PathBuf,
+    /// What it looks like.
+    pub layout: Layout,
     /// Changes whenever the tree does: a key for what is made from it.
     pub key: Digest,
 }

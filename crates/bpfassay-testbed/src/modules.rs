@@ -4,9 +4,11 @@
 //! kernel that decompresses.
 //!
 //! A module tree is what `make modules_install` or a Debian package puts into `lib/modules/RELEASE`: `kernel/**.ko`
-//! (or `.ko.xz`, `.ko.zst`, `.ko.gz`) and `modules.builtin`. Dependencies are read from the modules themselves, because
-//! Debian's packages have no `modules.dep`. A tree may come from anywhere: nothing in it is trusted.
+//! (or `.ko.xz`, `.ko.zst`, `.ko.gz`) and `modules.builtin`; or the tree that a kernel was built in ([`Layout`]). Dependencies are
+//! read from the modules themselves, because Debian's packages have no `modules.dep`. A tree may come from anywhere: nothing in it
+//! is trusted.
 
+pub(crate) mod built;
 pub mod decompress;
 pub mod modinfo;
 pub mod signature;
@@ -48,6 +50,16 @@ const MAX_BUILTIN: u64 = 64 << 20;
 /// Largest module, decompressed, in bytes.
 pub const MAX_MODULE: u64 = 256 << 20;
 
+/// What a module tree looks like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// `lib/modules/RELEASE`: `kernel/**.ko` (plain or compressed), `modules.builtin`. There need be no `modules.dep`.
+    #[default]
+    Installed,
+    /// The tree that the kernel was built in: `modules.order` names its modules, and `modules.builtin` what is built in.
+    Built,
+}
+
 /// Why a module tree cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ModulesError {
@@ -65,6 +77,32 @@ pub enum ModulesError {
     NoBuiltin {
         /// The module tree.
         tree: PathBuf,
+    },
+    /// A module of a build tree is not there.
+    #[error("{} is in modules.order of the build tree, and is not there: run `make modules`", path.display())]
+    NotBuilt {
+        /// The module.
+        path: PathBuf,
+    },
+    /// `modules.order` names something outside of the build tree.
+    #[error("modules.order of the build tree {} names `{}`, which is no path in it: run `make modules` again", tree.display(), line.escape_debug())]
+    Outside {
+        /// The build tree.
+        tree: PathBuf,
+        /// The line.
+        line: String,
+    },
+    /// Modules with everything that a debugger wants of them.
+    #[error(
+        "the modules of {} that guests need have {megabytes} MB, most of it debug information, and guests have no room for it: \
+         run `make modules_install INSTALL_MOD_PATH=DIR INSTALL_MOD_STRIP=1`, and give DIR with --modules",
+        tree.display()
+    )]
+    TooLarge {
+        /// The build tree.
+        tree: PathBuf,
+        /// Size of what guests need of it, in 10⁶ bytes.
+        megabytes: u64,
     },
     /// A module cannot be decompressed.
     #[error("cannot decompress the module {}: install or download the modules again", path.display())]
@@ -162,19 +200,24 @@ impl ModuleSet {
         Self { monolithic: true, ..Self::default() }
     }
 
-    /// Reads what guests may need from the module tree at `tree` (`lib/modules/RELEASE`), and the archive that puts it
-    /// into [`layout::MODULES`].
+    /// Reads what guests may need from the module tree at `tree`, and the archive that puts it into [`layout::MODULES`].
     ///
     /// # Errors
     /// [`ModulesError`] for trees that cannot be read or are incomplete. Wanted modules that do not exist are recorded
     /// in [`ModuleSet::absent`], not an error here.
-    pub fn read(tree: &Path, signatures: Signatures) -> Result<(Self, Archive), ModulesError> {
-        let files = find_modules(tree)?;
+    pub fn read(tree: &Path, layout: Layout, signatures: Signatures) -> Result<(Self, Archive), ModulesError> {
+        let files = match layout {
+            Layout::Installed => find_modules(tree)?,
+            Layout::Built => built::modules(tree)?.into_iter().map(|(name, path)| (name, tree.join(path))).collect(),
+        };
         let builtin = read_builtin(tree)?;
         let set = Self { signatures, ..Self::default() };
         let mut reader = Reader { files: &files, builtin: &builtin, set, archive: Archive::default() };
         for name in CONSOLE.iter().chain(&[SERVER, CLIENT_V3, CLIENT_V4]).chain(&EXTRA) {
             reader.want(name)?;
+        }
+        if layout == Layout::Built && reader.archive.size() > built::MAX_SIZE {
+            return Err(ModulesError::TooLarge { tree: tree.to_owned(), megabytes: reader.archive.size() / 1_000_000 });
         }
         Ok((reader.set, reader.archive))
     }
@@ -276,6 +319,9 @@ impl Reader<'_> {
                 Wanted::IfPresent => Ok(false),
             };
         };
+        if !file.exists() {
+            return Err(ModulesError::NotBuilt { path: file.clone() });
+        }
         let mut bytes = decompress::module(file, MAX_MODULE)?;
         if self.set.signatures == Signatures::Cut {
             bytes.truncate(signature::cut(&bytes).len());

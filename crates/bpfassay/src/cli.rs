@@ -25,7 +25,7 @@ pub(crate) use self::{
     lock::Lock,
     payload::{Payload, PayloadCommand},
     report::Report,
-    run::{AgainChoice, Check, Run},
+    run::{AgainChoice, Against, Check, Run},
     testbed::{Testbed, TestbedCommand},
     tool::{Tool, ToolCommand},
 };
@@ -154,11 +154,12 @@ pub(crate) struct Targets {
     #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = arch)]
     pub(crate) arch: Vec<Arch>,
 
-    /// Only these kernels, by their names in the catalogue; or the path of one image, in place of the study's targets
+    /// Only these kernels, by their names in the catalogue; or one that you built, in place of the study's targets: the tree that it was
+    /// built in, or the path of its image
     #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
     pub(crate) kernel: Vec<String>,
 
-    /// Directory of modules, where --kernel is the path of an image
+    /// Its modules, installed (INSTALL_MOD_PATH), where --kernel is a build tree or an image [default: those of the build tree]
     #[arg(long, value_name = "DIR", requires = "kernel")]
     pub(crate) modules: Option<PathBuf>,
 }
@@ -300,11 +301,11 @@ pub(crate) struct Shell {
     #[arg(long, value_name = "ARCH", value_parser = arch)]
     pub(crate) arch: Option<Arch>,
 
-    /// Its kernel, by name in the catalogue, or the path of an image with --modules [default: 6.12]
+    /// Its kernel, by name in the catalogue, the tree that it was built in, or the path of its image [default: 6.12]
     #[arg(long, value_name = "KERNEL")]
     pub(crate) kernel: Option<String>,
 
-    /// Directory of modules, where --kernel is the path of an image
+    /// Its modules, installed (INSTALL_MOD_PATH), where --kernel is a build tree or an image [default: those of the build tree]
     #[arg(long, value_name = "DIR")]
     pub(crate) modules: Option<PathBuf>,
 

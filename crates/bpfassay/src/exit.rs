@@ -167,6 +167,8 @@ impl From<bpfassay_testbed::Error> for Failure {
             Error::NotACache { .. }
             | Error::Catalogue(_)
             | Error::LocalKernel { .. }
+            | Error::NotBuilt { .. }
+            | Error::UnusableImage { .. }
             | Error::Manifest(_)
             | Error::Bundle(_)
             | Error::TestbedSpec(_)

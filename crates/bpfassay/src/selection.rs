@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From arguments to what the library runs: which study, which part of it, which kernels, tools and testbed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use bpfassay_protocol::job::FileSystem;
 use bpfassay_runner::{Selection, StoreOptions};
-use bpfassay_study::Narrowing;
+use bpfassay_study::{Narrowing, Plan};
 use bpfassay_testbed::{
     apt,
     cache::Digest,
     payload::ProgramSources,
-    provider::{Sources, local::LocalKernel},
+    provider::{
+        Sources,
+        local::{Config, Lack, LocalKernel, is_build_tree},
+    },
 };
 
 use crate::{
@@ -45,11 +49,11 @@ pub(crate) fn offline(global: &cli::Global) -> StoreOptions {
 /// Reads the tool files of the arguments and puts everything together.
 ///
 /// # Errors
-/// A usage failure: a tool file that is wrong, an image beside other kernels, modules without an image.
+/// A usage failure: a tool file that is wrong, an image or a build tree beside other kernels, a build tree that is not complete, modules without either.
 pub(crate) fn selection(arguments: &cli::Selection, overlays: &cli::Overlays) -> Result<Selection, Failure> {
     let tools = arguments.tool.iter().map(|name| bpfassay_tool::load(name).map_err(Failure::usage));
     let mut own = self::overlays(overlays);
-    own.sources.local = local_kernel(&arguments.targets.kernel, arguments.targets.modules.as_deref())?;
+    own.sources.local = local_kernel(&arguments.targets)?;
     Ok(Selection {
         study: arguments.study.clone(),
         narrowing: Narrowing {
@@ -83,32 +87,47 @@ pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
     }
 }
 
-/// The kernel image given in place of names, if one was.
+/// The kernel image or build tree given in place of names, if one was.
 ///
 /// # Errors
-/// A usage failure for an image beside other kernels, and for modules without an image.
-fn local_kernel(kernels: &[String], modules: Option<&Path>) -> Result<Option<LocalKernel>, Failure> {
+/// A usage failure for one beside other kernels, for a build tree that cannot be used, and for modules without either.
+fn local_kernel(targets: &cli::Targets) -> Result<Option<LocalKernel>, Failure> {
     let refuse =
         |help: &str, what: &str| Err(Failure { code: USAGE, report: miette::miette!(help = help, "{}", what) });
-    match kernels {
-        [one] if is_image(one) => {
-            Ok(Some(LocalKernel { image: PathBuf::from(one), modules: modules.map(Path::to_owned) }))
+    match targets.kernel.as_slice() {
+        [one] if is_path(one) => {
+            Ok(Some(LocalKernel::find(Path::new(one), targets.modules.as_deref(), &targets.arch)?))
         }
-        names if names.iter().any(|name| is_image(name)) => refuse(
-            "run the study once per image",
-            "--kernel takes the path of one image by itself, or names of the catalogue",
+        names if names.iter().any(|name| is_path(name)) => refuse(
+            "run the study once per kernel",
+            "--kernel takes the path of one image or build tree by itself, or names of the catalogue",
         ),
-        _ if modules.is_some() => refuse(
-            "give the path of the image with --kernel (./bzImage), or leave --modules out: kernels of the catalogue have their own",
-            "--modules belongs to the path of a kernel image, and --kernel names none",
+        _ if targets.modules.is_some() => refuse(
+            "give the path of the image or of the build tree with --kernel (./bzImage, ./linux), or leave --modules out: kernels of the catalogue have their own",
+            "--modules belongs to the path of a kernel, and --kernel names none",
         ),
         _ => Ok(None),
     }
 }
 
-/// Whether an argument of `--kernel` is the path of an image and no name of the catalogue, all of which begin with a digit.
-pub(crate) fn is_image(argument: &str) -> bool {
-    argument.contains('/') || (!argument.starts_with(|c: char| c.is_ascii_digit()) && Path::new(argument).is_file())
+/// Whether an argument of `--kernel` is the path of an image or of a build tree, and no name of the catalogue, nearly all of which begin with a digit.
+pub(crate) fn is_path(argument: &str) -> bool {
+    let (path, is_number) = (Path::new(argument), argument.starts_with(|c: char| c.is_ascii_digit()));
+    argument.contains('/') || argument.starts_with('.') || (!is_number && (path.is_file() || is_build_tree(path)))
+}
+
+/// What the user's kernel lacks of what `plan` needs, by the configuration in its build tree; nothing where there is none.
+///
+/// # Errors
+/// An infrastructure failure where the configuration cannot be read.
+pub(crate) fn lacks(selection: &Selection, plan: &Plan) -> Result<Vec<Lack>, Failure> {
+    let Some((config, release)) =
+        selection.sources.local.as_ref().and_then(|kernel| kernel.config.as_deref().zip(kernel.release.as_deref()))
+    else {
+        return Ok(Vec::new());
+    };
+    let nfs = plan.blocks.iter().any(|block| matches!(block.file_system, FileSystem::Nfs(_)));
+    Ok(Config::read(config)?.lacks(release, nfs))
 }
 
 #[cfg(test)]
@@ -116,6 +135,14 @@ mod tests {
     use bpfassay_stage::{PACKAGES, Stage};
 
     use super::*;
+
+    #[test]
+    fn a_directory_is_a_kernel_where_one_is_built_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        assert!(is_path("./6.12") && is_path(&path("none")));
+        assert!(!is_path("6.12") && !is_path("testing"));
+    }
 
     #[test]
     fn the_sources_that_this_was_built_with_are_those_of_the_checkout() {

@@ -196,16 +196,31 @@ fn the_image_of_a_kernel_is_given_by_its_path_and_by_itself() {
     image.extend(b"ARM\x64");
     image.extend([0; 100]);
     image.extend(b"\0Linux version 6.99.0-mine (me@host) (gcc)\n\0");
-    fs::write(directory.path().join("bzImage"), image).unwrap();
+    fs::write(directory.path().join("bzImage"), &image).unwrap();
+    for (path, content) in [
+        ("linux/.config", &b"CONFIG_VIRTIO_PCI=y\n"[..]),
+        ("linux/include/config/kernel.release", b"6.99.0-mine\n"),
+        ("linux/arch/arm64/boot/Image", &image),
+        ("fresh/Makefile", b""),
+        ("fresh/arch/Kconfig", b""),
+    ] {
+        let path = directory.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
     for (arguments, code, part) in [
         (&["--kernel", "./bzImage"][..], 0, "aarch64_local_quick"),
         (&["--kernel", "bzImage", "--arch", "aarch64"], 0, "aarch64_local_quick"),
         (&["--kernel", "bzImage", "--arch", "riscv64"], 2, "is a kernel for aarch64, not for riscv64"),
-        (&["--kernel", "bzImage,6.12"], 2, "one image by itself"),
-        (&["--kernel", "6.12", "--modules", "."], 2, "give the path of the image with --kernel"),
+        (&["--kernel", "bzImage,6.12"], 2, "one image or build tree by itself"),
+        (&["--kernel", "6.12", "--modules", "."], 2, "give the path of the image or of the build tree"),
         (&["--kernel", "./none"], 2, "does not exist"),
         (&["--kernel", "/dev/zero"], 2, "no regular file"),
-        (&["--kernel", "."], 2, "no kernel `.`"),
+        (&["--kernel", "."], 2, "neither a kernel image nor the tree of a kernel's build"),
+        (&["--kernel", "linux"], 0, "aarch64_local_quick"),
+        (&["--kernel", "linux"], 0, "CONFIG_NFSD, which the NFS mount needs"),
+        (&["--kernel", "./linux", "--arch", "riscv64"], 2, "is the build of a kernel for aarch64, not for riscv64"),
+        (&["--kernel", "fresh"], 2, "has no .config: run `make defconfig` and `make`"),
     ] {
         let output = bpfassay(directory.path()).arg("plan").args(arguments).output().unwrap();
         let printed = printed(&output);

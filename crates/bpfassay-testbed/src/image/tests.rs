@@ -7,7 +7,7 @@ use bpfassay_protocol::{
 };
 
 use super::*;
-use crate::kernel::Modules;
+use crate::modules::Layout;
 
 const NFS: FileSystem =
     FileSystem::Nfs(Nfs { version: NfsVersion::V42, localio: None, threads: 8, size_mib: 64, scheduling: None });
@@ -53,7 +53,7 @@ impl Bed {
             version: None,
             image: (&image).into(),
             config: None,
-            modules: Some(Modules { path: tree, key: Digest::of(builtin.as_bytes()) }),
+            modules: Some(Modules { path: tree, layout: Layout::Installed, key: Digest::of(builtin.as_bytes()) }),
             packages: Vec::new(),
         }
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernels that the user built: `--kernel bzImage [--modules DIR]`.
+//! Kernels that the user built: `--kernel bzImage [--modules DIR]`, `--kernel BUILD-TREE`.
 
+mod build_tree;
+mod config;
 mod header;
 
 use std::{
@@ -10,11 +12,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfassay_protocol::Arch;
+use bpfassay_protocol::{Arch, with_causes};
 
 #[cfg(test)]
 pub(crate) use self::header::tests::arm64_image;
-pub use self::header::{ImageKind, identify};
+pub use self::{
+    build_tree::is_build_tree,
+    config::{Config, Lack},
+    header::{ImageKind, identify},
+};
 use super::{Provider, Receiver, Request, Sources, with_checkout};
 use crate::{
     Error, Result,
@@ -22,6 +28,7 @@ use crate::{
     cache::{Cache, Digest, Hasher},
     kernel::{Kernel, Modules},
     manifest,
+    modules::{Layout, decompress::decompress},
     pvh::{Unusable, extract},
 };
 
@@ -31,10 +38,39 @@ pub const NAME: &str = "local";
 /// A kernel that the user built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalKernel {
-    /// Its image: bzImage or Image.
+    /// Its image: bzImage or Image, which may be compressed by gzip.
     pub image: PathBuf,
-    /// Its modules: an `INSTALL_MOD_PATH`, or `lib/modules/RELEASE` itself.
-    pub modules: Option<PathBuf>,
+    /// Its modules.
+    pub modules: Option<LocalModules>,
+    /// Its configuration, `.config` of the tree that it was built in.
+    pub config: Option<PathBuf>,
+    /// Its release by that tree.
+    pub release: Option<String>,
+}
+
+/// Where the modules of a kernel are that the user built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LocalModules {
+    /// An `INSTALL_MOD_PATH`, or `lib/modules/RELEASE` itself.
+    Installed(PathBuf),
+    /// The tree that the kernel was built in.
+    Built(PathBuf),
+}
+
+impl LocalKernel {
+    /// The kernel that `path` is, an image or the tree that it was built in, for one of `archs`, or for any where there are none; with the modules
+    /// in `modules`, or those of the tree.
+    ///
+    /// # Errors
+    /// [`Error::LocalKernel`] for a directory that is no build tree, and [`Error::NotBuilt`] for one that lacks what a build makes. An image is not
+    /// looked at.
+    pub fn find(path: &Path, modules: Option<&Path>, archs: &[Arch]) -> Result<Self> {
+        let modules = modules.map(|directory| LocalModules::Installed(directory.to_owned()));
+        if path.is_dir() {
+            return build_tree::find(path, modules, archs);
+        }
+        Ok(Self { image: path.to_owned(), modules, config: None, release: None })
+    }
 }
 
 /// The user's own kernel.
@@ -55,21 +91,24 @@ impl Provider for Local {
 
     fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>) {
         let kernel = |apt: &Apt<'_>, arch, _: &str| match &request.sources.local {
-            Some(local) => prepare(apt.cache(), &local.image, local.modules.as_deref(), Some(arch)),
+            Some(local) => prepare(apt.cache(), local, Some(arch)),
             None => Err(Error::Build { what: "no kernel was given: name one with --kernel".to_owned() }),
         };
         with_checkout(request, self.name(), &kernel, receiver);
     }
 }
 
+/// What a file begins with that gzip compressed.
+const GZIP: &[u8] = b"\x1f\x8b";
+
 /// Largest kernel image that is read, in bytes.
 const MAX_IMAGE: u64 = 1 << 30;
 
-/// The content of the kernel image at `path`.
+/// The content of the kernel image at `path`, unpacked where gzip compressed it.
 ///
 /// # Errors
-/// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, or a file of more than 1 GiB; [`Error::Io`] where it cannot be
-/// read.
+/// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, a file of more than 1 GiB; [`Error::UnusableImage`] for a damaged stream of
+/// gzip; [`Error::Io`] where it cannot be read.
 pub fn read_image(path: &Path) -> Result<Vec<u8>> {
     let refuse = |problem: &str| Error::LocalKernel { path: path.to_owned(), problem: problem.to_owned() };
     let metadata = match fs::metadata(path) {
@@ -90,52 +129,59 @@ pub fn read_image(path: &Path) -> Result<Vec<u8>> {
     bpfassay_input::open(path)
         .and_then(|file| file.take(MAX_IMAGE).read_to_end(&mut bytes))
         .map_err(Error::io("read", path))?;
-    Ok(bytes)
+    if !bytes.starts_with(GZIP) {
+        return Ok(bytes);
+    }
+    decompress(bytes, MAX_IMAGE).map_err(|error| Error::UnusableImage {
+        path: path.to_owned(),
+        problem: format!("cannot be unpacked: {}; build or copy it again", with_causes(&error)),
+    })
 }
 
-/// Makes a kernel from an image and, where there is one, a directory of modules: an `INSTALL_MOD_PATH`, or
-/// `lib/modules/RELEASE` itself. The image is copied into the cache, the modules stay where they are. The architecture and
-/// the release are read from the image; `arch` is what the user asked for, if they did.
+/// Makes a kernel from an image and, where there are some, modules. The image and the configuration are copied into the cache, the modules
+/// stay where they are. The architecture and the release are read from the image; `arch` is what the user asked for, if they did.
 ///
 /// # Errors
-/// [`Error::LocalKernel`] for anything that is no bootable image, a kernel that is damaged, another architecture, or modules of another release;
+/// [`Error::UnusableImage`] for anything that is no bootable image, or a kernel that is damaged; [`Error::LocalKernel`] for another architecture, or
+/// modules of another release;
 /// [`Error::DiskFull`] and [`Error::Io`] where the image cannot be read or copied into the cache.
-pub fn prepare(cache: &Cache, image: &Path, modules: Option<&Path>, arch: Option<Arch>) -> Result<Kernel> {
+pub fn prepare(cache: &Cache, local: &LocalKernel, arch: Option<Arch>) -> Result<Kernel> {
     let refuse = |path: &Path, problem: String| Error::LocalKernel { path: path.to_owned(), problem };
+    let image = local.image.as_path();
     let bytes = read_image(image)?;
-    let kind = identify(&bytes).map_err(|problem| refuse(image, problem))?;
+    let unusable = |problem: String| Error::UnusableImage { path: image.to_owned(), problem };
+    let kind = identify(&bytes).map_err(unusable)?;
     // Reported here, once: its guest would write nothing until its deadline.
     if let Err(Unusable::Damaged(problem)) = extract(&bytes) {
-        return Err(refuse(image, format!("cannot be booted: {problem}; copy or build it again")));
+        return Err(unusable(format!("cannot be booted: {problem}; copy or build it again")));
     }
     if let Some(arch) = arch
         && arch != kind.arch
     {
         return Err(refuse(image, format!("is a kernel for {}, not for {arch}", kind.arch)));
     }
-    let (tree, tree_release) = match modules {
-        Some(directory) => {
-            let (tree, release) = find_modules(directory, kind.release.as_deref())?;
-            (Some(tree), Some(release))
+    let known = kind.release.or_else(|| local.release.clone());
+    let (modules, tree_release) = match &local.modules {
+        Some(LocalModules::Installed(directory)) => {
+            let (path, release) = find_modules(directory, known.as_deref())?;
+            if known.as_ref().is_some_and(|known| *known != release) {
+                let known = known.unwrap_or_default();
+                let problem = format!("holds modules of {release}, the kernel is {known}: install its own modules");
+                return Err(refuse(directory, problem));
+            }
+            (Some(Modules { key: fingerprint(&path)?, path, layout: Layout::Installed }), Some(release))
         }
+        Some(LocalModules::Built(tree)) => (Some(build_tree::modules(tree)?), None),
         None => (None, None),
     };
-    let release = match (kind.release, tree_release) {
-        (Some(image_release), Some(tree_release)) if image_release != tree_release => {
-            let directory = modules.unwrap_or(image);
-            let problem =
-                format!("holds modules of {tree_release}, the kernel is {image_release}: install its own modules");
-            return Err(refuse(directory, problem));
-        }
-        (Some(release), _) | (None, Some(release)) => release,
-        (None, None) => {
-            let problem = "has no readable release (compressed?): give its modules too, or an uncompressed Image";
-            return Err(refuse(image, problem.to_owned()));
-        }
-    };
-    let object = cache.add_file(&image.display().to_string(), image, None)?;
-    let modules = match tree {
-        Some(path) => Some(Modules { key: fingerprint(&path)?, path }),
+    let release = known.or(tree_release).ok_or_else(|| {
+        let problem = "has no readable release (compressed?): give its modules too, or an uncompressed Image";
+        refuse(image, problem.to_owned())
+    })?;
+    let (shown, size) = (image.display().to_string(), bytes.len() as u64);
+    let object = cache.add_from(&shown, bytes.as_slice(), (None, size), |source| Error::io("read", image)(source))?;
+    let config = match &local.config {
+        Some(config) => Some(manifest::File::from(&cache.add_file(&config.display().to_string(), config, None)?)),
         None => None,
     };
     Ok(Kernel {
@@ -144,7 +190,7 @@ pub fn prepare(cache: &Cache, image: &Path, modules: Option<&Path>, arch: Option
         release,
         version: None,
         image: manifest::File::from(&object),
-        config: None,
+        config,
         modules,
         packages: Vec::new(),
     })
@@ -160,7 +206,7 @@ fn find_modules(directory: &Path, release: Option<&str>) -> Result<(PathBuf, Str
     };
     if directory.join("kernel").is_dir() {
         if directory.join("Kconfig").exists() {
-            let problem = "is a source tree: run `make modules_install INSTALL_MOD_PATH=DIR` and give DIR";
+            let problem = "is a source tree: leave --modules out for the modules of the build tree, or run `make modules_install INSTALL_MOD_PATH=DIR` and give DIR";
             return Err(refuse(problem.to_owned()));
         }
         return named(directory.clone());
@@ -200,7 +246,7 @@ fn find_modules(directory: &Path, release: Option<&str>) -> Result<(PathBuf, Str
 
 /// A digest over paths, sizes and times of a directory's files: cheap, and another one after every build.
 fn fingerprint(root: &Path) -> Result<Digest> {
-    let mut lines = Vec::new();
+    let mut files = Vec::new();
     let mut directories = vec![root.to_owned()];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory).map_err(Error::io("read", &directory))? {
@@ -209,22 +255,38 @@ fn fingerprint(root: &Path) -> Result<Digest> {
             if metadata.is_dir() {
                 directories.push(path);
             } else {
-                let (size, seconds, nanos) = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
-                lines.push(format!("{} {size} {seconds}.{nanos:09}\n", path.display()));
+                files.push((path, metadata));
             }
         }
     }
+    Ok(digest_of(&files))
+}
+
+/// A digest over paths, sizes and times of `files`.
+fn digest_of(files: &[(PathBuf, fs::Metadata)]) -> Digest {
+    let line = |(path, metadata): &(PathBuf, fs::Metadata)| {
+        let (size, seconds, nanos) = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
+        format!("{} {size} {seconds}.{nanos:09}\n", path.display())
+    };
+    let mut lines: Vec<String> = files.iter().map(line).collect();
     lines.sort();
     let mut hasher = Hasher::default();
     for line in &lines {
         hasher.update(line.as_bytes());
     }
-    Ok(hasher.finish())
+    hasher.finish()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
+
+    /// The kernel of an image, with installed modules.
+    fn made(cache: &Cache, image: &Path, modules: Option<&Path>, arch: Option<Arch>) -> Result<Kernel> {
+        prepare(cache, &LocalKernel::find(image, modules, &[])?, arch)
+    }
 
     fn image(directory: &Path, release: &str) -> PathBuf {
         let path = directory.join("Image");
@@ -249,7 +311,7 @@ mod tests {
         image.extend_from_slice(b"\x28\xb5\x2f\xfd\xff\xff\xff\xff");
         let path = work.path().join("bzImage");
         fs::write(&path, image).unwrap();
-        let error = prepare(&cache, &path, None, None).unwrap_err().to_string();
+        let error = made(&cache, &path, None, None).unwrap_err().to_string();
         let expected = "cannot be booted: its payload: the zstd stream is damaged or cut short; copy or build it again";
         assert!(error.ends_with(expected), "{error}");
     }
@@ -261,16 +323,32 @@ mod tests {
         let image = image(work.path(), "6.99.0-mine");
         install(work.path(), "6.99.0-mine");
         install(work.path(), "6.1.0-other");
-        let kernel = prepare(&cache, &image, Some(work.path()), None).unwrap();
+        let kernel = made(&cache, &image, Some(work.path()), None).unwrap();
         assert_eq!((kernel.arch, kernel.release.as_str()), (Arch::Aarch64, "6.99.0-mine"));
         assert_eq!(fs::read(&kernel.image.path).unwrap(), fs::read(&image).unwrap());
         let modules = kernel.modules.unwrap();
         assert!(modules.path.join("kernel/fs/nfs.ko").exists());
 
-        let direct = prepare(&cache, &image, Some(&modules.path), None).unwrap().modules.unwrap();
+        let direct = made(&cache, &image, Some(&modules.path), None).unwrap().modules.unwrap();
         assert_eq!(direct, modules);
         fs::write(modules.path.join("kernel/fs/nfs.ko"), "longer").unwrap();
-        assert_ne!(prepare(&cache, &image, Some(work.path()), None).unwrap().modules.unwrap().key, modules.key);
+        assert_ne!(made(&cache, &image, Some(work.path()), None).unwrap().modules.unwrap().key, modules.key);
+    }
+
+    #[test]
+    fn an_image_that_gzip_compressed_is_unpacked() {
+        let work = tempfile::tempdir().unwrap();
+        let cache = Cache::open(work.path().join("cache")).unwrap();
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(&arm64_image("6.99.0-mine")).unwrap();
+        let (path, packed) = (work.path().join("Image.gz"), packed.finish().unwrap());
+        fs::write(&path, &packed).unwrap();
+        let kernel = made(&cache, &path, None, None).unwrap();
+        assert_eq!((kernel.arch, kernel.release.as_str()), (Arch::Aarch64, "6.99.0-mine"));
+        assert_eq!(fs::read(&kernel.image.path).unwrap(), arm64_image("6.99.0-mine"));
+        fs::write(&path, &packed[..packed.len() / 2]).unwrap();
+        let error = made(&cache, &path, None, None).unwrap_err().to_string();
+        assert!(error.contains("Image.gz cannot be unpacked: the gzip stream is damaged or cut short"), "{error}");
     }
 
     #[test]
@@ -290,7 +368,7 @@ mod tests {
         let work = tempfile::tempdir().unwrap();
         let cache = Cache::open(work.path().join("cache")).unwrap();
         let image = image(work.path(), "6.99.0-mine");
-        let message = |modules: Option<&Path>, arch| prepare(&cache, &image, modules, arch).unwrap_err().to_string();
+        let message = |modules: Option<&Path>, arch| made(&cache, &image, modules, arch).unwrap_err().to_string();
         assert!(message(None, Some(Arch::X86_64)).ends_with("is a kernel for aarch64, not for x86_64"));
         assert!(message(Some(work.path()), None).contains("holds no lib/modules/RELEASE/kernel"));
         install(work.path(), "6.1.0-other");

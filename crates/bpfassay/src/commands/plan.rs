@@ -6,12 +6,13 @@ use std::fmt::Write;
 use bpfassay_results::plain;
 use bpfassay_runner::{Error, HostSetup, Shell, Store, Testbed, Trial};
 use bpfassay_study::Plan;
+use bpfassay_testbed::provider::local::Lack;
 use bpfassay_vm::AcceleratorWish;
 
 use crate::{
     cli,
     exit::{Outcome, SUCCESS},
-    selection::{offline, selection, store_options},
+    selection::{lacks, offline, selection, store_options},
 };
 
 /// Executes the command.
@@ -26,7 +27,7 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
         super::print_json(serde_json::to_string_pretty(&plan))?;
         return Ok(SUCCESS);
     }
-    super::print(&as_text(&plan))?;
+    super::print(&(as_text(&plan) + &lacks_as_text(&lacks(&selection, &plan)?)))?;
     if arguments.qemu {
         // Only what is in the cache: planning downloads and builds nothing.
         let store = Store::open(&offline(global))?;
@@ -47,6 +48,16 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
         super::print(&text)?;
     }
     Ok(SUCCESS)
+}
+
+/// What the kernel lacks; nothing where it lacks nothing, or where its configuration is not known.
+fn lacks_as_text(lacks: &[Lack]) -> String {
+    let lines = lacks.iter().map(|lack| format!("  {}, which {} needs\n", lack.option, lack.needed_by));
+    if lacks.is_empty() {
+        String::new()
+    } else {
+        format!("\nthe kernel's .config does not set:\n{}", lines.collect::<String>())
+    }
 }
 
 fn as_text(plan: &Plan) -> String {

@@ -20,7 +20,7 @@ use crate::{
     exit::{INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED},
     host, output,
     progress::{self, Display, Reporter, Reporting, bundled},
-    selection::{self, is_image, store_options},
+    selection::{self, is_path, store_options},
     stop,
 };
 
@@ -41,6 +41,9 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         Some(interrupted) => interrupted.plan().clone(),
         None => selection.expand(&options)?,
     };
+    for lack in selection::lacks(&selection, &plan)? {
+        tracing::warn!("the kernel's .config does not set {}, which {} needs", lack.option, lack.needed_by);
+    }
     if let Some(directory) = &arguments.execution.output {
         // Before the minutes that setting up may take.
         Journal::may_create(directory)?;
@@ -186,8 +189,8 @@ pub(super) fn report(
 fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     let path = |path: &Path| path.display().to_string();
     let selection = &arguments.selection;
-    let images = selection.targets.kernel.iter().filter(|kernel| is_image(kernel)).cloned();
-    let mut args: Vec<(&str, String)> = images.map(|image| ("--kernel", image)).collect();
+    let kernels = selection.targets.kernel.iter().filter(|kernel| is_path(kernel)).cloned();
+    let mut args: Vec<(&str, String)> = kernels.map(|kernel| ("--kernel", kernel)).collect();
     args.extend(selection.targets.modules.as_deref().map(|modules| ("--modules", path(modules))));
     let of_arch = |(arch, tree): &(Arch, PathBuf)| ("--ior", format!("{arch}={}", tree.display()));
     args.extend(arguments.execution.overlays.ior.iter().map(of_arch));

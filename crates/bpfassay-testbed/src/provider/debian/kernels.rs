@@ -15,6 +15,7 @@ use crate::{
     catalogue::{Catalogue, CatalogueError, Entry, Selection},
     kernel::{Kernel, Modules},
     manifest,
+    modules::Layout,
     stages::Step,
     testbed_lock::LockedKernel,
 };
@@ -249,7 +250,11 @@ impl Choice {
             version: Some(self.version.clone()),
             image: file(unpack::IMAGE)?.ok_or_else(|| layout(unpack::IMAGE))?,
             config: file(unpack::CONFIG)?,
-            modules: Some(Modules { path: tree.path.join(unpack::MODULES), key: tree.digest_below(unpack::MODULES) }),
+            modules: Some(Modules {
+                path: tree.path.join(unpack::MODULES),
+                layout: Layout::Installed,
+                key: tree.digest_below(unpack::MODULES),
+            }),
             packages: self.packages.clone(),
         })
     }

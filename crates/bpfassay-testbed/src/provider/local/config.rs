@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The configuration of a kernel (`.config`), and what of it guests need.
+
+use std::{collections::BTreeMap, path::Path};
+
+use crate::{Error, Result, image::MAX_CONFIG};
+
+/// Options that guests need and that may be modules, each for a study or for all.
+const GUEST_MODULES: [&str; 5] =
+    ["CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE", "CONFIG_NFSD", "CONFIG_NFS_V3", "CONFIG_NFS_V4"];
+
+/// What needs the options of a fragment, and the fragment.
+const FRAGMENTS: [(Need, &str); 4] = [
+    (Need::Guest, include_str!("../../../kconfig/guest.config")),
+    (Need::Probes, include_str!("../../../kconfig/tracing.config")),
+    (Need::Nfs, include_str!("../../../kconfig/nfs.config")),
+    (Need::Nfs, include_str!("../../../kconfig/nfs41.config")),
+];
+
+/// What needs an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Guest,
+    Probes,
+    Nfs,
+}
+
+impl Need {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Guest => "a guest",
+            Self::Probes => "probes and tools",
+            Self::Nfs => "the NFS mount",
+        }
+    }
+}
+
+/// An option that a kernel lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lack {
+    /// The option, `CONFIG_…`.
+    pub option: &'static str,
+    /// What needs it.
+    pub needed_by: &'static str,
+}
+
+/// The options of a kernel that are set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Config(BTreeMap<String, String>);
+
+impl Config {
+    /// Reads the configuration at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where it cannot be read or has more than 16 MiB.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = bpfassay_input::read(path, MAX_CONFIG).map_err(Error::io("read", path))?;
+        Ok(Self::parse(&String::from_utf8_lossy(&text)))
+    }
+
+    /// The options that `text` sets: lines `CONFIG_NAME=value`.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        Self(text.lines().filter_map(option).map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    /// Whether the option is built in or a module.
+    #[must_use]
+    pub fn is_set(&self, option: &str) -> bool {
+        self.0.get(option).is_some_and(|value| value != "n")
+    }
+
+    /// Options that guests may need, and that are modules.
+    pub(super) fn modules_of_guests(&self) -> impl Iterator<Item = &'static str> {
+        GUEST_MODULES.into_iter().filter(|&option| self.0.get(option).is_some_and(|value| value == "m"))
+    }
+
+    /// What a kernel of this configuration and `release` lacks: for guests, for probes, and with `nfs` for an NFS mount.
+    #[must_use]
+    pub fn lacks(&self, release: &str, nfs: bool) -> Vec<Lack> {
+        let fragments =
+            FRAGMENTS.into_iter().filter(|(need, text)| (nfs || *need != Need::Nfs) && is_of(text, release));
+        let options =
+            fragments.flat_map(|(need, text)| text.lines().filter_map(option).map(move |(name, _)| (need, name)));
+        let lacking = options.filter(|(_, option)| !self.is_set(option));
+        lacking.map(|(need, option)| Lack { option, needed_by: need.name() }).collect()
+    }
+}
+
+/// Name and value of an option that a line sets.
+fn option(line: &str) -> Option<(&str, &str)> {
+    line.trim().split_once('=').filter(|(name, value)| name.starts_with("CONFIG_") && !value.is_empty())
+}
+
+/// Whether kernels of `release` have the options of a fragment: by its lines `# since: 6.12` and `# before: 7.0`.
+fn is_of(fragment: &str, release: &str) -> bool {
+    let named =
+        |key: &str| fragment.lines().find_map(|line| version(line.strip_prefix("# ")?.strip_prefix(key)?.trim()));
+    let Some(release) = version(release) else { return true };
+    named("since:").is_none_or(|since| release >= since) && named("before:").is_none_or(|before| release < before)
+}
+
+/// The first two numbers of a release: 6 and 12 of `6.12.0-mine`.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let (major, rest) = text.split_once('.')?;
+    let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A configuration with everything of the fragments.
+    fn whole() -> String {
+        FRAGMENTS.map(|(_, text)| text).concat()
+    }
+
+    fn lacks(text: &str, release: &str, nfs: bool) -> Vec<String> {
+        let lacks = Config::parse(text).lacks(release, nfs);
+        lacks.into_iter().map(|lack| format!("{}: {}", lack.option, lack.needed_by)).collect()
+    }
+
+    #[test]
+    fn a_kernel_with_everything_lacks_nothing() {
+        assert!(lacks(&whole(), "6.12.1", true).is_empty());
+        assert!(lacks(&whole().replace("=m", "=y"), "6.12.1", true).is_empty());
+    }
+
+    #[test]
+    fn what_is_not_set_is_named_with_what_needs_it() {
+        let without = whole().replace("CONFIG_NFSD=m", "# CONFIG_NFSD is not set");
+        let without = without.replace("CONFIG_DEBUG_INFO_BTF=y", "CONFIG_DEBUG_INFO_BTF=n");
+        assert_eq!(
+            lacks(&without, "6.12.1", true),
+            ["CONFIG_DEBUG_INFO_BTF: probes and tools", "CONFIG_NFSD: the NFS mount"]
+        );
+        assert_eq!(lacks(&without, "6.12.1", false), ["CONFIG_DEBUG_INFO_BTF: probes and tools"]);
+    }
+
+    #[test]
+    fn an_option_that_later_kernels_do_not_have_is_not_asked_of_them() {
+        let without = whole().replace("CONFIG_NFS_V4_1=y", "");
+        assert_eq!(lacks(&without, "6.18.0-mine", true), ["CONFIG_NFS_V4_1: the NFS mount"]);
+        assert!(lacks(&without, "7.0.0", true).is_empty());
+    }
+
+    #[test]
+    fn modules_that_guests_load_are_known() {
+        let config = Config::parse("CONFIG_NFSD=m\nCONFIG_VIRTIO_PCI=y\n# CONFIG_NFS_V3 is not set\n");
+        assert_eq!(config.modules_of_guests().collect::<Vec<_>>(), ["CONFIG_NFSD"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_has_an_answer(text in "(CONFIG_[A-Z]{0,4}[= ][ymn]?|.{0,20}|\n){0,8}", release in ".{0,12}") {
+            let _ = Config::parse(&text).lacks(&release, true);
+        }
+    }
+}
