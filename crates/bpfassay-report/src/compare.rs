@@ -4,12 +4,13 @@
 mod cells;
 mod comparable;
 mod direct;
+mod filter;
 mod pooled;
 mod programs;
 
 use std::fmt;
 
-use bpfassay_protocol::Arch;
+use bpfassay_protocol::{Arch, Operation};
 use bpfassay_stats::{
     Effect, Estimate, StatsError,
     gate::{Change, ChangeEvidence, changes},
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     comparable::NotComparable,
     direct::{DirectChange, FunctionChange},
+    filter::Filter,
     programs::ProgramChange,
 };
 pub(crate) use self::{comparable::same_guests, direct::SEEDS};
@@ -27,7 +29,7 @@ use crate::derive::gates::adjustment;
 use bpfassay_results::{ByteErrors, Figure, Pooled, Results, Unit};
 
 /// Version of the JSON form of a comparison.
-pub const COMPARISON_VERSION: u32 = 6;
+pub const COMPARISON_VERSION: u32 = 7;
 
 /// How two results are to be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct Question {
     /// Kernels that are compared though their names differ: name in the base, name in the new results. Where an
     /// architecture has one kernel in either, these are.
     pub kernels: Vec<(String, String)>,
+    /// Which part of the two it is about.
+    pub filter: Filter,
 }
 
 impl Default for Question {
@@ -50,6 +54,7 @@ impl Default for Question {
             error_rate: Share::from_ppm(10_000),
             correction: Correction::BenjaminiHochberg,
             kernels: Vec::new(),
+            filter: Filter::default(),
         }
     }
 }
@@ -88,23 +93,26 @@ pub struct Comparison {
     pub error_rate: Share,
     /// How that rate is kept over all cells.
     pub correction: Correction,
-    /// Cells in the order of the new plan, then those that are gone.
+    /// Which part of the two it is about.
+    pub filter: Filter,
+    /// Cells in the order of the new plan, then those that are gone; those that the filter takes.
     pub cells: Vec<CellComparison>,
     /// What else differs between the two: other versions of QEMU, other hosts.
     pub notes: Vec<String>,
 }
 
 impl Comparison {
-    /// Whether something got worse: broken, slower or of higher cost beyond the margin, or counting wrongly where it was exact.
+    /// Whether something under test got worse: broken, slower or of higher cost beyond the margin, counting wrongly where it was exact, or with a
+    /// pitfall or fault that the base does not have. A slower baseline is none: no tool runs in it.
     #[must_use]
     pub fn is_regression(&self) -> bool {
         self.cells.iter().any(CellComparison::is_regression)
     }
 
-    /// Whether for some figure neither a change nor its absence is shown.
+    /// Whether for some figure of what is under test neither a change nor its absence is shown.
     #[must_use]
     pub fn is_inconclusive(&self) -> bool {
-        let of = |metric: &MetricComparison| [Some(metric.change), metric.direct_change()];
+        let of = |metric: &MetricComparison| [metric.change_of_tool(), metric.direct_change()];
         self.cells.iter().flat_map(|cell| &cell.metrics).flat_map(of).any(|change| change == Some(Change::Inconclusive))
     }
 }
@@ -131,6 +139,12 @@ pub struct CellComparison {
     pub findings_new: Vec<String>,
     /// Pitfalls that only the base has.
     pub findings_gone: Vec<String>,
+    /// Faults of a tool that are found in the new results and were looked for in vain in the base, by their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults_new: Vec<String>,
+    /// Faults that were found in the base and looked for in vain in the new results.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults_gone: Vec<String>,
     /// Of a tool that was ready in both: its programs of which the kernel made something else.
     pub programs: Vec<ProgramChange>,
 }
@@ -139,7 +153,10 @@ impl CellComparison {
     /// See [`Comparison::is_regression`].
     #[must_use]
     pub fn is_regression(&self) -> bool {
-        matches!(self.fate, Fate::Broken { .. }) || self.metrics.iter().any(MetricComparison::is_regression)
+        matches!(self.fate, Fate::Broken { .. })
+            || !self.findings_new.is_empty()
+            || !self.faults_new.is_empty()
+            || self.metrics.iter().any(MetricComparison::is_regression)
     }
 
     /// `x86_64 6.12`, `x86_64 6.12 → 7.2`.
@@ -186,6 +203,9 @@ pub enum Fate {
 pub struct MetricComparison {
     /// Its name.
     pub metric: MetricName,
+    /// The operation that it is the bandwidth of, or the time of whose calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<Operation>,
     /// What the ratio is of.
     pub measure: Measure,
     /// New / base: above 1 means slower.
@@ -215,10 +235,18 @@ impl MetricComparison {
         self.direct.as_ref()?.value().map(|direct| direct.change)
     }
 
+    /// What is claimed of its overhead; `None` of a baseline, which has none.
+    #[must_use]
+    pub fn change_of_tool(&self) -> Option<Change> {
+        (self.measure == Measure::Overhead).then_some(self.change)
+    }
+
     /// See [`Comparison::is_regression`].
     #[must_use]
     pub fn is_regression(&self) -> bool {
-        self.change == Change::Increase || self.direct_change() == Some(Change::Increase) || self.miscounts()
+        self.change_of_tool() == Some(Change::Increase)
+            || self.direct_change() == Some(Change::Increase)
+            || self.miscounts()
     }
 }
 
@@ -281,7 +309,7 @@ impl Ratio {
 /// Compares `new` with `base`.
 ///
 /// # Errors
-/// [`NotComparable`] where figures of the two mean different things.
+/// [`NotComparable`] where figures of the two mean different things, and for a filter that takes nothing.
 pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Comparison, NotComparable> {
     let pairs = cells::pair(base, new, question);
     let notes = comparable::check(base, new, &pairs)?;
@@ -295,6 +323,8 @@ pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Com
     let mut cells: Vec<CellComparison> =
         pairs.iter().map(|pair| cells::compare(&sides[0], &sides[1], pair, claim)).collect();
     pooled::settle(&mut cells, claim);
+    // Before the correction over all cells: what is not asked for is no look.
+    question.filter.apply(&mut cells)?;
     let mut family: Vec<&mut MetricComparison> = cells.iter_mut().flat_map(|cell| &mut cell.metrics).collect();
     let evidence: Vec<ChangeEvidence> =
         family.iter().filter_map(|metric| metric.ratio.value().map(|ratio| ratio.evidence)).collect();
@@ -312,6 +342,7 @@ pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Com
         margin: claim.margin,
         error_rate: question.error_rate,
         correction: question.correction,
+        filter: question.filter.clone(),
         cells,
         notes,
     })

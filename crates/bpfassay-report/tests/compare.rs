@@ -10,12 +10,13 @@
 mod common;
 
 use bpfassay_protocol::{
+    Operation,
     finding::{Finding, Pitfall},
     job::Scheduling,
     probe::Probe,
 };
 use bpfassay_report::{
-    compare::{CellComparison, Comparison, Fate, NotComparable, Question, compare},
+    compare::{CellComparison, Comparison, Fate, Filter, NotComparable, Question, compare},
     derive,
     render::{Style, comparison_html, comparison_junit, comparison_markdown, comparison_text},
     trend::trend,
@@ -283,6 +284,99 @@ fn a_tool_that_miscounts_now_is_a_regression_whatever_its_cost() {
     assert!(write.miscounts() && write.is_regression() && !read.is_regression());
 }
 
+/// The kernel alone became slower: by 2 % with and without a tool, whose overhead stays what it was.
+#[test]
+fn a_slower_baseline_is_reported_and_no_regression() {
+    let slower = |_: &Block, run: &PlannedRun| {
+        let probe = run.spec.probe;
+        let cost = match probe.probe {
+            Probe::None => 1.0,
+            Probe::Kprobe => 1.10,
+            _ => 1.05,
+        };
+        let wobble = (1.0 + 0.001 * f64::from(run.round)) / 1.02;
+        Outcome::Measured(Box::new(figures(probe, 160.0 / cost * wobble, 320.0 / cost * wobble)))
+    };
+    let base = results(&instructions(), steady(0.0));
+    let comparison = compared(&base, &results(&instructions(), slower));
+    assert_eq!(changes(&comparison, "none"), [Change::Increase; 6]);
+    assert_eq!(changes(&comparison, "fexit"), [Change::Equivalent; 6]);
+    assert!(!comparison.is_regression() && !comparison.is_inconclusive());
+    let text = comparison_text(&comparison, Style::default(), false);
+    assert!(text.contains("0 slower, 0 faster, 12 alike, 0 inconclusive, 6 baseline slower"), "{text}");
+    assert!(text.contains("baseline slower   x86_64 6.1"), "{text}");
+    let junit = comparison_junit(&comparison).unwrap();
+    assert!(
+        junit.contains("failures=\"0\"") && junit.contains("skipped message=\"baseline slower: time new / base 1.02"),
+        "{junit}"
+    );
+}
+
+fn filtered(base: &Results, new: &Results, filter: Filter) -> Result<Comparison, NotComparable> {
+    compare(base, new, &Question { filter, ..Question::default() })
+}
+
+#[test]
+fn what_a_filter_leaves_out_is_no_regression() {
+    let base = results(&instructions(), steady(0.0));
+    let new = results(&instructions(), steady(0.005));
+    let names = |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.to_owned()).collect() };
+    let kprobe = Filter { probes: names(&["kprobe"]), ..Filter::default() };
+    let comparison = filtered(&base, &new, kprobe).unwrap();
+    assert!(!comparison.is_regression() && comparison.cells.iter().all(|cell| cell.under_test == "kprobe"));
+    // By the name with all its parts, too.
+    let whole = Filter { probes: names(&["fexit+percpu@libbpf"]), ..Filter::default() };
+    assert!(filtered(&base, &new, whole).unwrap().is_regression());
+    for (filter, metrics) in [
+        (Filter { metrics: names(&["read"]), ..Filter::default() }, ["read"]),
+        (Filter { accesses: vec![Operation::Write], ..Filter::default() }, ["write"]),
+    ] {
+        let comparison = filtered(&base, &new, filter).unwrap();
+        let left = comparison.cells.iter().flat_map(|cell| &cell.metrics).map(|metric| metric.metric.to_string());
+        assert!(left.clone().count() > 0 && left.into_iter().all(|metric| metrics.contains(&metric.as_str())));
+        assert!(comparison.is_regression());
+        let text = comparison_text(&comparison, Style::default(), false);
+        assert!(text.contains(": nothing else was compared"), "{text}");
+    }
+}
+
+#[test]
+fn a_filter_that_takes_nothing_is_refused_with_what_there_is() {
+    let base = results(&instructions(), steady(0.0));
+    let refused = |filter: Filter| filtered(&base, &base, filter).unwrap_err().to_string();
+    assert_eq!(
+        refused(Filter { probes: vec!["fexi".to_owned()], ..Filter::default() }),
+        "the filter takes nothing: --probe names `fexi`, which neither has (did you mean `fexit`?); there are: fexit, kprobe, none"
+    );
+    assert_eq!(
+        refused(Filter { metrics: vec!["\u{1b}[2J".to_owned()], ..Filter::default() }),
+        "the filter takes nothing: --metric names `\\u{1b}[2J`, which neither has; there are: read, write"
+    );
+    assert_eq!(
+        refused(Filter { accesses: vec![Operation::Mkdir], ..Filter::default() }),
+        "the filter takes nothing: --access names `mkdir`, which neither has; there are: read, write"
+    );
+    let contradiction =
+        Filter { metrics: vec!["read".to_owned()], accesses: vec![Operation::Write], ..Filter::default() };
+    assert_eq!(
+        refused(contradiction),
+        "the filter takes nothing: nothing is left of it; the two have fexit (read, write), kprobe (read, write), none (read, write)"
+    );
+}
+
+#[test]
+fn what_does_not_attach_any_more_is_broken_whatever_metric_is_asked_for() {
+    let refused = |block: &Block, run: &PlannedRun| match run.spec.probe.probe {
+        Probe::Fexit => Outcome::Refused(not_supported()),
+        _ => steady(0.0)(block, run),
+    };
+    let (base, new) = (results(&instructions(), steady(0.0)), results(&instructions(), refused));
+    let read = Filter { metrics: vec!["read".to_owned()], ..Filter::default() };
+    assert!(filtered(&base, &new, read).unwrap().is_regression());
+    let kprobe = Filter { probes: vec!["kprobe".to_owned()], ..Filter::default() };
+    assert!(!filtered(&base, &new, kprobe).unwrap().is_regression());
+}
+
 #[test]
 fn cells_and_pitfalls_come_and_go() {
     let base = results(&instructions(), steady(0.0));
@@ -304,6 +398,10 @@ fn cells_and_pitfalls_come_and_go() {
     let comparison = compared(&base, &results(&fewer, found));
     assert_eq!(cell(&comparison, "x86_64 6.1", "kprobe").fate, Fate::Gone);
     assert_eq!(cell(&comparison, "x86_64 6.1", "fexit").findings_new.len(), 1);
+    // The tool misses calls there, and did not before.
+    assert!(comparison.is_regression() && !compared(&results(&fewer, found), &base).is_regression());
+    let read = Filter { metrics: vec!["read".to_owned()], ..Filter::default() };
+    assert!(!filtered(&base, &results(&fewer, found), read).unwrap().is_regression());
     assert_eq!(cell(&compared(&results(&fewer, found), &base), "x86_64 6.1", "kprobe").fate, Fate::New);
 }
 

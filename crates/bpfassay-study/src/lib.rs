@@ -25,7 +25,7 @@ pub mod study;
 pub mod target;
 pub mod workload;
 
-pub use bpfassay_input::document::Invalid;
+pub use bpfassay_input::document::{Invalid, nearest};
 pub use clock::Clock;
 pub use error::{ExpandError, StudyError};
 pub use expand::{Available, expand};

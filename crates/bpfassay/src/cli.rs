@@ -20,7 +20,7 @@ use bpfassay_testbed::payload::AssetSource;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
-    compare::{Compare, ComparisonFormat, FailOn, Format, Trend},
+    compare::{Compare, ComparisonFormat, FailOn, Format, Metrics, Trend},
     here::Here,
     lock::Lock,
     payload::{Payload, PayloadCommand},

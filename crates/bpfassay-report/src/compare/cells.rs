@@ -17,7 +17,8 @@ use crate::{
     },
     labels,
 };
-use bpfassay_results::{Attach, CellAccuracy, CellMetric, CellResult, Figure, Results, RunResult, Unit};
+use bpfassay_results::{Attach, CellAccuracy, CellMetric, CellResult, Figure, Results, RunResult, ToolResult, Unit};
+use bpfassay_tool::finding::FindingStatus;
 
 /// The same cell in both results.
 #[derive(Clone, Copy)]
@@ -140,6 +141,10 @@ pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, claim: C
         (Some(_), Some(_)) => (is.difference(&was).cloned().collect(), was.difference(&is).cloned().collect()),
         _ => (Vec::new(), Vec::new()),
     };
+    let (faults_new, faults_gone) = match fate {
+        Fate::Compared => (faults(pair.base, pair.new), faults(pair.new, pair.base)),
+        _ => (Vec::new(), Vec::new()),
+    };
     // One of the two is there: a pair of nothing is never made.
     let kernel = |cell: Option<&CellResult>| cell.map(|cell| cell.target.kernel.clone());
     let any = pair.new.or(pair.base);
@@ -153,8 +158,22 @@ pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, claim: C
         metrics,
         findings_new,
         findings_gone,
+        faults_new,
+        faults_gone,
         programs: programs::changes(pair.base, pair.new, new.results.plan.study.clock),
     }
+}
+
+/// Names of what was found of the tool in `is`, and looked for in vain in `was`.
+fn faults(was: Option<&CellResult>, is: Option<&CellResult>) -> Vec<String> {
+    let (Some(was), Some(is)) = (results_of(was), results_of(is)) else { return Vec::new() };
+    let clear = |kind| was.findings.iter().any(|found| found.kind == kind && found.status == FindingStatus::Clear);
+    let found = is.findings.iter().filter(|found| matches!(found.status, FindingStatus::Found { .. }));
+    found.filter(|found| clear(found.kind)).map(|found| found.kind.to_string()).collect()
+}
+
+fn results_of(cell: Option<&CellResult>) -> Option<&ToolResult> {
+    cell?.tool_result.as_ref()
 }
 
 /// Why the cell has no figures; `None` where it was measured.
@@ -207,12 +226,14 @@ fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, claim: Cla
         Ratio::new(effect, paired, unit, claim)
     };
     let per_call = |metric: &CellMetric| metric.cost.value().map(|cost| cost.per_call.value);
+    let whole = is.1.0.calls_of.and_then(|whole| is.0.metric(&whole));
     let byte_error = |accuracy: Option<&CellAccuracy>| {
         accuracy
             .map_or_else(|| Figure::missing("the workload reports no bytes"), |accuracy| accuracy.byte_error.clone())
     };
     MetricComparison {
         metric: is.1.0.name,
+        access: whole.unwrap_or(is.1.0).operation,
         measure,
         ratio: match (&was.1.0.value, &is.1.0.value, meaningless) {
             (Figure::NotMeasured(reason), _, _) | (_, Figure::NotMeasured(reason), _) => {

@@ -58,6 +58,12 @@ pub enum NotComparable {
         /// In the new results.
         new: String,
     },
+    /// A filter that takes nothing.
+    #[error("the filter takes nothing: {problem}")]
+    Filter {
+        /// Why, and what there is.
+        problem: String,
+    },
     /// The question itself.
     #[error("the question cannot be answered: {reason}")]
     Question {

@@ -15,7 +15,7 @@ use super::{
     text,
 };
 use crate::{
-    compare::{CellComparison, Comparison, Fate, MetricComparison},
+    compare::{CellComparison, Comparison, Fate, Filter, Measure, MetricComparison},
     derive::levels::layouts,
     labels,
 };
@@ -73,7 +73,12 @@ fn table(comparison: &Comparison, whole: bool) -> Table {
                 }
             }
         }
-        for (what, findings) in [("new pitfall", &cell.findings_new), ("pitfall gone", &cell.findings_gone)] {
+        for (what, findings) in [
+            ("NEW PITFALL", &cell.findings_new),
+            ("pitfall gone", &cell.findings_gone),
+            ("NEW FINDING", &cell.faults_new),
+            ("finding gone", &cell.faults_gone),
+        ] {
             for finding in findings {
                 row(what, "", finding.clone(), String::new(), String::new());
             }
@@ -85,11 +90,22 @@ fn table(comparison: &Comparison, whole: bool) -> Table {
     let title = format!("{new} against {base}, clock {}: {}", comparison.clock, Counts::of(comparison));
     Table {
         rows: rows.into_iter().map(|(_, row)| row).collect(),
-        warnings: comparison.notes.clone(),
+        warnings: warnings(comparison),
         remarks: remarks.0,
         legend: legend(comparison),
         ..Table::new(title, ["change", "target", "probe", "metric", "new / base", "instructions/call", "byte error"])
     }
+}
+
+/// What differs besides, and what the comparison leaves out.
+fn warnings(comparison: &Comparison) -> Vec<String> {
+    let Filter { probes, metrics, accesses } = &comparison.filter;
+    let accesses: Vec<String> = accesses.iter().map(ToString::to_string).collect();
+    let named = [("probe", probes), ("metric", metrics), ("access", &accesses)];
+    let named = named.into_iter().filter(|(_, names)| !names.is_empty());
+    let named: Vec<String> = named.map(|(what, names)| format!("{what} {}", names.join(", "))).collect();
+    let filter = (!named.is_empty()).then(|| format!("only {}: nothing else was compared", named.join("; ")));
+    comparison.notes.iter().cloned().chain(filter).collect()
 }
 
 fn legend(comparison: &Comparison) -> Vec<String> {
@@ -100,6 +116,12 @@ fn legend(comparison: &Comparison) -> Vec<String> {
             comparison.margin, comparison.error_rate
         ),
     ];
+    if comparison.cells.iter().flat_map(|cell| &cell.metrics).any(|metric| metric.measure == Measure::Time) {
+        legend.push(
+            "baseline slower, faster: the kernel, or what else differs; no tool runs in it, and it is no regression."
+                .to_owned(),
+        );
+    }
     let ratios = || comparison.cells.iter().flat_map(|cell| &cell.metrics).filter_map(|metric| metric.ratio.value());
     if ratios().any(|ratio| ratio.paired) {
         legend.push("runs of the same seed, replicate and round were compared with each other.".to_owned());
@@ -133,6 +155,8 @@ fn legend(comparison: &Comparison) -> Vec<String> {
 pub(super) fn change(metric: &MetricComparison) -> &'static str {
     match metric.change {
         _ if metric.miscounts() => "MISCOUNTS",
+        Change::Increase if metric.measure == Measure::Time => "baseline slower",
+        Change::Decrease if metric.measure == Measure::Time => "baseline faster",
         Change::Increase => "SLOWER",
         Change::Decrease => "faster",
         Change::Equivalent => "alike",
@@ -157,7 +181,7 @@ fn bytes(metric: &MetricComparison) -> String {
     }
 }
 
-/// How many cells and metrics have each outcome.
+/// How many cells and metrics have each outcome; slower and faster baselines by themselves.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) broken: u32,
@@ -167,12 +191,19 @@ pub(super) struct Counts {
     pub(super) inconclusive: u32,
     pub(super) miscounts: u32,
     pub(super) neither: u32,
+    pub(super) baseline_slower: u32,
+    pub(super) baseline_faster: u32,
+    pub(super) pitfalls: u32,
+    pub(super) findings: u32,
 }
 
 impl Counts {
     pub(super) fn of(comparison: &Comparison) -> Self {
         let mut counts = Self::default();
         for cell in &comparison.cells {
+            let len = |names: &Vec<String>| u32::try_from(names.len()).unwrap_or(u32::MAX);
+            counts.pitfalls += len(&cell.findings_new);
+            counts.findings += len(&cell.faults_new);
             match &cell.fate {
                 Fate::Broken { .. } => counts.broken += 1,
                 Fate::Neither { .. } => counts.neither += 1,
@@ -186,6 +217,8 @@ impl Counts {
     fn add(&mut self, metric: &MetricComparison) {
         self.miscounts += u32::from(metric.miscounts());
         let count = match metric.change {
+            Change::Increase if metric.measure == Measure::Time => &mut self.baseline_slower,
+            Change::Decrease if metric.measure == Measure::Time => &mut self.baseline_faster,
             Change::Increase => &mut self.slower,
             Change::Decrease => &mut self.faster,
             Change::Equivalent => &mut self.alike,
@@ -202,14 +235,18 @@ impl std::fmt::Display for Counts {
             "{} slower, {} faster, {} alike, {} inconclusive",
             self.slower, self.faster, self.alike, self.inconclusive
         )?;
-        if self.broken > 0 {
-            write!(f, ", {} broken", self.broken)?;
-        }
-        if self.miscounts > 0 {
-            write!(f, ", {} miscount", self.miscounts)?;
-        }
-        if self.neither > 0 {
-            write!(f, ", {} cells measured in neither", self.neither)?;
+        for (number, what) in [
+            (self.broken, "broken"),
+            (self.miscounts, "miscount"),
+            (self.pitfalls, "new pitfalls"),
+            (self.findings, "new findings"),
+            (self.baseline_slower, "baseline slower"),
+            (self.baseline_faster, "baseline faster"),
+            (self.neither, "cells measured in neither"),
+        ] {
+            if number > 0 {
+                write!(f, ", {number} {what}")?;
+            }
         }
         Ok(())
     }

@@ -131,7 +131,18 @@ fn compared(cell: &CellComparison) -> Vec<TestCase> {
             let direct = |metric: &MetricComparison| {
                 Some(of(format!(", {}, direct cost", metric.metric), direct_changed(metric.direct.as_ref()?)))
             };
-            return cell.metrics.iter().map(metric).chain(cell.metrics.iter().filter_map(direct)).collect();
+            let named = |what: &'static str, names: &[String]| -> Vec<TestCase> {
+                let failure = |name: &String| {
+                    of(
+                        format!(", {what} {name}"),
+                        failed(NonSuccessKind::Failure, what, format!("{name}: the base has none")),
+                    )
+                };
+                names.iter().map(failure).collect()
+            };
+            let found = named("pitfall", &cell.findings_new).into_iter().chain(named("finding", &cell.faults_new));
+            let direct = cell.metrics.iter().filter_map(direct);
+            return cell.metrics.iter().map(metric).chain(direct).chain(found).collect();
         }
         Fate::Broken { reason } => failed(NonSuccessKind::Failure, "broken", reason.clone()),
         Fate::New => skipped("new: the base has no such cell"),
@@ -148,6 +159,7 @@ fn changed(metric: &MetricComparison) -> TestCaseStatus {
         None => metric.ratio.reason().unwrap_or(labels::NONE).to_owned(),
     };
     match metric.change {
+        Change::Increase if metric.change_of_tool().is_none() => skipped(&format!("baseline slower: {ratio}")),
         _ if metric.change == Change::Increase || metric.miscounts() => {
             failed(NonSuccessKind::Failure, &compare::change(metric).to_lowercase(), ratio)
         }

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use bpfassay_protocol::Operation;
 use bpfassay_study::{Correction, Share};
 use clap::{Args, ValueEnum};
 
@@ -33,6 +34,14 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "BASE=NEW")]
     pub(crate) kernel: Vec<KernelPair>,
 
+    /// Only these probe configurations and tools; `none` is the baseline
+    #[arg(long, value_name = "PROBE", value_delimiter = ',')]
+    pub(crate) probe: Vec<String>,
+
+    /// Which metrics.
+    #[command(flatten)]
+    pub(crate) of: Metrics,
+
     /// How to write it
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: ComparisonFormat,
@@ -45,9 +54,21 @@ pub(crate) struct Compare {
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// Exit with 5 on a regression, with 6 where something is inconclusive [default: never]
+    /// Exit with 5 on a regression of what is under test, with 6 where something of it is inconclusive [default: never]
     #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',')]
     pub(crate) fail_on: Vec<FailOn>,
+}
+
+/// Which metrics are compared.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Metrics {
+    /// Compare only these metrics (write, read-call, …): their overheads, direct costs and byte errors, without pitfalls and findings
+    #[arg(long, value_name = "METRIC", value_delimiter = ',')]
+    pub(crate) metric: Vec<String>,
+
+    /// Compare only metrics of this operation (read, write, …): its bandwidth and the time of its calls
+    #[arg(long, value_name = "ACCESS", value_delimiter = ',')]
+    pub(crate) access: Vec<Operation>,
 }
 
 /// Arguments of `trend`.
@@ -134,7 +155,7 @@ pub(crate) enum ComparisonFormat {
 /// What makes `compare` fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
-    /// Something is broken, slower, or counts wrongly where it was exact
+    /// A tool is broken, slower, counts wrongly where it was exact, or has a new pitfall or finding; a slower baseline is none
     Regression,
     /// Of some figure neither a change nor its absence is shown
     Inconclusive,

@@ -2,7 +2,7 @@
 //! `bpfassay compare`: two results side by side.
 
 use bpfassay_report::{
-    compare::{Question, compare as compare_results},
+    compare::{Filter, Question, compare as compare_results},
     render::{Style, comparison_html, comparison_junit, comparison_markdown, comparison_text},
 };
 use bpfassay_results::{file, plain};
@@ -11,6 +11,11 @@ use crate::{
     cli::{self, ComparisonFormat, FailOn},
     exit::{Failure, INCONCLUSIVE, INTERNAL, Outcome, REGRESSION, SUCCESS},
 };
+
+/// Which part of two results is compared.
+fn filter(probes: &[String], metrics: &cli::Metrics) -> Filter {
+    Filter { probes: probes.to_vec(), metrics: metrics.metric.clone(), accesses: metrics.access.clone() }
+}
 
 /// Executes the command.
 ///
@@ -24,6 +29,7 @@ pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
         margin: arguments.margin,
         error_rate: arguments.error_rate,
         correction: arguments.correction.into(),
+        filter: filter(&arguments.probe, &arguments.of),
         kernels: arguments.kernel.iter().map(|pair| (pair.base.clone(), pair.new.clone())).collect(),
     };
     let comparison = compare_results(&base, &new, &question).map_err(Failure::usage)?;

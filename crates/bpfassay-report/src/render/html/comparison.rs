@@ -51,9 +51,13 @@ fn counts(comparison: &Comparison) -> Vec<Count> {
         (counts.broken, "broken", "bad"),
         (counts.miscounts, "miscount", "bad"),
         (counts.slower, "slower", "bad"),
+        (counts.pitfalls, "new pitfalls", "bad"),
+        (counts.findings, "new findings", "bad"),
         (counts.inconclusive, "inconclusive", "open"),
         (counts.faster, "faster", "good"),
         (counts.alike, "alike", "good"),
+        (counts.baseline_slower, "baseline slower", ""),
+        (counts.baseline_faster, "baseline faster", ""),
         (counts.neither, "cells measured in neither", ""),
     ]
     .map(|(number, what, class)| Count::new(usize::try_from(number).unwrap_or(usize::MAX), what, class))

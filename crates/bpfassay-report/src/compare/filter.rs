@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which part of two results a comparison is about.
+
+use std::collections::BTreeSet;
+
+use bpfassay_protocol::{Operation, ProbeConfiguration};
+use bpfassay_study::{MetricName, nearest};
+use serde::{Deserialize, Serialize};
+
+use super::{CellComparison, Fate, MetricComparison, NotComparable};
+
+/// Which part of two results a comparison is about. An empty list takes everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Filter {
+    /// Probe configurations and tools, `none` for the baseline.
+    pub probes: Vec<String>,
+    /// Metrics.
+    pub metrics: Vec<String>,
+    /// Metrics of these operations: the bandwidth of one and the time of its calls.
+    pub accesses: Vec<Operation>,
+}
+
+impl Filter {
+    /// Whether it takes everything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.probes.is_empty() && !self.is_of_metrics()
+    }
+
+    /// Whether it takes metrics alone, and so neither pitfalls, findings nor programs.
+    fn is_of_metrics(&self) -> bool {
+        !self.metrics.is_empty() || !self.accesses.is_empty()
+    }
+
+    /// Leaves of `cells` what it takes.
+    ///
+    /// # Errors
+    /// [`NotComparable::Filter`] for a name that nothing has, and where nothing is left; with what there is.
+    pub(super) fn apply(&self, cells: &mut Vec<CellComparison>) -> Result<(), NotComparable> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let probes: Vec<String> = self.probes.iter().map(|name| whole_name(name)).collect();
+        let metrics = || cells.iter().flat_map(|cell| &cell.metrics);
+        known("--probe", &probes, cells.iter().map(|cell| cell.under_test.as_str()).collect())?;
+        known("--metric", &self.metrics, metrics().map(|metric| &*metric.metric).collect())?;
+        let accesses: Vec<String> = self.accesses.iter().map(ToString::to_string).collect();
+        let of_some = metrics().filter_map(|metric| metric.access.map(|access| access.name())).collect();
+        known("--access", &accesses, of_some)?;
+        let all = rows(cells);
+        cells.retain(|cell| probes.is_empty() || probes.contains(&cell.under_test));
+        if self.is_of_metrics() {
+            for cell in cells.iter_mut() {
+                cell.metrics.retain(|metric| self.takes(metric));
+                (cell.findings_new, cell.findings_gone, cell.programs) = (Vec::new(), Vec::new(), Vec::new());
+                (cell.faults_new, cell.faults_gone) = (Vec::new(), Vec::new());
+            }
+            cells.retain(|cell| cell.fate != Fate::Compared || !cell.metrics.is_empty());
+        }
+        if cells.is_empty() {
+            let problem = format!("nothing is left of it; the two have {}", all.join(", "));
+            return Err(NotComparable::Filter { problem });
+        }
+        Ok(())
+    }
+
+    fn takes(&self, metric: &MetricComparison) -> bool {
+        let is_named = self.metrics.is_empty() || self.metrics.iter().any(|name| *name == *metric.metric);
+        let is_of = self.accesses.is_empty() || metric.access.is_some_and(|access| self.accesses.contains(&access));
+        is_named && is_of
+    }
+}
+
+/// A probe configuration as results have it, without the parts that are defaults; another name as it is.
+fn whole_name(name: &str) -> String {
+    name.parse::<ProbeConfiguration>().map_or_else(|_| name.to_owned(), |probe| probe.to_string())
+}
+
+/// Refuses names that are not among `known`.
+fn known(option: &str, names: &[String], known: BTreeSet<&str>) -> Result<(), NotComparable> {
+    let Some(unknown) = names.iter().find(|name| !known.contains(name.as_str())) else { return Ok(()) };
+    let near = nearest(unknown, known.iter().copied());
+    let hint = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
+    let all = if known.is_empty() { "none".to_owned() } else { known.into_iter().collect::<Vec<_>>().join(", ") };
+    let problem = format!("{option} names `{}`, which neither has{hint}; there are: {all}", unknown.escape_debug());
+    Err(NotComparable::Filter { problem })
+}
+
+/// What there is to be taken: `fexit write`.
+fn rows(cells: &[CellComparison]) -> Vec<String> {
+    let of = |cell: &CellComparison| {
+        let metrics: BTreeSet<&MetricName> = cell.metrics.iter().map(|metric| &metric.metric).collect();
+        let names: Vec<&str> = metrics.into_iter().map(|name| &**name).collect();
+        format!("{} ({})", cell.under_test, if names.is_empty() { "no figures".to_owned() } else { names.join(", ") })
+    };
+    cells.iter().map(of).collect::<BTreeSet<_>>().into_iter().collect()
+}
