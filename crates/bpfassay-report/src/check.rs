@@ -85,6 +85,10 @@ fn of_journal(directory: &Path, contents: &Result<Contents, JournalError>) -> Ch
                 plan.runs().count(),
                 plan.blocks.len()
             );
+            if let Some(shard) = plan.shard {
+                let boots = plan.measured_blocks().len();
+                message.push_str(&format!("; {}, which has {boots} of the boots", shard.phrase()));
+            }
             if let Some(torn) = &contents.torn {
                 message.push_str(&format!(
                     "; line {} was not written to its end ({} bytes) and counts for nothing",

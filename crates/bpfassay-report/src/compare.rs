@@ -81,7 +81,7 @@ pub const fn usual_margin(clock: Clock) -> Share {
 pub struct Comparison {
     /// Version of this form.
     pub version: u32,
-    /// Name of the base's study, and of the new one's.
+    /// Name of the base's study, and of the new one's; with the shard, where only one was measured.
     pub studies: [String; 2],
     /// When each of them began, in milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: [u64; 2],
@@ -336,7 +336,7 @@ pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Com
     }
     Ok(Comparison {
         version: COMPARISON_VERSION,
-        studies: [base, new].map(|results| results.plan.study.name.clone()),
+        studies: [base, new].map(|results| results.plan.title()),
         started_unix_ms: [base, new].map(|results| results.started_unix_ms),
         clock: new.plan.study.clock,
         margin: claim.margin,

@@ -59,8 +59,10 @@ pub fn derive_all(contents: Contents) -> Results {
     notes.extend(of_standing);
     counts.of_runs(&plan, &mut runs);
     let of_cell = by_cell(&runs);
-    let sampling = sampling::derive(&plan, &of_cell);
-    let needed = sampling::needed(&plan, &sampling);
+    // What other shards measure is missing from none of these results.
+    let part = plan.part();
+    let sampling = sampling::derive(&part, &of_cell);
+    let needed = sampling::needed(&part, &sampling);
     let context = Context::new(&needed, &provenance, &of_cell, &counts, &coverages);
     let done: HashSet<&str> = runs.iter().map(|run| run.record.run.as_str()).collect();
     let planned = needed.runs().count();
@@ -69,16 +71,30 @@ pub fn derive_all(contents: Contents) -> Results {
     if missing > 0 {
         notes.push(format!("{missing} of {planned} planned runs were not done"));
     }
+    notes.extend(plan.shard.map(|shard| {
+        format!(
+            "{} of the study, with {} of its {} boots: the others are measured apart, and `bpfassay merge` makes one of all; gates and \
+             negligible overheads are decided then",
+            shard.phrase(),
+            part.blocks.len(),
+            plan.blocks.len()
+        )
+    }));
     if let Some(torn) = &contents.torn {
         notes.push(format!("line {} of the journal is torn and was set aside: the run in flight is lost", torn.line));
     }
     let mut cells = cells::derive(&context);
     pooled::derive(&context, &mut cells);
-    gates::negligible(&context, &mut cells);
-    let gates = gates::derive(&context, &cells);
+    // Their verdicts are one family with those on what other shards measure.
+    let is_whole = plan.shard.is_none();
+    if is_whole {
+        gates::negligible(&context, &mut cells);
+    }
+    let gates = if is_whole { gates::derive(&context, &cells) } else { Vec::new() };
     let kernel_features = kernel_features::derive(&context, &boots, &cells);
     drop(context);
     drop(needed);
+    drop(part);
     drop(of_cell);
     Results {
         version: RESULTS_VERSION,

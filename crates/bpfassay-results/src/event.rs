@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use bpfassay_protocol::message::Phase;
-use bpfassay_study::{Clock, Target};
+use bpfassay_study::{Clock, Shard, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -202,6 +202,9 @@ pub struct Started {
     pub version: u32,
     /// Name of the study.
     pub study: String,
+    /// The shard of it that is measured; none where all of it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
     /// What time is measured with.
     pub clock: Clock,
     /// The results directory: journal, logs.

@@ -33,9 +33,10 @@ pub struct Results {
     pub boots: Vec<Boot>,
     /// Every run that came to its end, in the order of the journal, with its raw figures.
     pub runs: Vec<RunResult>,
-    /// Every cell of the plan, in its order.
+    /// Every cell of the plan, in its order; of a shard those that it measures.
     pub cells: Vec<CellResult>,
-    /// The verdicts on the study's gates, a row per gate, demand, cell and metric; gates first, then cells in the plan's order.
+    /// The verdicts on the study's gates, a row per gate, demand, cell and metric; gates first, then cells in the plan's order. None for a shard:
+    /// the gates are decided when all is merged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateResult>,
     /// How many boots sequential sampling took, a row per target, workload and file system; empty where they were fixed.

@@ -110,6 +110,7 @@ impl<'a> EventObserver<'a> {
         Event::Started(Started {
             version: EVENTS_VERSION,
             study: self.plan.study.name.clone(),
+            shard: self.plan.shard,
             clock: self.plan.study.clock,
             directory: directory.to_owned(),
             runs,

@@ -3,18 +3,23 @@
 
 use std::{fs, io, os::unix::fs::symlink, path::Path, process};
 
+use bpfassay_study::Shard;
+
 /// The link to the directory of the run that was begun last, beside these directories.
 const LATEST: &str = "latest";
 
 /// The name of the directory of a run of `study` that began at this instant, in milliseconds since 1970-01-01 UTC: with its date and time in UTC,
 /// so that names sort by age.
-pub(crate) fn name(study: &str, started_unix_ms: u64) -> String {
+/// Of shards, which may begin at the same instant, it has the shard, too.
+pub(crate) fn name(study: &str, started_unix_ms: u64, shard: Option<Shard>) -> String {
     let started = i64::try_from(started_unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    match started {
-        Some(started) => format!("{study}-{}", started.strftime("%Y-%m-%d-%H%M%S")),
+    let started = match started {
+        Some(started) => started.strftime("%Y-%m-%d-%H%M%S").to_string(),
         // A clock beyond the year 9999.
-        None => format!("{study}-{}", started_unix_ms / 1000),
-    }
+        None => (started_unix_ms / 1000).to_string(),
+    };
+    let shard = shard.map(|shard| format!("-shard-{}-of-{}", shard.number(), shard.of()));
+    format!("{study}-{started}{}", shard.unwrap_or_default())
 }
 
 /// Has the link `latest` beside `directory` lead to it. What stands there and is no link is left alone; that a link cannot be made is a warning, for
@@ -47,10 +52,11 @@ mod tests {
 
     #[test]
     fn names_have_date_and_time_and_sort_by_age() {
-        assert_eq!(name("quick", 1_795_460_852_999), "quick-2026-11-23-190732");
-        assert_eq!(name("quick", 0), "quick-1970-01-01-000000");
-        assert!(name("quick", 1_795_460_852_000) < name("quick", 1_795_460_853_000));
-        assert_eq!(name("quick", u64::MAX), "quick-18446744073709551");
+        assert_eq!(name("quick", 1_795_460_852_999, None), "quick-2026-11-23-190732");
+        assert_eq!(name("quick", 0, Shard::new(2, 3)), "quick-1970-01-01-000000-shard-2-of-3");
+        assert_eq!(name("quick", 0, None), "quick-1970-01-01-000000");
+        assert!(name("quick", 1_795_460_852_000, None) < name("quick", 1_795_460_853_000, None));
+        assert_eq!(name("quick", u64::MAX, None), "quick-18446744073709551");
     }
 
     #[test]

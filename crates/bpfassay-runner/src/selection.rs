@@ -9,7 +9,7 @@ use std::{
 };
 
 use bpfassay_protocol::{Arch, job::Program};
-use bpfassay_study::{Available, Cell, Clock, Denied, Gate, Interface, Narrowing, Plan, Study, Target};
+use bpfassay_study::{Available, Cell, Clock, Denied, Gate, Interface, Narrowing, Plan, Shard, Study, Target};
 use bpfassay_testbed::{
     apt::Apt,
     initramfs::tree::{Overlay, OverlayError},
@@ -40,6 +40,8 @@ pub struct Selection {
     pub gates: Vec<String>,
     /// Rounds of each boot in place of the study's own number.
     pub rounds: Option<u32>,
+    /// The shard of the plan that is measured; `None`: everything.
+    pub shard: Option<Shard>,
     /// Tools under test, in addition to the study's probe configurations.
     pub tools: Vec<Loaded>,
     /// What the guests are made of: a testbed that was made before, a kernel of the user's in place of the study's targets, a real IOR.
@@ -116,7 +118,10 @@ impl Selection {
                 return Err(Error::NoLauncher { tree: tree.clone(), arch, ranks });
             }
         }
-        Ok(plan)
+        match self.shard {
+            Some(shard) => Ok(plan.of_shard(shard)?),
+            None => Ok(plan),
+        }
     }
 
     /// What guests must be supplied with for the tools, and for the workloads of `plan`, a plan of this selection. `folder` is that of the study.

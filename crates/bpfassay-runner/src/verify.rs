@@ -7,7 +7,7 @@ use bpfassay_results::{
     Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, ToDo,
     fingerprint::{RecordDifference, difference},
 };
-use bpfassay_study::{Block, Clock, Plan};
+use bpfassay_study::{Block, Clock, Plan, Shard};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -61,10 +61,16 @@ impl Verification {
         &self.plan
     }
 
-    /// How many boots the run has, those that are not executed again among them.
+    /// How many boots the run, or the shard that it is, has, those that are not executed again among them.
     #[must_use]
     pub fn boots(&self) -> usize {
-        self.contents.header.plan.blocks.len()
+        self.contents.header.plan.measured_blocks().len()
+    }
+
+    /// The shard of its study that the run is; `None`: the whole.
+    #[must_use]
+    pub fn shard(&self) -> Option<Shard> {
+        self.contents.header.plan.shard
     }
 
     /// Debian packages that this host needs to make the guests again, besides QEMU.

@@ -29,13 +29,14 @@ pub struct Work {
 
 impl Work {
     /// Begins `plan` in the results directory `directory`, which must not hold a journal yet; `None`: in
-    /// `bpfassay-results/STUDY-TIME`, to which the link `bpfassay-results/latest` then leads.
+    /// `bpfassay-results/STUDY-TIME` (of a shard `STUDY-TIME-shard-K-of-N`), to which the link `bpfassay-results/latest` then leads.
     ///
     /// # Errors
     /// [`Error::Journal`] where the directory holds a journal already, or cannot be written.
     pub fn begin(plan: &Plan, directory: Option<&Path>, provenance: Provenance) -> Result<Self, Error> {
         let started_unix_ms = unix_ms();
-        let own = || Path::new(DEFAULT_RESULTS).join(results_directory::name(&plan.study.name, started_unix_ms));
+        let name = || results_directory::name(&plan.study.name, started_unix_ms, plan.shard);
+        let own = || Path::new(DEFAULT_RESULTS).join(name());
         let is_own = directory.is_none();
         let directory = directory.map_or_else(own, Path::to_owned);
         let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };

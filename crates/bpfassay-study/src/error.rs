@@ -112,6 +112,20 @@ pub enum ExpandError {
         /// The fewest.
         fewest: u32,
     },
+    /// More shards than there is to spread.
+    #[error(
+        "the plan of study `{study}` cannot be spread over {of} shards, for it has boots for {most} at most{together}: give --shard K/N with N up to {most}"
+    )]
+    Shards {
+        /// The study's name.
+        study: String,
+        /// How many shards were asked for.
+        of: u32,
+        /// How many there can be.
+        most: usize,
+        /// Empty, or why there are fewer than boots, beginning with `, `.
+        together: &'static str,
+    },
     /// Nothing of the matrix can be run on this machine.
     #[error("nothing of study `{study}` can be run here: {reasons}")]
     NothingLeft {

@@ -79,6 +79,7 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     let mut plan = Plan {
         study: study_of_plan,
         narrowing: narrowing.clone(),
+        shard: None,
         digest: String::new(),
         cells: Vec::new(),
         blocks: Vec::new(),

@@ -20,6 +20,7 @@ mod mounts;
 mod narrow;
 pub mod plan;
 pub mod read;
+mod shard;
 mod shuffle;
 pub mod study;
 pub mod target;
@@ -34,6 +35,7 @@ pub use feature::{ExpectedFeature, FeatureExpectations, Series};
 pub use gate::{Certainty, Correction, Denied, Gate, Share};
 pub use plan::{Block, Cell, LeftOut, Narrowing, Plan, PlannedRun};
 pub use read::{folder, load};
+pub use shard::Shard;
 pub use study::{Addresses, Deadlines, Design, GuestSize, Study, WarmUp, WarmUpRule};
 pub use target::Target;
 pub use workload::{

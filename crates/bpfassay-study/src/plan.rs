@@ -10,7 +10,7 @@ use bpfassay_protocol::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Interface, Share, Study, Target, digest::digest_and_length};
+use crate::{Interface, Shard, Share, Study, Target, digest::digest_and_length};
 
 /// nfsd threads and size of the file system where a study does not set them.
 pub(crate) const DEFAULT_THREADS: u32 = 8;
@@ -42,6 +42,9 @@ pub struct Plan {
     pub study: Study,
     /// What was asked to be kept of it.
     pub narrowing: Narrowing,
+    /// The shard that is measured; `None`: everything. Cells and blocks are those of the whole plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
     /// SHA-256, in hexadecimal, of study, cells and blocks: two plans with the same digest name the same runs.
     pub digest: String,
     /// The cells, grouped by target.
@@ -145,7 +148,7 @@ impl Plan {
         self.blocks.iter().map(|block| block.replicate).max().unwrap_or(0)
     }
 
-    /// The plan with these blocks in place of its own.
+    /// The plan with these blocks in place of its own, all of which are measured.
     #[must_use]
     pub fn with_blocks(&self, blocks: Vec<Block>) -> Self {
         Self {
@@ -153,6 +156,7 @@ impl Plan {
             blocks,
             study: self.study.clone(),
             narrowing: self.narrowing.clone(),
+            shard: None,
             cells: self.cells.clone(),
             left_out: self.left_out.clone(),
         }
@@ -181,11 +185,11 @@ impl Plan {
         self.blocks.iter().flat_map(|block| block.runs.iter().map(move |run| (block, run)))
     }
 
-    /// The targets, each once, in the order of the study.
+    /// The targets of what is measured, each once, in the order of the study.
     #[must_use]
     pub fn targets(&self) -> Vec<&Target> {
         let mut known = BTreeSet::new();
-        self.cells.iter().map(|cell| &cell.target).filter(|target| known.insert(*target)).collect()
+        self.measured_cells().into_iter().map(|cell| &cell.target).filter(|target| known.insert(*target)).collect()
     }
 }
 

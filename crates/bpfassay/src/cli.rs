@@ -15,7 +15,7 @@ mod tool;
 use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
-use bpfassay_study::{Clock, Denied, Design, Share};
+use bpfassay_study::{Clock, Denied, Design, Shard, Share};
 use bpfassay_testbed::payload::AssetSource;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -213,6 +213,10 @@ pub(crate) struct Selection {
     /// replicates, or 20]
     #[arg(long, value_name = "SHARE")]
     pub(crate) until: Option<Share>,
+
+    /// Only this shard of the boots: K of N, such as 1/4, each of which another machine may measure; `bpfassay merge` makes one of all
+    #[arg(long, value_name = "K/N")]
+    pub(crate) shard: Option<Shard>,
 }
 
 /// What is overlaid on the testbed's own guests.

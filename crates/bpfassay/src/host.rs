@@ -39,7 +39,7 @@ impl Missing {
     /// # Errors
     /// As with [`install`]; where dpkg cannot be asked.
     pub(crate) fn find(plan: &Plan, needed: &[&str], global: &cli::Global) -> Result<Self, Failure> {
-        let archs: BTreeSet<_> = plan.cells.iter().map(|cell| cell.target.arch).collect();
+        let archs: BTreeSet<_> = plan.targets().into_iter().map(|target| target.arch).collect();
         let missing = bpfassay_runner::missing_packages(needed, &archs)?;
         agree(&missing, answers_yes(global.yes))?;
         Ok(Self::of(missing, needed))

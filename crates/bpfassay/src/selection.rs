@@ -68,6 +68,7 @@ pub(crate) fn selection(arguments: &cli::Selection, overlays: &cli::Overlays) ->
         deny: arguments.deny.clone(),
         gates: arguments.gate.clone(),
         rounds: arguments.rounds,
+        shard: arguments.shard,
         tools: tools.collect::<Result<_, _>>()?,
         ..own
     })

@@ -456,3 +456,31 @@ fn what_there_is_to_measure_with_is_listed() {
     assert!(exits_in(directory.path(), &["list"], 0).contains("no results"));
     assert!(exits_in(directory.path(), &["list", "nowhere"], 2).contains("cannot read nowhere"));
 }
+
+#[test]
+fn a_shard_of_a_plan_has_its_boots_only() {
+    let whole = exits(&["plan", "quick"], 0);
+    let shards: Vec<String> =
+        ["1/3", "2/3", "3/3"].iter().map(|shard| exits(&["plan", "quick", "--shard", shard], 0)).collect();
+    let first = |text: &str| text.lines().next().unwrap().to_owned();
+    let boots = |text: &str| {
+        let after = text.split_once("boots and their runs").unwrap().1;
+        after.lines().filter(|line| line.starts_with("  ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for shard in &shards {
+        // The same plan, with the same digest.
+        assert_eq!(first(shard), first(&whole));
+    }
+    assert!(shards[0].contains("shard 1 of 3: 9 cells, 3 boots, "), "{}", shards[0]);
+    let mut all: Vec<String> = shards.iter().flat_map(|shard| boots(shard)).collect();
+    let mut planned = boots(&whole);
+    all.sort();
+    planned.sort();
+    assert_eq!((all.len(), &all), (8, &planned));
+    for (wrong, message) in
+        [("0/3", "K from 1 to N"), ("4/3", "K from 1 to N"), ("3", "K from 1 to N"), ("1/9", "8 at most")]
+    {
+        let printed = exits(&["plan", "quick", "--shard", wrong], 2);
+        assert!(printed.contains(message), "{printed}");
+    }
+}

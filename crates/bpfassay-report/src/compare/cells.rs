@@ -48,7 +48,19 @@ pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question)
     }
     let gone = base.cells.iter().filter(|was| !found.contains(&key(was, &was.target.kernel)));
     pairs.extend(gone.map(|was| Pair { base: Some(was), new: None }));
+    let (of_others_base, of_others_new) = (of_other_shards(base), of_other_shards(new));
+    pairs.retain(|pair| match (pair.base, pair.new) {
+        (Some(was), None) => !of_others_new.contains(was.cell.as_str()),
+        (None, Some(is)) => !of_others_base.contains(is.cell.as_str()),
+        _ => true,
+    });
     pairs
+}
+
+/// The cells of the plan of `results` that other shards measure: neither new nor gone where these results lack them.
+fn of_other_shards(results: &Results) -> HashSet<&str> {
+    let measured: HashSet<&str> = results.plan.measured_cells().into_iter().map(|cell| cell.id.as_str()).collect();
+    results.plan.cells.iter().map(|cell| cell.id.as_str()).filter(|id| !measured.contains(id)).collect()
 }
 
 /// Results with what is looked up for every cell.
@@ -93,7 +105,8 @@ impl<'a> Side<'a> {
 fn kernel_names<'a>(base: &'a Results, new: &'a Results, question: &'a Question) -> BTreeMap<(Arch, &'a str), &'a str> {
     let kernels = |results: &'a Results| {
         let mut kernels = BTreeMap::<Arch, BTreeSet<&'a str>>::new();
-        for cell in &results.cells {
+        // What the other shards of a study measure is no other name for what this one does.
+        for cell in &results.plan.cells {
             kernels.entry(cell.target.arch).or_default().insert(&cell.target.kernel);
         }
         kernels

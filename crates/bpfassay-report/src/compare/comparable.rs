@@ -126,9 +126,15 @@ pub(crate) fn same_guests(base: &Results, new: &Results) -> Result<(), NotCompar
     if base == new { Ok(()) } else { Err(NotComparable::Machine { arch: "all".to_owned(), base, new }) }
 }
 
+/// That one side is a part of its study.
+fn of_shard((side, results): (&str, &Results)) -> Option<String> {
+    let shard = results.plan.shard?.phrase();
+    Some(format!("the {side}: {shard} of the study; what its other shards measure is left out of the comparison"))
+}
+
 /// Machines that count or time something else are refused; other versions of the same are noted.
 fn machines(base: &Results, new: &Results, clock: Clock) -> Result<Vec<String>, NotComparable> {
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = [("base", base), ("new results", new)].into_iter().filter_map(of_shard).collect();
     let last = |results: &Results| results.provenance.last().cloned();
     let (Some(was), Some(is)) = (last(base), last(new)) else { return Ok(notes) };
     for (arch, new) in &is.qemu {

@@ -39,7 +39,7 @@ pub fn badge(results: &Results) -> Result<String, serde_json::Error> {
     let standing = standing(results);
     let badge = Badge {
         schema_version: 1,
-        label: format!("bpfassay {}", plain::excerpt(&results.plan.study.name, LONGEST_NAME)),
+        label: format!("bpfassay {}", plain::excerpt(&results.plan.title(), LONGEST_NAME)),
         message: standing.words,
         color: match standing.class {
             Class::Good => "brightgreen",

@@ -56,7 +56,7 @@ pub(super) enum Account {
 
 /// The cases of `results`, suite by suite: cells first; then gates, where there are some; expectations, where features of kernels were tried.
 pub(super) fn suites(results: &Results) -> Vec<Suite> {
-    let study = &results.plan.study.name;
+    let study = results.plan.title();
     let times = times(results);
     let of_cell = |found: &CellResult| Case { time: times.get(found.cell.as_str()).copied(), ..cell(found) };
     let mut suites = vec![Suite { name: format!("{study} cells"), cases: results.cells.iter().map(of_cell).collect() }];

@@ -94,7 +94,7 @@ pub fn github(results: &Results) -> Github {
             push(&mut annotations, level, &format!("{more} more of this level"), &[line]);
         }
     }
-    let title = format!("bpfassay, study {}", results.plan.study.name);
+    let title = format!("bpfassay, study {}", results.plan.title());
     push(&mut annotations, Level::Notice, &title, &[standing(results).words]);
     Github { annotations: finished(annotations), summary: finished(summary::summary(results)) }
 }

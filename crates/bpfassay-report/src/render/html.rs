@@ -107,7 +107,7 @@ pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
     let tables: Vec<Table> = tables.collect();
     finished(&Page {
         results,
-        title: format!("{}: bpfassay report", study.name),
+        title: format!("{}: bpfassay report", results.plan.title()),
         description: study.description.trim(),
         counts: counts(results),
         matrix: matrix(results),
@@ -141,7 +141,7 @@ fn counts(results: &Results) -> Vec<Count> {
     let surprises = results.cells.iter().filter(|cell| cell.attach.is_surprise()).count()
         + results.kernel_features.as_ref().map_or(0, |matrix| matrix.surprises().count());
     let mut counts = Vec::new();
-    if !results.plan.study.gates.is_empty() {
+    if !results.plan.study.gates.is_empty() && results.plan.shard.is_none() {
         counts.extend([
             Count::new(gates(Verdict::Pass), "gates passed", "good"),
             Count::new(gates(Verdict::Regression), "regressions", "bad"),
@@ -220,6 +220,9 @@ fn repeat(results: &Results) -> String {
     }
     if let Some(until) = narrowing.until {
         option("--until", until.to_string());
+    }
+    if let Some(shard) = results.plan.shard {
+        option("--shard", shard.to_string());
     }
     args.iter().map(|argument| quoted(argument)).collect::<Vec<_>>().join(" ")
 }

@@ -34,7 +34,7 @@ pub(super) const FORMAT: Format = Format {
 /// # Errors
 /// [`quick_junit::SerializeError`] where the XML cannot be written, such as for a character that XML cannot contain.
 pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
-    let mut report = Report::new(name(&format!("bpfassay {}", results.plan.study.name)));
+    let mut report = Report::new(name(&format!("bpfassay {}", results.plan.title())));
     report.add_test_suites(suites(results).iter().map(suite));
     written(&report)
 }

@@ -73,7 +73,7 @@ pub(super) fn page(results: &Results) -> Option<Page> {
     let mut page = Page {
         title: format!(
             "study {}: what works, breaks and differs: {} probe configurations and {tried} features on {} targets, {}",
-            results.plan.study.name,
+            results.plan.title(),
             matrix.configurations.len(),
             matrix.targets.len(),
             match surprises.len() {

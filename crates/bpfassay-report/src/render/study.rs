@@ -17,7 +17,7 @@ pub(super) fn has_figures(results: &Results) -> bool {
     let has_metrics = |cell: &Cell| {
         study.workload(&cell.case).is_some_and(|workload| !workload.metrics(&cell.case, study.clock).is_empty())
     };
-    results.plan.cells.iter().any(has_metrics)
+    results.plan.measured_cells().into_iter().any(has_metrics)
 }
 
 /// Whether tools are loaded and attached in this case, and nothing else is done with them.
@@ -28,14 +28,14 @@ pub(super) fn loads_only(results: &Results, case: &str) -> bool {
 /// `study quick, clock wall, IOR engine embedded`
 pub(super) fn title(results: &Results) -> String {
     let mut engines: Vec<&str> = Vec::new();
-    for cell in &results.plan.cells {
+    for cell in results.plan.measured_cells() {
         // The workload `kernel-features` is done by IOR too, and has no metrics.
         let Some(engine) = cell.workload.engine.filter(|_| cell.interface.is_some()) else { continue };
         if !engines.contains(&engine.name()) {
             engines.push(engine.name());
         }
     }
-    let mut title = format!("study {}, clock {}", results.plan.study.name, results.plan.study.clock);
+    let mut title = format!("study {}, clock {}", results.plan.title(), results.plan.study.clock);
     if !engines.is_empty() {
         title.push_str(&format!(", IOR engine {}", engines.join(" and ")));
     }

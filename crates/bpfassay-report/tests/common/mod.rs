@@ -319,10 +319,10 @@ pub(crate) fn contents(study: &Study, outcome: impl Fn(&Block, &PlannedRun) -> O
     contents_of(plan(study), outcome)
 }
 
-/// The journal of `plan`, likewise.
+/// The journal of `plan`, or of its shard, likewise.
 pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> Outcome) -> Contents {
     let mut entries = Vec::new();
-    for block in &plan.blocks {
+    for block in plan.measured_blocks() {
         let name = block.id.clone();
         entries.push(Entry::BlockStarted(BlockStarted {
             block: name.clone(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether what a journal contains is possible: every entry is of the plan in the header, and comes in an order in which things happen.
 
-use std::collections::{HashMap, hash_map};
+use std::collections::{HashMap, HashSet, hash_map};
 
 use bpfassay_protocol::tracer::Refusal;
 use bpfassay_study::{Block, Plan, PlannedRun};
@@ -19,6 +19,8 @@ struct Known {
 
 /// The plan, and what happened of it so far.
 pub(super) struct Sound<'a> {
+    /// What entries may be of: the plan, or a shard of it.
+    whole: String,
     blocks: HashMap<&'a str, Known>,
     runs: HashMap<&'a str, (&'a Block, &'a PlannedRun)>,
 }
@@ -31,7 +33,11 @@ impl<'a> Sound<'a> {
             return Err("the plan is not the one that its digest names".to_owned());
         }
         let cells = plan.cells_by_id();
-        let mut sound = Self { blocks: HashMap::with_capacity(plan.blocks.len()), runs: HashMap::new() };
+        if !plan.has_shards() {
+            return Err("the plan has fewer boots than shards".to_owned());
+        }
+        let whole = plan.shard.map_or_else(|| "the plan".to_owned(), |shard| format!("{} of the plan", shard.phrase()));
+        let mut sound = Self { whole, blocks: HashMap::with_capacity(plan.blocks.len()), runs: HashMap::new() };
         for block in &plan.blocks {
             if sound.blocks.insert(&block.id, Known::default()).is_some() {
                 return Err(format!("the plan has two blocks {}", block.id));
@@ -49,6 +55,11 @@ impl<'a> Sound<'a> {
                     hash_map::Entry::Vacant(place) => place.insert((block, run)),
                 };
             }
+        }
+        if plan.shard.is_some() {
+            let measured: HashSet<&str> = plan.measured_blocks().iter().map(|block| block.id.as_str()).collect();
+            sound.blocks.retain(|id, _| measured.contains(id));
+            sound.runs.retain(|_, (block, _)| measured.contains(block.id.as_str()));
         }
         Ok(sound)
     }
@@ -81,21 +92,22 @@ impl<'a> Sound<'a> {
     }
 
     fn known(&mut self, block: &str) -> Result<&mut Known, String> {
-        self.blocks.get_mut(block).ok_or_else(|| format!("the plan has no block {block}"))
+        let whole = &self.whole;
+        self.blocks.get_mut(block).ok_or_else(|| format!("{whole} has no block {block}"))
     }
 
     /// Whether the plan has `run` in `block`.
     fn is_of(&self, run: &str, block: &str) -> Result<(), String> {
         match self.runs.get(run) {
             Some((known, _)) if known.id == block => Ok(()),
-            _ => Err(format!("the plan has no run {run} in block {block}")),
+            _ => Err(format!("{} has no run {run} in block {block}", self.whole)),
         }
     }
 
     fn run(&mut self, record: &RunRecord) -> Result<(), String> {
         let (run, boot) = (&record.run, record.boot);
         let Some((block, planned)) = self.runs.get(run.as_str()).copied() else {
-            return Err(format!("the plan has no run {run}"));
+            return Err(format!("{} has no run {run}", self.whole));
         };
         if let Some(what) = other_than_planned(record, block, planned) {
             return Err(format!("run {run} has another {what} than the plan gives it"));

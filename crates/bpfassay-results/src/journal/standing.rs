@@ -237,7 +237,7 @@ impl Contents {
         self.standing().records()
     }
 
-    /// What is still to do: the plan's blocks of which a run has no record that counts, and what `again` asks for besides. A block
+    /// What is still to do: the blocks of the plan, or of its shard, of which a run has no record that counts, and what `again` asks for besides. A block
     /// is measured in one boot, so it is done whole; its past shows which of its runs are left out.
     #[must_use]
     pub fn to_do(&self, again: Again) -> Vec<ToDo> {
@@ -246,5 +246,5 @@ impl Contents {
 }
 
 fn to_do(plan: &Plan, standing: &Standing<'_>, again: Again) -> Vec<ToDo> {
-    plan.blocks.iter().filter_map(|block| standing.to_do(block, again)).collect()
+    plan.measured_blocks().into_iter().filter_map(|block| standing.to_do(block, again)).collect()
 }

@@ -11,6 +11,7 @@ use bpfassay_protocol::probe::{ByteMeaning, Probe};
 use bpfassay_report::render::wrap::push_wrapped;
 use bpfassay_results::{Again, Contents, fingerprint::fingerprint, journal::FILE_NAME, plain};
 use bpfassay_runner::DEFAULT_RESULTS;
+use bpfassay_study::Shard;
 use serde_json::{Value, json};
 
 use crate::{
@@ -106,6 +107,7 @@ struct Measured {
 #[derive(Debug)]
 struct MeasuredRun {
     study: String,
+    shard: Option<Shard>,
     clock: &'static str,
     started_unix_ms: u64,
     runs: usize,
@@ -168,10 +170,11 @@ fn measured(directory: PathBuf) -> Measured {
 
 fn run(contents: &Contents) -> MeasuredRun {
     let (header, records) = (&contents.header, contents.records());
-    let planned = header.plan.blocks.iter().map(|block| block.runs.len()).sum();
+    let planned = header.plan.measured_blocks().iter().map(|block| block.runs.len()).sum();
     let is_complete = contents.to_do(Again::Host).is_empty();
     MeasuredRun {
         study: header.plan.study.name.clone(),
+        shard: header.plan.shard,
         clock: header.plan.study.clock.name(),
         started_unix_ms: header.started_unix_ms,
         runs: records.len(),
@@ -183,7 +186,7 @@ fn run(contents: &Contents) -> MeasuredRun {
 fn as_json(Measured { directory, run, problem }: &Measured) -> Value {
     let run = run.as_ref().map(|run| {
         json!({
-            "study": run.study, "clock": run.clock, "started_unix_ms": run.started_unix_ms, "runs": run.runs,
+            "study": run.study, "shard": run.shard, "clock": run.clock, "started_unix_ms": run.started_unix_ms, "runs": run.runs,
             "planned": run.planned, "fingerprint": run.fingerprint,
         })
     });
@@ -198,13 +201,14 @@ fn table(found: &[Measured]) -> String {
     for Measured { directory, run, problem } in found {
         let _ = writeln!(text, "{}", output::path(directory));
         let line = match run {
-            Some(MeasuredRun { study, clock, runs, planned, fingerprint, .. }) => {
+            Some(MeasuredRun { study, shard, clock, runs, planned, fingerprint, .. }) => {
                 let study = plain::line(study);
+                let shard = shard.map(|shard| format!(", {}", shard.phrase())).unwrap_or_default();
                 let state = fingerprint.as_deref().map_or_else(
                     || "not complete: bpfassay run --resume continues it".to_owned(),
                     |fingerprint| format!("fingerprint {}", fingerprint.get(..16).unwrap_or(fingerprint)),
                 );
-                format!("{study}, {clock}, {runs} of {planned} runs, {state}")
+                format!("{study}{shard}, {clock}, {runs} of {planned} runs, {state}")
             }
             None => plain::line(problem.as_deref().unwrap_or_default()).into_owned(),
         };

@@ -34,7 +34,7 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
         let testbed = Testbed::provide(&store, &selection, &plan, Shell::Without)?;
         let host_setup = HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Recorded).await?;
         let mut text = String::new();
-        for block in &plan.blocks {
+        for block in plan.measured_blocks() {
             let machine = host_setup.machine(&plan.study, block).map_err(Error::from)?;
             let (qemu, choice) = host_setup.qemu(block.target.arch).map_err(Error::from)?;
             // Writing to a string cannot fail.
@@ -75,6 +75,20 @@ fn as_text(plan: &Plan) -> String {
     for line in plan.study.description.trim().lines() {
         let _ = writeln!(text, "  {}", plain::line(line));
     }
+    if let Some(shard) = plan.shard {
+        let part = plan.part();
+        let runs: usize = part.blocks.iter().map(|block| block.runs.len()).sum();
+        let targets: Vec<String> =
+            part.targets().iter().map(|target| plain::line(&target.to_string()).into_owned()).collect();
+        let _ = writeln!(
+            text,
+            "\n{}: {} cells, {} boots, {runs} runs, on {}; what follows is that part",
+            shard.phrase(),
+            part.cells.len(),
+            part.blocks.len(),
+            targets.join(", ")
+        );
+    }
     if let Some(until) = plan.until() {
         let _ = writeln!(
             text,
@@ -83,11 +97,12 @@ fn as_text(plan: &Plan) -> String {
         );
     }
     text.push_str("\ncells:\n");
-    for cell in &plan.cells {
+    let part = plan.part();
+    for cell in &part.cells {
         let _ = writeln!(text, "  {}", plain::line(&cell.id));
     }
     text.push_str("\nboots and their runs, in order:\n");
-    for block in &plan.blocks {
+    for block in &part.blocks {
         let order: Vec<String> = block
             .runs
             .iter()

@@ -11,13 +11,13 @@ use bpfassay_report::render;
 use bpfassay_results::{Again, Event, FailureKind, Journal, Outcome as RunOutcome, Results, event::Concluded, file};
 use bpfassay_runner::{EventObserver, Interrupted, Selection, Session, Shell, Store, Summary, Testbed, is_counted};
 use bpfassay_stats::Verdict;
-use bpfassay_study::Plan;
+use bpfassay_study::{Plan, Shard};
 use bpfassay_testbed::stages::Kind;
 use bpfassay_vm::{AcceleratorWish, shell_command};
 
 use crate::{
     cli::{self, MessageFormat},
-    exit::{INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED},
+    exit::{Failure, INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED, USAGE},
     host, output,
     progress::{self, Display, Reporter, Reporting, bundled},
     selection::{self, is_path, store_options},
@@ -32,6 +32,11 @@ use crate::{
 /// does not start, or the cache, the journal or the results cannot be read or written.
 pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let interrupted = arguments.resume.as_deref().map(Interrupted::open).transpose()?;
+    if let (Some(interrupted), Some(asked)) = (&interrupted, arguments.selection.shard)
+        && interrupted.plan().shard != Some(asked)
+    {
+        return Err(other_shard(interrupted.plan(), asked));
+    }
     let options = store_options(global);
     let selection = match &interrupted {
         Some(_) => selection::overlays(&arguments.execution.overlays),
@@ -110,6 +115,15 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         super::print(&display.timings(&stages))?;
     }
     Ok(code)
+}
+
+/// A run is continued as the shard that it was begun as.
+fn other_shard(plan: &Plan, asked: Shard) -> Failure {
+    let is =
+        plan.shard.map_or_else(|| "the whole of a study".to_owned(), |shard| format!("{} of a study", shard.phrase()));
+    let help = "leave --shard out to continue it, or begin the other shard in another directory";
+    let report = miette::miette!(help = help, "this run is {is}, and --shard requests {asked}");
+    Failure { code: USAGE, report }
 }
 
 /// Whether guests may be measured while others are made: under the instruction clock, for which it makes no difference. A run with tools

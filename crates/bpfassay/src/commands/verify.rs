@@ -50,7 +50,8 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
         .await;
     display.finish();
     let runs: usize = plan.blocks.iter().map(|block| block.runs.len()).sum();
-    let of = format!("{} of {} boots, {runs} runs", plan.blocks.len(), verification.boots());
+    let shard = verification.shard().map(|shard| format!("{}, ", shard.phrase())).unwrap_or_default();
+    let of = format!("{shard}{} of {} boots, {runs} runs", plan.blocks.len(), verification.boots());
     let (text, code) = match verified? {
         Verified::Same => (format!("verified: {of}: identical raw figures\n"), SUCCESS),
         Verified::Different { differences, kept } => (differences_text(&differences, &of, &kept), NOT_REPRODUCED),

@@ -138,7 +138,7 @@ fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
     let mut panels: Vec<(String, Vec<WithSize<'_>>)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     let kernels = along::Kernels::of(results);
-    for (cell, planned) in results.cells.iter().zip(&results.plan.cells) {
+    for (cell, planned) in results.cells.iter().zip(results.plan.measured_cells()) {
         let name = format!("{}, {}", cell.target, cell.file_system);
         let workload = results.plan.study.workload(&planned.case);
         let entry = (cell, workload.and_then(|workload| workload.transfer_size(&planned.case)));

@@ -40,7 +40,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     }
     let columns =
         cell_names.columns(&["calls of", "ns per call", "overhead per call [95 %]", "whole phase", "n", "detectable"]);
-    let title = format!("time per call, study {}, clock {}", results.plan.study.name, results.plan.study.clock);
+    let title = format!("time per call, study {}, clock {}", results.plan.title(), results.plan.study.clock);
     let mut legend = vec![
         "overhead per call: time per call with the probe / without it (above 1: slower), of the calls that move the data, without the \
          fastest and the slowest sixteenth (trimmed mean): open, fsync and close are only in the overhead of the whole phase. A/A: the \

@@ -78,6 +78,6 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         legend.push(OF_ROUNDS.to_owned());
     }
     let columns = cell_names.columns(&["metric", "calls", "instructions per call [95 %]", "per MiB", "n"]);
-    let title = format!("cost of each probe configuration, study {}, clock instructions", results.plan.study.name);
+    let title = format!("cost of each probe configuration, study {}, clock instructions", results.plan.title());
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
 }

@@ -69,6 +69,6 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         "elsewhere",
         "whole [95 %]",
     ]);
-    let title = format!("direct cost in instructions per call, study {}", results.plan.study.name);
+    let title = format!("direct cost in instructions per call, study {}", results.plan.title());
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
 }

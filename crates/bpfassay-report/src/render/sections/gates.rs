@@ -11,9 +11,9 @@ use crate::{
 };
 use bpfassay_results::{CellResult, GateResult, Results};
 
-/// The table, where the study has gates.
+/// The table, where the study has gates. What a shard measured decides none of them, as its warnings say.
 pub(super) fn table(results: &Results) -> Option<Table> {
-    if results.plan.study.gates.is_empty() {
+    if results.plan.study.gates.is_empty() || results.plan.shard.is_some() {
         return None;
     }
     let of = |verdict: Verdict| results.gates.iter().filter(move |gate| gate.verdict == verdict);
@@ -24,7 +24,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let rows =
         of(Verdict::Regression).chain(of(Verdict::Inconclusive)).map(|gate| row(&cell_names, &cells, gate)).collect();
     let certainty = results.plan.study.design.certainty;
-    let title = format!("verdicts on the gates of {}: {}", results.plan.study.name, counts.join(", "));
+    let title = format!("verdicts on the gates of {}: {}", results.plan.title(), counts.join(", "));
     Some(Table {
         rows,
         warnings: match results.gates.is_empty() {

@@ -32,7 +32,7 @@ type OfTarget<'a> = (&'a Target, Vec<&'a CellResult>);
 pub(super) fn tables(results: &Results) -> Vec<Table> {
     // By case and file system, then by target, in the order of the plan.
     let mut groups: Vec<(Key<'_>, Vec<OfTarget<'_>>)> = Vec::new();
-    for (cell, planned) in results.cells.iter().zip(&results.plan.cells) {
+    for (cell, planned) in results.cells.iter().zip(results.plan.measured_cells()) {
         let workload = results.plan.study.workload(&planned.case);
         let Some(size) = workload.and_then(WorkloadSpec::bytes_per_path) else { continue };
         let key = (cell.case.as_str(), cell.file_system.as_str(), size);
