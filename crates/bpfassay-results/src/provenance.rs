@@ -91,7 +91,33 @@ pub struct TargetArtefacts {
     pub payload: Vec<Artefact>,
 }
 
+impl QemuFacts {
+    /// Whether guests find the same machine in both: the same program of QEMU, accelerator, machine type and CPU, wherever on the host it is.
+    #[must_use]
+    pub fn is_same_machine(&self, other: &Self) -> bool {
+        let machine = |of: &Self| (of.program.clone(), of.accelerator.clone(), of.machine.clone(), of.cpu.clone());
+        machine(self) == machine(other)
+    }
+
+    /// In a few words: version, digest, accelerator, machine, CPU.
+    #[must_use]
+    pub fn described(&self) -> String {
+        let Self { program, accelerator, machine, cpu, .. } = self;
+        let digest = program.sha256.as_deref().map_or("unknown", |digest| digest.get(..12).unwrap_or(digest));
+        format!("{} with SHA-256 {digest}, {accelerator}, {machine}, -cpu {cpu}", program.version)
+    }
+}
+
 impl Provenance {
+    /// Whether guests and QEMU are the same as in `other`, for the targets and architectures that it has: under the instruction clock the figures then are
+    /// the same, on whatever host.
+    #[must_use]
+    pub fn has_same_guests(&self, other: &Self) -> bool {
+        let mut qemu = other.qemu.iter();
+        qemu.all(|(arch, facts)| self.qemu.get(arch).is_some_and(|known| known.is_same_machine(facts)))
+            && other.targets.iter().all(|target| self.targets.contains(target))
+    }
+
     /// Whether guests of `arch` ran emulated, so that wall-clock figures are functional only.
     #[must_use]
     pub fn is_emulated(&self, arch: Arch) -> bool {

@@ -131,9 +131,9 @@ pub enum Error {
     /// Figures of the wall clock are different each time.
     #[error("the figures of a wall clock are different each time: there is nothing to verify")]
     WallClock,
-    /// The run to verify was continued with other guests or on another host.
+    /// The run to verify was continued with other guests or another QEMU.
     #[error(
-        "this run was continued with another testbed or on another host: the journal does not record which figures came from which"
+        "this run was continued with other guests or another QEMU: the journal does not record which figures came from which"
     )]
     Continued,
     /// No block of the run to verify is complete.

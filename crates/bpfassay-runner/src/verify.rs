@@ -151,8 +151,7 @@ fn choose(contents: &Contents, sample: Option<u32>) -> Result<Vec<Block>, Error>
     if header.plan.study.clock != Clock::Instructions {
         return Err(Error::WallClock);
     }
-    let is_other =
-        |entry: &Entry| matches!(entry, Entry::Resumed { provenance, .. } if **provenance != header.provenance);
+    let is_other = |entry: &Entry| matches!(entry, Entry::Resumed { provenance, .. } if !header.provenance.has_same_guests(provenance));
     if contents.entries.iter().any(is_other) {
         return Err(Error::Continued);
     }

@@ -6,6 +6,7 @@ mod compare;
 mod documented;
 mod here;
 mod lock;
+mod merge;
 mod payload;
 mod report;
 mod run;
@@ -23,6 +24,7 @@ pub(crate) use self::{
     compare::{Compare, ComparisonFormat, FailOn, Format, Metrics, Trend},
     here::Here,
     lock::Lock,
+    merge::Merge,
     payload::{Payload, PayloadCommand},
     report::Report,
     run::{AgainChoice, Against, Check, Run},
@@ -117,6 +119,8 @@ pub(crate) enum Command {
     /// Re-execute part of a run; fails unless every raw figure matches (instruction clock). With --files only check that the results directory is
     /// whole
     Verify(Verify),
+    /// Make one results directory of those of shards (`run --shard`): the same plan, the same guests, every boot once
+    Merge(Merge),
     /// Write the guests of a run to one file, to measure it again where there is no network and no compiler (--bundle)
     Bundle(Bundle),
     /// Show what changed between two results: new, gone, broken, slower, counting wrongly

@@ -137,7 +137,7 @@ impl From<bpfassay_runner::Error> for Failure {
             ),
             Error::NothingToBundle(_) => (USAGE, None),
             Error::WallClock => (USAGE, Some("run the study with --clock instructions")),
-            Error::Continued => (USAGE, Some("verify a run that was done in one go")),
+            Error::Continued => (USAGE, Some("verify a run that was done with one testbed")),
             Error::NothingComplete => (USAGE, Some("continue it first: bpfassay run --resume DIR")),
             Error::VerifyHost(_) => (INFRASTRUCTURE, Some("see the messages above; then verify again")),
             Error::Temporary(_) => (INFRASTRUCTURE, Some("free some space there")),
@@ -154,6 +154,23 @@ impl From<bpfassay_runner::Error> for Failure {
         match (help, want_of_host(&error)) {
             (Some(help), None) => Self { code, report: miette::Report::new(Helped { error, help }) },
             _ => Self::new(code, error),
+        }
+    }
+}
+
+impl From<bpfassay_runner::MergeError> for Failure {
+    fn from(error: bpfassay_runner::MergeError) -> Self {
+        use bpfassay_runner::MergeError;
+        match error {
+            MergeError::Journal(error) => error.into(),
+            MergeError::Conclude(error) => (*error).into(),
+            MergeError::Write { .. } => Self::infrastructure(error),
+            MergeError::Missing { .. } => {
+                let help = "name the results directories of all shards, resume those that were interrupted, or merge what there is with \
+                            --partial: `bpfassay run --resume OUT` then measures the rest";
+                Self { code: USAGE, report: miette::Report::new(Helped { error, help }) }
+            }
+            error => Self::usage(error),
         }
     }
 }

@@ -66,14 +66,19 @@ impl Journal {
             path: directory.to_path_buf(),
             source,
         })?;
-        let file = match disk::new(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(JournalError::Exists { path }),
-            Err(source) => return Err(JournalError::Io { action: "create", path, source }),
+        if path.symlink_metadata().is_ok() {
+            return Err(JournalError::Exists { path });
+        }
+        let io = |error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => JournalError::Exists { path: path.clone() },
+            _ => JournalError::Io { action: "create", path: path.clone(), source: error },
         };
+        // Without a name until the header is in it: a run that is killed before that has not begun, and can be begun again.
+        let (draft, file) = disk::Draft::new(&path).map_err(io)?;
         lock(&file, &path)?;
-        let mut journal = Self { path, file, chain: JournalDigest::default(), failed: false };
+        let mut journal = Self { path: path.clone(), file, chain: JournalDigest::default(), failed: false };
         journal.write(header, MAX_HEADER)?;
+        draft.name(&journal.file).map_err(io)?;
         // The file's name must survive a crash as its contents do.
         File::open(directory).and_then(|folder| folder.sync_all()).map_err(|source| JournalError::Io {
             action: "sync",
@@ -119,6 +124,15 @@ impl Journal {
         self.write(entry, MAX_LINE)
     }
 
+    /// Adds all of `entries`; when this returns, they are on disk. For what was measured before: a crash meanwhile may lose any of them.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub fn append_all<'a>(&mut self, entries: impl IntoIterator<Item = &'a Entry>) -> Result<(), JournalError> {
+        entries.into_iter().try_for_each(|entry| self.put(entry, MAX_LINE))?;
+        self.sync()
+    }
+
     /// The journal's file.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -126,6 +140,16 @@ impl Journal {
     }
 
     fn write<T: Serialize>(&mut self, value: &T, limit: usize) -> Result<(), JournalError> {
+        self.put(value, limit)?;
+        self.sync()
+    }
+
+    fn sync(&mut self) -> Result<(), JournalError> {
+        let synced = self.file.sync_data();
+        self.written(synced)
+    }
+
+    fn put<T: Serialize>(&mut self, value: &T, limit: usize) -> Result<(), JournalError> {
         if self.failed {
             return Err(JournalError::Failed { path: self.path.clone() });
         }
@@ -138,7 +162,13 @@ impl Journal {
             let what = "a line to be written".to_owned();
             return Err(JournalError::TooLarge { path: self.path.clone(), what, limit: limit as u64 });
         }
-        self.file.write_all(&line).and_then(|()| self.file.sync_data()).map_err(|source| {
+        let written = self.file.write_all(&line);
+        self.written(written)
+    }
+
+    /// Nothing more is added once something could not be written.
+    fn written(&mut self, written: io::Result<()>) -> Result<(), JournalError> {
+        written.map_err(|source| {
             // Part of the line may be there: another line after it would make it corrupt instead of torn.
             self.failed = true;
             JournalError::Io { action: "append to", path: self.path.clone(), source }

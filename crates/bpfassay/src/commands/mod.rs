@@ -13,6 +13,7 @@ mod kernels;
 mod lists;
 mod lock;
 mod manual;
+mod merge;
 mod payload;
 mod plan;
 mod report;
@@ -59,6 +60,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Command::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),
         Command::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
         Command::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
+        Command::Merge(arguments) => merge::merge(&arguments),
         Command::Bundle(arguments) => bundle::bundle(&arguments, &global),
         Command::Cache(arguments) => cache::cache(&arguments, &global),
         Command::Check(arguments) => with_runtime(check::check(arguments, &global)),

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Making one results directory of those of shards, as if one run had measured them all.
+
+mod combine;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Component, Path, PathBuf},
+};
+
+use bpfassay_report::{
+    check::{Soundness, check},
+    to_do,
+};
+use bpfassay_results::{Again, Contents, Entry, Journal, JournalError, Results, plain};
+use bpfassay_study::Plan;
+use rustix::fs::{CWD, RenameFlags};
+
+use self::combine::{Read, combine};
+use crate::{LOGS, work};
+
+/// Largest console log that is taken over, in bytes: twice what a guest may write.
+const MAX_LOG: u64 = 8 << 20;
+
+/// Most boots that a message names.
+const SHOWN: usize = 8;
+
+/// Why shards cannot be merged.
+#[derive(Debug, thiserror::Error)]
+pub enum MergeError {
+    /// No directory was named.
+    #[error("no results directory to merge is named")]
+    Nothing,
+    /// The directory to be made exists.
+    #[error("{} exists already: name a directory that does not, for the merged results", .0.display())]
+    Exists(PathBuf),
+    /// A directory is not as a run left it.
+    #[error("{} cannot be merged: {what}: {message}", directory.display())]
+    NotWhole {
+        /// The results directory.
+        directory: PathBuf,
+        /// What of it.
+        what: &'static str,
+        /// What is wrong.
+        message: String,
+    },
+    /// A results directory was measured without guests.
+    #[error("{} was measured by `bpfassay here`, without guests, which has no shards", .0.display())]
+    WithoutGuests(PathBuf),
+    /// Results of another plan.
+    #[error("{} and {} are of different plans{difference}: measure all shards of one study with the same options", first.display(), second.display())]
+    OtherPlan {
+        /// A results directory.
+        first: PathBuf,
+        /// Another one.
+        second: PathBuf,
+        /// Where they differ: empty, or ` at PLACE: A in place of B`.
+        difference: String,
+    },
+    /// Other guests, another QEMU or another version of this program.
+    #[error("{} and {} were measured with different {what}: measure one of them again with what the other has", first.display(), second.display())]
+    OtherGuests {
+        /// A results directory.
+        first: PathBuf,
+        /// Another one.
+        second: PathBuf,
+        /// What differs.
+        what: String,
+    },
+    /// The same boots twice.
+    #[error("{} and {} both have the block {block}: name each shard once", first.display(), second.display())]
+    Twice {
+        /// A results directory.
+        first: PathBuf,
+        /// Another one.
+        second: PathBuf,
+        /// What both have.
+        block: String,
+    },
+    /// A log that cannot be taken over.
+    #[error("cannot take over the log {} of {}", plain::line(log), directory.display())]
+    Log {
+        /// The results directory.
+        directory: PathBuf,
+        /// The log, as its journal names it.
+        log: String,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// Boots that no directory has.
+    #[error("{} of {planned} boots are missing: {}", missing.len(), named(missing))]
+    Missing {
+        /// Their blocks.
+        missing: Vec<String>,
+        /// How many the plan has.
+        planned: usize,
+    },
+    /// The merged results cannot be written.
+    #[error("cannot write the merged results to {}", path.display())]
+    Write {
+        /// The directory.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// A journal cannot be read or written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The results do not follow, or an id names no file.
+    #[error(transparent)]
+    Conclude(#[from] Box<crate::Error>),
+}
+
+/// The first of `blocks`, and how many there are besides.
+fn named(blocks: &[String]) -> String {
+    let mut text = blocks.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if blocks.len() > SHOWN {
+        text.push_str(&format!(" and {} more", blocks.len() - SHOWN));
+    }
+    text
+}
+
+/// Shards of one study, read and found to fit together.
+#[derive(Debug)]
+pub struct Merge {
+    contents: Contents,
+    /// Where each log is: the results directory, by the log's path in it.
+    logs: BTreeMap<String, PathBuf>,
+    missing: Vec<String>,
+}
+
+impl Merge {
+    /// Reads the results in `directories` and checks that they are whole, of one plan and of the same guests, and that no two have the same boots.
+    /// The order of the directories makes no difference.
+    ///
+    /// # Errors
+    /// [`MergeError`] with what does not fit, and the directories that it is about.
+    pub fn read(directories: &[PathBuf]) -> Result<Self, MergeError> {
+        let read = directories.iter().map(|directory| whole(directory)).collect::<Result<Vec<_>, _>>()?;
+        let logs = logs(&read)?;
+        let contents = combine(read)?;
+        let missing = to_do(&contents, Again::Nothing).into_iter().map(|todo| todo.block.id).collect();
+        Ok(Self { contents, logs, missing })
+    }
+
+    /// The plan of them all.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.contents.header.plan
+    }
+
+    /// The blocks that are not done: no directory has them, or none has all of their runs.
+    #[must_use]
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// The same where nothing is missing.
+    ///
+    /// # Errors
+    /// [`MergeError::Missing`] where something is.
+    pub fn complete(self) -> Result<Self, MergeError> {
+        match self.missing.is_empty() {
+            true => Ok(self),
+            false => Err(MergeError::Missing { planned: self.plan().blocks.len(), missing: self.missing }),
+        }
+    }
+
+    /// Whether merged results can be written to `directory`, as far as can be known without creating anything.
+    ///
+    /// # Errors
+    /// [`MergeError::Exists`] where something has that name.
+    pub fn may_write(directory: &Path) -> Result<(), MergeError> {
+        match directory.symlink_metadata() {
+            Ok(_) => Err(MergeError::Exists(directory.to_owned())),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Writes the results directory `directory`, whole or not at all, as a run would have: journal, logs and results. The results, and their fingerprint as
+    /// [`crate::conclude`] gives it.
+    ///
+    /// # Errors
+    /// [`MergeError::Exists`] where something has that name; [`MergeError::Log`], [`MergeError::Write`], [`MergeError::Journal`] and
+    /// [`MergeError::Conclude`] where something cannot be read or written.
+    pub fn write(self, directory: &Path) -> Result<(Results, Option<String>), MergeError> {
+        Self::may_write(directory)?;
+        let failed = |source| MergeError::Write { path: directory.to_owned(), source };
+        let absolute = std::path::absolute(directory).map_err(failed)?;
+        let parent = absolute.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(parent).map_err(failed)?;
+        // As any directory that is made here: it becomes the results directory.
+        let mode = fs::Permissions::from_mode(0o777);
+        let draft = tempfile::Builder::new().prefix(".bpfassay-merge-").permissions(mode).tempdir_in(parent);
+        let draft = draft.map_err(failed)?;
+        let mut journal = Journal::create(draft.path(), &self.contents.header)?;
+        journal.append_all(&self.contents.entries)?;
+        drop(journal);
+        let logs = draft.path().join(LOGS);
+        fs::create_dir(&logs).map_err(failed)?;
+        for (log, from) in &self.logs {
+            let bytes = bpfassay_input::read_beneath(from, Path::new(log), MAX_LOG)
+                .map_err(|source| MergeError::Log { directory: from.clone(), log: log.clone(), source })?;
+            fs::write(draft.path().join(log), bytes).map_err(failed)?;
+        }
+        let concluded = work::conclude(draft.path()).map_err(Box::new)?;
+        let sync = |path: &Path| fs::File::open(path).and_then(|folder| folder.sync_all());
+        sync(&logs).and_then(|()| sync(draft.path())).map_err(failed)?;
+        match rustix::fs::renameat_with(CWD, draft.path(), CWD, &absolute, RenameFlags::NOREPLACE) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::EXIST) => return Err(MergeError::Exists(directory.to_owned())),
+            // A file system without this flag, such as NFS: an empty directory at most is replaced.
+            Err(rustix::io::Errno::INVAL) => fs::rename(draft.path(), &absolute).map_err(failed)?,
+            Err(error) => return Err(failed(error.into())),
+        }
+        // It has another name by now, and stays.
+        let _ = draft.keep();
+        sync(parent).map_err(failed)?;
+        Ok(concluded)
+    }
+}
+
+/// What the results directory `directory` holds, where it is as a run left it.
+///
+/// # Errors
+/// [`MergeError`] where it is not.
+fn whole(directory: &Path) -> Result<Read, MergeError> {
+    if let Some(wrong) = check(directory).into_iter().find(|checked| checked.soundness != Soundness::Sound) {
+        let message = plain::line(&wrong.message).into_owned();
+        return Err(MergeError::NotWhole { directory: directory.to_owned(), what: wrong.what, message });
+    }
+    let contents = Contents::read(directory)?;
+    if contents.header.provenance.is_without_guests() {
+        return Err(MergeError::WithoutGuests(directory.to_owned()));
+    }
+    work::check_ids(&contents.header.plan).map_err(Box::new)?;
+    Ok(Read { directory: directory.to_owned(), contents })
+}
+
+/// Where each log is.
+///
+/// # Errors
+/// [`MergeError::Log`] for one that is no file of the directory of logs, or that another directory has, too.
+fn logs(read: &[Read]) -> Result<BTreeMap<String, PathBuf>, MergeError> {
+    let mut logs = BTreeMap::new();
+    for Read { directory, contents } in read {
+        for entry in &contents.entries {
+            let Entry::BlockStarted(started) = entry else { continue };
+            let Some(log) = &started.log else { continue };
+            let refuse = |problem: &str| {
+                let source = io::Error::other(problem.to_owned());
+                Err(MergeError::Log { directory: directory.clone(), log: plain::excerpt(log, 200), source })
+            };
+            if !is_log(log) {
+                return refuse("it does not lie in the directory of logs");
+            }
+            match logs.insert(log.clone(), directory.clone()) {
+                Some(other) if other != *directory => {
+                    return refuse(&format!("{} names the same", plain::line(&other.display().to_string())));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(logs)
+}
+
+/// Whether `log` names a file in the directory of logs, and nothing else.
+fn is_log(log: &str) -> bool {
+    let mut parts = Path::new(log).components();
+    let is_name = |part: Component<'_>| matches!(part, Component::Normal(_));
+    !log.chars().any(plain::is_hazard)
+        && parts.next() == Some(Component::Normal(LOGS.as_ref()))
+        && parts.next().is_some_and(is_name)
+        && parts.next().is_none()
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One journal out of several: what must be the same in all, and in which order everything comes. Pure.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    path::{Path, PathBuf},
+};
+
+use bpfassay_results::{
+    Contents, Entry, Header, JOURNAL_VERSION, Provenance,
+    fingerprint::first_difference,
+    provenance::{HostFacts, QemuFacts},
+};
+use bpfassay_study::Plan;
+use bpfassay_testbed::{manifest::Manifest, provider};
+
+use super::MergeError;
+use crate::testbed::targets_of;
+
+/// A results directory and its journal.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) directory: PathBuf,
+    pub(super) contents: Contents,
+}
+
+/// The journal of a run that measured all of `read`. Its blocks come in the order of the plan; where several hosts measured them, host by host.
+///
+/// # Errors
+/// [`MergeError`] where two do not fit together.
+pub(super) fn combine(mut read: Vec<Read>) -> Result<Contents, MergeError> {
+    let plan = same_plan(&read)?;
+    let order: HashMap<&str, usize> = plan.blocks.iter().map(|block| block.id.as_str()).zip(0..).collect();
+    // So that it makes no difference in which order they are named.
+    read.sort_by_key(|shard| {
+        let places = shard.contents.entries.iter().filter_map(block_of).filter_map(|block| order.get(block));
+        (places.min().copied(), shard.directory.clone())
+    });
+    each_once(&read)?;
+    let hosts = Hosts::of(&read, &plan)?;
+    let started_unix_ms = read.iter().map(|shard| shard.contents.header.started_unix_ms).min().unwrap_or_default();
+
+    // Which entries there are of each block, and on which host each of them came about.
+    let mut blocks: BTreeMap<usize, Vec<(usize, Entry)>> = BTreeMap::new();
+    let mut resumed: HashMap<usize, u64> = HashMap::new();
+    for shard in read {
+        let mut host = hosts.place(&shard.contents.header.provenance);
+        let begun = shard.contents.header.started_unix_ms;
+        resumed.entry(host).and_modify(|at| *at = begun.min(*at)).or_insert(begun);
+        for entry in shard.contents.entries {
+            if let Entry::Resumed { at_unix_ms, provenance } = &entry {
+                host = hosts.place(provenance);
+                resumed.entry(host).and_modify(|at| *at = (*at).min(*at_unix_ms)).or_insert(*at_unix_ms);
+            } else if let Some(&place) = block_of(&entry).and_then(|block| order.get(block)) {
+                blocks.entry(place).or_default().push((host, entry));
+            }
+        }
+    }
+    let mut blocks: Vec<Vec<(usize, Entry)>> = blocks.into_values().collect();
+    // Stable: the order of the plan stays among those of a host.
+    blocks.sort_by_key(|entries| entries.first().map(|(host, _)| *host));
+    let mut entries = Vec::new();
+    let mut current = 0;
+    for (host, entry) in blocks.into_iter().flatten() {
+        if host != current {
+            current = host;
+            let at_unix_ms = resumed.get(&host).copied().unwrap_or(started_unix_ms);
+            entries.push(Entry::Resumed { at_unix_ms, provenance: Box::new(hosts.provenance(host)) });
+        }
+        entries.push(entry);
+    }
+    let provenance = hosts.provenance(0);
+    let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan, provenance };
+    Ok(Contents { header, entries, torn: None, digest: None })
+}
+
+/// The block that an entry is about.
+fn block_of(entry: &Entry) -> Option<&str> {
+    match entry {
+        Entry::BlockStarted(started) => Some(&started.block),
+        Entry::GuestReady(ready) => Some(&ready.block),
+        Entry::Run(record) => Some(&record.block),
+        Entry::BlockEnded(ended) => Some(&ended.block),
+        Entry::Provisioned { .. } | Entry::Resumed { .. } => None,
+    }
+}
+
+/// The plan that all are parts of, whole.
+fn same_plan(read: &[Read]) -> Result<Plan, MergeError> {
+    let whole = |shard: &Read| Plan { shard: None, ..shard.contents.header.plan.clone() };
+    let Some((first, others)) = read.split_first() else { return Err(MergeError::Nothing) };
+    let plan = whole(first);
+    for other in others {
+        let of_other = whole(other);
+        if of_other != plan {
+            return Err(MergeError::OtherPlan {
+                first: first.directory.clone(),
+                second: other.directory.clone(),
+                difference: first_difference(&plan, &of_other).unwrap_or_default(),
+            });
+        }
+    }
+    Ok(plan)
+}
+
+/// Checks that no block has entries in two journals.
+fn each_once(read: &[Read]) -> Result<(), MergeError> {
+    let mut known: HashMap<&str, &Path> = HashMap::new();
+    for Read { directory, contents } in read {
+        let own: HashSet<&str> = contents.entries.iter().filter_map(block_of).collect();
+        // In the order of the plan, so that the message is the same each time.
+        for block in contents.header.plan.blocks.iter().filter(|block| own.contains(block.id.as_str())) {
+            if let Some(first) = known.insert(&block.id, directory) {
+                let (first, second) = (first.to_owned(), directory.clone());
+                return Err(MergeError::Twice { first, second, block: block.id.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What all were measured with, and on which hosts.
+struct Hosts {
+    /// What is the same on all of them: every guest, and every QEMU as the first host that has it.
+    common: Provenance,
+    hosts: Vec<(HostFacts, BTreeMap<bpfassay_protocol::Arch, QemuFacts>)>,
+}
+
+impl Hosts {
+    /// # Errors
+    /// [`MergeError::OtherGuests`] where guests, QEMU or this program differ; [`MergeError::NotWhole`] for a manifest that is none.
+    fn of(read: &[Read], plan: &Plan) -> Result<Self, MergeError> {
+        let mut all: Vec<(&Read, &Provenance)> = Vec::new();
+        for shard in read {
+            all.push((shard, &shard.contents.header.provenance));
+            all.extend(shard.contents.entries.iter().filter_map(|entry| match entry {
+                Entry::Resumed { provenance, .. } => Some((shard, provenance.as_ref())),
+                _ => None,
+            }));
+        }
+        let Some(((first, begun), others)) = all.split_first() else { return Err(MergeError::Nothing) };
+        let mut this = Self { common: (*begun).clone(), hosts: Vec::new() };
+        let mut manifests = vec![manifest_of(first, begun)?];
+        this.add(begun);
+        // Where each part was first found, for messages.
+        let mut found: Vec<(&Read, &Provenance)> = vec![(first, begun)];
+        for (shard, provenance) in others {
+            for (before, known) in &found {
+                if let Some(what) = other_guests(known, provenance) {
+                    let (first, second) = (before.directory.clone(), shard.directory.clone());
+                    return Err(MergeError::OtherGuests { first, second, what });
+                }
+            }
+            let is_known = found.iter().any(|(_, known)| *known == *provenance);
+            if !is_known {
+                manifests.push(manifest_of(shard, provenance)?);
+                found.push((shard, provenance));
+                for target in &provenance.targets {
+                    if !this.common.targets.contains(target) {
+                        this.common.targets.push(target.clone());
+                    }
+                }
+                this.add(provenance);
+            }
+        }
+        let targets = targets_of(plan);
+        let place = |target: &bpfassay_study::Target| {
+            targets.iter().position(|(arch, kernel)| (*arch, kernel) == (target.arch, &target.kernel))
+        };
+        this.common.targets.sort_by_key(|made| place(&made.target).unwrap_or(usize::MAX));
+        let mut manifest = provider::joined(manifests, &targets);
+        let mut seen = HashSet::new();
+        manifest.targets.retain(|made| seen.insert((made.arch, made.name.clone())));
+        this.common.manifest = serde_json::to_value(manifest).map_err(|error| Box::new(crate::Error::from(error)))?;
+        Ok(this)
+    }
+
+    /// Takes in the host of `provenance`.
+    fn add(&mut self, provenance: &Provenance) {
+        for (arch, facts) in &provenance.qemu {
+            self.common.qemu.entry(*arch).or_insert_with(|| facts.clone());
+        }
+        let place = self.place(provenance);
+        match self.hosts.get_mut(place) {
+            // How many guests fit beside each other depends on the largest.
+            Some((host, qemu)) => {
+                host.jobs = host.jobs.max(provenance.host.jobs);
+                for (arch, facts) in &provenance.qemu {
+                    qemu.entry(*arch).or_insert_with(|| facts.clone());
+                }
+            }
+            None => self.hosts.push((provenance.host.clone(), provenance.qemu.clone())),
+        }
+    }
+
+    /// The place of the host of `provenance`; behind the last for one that is not known.
+    fn place(&self, provenance: &Provenance) -> usize {
+        let machine = |host: &HostFacts| HostFacts { jobs: 0, ..host.clone() };
+        let is_same = |(host, qemu): &(HostFacts, BTreeMap<_, QemuFacts>)| {
+            machine(host) == machine(&provenance.host)
+                && provenance.qemu.iter().all(|(arch, facts)| qemu.get(arch).is_none_or(|known| known == facts))
+        };
+        self.hosts.iter().position(is_same).unwrap_or(self.hosts.len())
+    }
+
+    /// What was measured with on the host at `place`: every guest, also of what other hosts measured.
+    fn provenance(&self, place: usize) -> Provenance {
+        let mut provenance = self.common.clone();
+        if let Some((host, qemu)) = self.hosts.get(place) {
+            provenance.host = host.clone();
+            provenance.qemu.extend(qemu.clone());
+        }
+        provenance
+    }
+}
+
+/// The testbed manifest of `provenance`.
+fn manifest_of(shard: &Read, provenance: &Provenance) -> Result<Manifest, MergeError> {
+    Manifest::parse(&shard.directory, provenance.manifest.to_string().as_bytes()).map_err(|error| {
+        let message = bpfassay_protocol::with_causes(&error);
+        MergeError::NotWhole { directory: shard.directory.clone(), what: "its testbed manifest", message }
+    })
+}
+
+/// What of two testbeds differs that figures depend on, if anything.
+fn other_guests(first: &Provenance, second: &Provenance) -> Option<String> {
+    if first.bpfassay != second.bpfassay {
+        let name = |made: &Provenance| {
+            format!("{} {}", made.bpfassay.version, made.bpfassay.sha256.as_deref().unwrap_or("unknown"))
+        };
+        return Some(format!("programs bpfassay ({} and {})", name(first), name(second)));
+    }
+    for (arch, facts) in &first.qemu {
+        let Some(other) = second.qemu.get(arch) else { continue };
+        if !facts.is_same_machine(other) {
+            return Some(format!("QEMUs for {arch} ({} and {})", facts.described(), other.described()));
+        }
+    }
+    for made in &first.targets {
+        for other in &second.targets {
+            if made.target == other.target && made != other {
+                return Some(format!("guests for {}", made.target));
+            }
+            // What guests of an architecture have in common shows where shards have different kernels.
+            if made.target.arch == other.target.arch && made.payload != other.payload {
+                return Some(format!("programs in the guests for {}", made.target.arch));
+            }
+        }
+    }
+    None
+}

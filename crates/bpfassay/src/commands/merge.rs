@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `bpfassay merge`: one results directory of those of shards.
+
+use bpfassay_runner::{Merge, Summary};
+use bpfassay_vm::shell_command;
+
+use super::run::{self, End};
+use crate::{
+    cli::{self, MessageFormat},
+    exit::Outcome,
+};
+
+/// Executes the command. The exit code is that of a run that measured everything.
+///
+/// # Errors
+/// A usage failure where the directory to be made exists, or shards are damaged, do not fit together, or are missing; an infrastructure failure where
+/// the merged results cannot be written or printed.
+pub(crate) fn merge(arguments: &cli::Merge) -> Outcome {
+    // Before the minutes that reading large journals may take.
+    Merge::may_write(&arguments.output)?;
+    let merge = Merge::read(&arguments.directories)?;
+    let merge = if arguments.partial { merge } else { merge.complete()? };
+    let (missing, planned) = (merge.missing().len(), merge.plan().blocks.len());
+    let concluded = merge.write(&arguments.output)?;
+    let paused = (missing > 0).then(|| format!("{missing} of {planned} boots are missing"));
+    let summary = Summary { paused, ..Summary::default() };
+    let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([&arguments.output]));
+    run::report(&arguments.output, concluded, &End { summary, how_to_continue }, MessageFormat::Human)
+}
