@@ -13,9 +13,10 @@ use bpfassay_report::{
     compare::{Fate, Question, compare},
     derive,
     render::{Style, comparison_text, html, junit, markdown, text},
+    to_do,
 };
-use bpfassay_results::{Again, Contents, Journal, JournalError, Results};
-use bpfassay_study::{Clock, Gate, Shard, Share, Study};
+use bpfassay_results::{Again, Contents, Journal, JournalError, Results, SamplingEnd};
+use bpfassay_study::{Available, Clock, Gate, Narrowing, Shard, Share, Study, expand};
 use common::{contents, contents_of, outcome, plan, study};
 
 /// A study with a gate, and a margin within which an overhead is negligible.
@@ -100,4 +101,21 @@ fn a_journal_of_more_shards_than_boots_is_refused() {
     header.plan.shard = Shard::new(1, 7);
     Journal::create(folder.path(), &header).unwrap();
     assert!(Contents::read(folder.path()).unwrap_err().to_string().contains("fewer boots than shards"));
+}
+
+#[test]
+fn a_shard_samples_its_own_targets_until_they_are_narrow() {
+    let narrowing =
+        Narrowing { until: Some("50%".parse::<Share>().unwrap()), replicates: Some(6), ..Narrowing::default() };
+    let study = Study { clock: Clock::Instructions, ..study(None, 2, 1) };
+    let plan = expand(&study, &narrowing, &Available::default()).unwrap().of_shard("1/3".parse().unwrap()).unwrap();
+    let begun = Contents { entries: Vec::new(), ..contents_of(plan.clone(), outcome) };
+    let first = to_do(&begun, Again::Nothing);
+    assert!(!first.is_empty() && first.iter().all(|todo| todo.block.target.to_string() == "x86_64 6.1"));
+    let done = contents_of(plan, outcome);
+    assert_eq!(to_do(&done, Again::Nothing), []);
+    let results = derive(&done);
+    let [sampled] = results.sampling.as_slice() else { panic!("{:?}", results.sampling) };
+    assert_eq!((sampled.target.to_string().as_str(), sampled.end), ("x86_64 6.1", Some(SamplingEnd::NarrowEnough)));
+    assert_eq!(results.notes.len(), 1, "{:?}", results.notes);
 }
