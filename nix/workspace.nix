@@ -36,7 +36,7 @@ rec {
       (root + "/fuzz/src")
       (root + "/ior-configs")
       (root + "/results")
-      (lib.fileset.fileFilter (file: file.hasExt "toml") (root + "/kernels"))
+      (lib.fileset.fileFilter (file: file.hasExt "toml" || file.hasExt "config") (root + "/kernels"))
       (root + "/testbed.lock")
       (lib.fileset.fileFilter (file: file.hasExt "toml") (root + "/vm-tests"))
     ];
