@@ -29,6 +29,12 @@ pub(crate) const REGRESSION: u8 = 5;
 pub(crate) const INCONCLUSIVE: u8 = 6;
 /// `verify` found other raw figures than those recorded, or `payload verify` other programs than those offered.
 pub(crate) const NOT_REPRODUCED: u8 = 7;
+/// `run --bisect`: something under test is worse, which `git bisect run` takes for bad.
+pub(crate) const BISECT_WORSE: u8 = 1;
+/// `run --bisect`: this kernel cannot be tested, and `git bisect run` goes on with another.
+pub(crate) const BISECT_UNTESTABLE: u8 = 125;
+/// `run --bisect`: everything that is about how it was asked, or about the host: `git bisect run` stops.
+pub(crate) const BISECT_ABORTED: u8 = 128;
 /// Interrupted; what was measured is kept and `run --resume` goes on.
 pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -41,10 +47,16 @@ Exit codes:
     3  the host, the network, the cache or a guest image could not be made ready, or the host failed while measuring
        (`run --resume DIR` does what it failed again)
     4  at least one run ended otherwise than expected (and no gate found a regression)
-    5  a gate found a regression
+    5  a gate found a regression, or `compare` or `run --against` did
     6  no gate found a regression, but at least one is inconclusive, which is no pass
     7  verify: re-executed runs have other raw figures; payload verify: programs are not what their sources give
-  130  interrupted; what was measured is kept, `run --resume DIR` goes on";
+  130  interrupted; what was measured is kept, `run --resume DIR` goes on
+
+With --bisect, as `git bisect run` reads them:
+    0  nothing under test is shown to be worse than in the base
+    1  something under test is worse
+  125  this kernel cannot be tested: it is not built, its image is damaged, it does not boot, or nothing can be compared
+  128  anything else (2 to 4 of the above): git bisect stops; 130 as above";
 
 /// An error and its exit code.
 #[derive(Debug)]
@@ -73,6 +85,16 @@ impl Failure {
         Self::new(INFRASTRUCTURE, error)
     }
 
+    /// Whether it is about the kernel that is to be tested, and not about how it was asked for.
+    pub(crate) fn is_of_kernel(&self) -> bool {
+        self.report.downcast_ref::<OfKernel>().is_some()
+    }
+
+    /// A kernel that cannot be tested.
+    fn of_kernel(error: bpfassay_testbed::Error) -> Self {
+        Self { code: USAGE, report: miette::Report::new(OfKernel(error)) }
+    }
+
     /// A wrong input.
     pub(crate) fn usage(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::new(USAGE, error)
@@ -88,6 +110,7 @@ impl From<bpfassay_runner::Error> for Failure {
             Error::Expand(error) => return error.into(),
             // These two are shown with the lines that they are about.
             Error::Study(error) => return Self::usage(error),
+            Error::Kernel(error) if is_of_kernel(&error) => return Self::of_kernel(*error),
             Error::Tool(error) => return Self::usage(error),
             Error::Results(_) | Error::Vm(_) | Error::Runner(_) => (INFRASTRUCTURE, None),
             Error::HostSetup(_) | Error::Json(_) | Error::Catalogue(_) | Error::NoParts => (INTERNAL, None),
@@ -178,14 +201,15 @@ impl From<bpfassay_runner::MergeError> for Failure {
 impl From<bpfassay_testbed::Error> for Failure {
     fn from(error: bpfassay_testbed::Error) -> Self {
         use bpfassay_testbed::{Error, manifest::ManifestError};
+        if is_of_kernel(&error) {
+            return Self::of_kernel(error);
+        }
         let code = match &error {
             // The manifest is sound, its files are not.
             Error::Manifest(ManifestError::File { .. }) => INFRASTRUCTURE,
             Error::NotACache { .. }
             | Error::Catalogue(_)
             | Error::LocalKernel { .. }
-            | Error::NotBuilt { .. }
-            | Error::UnusableImage { .. }
             | Error::Manifest(_)
             | Error::Bundle(_)
             | Error::TestbedSpec(_)
@@ -240,6 +264,30 @@ pub(crate) fn finish(outcome: Outcome) -> ExitCode {
         }
     }
 }
+
+/// Whether `error` is about a kernel of the user's that is not built or is damaged, as one of a series may be.
+const fn is_of_kernel(error: &bpfassay_testbed::Error) -> bool {
+    use bpfassay_testbed::{Error, modules::ModulesError};
+    matches!(
+        error,
+        Error::NotBuilt { .. }
+            | Error::DamagedKernel { .. }
+            | Error::UnusableImage { .. }
+            | Error::Modules(
+                ModulesError::NotBuilt { .. }
+                    | ModulesError::MissingDependency { .. }
+                    | ModulesError::ModInfo { .. }
+                    | ModulesError::Decompress { .. }
+            )
+    )
+}
+
+/// An error about a kernel that cannot be tested.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct OfKernel(bpfassay_testbed::Error);
+
+impl miette::Diagnostic for OfKernel {}
 
 /// An error with what to do about it.
 #[derive(Debug)]
@@ -310,6 +358,9 @@ mod tests {
             REGRESSION,
             INCONCLUSIVE,
             NOT_REPRODUCED,
+            BISECT_WORSE,
+            BISECT_UNTESTABLE,
+            BISECT_ABORTED,
             INTERRUPTED,
         ] {
             assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code}  "))), "{code}");

@@ -31,12 +31,20 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(answer) => {
             output::print_clap(&answer);
-            return ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(exit::USAGE));
+            let code = u8::try_from(answer.exit_code()).unwrap_or(exit::USAGE);
+            return ExitCode::from(if code == exit::SUCCESS { code } else { not_of_bisect(code) });
         }
     };
     output::log_to_stderr(cli.global.verbose);
     match std::panic::catch_unwind(AssertUnwindSafe(|| commands::perform(cli))) {
         Ok(outcome) => exit::finish(outcome),
-        Err(_) => ExitCode::from(exit::INTERNAL),
+        Err(_) => ExitCode::from(not_of_bisect(exit::INTERNAL)),
     }
+}
+
+/// `code`, where it is not `git bisect run` that would read it and take the kernel for bad.
+fn not_of_bisect(code: u8) -> u8 {
+    // Of a misspelt one, too.
+    let is_meant = |argument: std::ffi::OsString| argument.as_encoded_bytes().starts_with(b"--bis");
+    if std::env::args_os().any(is_meant) { exit::BISECT_ABORTED } else { code }
 }

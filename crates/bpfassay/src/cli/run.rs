@@ -3,14 +3,14 @@
 
 use std::path::PathBuf;
 
-use bpfassay_study::Denied;
+use bpfassay_study::{Denied, Share};
 use bpfassay_vm::AcceleratorWish;
 use clap::{
     Args, ValueEnum,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 
-use super::{MessageFormat, Overlays, Selection, Targets};
+use super::{MessageFormat, Metrics, Overlays, Selection, Targets};
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -23,6 +23,10 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) execution: Execution,
 
+    /// What it is compared with.
+    #[command(flatten)]
+    pub(crate) against: Against,
+
     /// Continue an interrupted run from its results directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "clock", "rounds", "replicates", "until"])]
     pub(crate) resume: Option<PathBuf>,
@@ -30,6 +34,28 @@ pub(crate) struct Run {
     /// With --resume: what is done again besides what was not completed
     #[arg(long, value_enum, value_name = "WHAT", default_value_t, requires = "resume")]
     pub(crate) again: AgainChoice,
+}
+
+/// What is measured, beside results that there are already.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Against {
+    /// Compare with these results of the same study, of another kernel or day: a results directory or a results.json; exit with 5 where
+    /// something under test is worse
+    #[arg(long, value_name = "DIR")]
+    pub(crate) against: Option<PathBuf>,
+
+    /// Exit as `git bisect run` wants it: 0 where nothing is worse, 1 where something is, 125 where this kernel cannot be tested, 128 where
+    /// anything else went wrong
+    #[arg(long, requires = "against")]
+    pub(crate) bisect: bool,
+
+    /// With --against: changes of overheads up to this do not matter [default: 0.1%, by the instruction clock 0.02%]
+    #[arg(long, value_name = "SHARE", requires = "against")]
+    pub(crate) margin: Option<Share>,
+
+    /// With --against: which metrics.
+    #[command(flatten)]
+    pub(crate) of: Metrics,
 }
 
 /// How a study is run.
@@ -89,6 +115,10 @@ pub(crate) struct Check {
     /// How it is run.
     #[command(flatten)]
     pub(crate) execution: Execution,
+
+    /// What it is compared with.
+    #[command(flatten)]
+    pub(crate) against: Against,
 }
 
 /// The names of [`AcceleratorWish`].

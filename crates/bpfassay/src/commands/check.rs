@@ -11,7 +11,8 @@ const STUDY: &str = "load";
 /// # Errors
 /// As `bpfassay run` of a study: see [`super::run::run`].
 pub(crate) async fn check(arguments: cli::Check, global: &cli::Global) -> Outcome {
-    let cli::Check { tools, targets, deny, execution } = arguments;
+    let cli::Check { tools, targets, deny, execution, against } = arguments;
     let selection = cli::Selection { study: STUDY.to_owned(), tool: tools, targets, deny, ..cli::Selection::default() };
-    super::run::run(cli::Run { selection, execution, resume: None, again: cli::AgainChoice::default() }, global).await
+    let again = cli::AgainChoice::default();
+    super::run::run(cli::Run { selection, execution, against, resume: None, again }, global).await
 }

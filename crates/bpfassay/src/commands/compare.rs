@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Which part of two results is compared.
-fn filter(probes: &[String], metrics: &cli::Metrics) -> Filter {
+pub(super) fn filter(probes: &[String], metrics: &cli::Metrics) -> Filter {
     Filter { probes: probes.to_vec(), metrics: metrics.metric.clone(), accesses: metrics.access.clone() }
 }
 

@@ -43,6 +43,7 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     let observer = EventObserver::new(machine.plan(), machine.provenance(), &reporter);
     let summary = machine.execute(work, &observer, &stop::on_signals()).await;
     display.finish();
-    let end = run::End { summary: summary?, how_to_continue: "; what was measured is kept".to_owned() };
+    let how_to_continue = "; what was measured is kept".to_owned();
+    let end = run::End { summary: summary?, how_to_continue, against: None };
     run::report(&directory, bpfassay_runner::conclude(&directory)?, &end, arguments.message_format)
 }

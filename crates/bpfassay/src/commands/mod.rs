@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The commands, one module each.
 
+mod against;
 mod bundle;
 mod cache;
 mod check;

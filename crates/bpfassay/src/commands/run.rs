@@ -15,6 +15,7 @@ use bpfassay_study::{Plan, Shard};
 use bpfassay_testbed::stages::Kind;
 use bpfassay_vm::{AcceleratorWish, shell_command};
 
+use super::against::{self, Against};
 use crate::{
     cli::{self, MessageFormat},
     exit::{Failure, INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED, USAGE},
@@ -29,8 +30,15 @@ use crate::{
 /// # Errors
 /// A usage failure for a study, a tool file, an image or a manifest that cannot be used, a results directory that has a journal, and with
 /// `--resume` one that cannot be continued; an infrastructure failure where packages of the host are missing, a guest cannot be made, QEMU
-/// does not start, or the cache, the journal or the results cannot be read or written.
+/// does not start, or the cache, the journal or the results cannot be read or written. With `--bisect`, the code is that of `git bisect run`.
 pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
+    let is_bisect = arguments.against.bisect;
+    let outcome = measure(arguments, global).await;
+    if is_bisect { against::for_bisect(outcome) } else { outcome }
+}
+
+async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
+    let against = Against::read(&arguments.against)?;
     let interrupted = arguments.resume.as_deref().map(Interrupted::open).transpose()?;
     if let (Some(interrupted), Some(asked)) = (&interrupted, arguments.selection.shard)
         && interrupted.plan().shard != Some(asked)
@@ -46,6 +54,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
         Some(interrupted) => interrupted.plan().clone(),
         None => selection.expand(&options)?,
     };
+    let against = against.map(|against| against.check(&plan, &arguments.selection.probe)).transpose()?;
     for lack in selection::lacks(&selection, &plan)? {
         tracing::warn!("the kernel's .config does not set {}, which {} needs", lack.option, lack.needed_by);
     }
@@ -107,7 +116,7 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     measuring.end(true);
     display.finish();
     let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([&directory]));
-    let end = End { summary, how_to_continue };
+    let end = End { summary, how_to_continue, against };
     // Reporting ends as a stage before the results are printed: `concluded` stays the last event of a run.
     let concluded = stages.during(Kind::Reporting, "", |_| bpfassay_runner::conclude(&directory))?;
     let code = report(&directory, concluded, &end, arguments.execution.message_format)?;
@@ -150,20 +159,29 @@ pub(super) struct End {
     pub(super) summary: Summary,
     /// How to continue, as the end of a sentence, where something is left to do.
     pub(super) how_to_continue: String,
+    /// The results that it is compared with, if any.
+    pub(super) against: Option<Against>,
 }
 
 /// Prints the results in `directory`, with their fingerprint and what is left to do.
 ///
 /// # Errors
-/// An infrastructure failure where they cannot be printed.
+/// An infrastructure failure where they cannot be printed; a usage failure where they cannot be compared with those that they are to be compared
+/// with.
 pub(super) fn report(
     directory: &Path,
     (results, fingerprint): (Results, Option<String>),
     end: &End,
     format: MessageFormat,
 ) -> Outcome {
-    let End { summary: Summary { cancelled, paused, .. }, how_to_continue } = end;
+    let End { summary: Summary { cancelled, paused, .. }, how_to_continue, against } = end;
+    let failed_by_host = results.runs.iter().filter(|run| is_of_host(&run.record.outcome)).count();
+    let judged = match against {
+        Some(against) if !cancelled => Some(against.judge(&results)?),
+        _ => None,
+    };
     let code = if *cancelled { INTERRUPTED } else { verdict(&results, paused.is_some()) };
+    let code = judged.as_ref().map_or(code, |judged| judged.code(code, paused.is_some() || failed_by_host > 0));
     let path = directory.join(file::FILE_NAME);
     match format {
         MessageFormat::Human => {
@@ -173,13 +191,15 @@ pub(super) fn report(
                 text.push_str(&format!("fingerprint of the raw figures: {fingerprint}\n"));
             }
             text.push_str(&format!("results: {}\n", output::path(&path)));
-            let failed_by_host = results.runs.iter().filter(|run| is_of_host(&run.record.outcome)).count();
             if *cancelled {
                 text.push_str(&format!("interrupted{how_to_continue}\n"));
             } else if let Some(why) = paused {
                 text.push_str(&format!("{why}{how_to_continue}\n"));
             } else if failed_by_host > 0 {
                 text.push_str(&format!("host failure: {failed_by_host} runs were not measured{how_to_continue}\n"));
+            }
+            if let Some(judged) = judged {
+                text.push_str(&judged.text(render::Style { width }, code));
             }
             super::print(&text)?;
         }
