@@ -25,5 +25,5 @@ pub(crate) fn merge(arguments: &cli::Merge) -> Outcome {
     let paused = (missing > 0).then(|| format!("{missing} of {planned} boots are missing"));
     let summary = Summary { paused, ..Summary::default() };
     let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([&arguments.output]));
-    run::report(&arguments.output, concluded, &End { summary, how_to_continue }, MessageFormat::Human)
+    run::report(&arguments.output, concluded, &End { summary, how_to_continue, against: None }, MessageFormat::Human)
 }
