@@ -60,7 +60,7 @@ pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
     let columns = ["change", "target", "probe", "metric", "direct", "difference", "spread"];
     let legend = vec![
         "direct: mean of the runs in the base → in the new results. spread: what the runs of one result differ by; with different seeds 0.5 % of it at \
-         least."
+         least, 1 % on aarch64 and riscv64."
             .to_owned(),
         "HIGHER, lower: the difference exceeds the spread by more than half an instruction per call; inconclusive: it does not, and the runs of one \
          result differ by more than 0.5 %."
