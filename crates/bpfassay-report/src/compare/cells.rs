@@ -181,7 +181,7 @@ pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, claim: C
 fn faults(was: Option<&CellResult>, is: Option<&CellResult>) -> Vec<String> {
     let (Some(was), Some(is)) = (results_of(was), results_of(is)) else { return Vec::new() };
     let clear = |kind| was.findings.iter().any(|found| found.kind == kind && found.status == FindingStatus::Clear);
-    let found = is.findings.iter().filter(|found| matches!(found.status, FindingStatus::Found { .. }));
+    let found = is.findings.iter().filter(|found| found.status.is_found());
     found.filter(|found| clear(found.kind)).map(|found| found.kind.to_string()).collect()
 }
 

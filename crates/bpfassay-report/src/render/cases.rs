@@ -150,7 +150,7 @@ pub(super) fn cell(cell: &CellResult) -> Case {
 /// The findings of the tool of `cell`: those that are there.
 pub(super) fn found(cell: &CellResult) -> impl Iterator<Item = &FindingResult> {
     let findings = cell.tool_result.iter().flat_map(|result| &result.findings);
-    findings.filter(|finding| matches!(finding.status, FindingStatus::Found { .. }))
+    findings.filter(|finding| finding.status.is_found())
 }
 
 /// What shows `finding`, a line each: `left-behind (proven): …`.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What results come to, in a few words that claim no more than they have: `exact, 7 of 8; failed, 1 of 8`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use bpfassay_stats::Verdict;
 use bpfassay_tool::finding::FindingStatus;
 
 use super::cases::{self, Account};
 use crate::labels;
-use bpfassay_results::{Attach, ByteErrors, CellResult, Demand, Figure, Results};
+use bpfassay_results::{Attach, ByteErrors, CellResult, Demand, Figure, GateResult, Results};
 
 /// What results come to.
 pub(super) struct Standing {
@@ -29,7 +29,7 @@ pub(super) enum Class {
     Bad,
 }
 
-/// What came of one cell, in the order in which it is told.
+/// What came of one cell, in the order in which it is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
     Exact,
@@ -48,22 +48,6 @@ enum State {
 }
 
 impl State {
-    const ALL: [Self; 13] = [
-        Self::Exact,
-        Self::NothingFound,
-        Self::Measured,
-        Self::RefusedAsExpected,
-        Self::NotExact,
-        Self::Found,
-        Self::Denied,
-        Self::Refused,
-        Self::Unsteady,
-        Self::Unexpected,
-        Self::Failed,
-        Self::Partly,
-        Self::NotMeasured,
-    ];
-
     const fn words(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -92,7 +76,7 @@ impl State {
     }
 }
 
-/// What `results` come to: the verdicts on gates, surprises, and how many of the cells with something under test are what. Baselines are told where
+/// What `results` come to: the verdicts on gates, surprises, and how many of the cells with something under test are what. Baselines are reported where
 /// they were not measured whole.
 pub(super) fn standing(results: &Results) -> Standing {
     let mut parts: Vec<(String, Class)> = Vec::new();
@@ -108,12 +92,14 @@ pub(super) fn standing(results: &Results) -> Standing {
     let (baselines, tested): (Vec<&CellResult>, Vec<&CellResult>) =
         results.cells.iter().partition(|cell| cell.is_baseline());
     for (of, cells) in [("", tested), (" baselines", baselines)] {
-        let states: Vec<State> = cells.iter().map(|cell| state(cell, denied.contains(cell.cell.as_str()))).collect();
-        for state in State::ALL {
-            let count = states.iter().filter(|one| **one == state).count();
+        let mut counts = BTreeMap::<State, usize>::new();
+        for cell in &cells {
+            *counts.entry(state(cell, denied.contains(cell.cell.as_str()))).or_default() += 1;
+        }
+        for (state, count) in counts {
             // Of baselines, it is no news that they were measured.
-            if count > 0 && (of.is_empty() || state != State::Measured) {
-                parts.push((format!("{}, {count} of {}{of}", state.words(), states.len()), state.class()));
+            if of.is_empty() || state != State::Measured {
+                parts.push((format!("{}, {count} of {}{of}", state.words(), cells.len()), state.class()));
             }
         }
     }
@@ -150,9 +136,8 @@ fn gates(results: &Results) -> Option<(String, Class)> {
 
 /// The cells of whose tool something is found that a gate denies.
 fn denied(results: &Results) -> HashSet<&str> {
-    let broken = |demand: &Demand| *demand == Demand::Findings;
-    let gates = results.gates.iter().filter(|gate| broken(&gate.demand) && gate.verdict == Verdict::Regression);
-    gates.map(|gate| gate.cell.as_str()).collect()
+    let is_broken = |gate: &&GateResult| gate.demand == Demand::Findings && gate.verdict == Verdict::Regression;
+    results.gates.iter().filter(is_broken).map(|gate| gate.cell.as_str()).collect()
 }
 
 fn state(cell: &CellResult, is_denied: bool) -> State {

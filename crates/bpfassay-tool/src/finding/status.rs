@@ -35,6 +35,12 @@ impl FindingStatus {
         Self::NotEvaluated { reason: reason.into() }
     }
 
+    /// Whether it is there.
+    #[must_use]
+    pub const fn is_found(&self) -> bool {
+        matches!(self, Self::Found { .. })
+    }
+
     /// Found by `evidence`, which is as sure as `certainty`.
     #[must_use]
     pub fn found(certainty: Certainty, evidence: Vec<String>) -> Self {

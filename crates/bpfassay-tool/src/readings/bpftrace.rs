@@ -14,7 +14,8 @@ pub(crate) const MAX_KEYS: usize = 16;
 pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
     // bpftrace reports lost events, so no report means none.
     sink.readings.lost = Some(0);
-    let mut text = BeforeObjects::default();
+    // Text before the first object is no report, but where no object follows, it is what should have been one.
+    let mut unread_before = Some((sink.readings.unread, sink.readings.first_unread.clone()));
     for line in lines {
         if sink.is_full() {
             return;
@@ -22,11 +23,13 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
         let object = match serde_json::from_str::<Map<String, Value>>(&line.text) {
             Ok(object) => object,
             Err(error) => {
-                text.take(sink, &line.text, &format!("no object in JSON ({error})"));
+                sink.unread(&line.text, &format!("no object in JSON ({error})"));
                 continue;
             }
         };
-        text = BeforeObjects::Over;
+        if let Some(before) = unread_before.take() {
+            (sink.readings.unread, sink.readings.first_unread) = before;
+        }
         let data = object.get("data");
         match object.get("type").and_then(Value::as_str) {
             Some(kind @ ("map" | "stats" | "hist" | "lhist")) => {
@@ -47,44 +50,6 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
             Some("time") => sink.report(line.at_ns),
             Some(_) => {}
             None => sink.unread(&line.text, "no `type`"),
-        }
-    }
-    text.end(sink);
-}
-
-/// Lines of text before the first object.
-#[derive(Debug)]
-enum BeforeObjects {
-    /// There was no object so far, and so many lines; the first, and why it is no object.
-    Lines { count: u64, first: Option<(String, String)> },
-    /// There was one.
-    Over,
-}
-
-impl Default for BeforeObjects {
-    fn default() -> Self {
-        Self::Lines { count: 0, first: None }
-    }
-}
-
-impl BeforeObjects {
-    /// Takes a line that is no object, for `why`.
-    fn take(&mut self, sink: &mut Sink<'_>, text: &str, why: &str) {
-        match self {
-            Self::Lines { count, first } => {
-                *count += 1;
-                let _first = first.get_or_insert_with(|| (text.to_owned(), why.to_owned()));
-            }
-            Self::Over => sink.unread(text, why),
-        }
-    }
-
-    /// Where no object came, its lines are what should have been one.
-    fn end(self, sink: &mut Sink<'_>) {
-        if let Self::Lines { count, first: Some((text, why)) } = self {
-            for _ in 0..count {
-                sink.unread(&text, &why);
-            }
         }
     }
 }

@@ -125,7 +125,7 @@ impl Judged {
     }
 }
 
-/// What `git bisect run` is to be told of `outcome`: 0, 1 and 125 are about the kernel, and everything else is about how it was asked.
+/// `outcome` with the exit code that `git bisect run` wants: 0, 1 and 125 are about the kernel, and all others about the command or the host.
 pub(super) fn for_bisect(outcome: Outcome) -> Outcome {
     match outcome {
         Ok(code @ (SUCCESS | BISECT_WORSE | BISECT_UNTESTABLE | INTERRUPTED)) => Ok(code),

@@ -4,9 +4,9 @@
 use std::collections::{HashMap, HashSet};
 
 use bpfassay_protocol::Arch;
-use bpfassay_tool::finding::{FindingStatus, Kind};
+use bpfassay_tool::finding::Kind;
 
-use crate::trend::by_version;
+use crate::{render::cases, trend::by_version};
 use bpfassay_results::{Attach, CellResult, Demand, Results};
 
 /// More targets than that are no longer columns that fit a window side by side.
@@ -155,10 +155,8 @@ fn shown(cell: &CellResult, denied: &[Kind]) -> MatrixCell {
 
 /// A tool that runs: one finding that is denied is as bad as a failure, one that is not is a warning.
 fn of_tool(cell: &CellResult, denied: &[Kind]) -> MatrixCell {
-    let findings = cell.tool_result.iter().flat_map(|result| &result.findings);
-    let found = findings.filter(|finding| matches!(finding.status, FindingStatus::Found { .. }));
     let (denied, allowed): (Vec<Kind>, Vec<Kind>) =
-        found.map(|finding| finding.kind).partition(|kind| denied.contains(kind));
+        cases::found(cell).map(|finding| finding.kind).partition(|kind| denied.contains(kind));
     let names = |kinds: &[Kind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
     let lines = [("denied", &denied), ("found", &allowed)].into_iter().filter(|(_, kinds)| !kinds.is_empty());
     let text = lines.map(|(what, kinds)| format!("{what}: {}", names(kinds))).collect::<Vec<_>>().join("\n");

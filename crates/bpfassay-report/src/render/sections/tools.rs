@@ -149,8 +149,6 @@ pub(in crate::render) fn anchor(kind: Kind) -> String {
 /// The kinds that are found of any tool.
 pub(in crate::render) fn found(results: &Results) -> Vec<Kind> {
     let findings = || tools(results).flat_map(|(_, _, result)| &result.findings);
-    let is_found = |kind: &Kind| {
-        findings().any(|finding| finding.kind == *kind && matches!(finding.status, FindingStatus::Found { .. }))
-    };
+    let is_found = |kind: &Kind| findings().any(|finding| finding.kind == *kind && finding.status.is_found());
     Kind::ALL.iter().copied().filter(is_found).collect()
 }
