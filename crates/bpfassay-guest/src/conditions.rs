@@ -12,6 +12,7 @@ use std::{collections::BTreeSet, fs, io, path::Path, thread, time::Duration};
 use bpfassay_protocol::{
     job::{Job, Scheduling},
     message::FixedThreads,
+    symbols::UserCode,
 };
 use rustix::{
     io::Errno,
@@ -123,17 +124,26 @@ impl Conditions {
         }
     }
 
-    /// Sends the addresses of the machine code of programs, and the source lines of those `under_test`, where the job requests it: before and after the
-    /// phases of a run whose tracer or tool loads some.
+    /// Whether the host is sent addresses of code.
+    pub(crate) const fn symbols(&self) -> bool {
+        self.symbols
+    }
+
+    /// Sends the addresses of the machine code of programs, the source lines of those `under_test`, and where processes have code in user space, where the job
+    /// requests it: before and after the phases of a run whose tracer or tool loads some.
     ///
     /// # Errors
     /// Those of [`symbols::send_programs`], and those of `under_test`.
     pub(crate) fn send_programs(
         &mut self,
         link: &Link,
-        under_test: impl FnOnce() -> Result<BTreeSet<u32>>,
+        under_test: impl FnOnce() -> Result<(BTreeSet<u32>, UserCode)>,
     ) -> Result<()> {
-        if self.symbols { symbols::send_programs(link, &under_test()?, &mut self.sent) } else { Ok(()) }
+        if !self.symbols {
+            return Ok(());
+        }
+        let (programs, user) = under_test()?;
+        symbols::send_programs(link, &programs, user, &mut self.sent)
     }
 
     /// Waits until the kernel has finished what earlier work left to it.
@@ -390,7 +400,7 @@ mod tests {
             let mut is_asked = false;
             let sent = Conditions::of(&job(Scheduling::Kernel, symbols)).send_programs(&link, || {
                 is_asked = true;
-                Ok(BTreeSet::new())
+                Ok((BTreeSet::new(), UserCode::default()))
             });
             assert_eq!(is_asked, symbols);
             match symbols {

@@ -46,6 +46,7 @@ mod tool;
 mod tracer;
 mod tree;
 mod uevent;
+mod user_code;
 mod workload;
 
 use std::{fs, process::ExitCode};

@@ -2,7 +2,6 @@
 //! Executes one run: fresh state, tracer, workload with its barriers, readings, clean-up.
 
 use std::{
-    collections::BTreeSet,
     io::Write,
     os::fd::AsFd,
     process::ExitStatus,
@@ -14,6 +13,7 @@ use bpfassay_protocol::{
     job::{MAX_OUTPUT, RunSpec},
     message::{GuestMessage, Interval, MountFacts, Phase, Reading, RunFigures, RunOutcome, WarmUp},
     run_name,
+    symbols::UserCode,
     tool::Tool,
     tracer::{Refusal, Sample},
     with_causes,
@@ -41,6 +41,7 @@ use crate::{
     steps::monotonic_ns,
     stop, system, tool,
     tracer::{self, Started, Tracer, pool::Pool},
+    user_code::{self, Mapping},
     workload::{self, Output, RunPaths, Running},
 };
 
@@ -240,8 +241,17 @@ fn attempt(
             }
         }
     };
-    let mut run =
-        Run { environment, announced, conditions, link, children, tracer: started, tool, phases: Phases::default() };
+    let mut run = Run {
+        environment,
+        announced,
+        conditions,
+        link,
+        children,
+        tracer: started,
+        tool,
+        phases: Phases::default(),
+        workload_code: Vec::new(),
+    };
     let measured = run.measure(spec, paths);
     let Run { mut tracer, tool, phases, children, .. } = run;
     let is_sent = announced.phase(link, Phase::TearDown, &spec.id);
@@ -303,6 +313,8 @@ struct Run<'a> {
     tracer: Option<Tracer>,
     tool: Option<tool::Running>,
     phases: Phases,
+    /// Where the workload's processes had code when its last phase began.
+    workload_code: Vec<Mapping>,
 }
 
 /// What the tracer has counted until now, where one counts.
@@ -365,17 +377,23 @@ impl Run<'_> {
         measured
     }
 
-    /// Sends the addresses of the machine code of programs, where a tracer or a tool has loaded some.
+    /// Sends the addresses of the machine code of programs, and of code of processes, where a tracer or a tool has loaded programs.
     fn send_programs(&mut self) -> Result<()> {
         // A tracer beside a tool is its reference, and not what is tested.
         let (tool, tracer) = (self.tool.as_ref(), self.tracer.as_ref());
         if tool.is_none() && tracer.is_none() {
             return Ok(());
         }
-        self.conditions.send_programs(self.link, || match (tool, tracer) {
-            (Some(tool), _) => tool.programs(),
-            (None, Some(tracer)) => tracer.programs(),
-            (None, None) => Ok(BTreeSet::new()),
+        let (workload, own) = (&self.workload_code, rustix::process::getpid());
+        self.conditions.send_programs(self.link, || {
+            let (programs, under_test, reference) = match (tool, tracer) {
+                (Some(tool), tracer) => (tool.programs()?, tool.processes()?, tracer.map(Tracer::pid)),
+                (None, Some(tracer)) => (tracer.programs()?, vec![tracer.pid()], None),
+                (None, None) => return Ok(Default::default()),
+            };
+            let mut others = user_code::of_processes(reference.into_iter().chain([own]));
+            others.extend(workload);
+            Ok((programs, UserCode { under_test: user_code::of_processes(under_test), others }))
         })
     }
 
@@ -399,7 +417,7 @@ impl Run<'_> {
             true => Vec::new(),
             false => mountinfo::of_process(running.pid)?,
         };
-        let finished = self.supervise(&mut running);
+        let finished = self.supervise(&mut running, cgroup);
         if finished.is_err() {
             self.end_workload(&running, cgroup)?;
         }
@@ -426,7 +444,7 @@ impl Run<'_> {
     }
 
     /// Waits for the workload to end; meanwhile serves its barriers and reads the output of tracer and tool.
-    fn supervise(&mut self, running: &mut Running) -> Result<ExitStatus> {
+    fn supervise(&mut self, running: &mut Running, cgroup: &Cgroup) -> Result<ExitStatus> {
         let mut lines = Lines::new(MAX_LINE);
         let mut listening = running.control.is_some();
         loop {
@@ -470,7 +488,7 @@ impl Run<'_> {
             let Some(control) = control.filter(|_| ready.next() == Some(true)) else { continue };
             let taken = lines.take(&mut control.socket).map_err(|error| misspoke(error.to_string()))?;
             while let Some(line) = lines.next() {
-                self.barrier(&line, running.pid)?;
+                self.barrier(&line, running.pid, cgroup)?;
                 // That a workload is gone is noticed by its exit, above.
                 match control.socket.write_all(b"g") {
                     Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
@@ -482,13 +500,16 @@ impl Run<'_> {
     }
 
     /// Handles what the workload reports: it has reached the beginning or the end of a phase, or how long its calls took.
-    fn barrier(&mut self, line: &[u8], workload: Pid) -> Result<()> {
+    fn barrier(&mut self, line: &[u8], workload: Pid, cgroup: &Cgroup) -> Result<()> {
         let event = serde_json::from_slice::<PhaseEvent>(line).map_err(|error| {
             let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
             misspoke(format!("wrote a line that announces no phase ({error}): `{beginning}`"))
         })?;
         match event {
             PhaseEvent::Begin(phase) => {
+                if self.conditions.symbols() {
+                    self.workload_code = user_code::of_processes(cgroup.processes()?);
+                }
                 self.conditions.rest(self.tool.as_mut())?;
                 let reading = self.reading(Edge::Before)?;
                 let begun = self.phases.begin(phase, reading);

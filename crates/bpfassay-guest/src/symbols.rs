@@ -13,7 +13,7 @@ use bpfassay_bpf::{Kind, by_id, ids, program_code};
 use bpfassay_protocol::{
     message::GuestMessage,
     source::ProgramSource,
-    symbols::{ProgramCode, Symbols},
+    symbols::{ProgramCode, Symbols, UserCode},
 };
 
 use crate::{
@@ -40,7 +40,7 @@ pub(crate) fn send_functions(link: &Link) -> Result<()> {
         let is_end = lines.read_line(&mut line).map_err(Error::file("read", KALLSYMS))? == 0;
         if is_end || text.len() >= MAX_TEXT {
             let functions = std::mem::take(&mut text);
-            link.send(&GuestMessage::Symbols(Box::new(Symbols { functions, programs: Vec::new() })))?;
+            link.send(&GuestMessage::Symbols(Box::new(Symbols { functions, ..Symbols::default() })))?;
             last = 0;
         }
         if is_end {
@@ -67,11 +67,11 @@ fn function(line: &str) -> Option<(u64, &str)> {
 pub(crate) struct Sent(BTreeSet<u32>);
 
 /// Sends the addresses of the machine code of every program that the kernel has loaded, and the source lines of the programs `under_test` that were not
-/// `sent` yet.
+/// `sent` yet, and where processes have code in user space.
 ///
 /// # Errors
 /// The kernel's error, or that nothing can be sent.
-pub(crate) fn send_programs(link: &Link, under_test: &BTreeSet<u32>, sent: &mut Sent) -> Result<()> {
+pub(crate) fn send_programs(link: &Link, under_test: &BTreeSet<u32>, user: UserCode, sent: &mut Sent) -> Result<()> {
     let asked = Error::system("ask for the machine code of BPF programs");
     let (mut programs, mut types) = (Vec::new(), Types::default());
     let ids = ids(Kind::Program).map_err(Error::system("list BPF programs"))?;
@@ -88,7 +88,7 @@ pub(crate) fn send_programs(link: &Link, under_test: &BTreeSet<u32>, sent: &mut 
         }
         programs.push(code);
     }
-    link.send(&GuestMessage::Symbols(Box::new(Symbols { functions: String::new(), programs })))
+    link.send(&GuestMessage::Symbols(Box::new(Symbols { functions: String::new(), programs, user })))
 }
 
 #[cfg(test)]

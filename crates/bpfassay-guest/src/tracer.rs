@@ -344,6 +344,11 @@ impl Tracer {
         failure(problem, &mut self.process.stderr)
     }
 
+    /// Its process.
+    pub(crate) const fn pid(&self) -> Pid {
+        self.process.pid
+    }
+
     /// The programs that it holds.
     ///
     /// # Errors

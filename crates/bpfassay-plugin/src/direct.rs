@@ -75,7 +75,7 @@ pub fn direct(phases: &[Phase]) -> Vec<RunCount> {
             (Figure::Value(_), None) => Figure::missing("no run of the baseline was counted in this phase"),
             (Figure::Value(profile), Some(baseline)) => {
                 let path = if phase.is_baseline { Vec::new() } else { path(profile, baseline, phase.calls) };
-                Figure::Value(totals(profile, path))
+                Figure::Value(totals(profile, path, phase.is_baseline))
             }
         };
         if let Some(run) = runs.last_mut() {
@@ -90,12 +90,20 @@ fn place(phase: &Phase) -> (&str, u32, u32) {
     (&phase.name, phase.test, phase.repetition)
 }
 
-fn totals(profile: &Profile, direct: Vec<FunctionCount>) -> Instructions {
+fn totals(profile: &Profile, direct: Vec<FunctionCount>, is_baseline: bool) -> Instructions {
     let of = |executed| profile.get(executed).map_or(0, |count: &Count| count.instructions);
+    let (tool, shared) = (of(&Executed::Tool), of(&Executed::Shared));
+    let of_tool = match shared {
+        0 => Figure::Value(tool),
+        _ => Figure::missing(format!(
+            "{shared} instructions of user space are at addresses where both the tool and another process have code: measure with `addresses = \"processes\"`"
+        )),
+    };
     let on_path = |function: &FunctionCount| (function.function == GENERATED).then_some(function.instructions);
     Instructions {
         all: profile.values().fold(0, |sum, count| sum.saturating_add(count.instructions)),
-        user: of(&Executed::User),
+        user: of(&Executed::User).saturating_add(tool).saturating_add(shared),
+        tool: (!is_baseline).then_some(of_tool),
         unresolved: of(&Executed::Generated).saturating_sub(direct.iter().find_map(on_path).unwrap_or_default()),
         direct,
     }
@@ -122,14 +130,14 @@ fn path(profile: &Profile, baseline: &Baseline<'_>, calls: u64) -> Vec<FunctionC
     let hits = profile.iter().filter(|(executed, _)| match executed {
         Executed::Program(_) => true,
         Executed::Function(name) => role::is_interpreter(name),
-        Executed::Generated | Executed::User => false,
+        Executed::Generated | Executed::User | Executed::Tool | Executed::Shared => false,
     });
     let hits = hits.fold(0_u64, |sum, (_, count)| sum.saturating_add(count.entries));
     let per_call = (hits as f64 / calls as f64).round();
     let hits = Hits { all: hits, per_call: if calls == 0 { 1 } else { (per_call as u64).max(1) } };
     let on_path = |(executed, count): (&Executed, &Count)| {
         let (function, role, instructions) = match executed {
-            Executed::User => return None,
+            Executed::User | Executed::Tool | Executed::Shared => return None,
             Executed::Program(name) => (name.as_str(), Role::Program, count.instructions),
             Executed::Generated => {
                 let before = baseline.mean(executed).unwrap_or_default().0.round() as u64;
@@ -204,7 +212,8 @@ mod tests {
 
     fn probed() -> Profile {
         profile(&[
-            (Executed::User, 500, 0),
+            (Executed::User, 480, 0),
+            (Executed::Tool, 20, 0),
             (Executed::Program("on_read".to_owned()), 1280, 10),
             (Executed::Generated, 400, 80),
             (function("__bpf_prog_enter_recur"), 210, 10),
@@ -244,7 +253,7 @@ mod tests {
             ("unknown_hook", Role::Trampoline, 50),
         ];
         assert_eq!(found, wanted);
-        assert_eq!((count.user, count.unresolved), (500, 0));
+        assert_eq!((count.user, count.tool, count.unresolved), (500, Some(Figure::Value(20)), 0));
         assert_eq!(count.all, probed().values().map(|count| count.instructions).sum::<u64>());
     }
 
@@ -280,8 +289,18 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_can_divide_is_not_the_tools() {
+        let mut shared = probed();
+        shared.insert(Executed::Shared, Count { instructions: 7, entries: 0 });
+        let count = last(&[phase("none", false, baseline()), phase("fexit", false, shared)]);
+        assert_eq!(count.user, 507);
+        assert!(count.tool.unwrap().reason().unwrap().to_string().starts_with("7 instructions of user space"));
+    }
+
+    #[test]
     fn the_baseline_costs_nothing_and_without_it_nothing_is_known() {
-        assert!(last(&[phase("none", false, baseline())]).direct.is_empty());
+        let count = last(&[phase("none", false, baseline())]);
+        assert!(count.direct.is_empty() && count.tool.is_none());
         let runs = direct(&[phase("fexit", false, probed())]);
         assert!(runs[0].phases[0].count.reason().is_some());
     }

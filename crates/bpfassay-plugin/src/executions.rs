@@ -59,7 +59,7 @@ mod tests {
     }
 
     fn window(blocks: Vec<Block>) -> Window {
-        Window { number: 1, user: 0, uncounted: 0, blocks }
+        Window { number: 1, user: Vec::new(), uncounted: 0, blocks }
     }
 
     #[test]

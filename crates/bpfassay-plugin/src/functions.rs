@@ -3,12 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_protocol::symbols::Symbols;
+use bpfassay_protocol::symbols::{MAX_MAPPINGS, Symbols, UserCode};
 
-use crate::Window;
-
-/// Pages of the three architectures' kernels. Code of modules, and code that the kernel generates, begins at one.
-const PAGE: u64 = 4096;
+use crate::{Window, format::PAGE};
 
 /// Most functions of a kernel that are kept: several times as many as kernels have.
 const MAX_FUNCTIONS: usize = 1 << 20;
@@ -24,8 +21,12 @@ pub enum Executed {
     Generated,
     /// A function of the kernel or of a module, `NAME [MODULE]`.
     Function(String),
-    /// User space.
+    /// User space, of processes that are not under test.
     User,
+    /// User space of the processes of the tool under test.
+    Tool,
+    /// User space where both the tool under test and another process have code.
+    Shared,
 }
 
 /// Instructions and entries of what was executed in a window.
@@ -50,6 +51,41 @@ pub struct Functions {
     programs: Programs,
     /// Those of the list before: from before the phases.
     before: Programs,
+    /// Where processes have code in user space, by the last list and the one before.
+    user: [Processes; 2],
+}
+
+/// Where processes have code in user space.
+#[derive(Debug, Clone, Default)]
+struct Processes {
+    under_test: Mappings,
+    others: Mappings,
+}
+
+/// Beginnings and ends of mappings, in order, none of which touches another.
+#[derive(Debug, Clone, Default)]
+struct Mappings(Vec<(u64, u64)>);
+
+impl Mappings {
+    /// Those with these beginnings and lengths.
+    fn of(mappings: &[(u64, u64)]) -> Self {
+        let mut sorted: Vec<_> =
+            mappings.iter().take(MAX_MAPPINGS).map(|&(start, length)| (start, start.saturating_add(length))).collect();
+        sorted.sort_unstable();
+        sorted.dedup_by(|next, merged| {
+            let touches = next.0 <= merged.1;
+            if touches {
+                merged.1 = merged.1.max(next.1);
+            }
+            touches
+        });
+        Self(sorted)
+    }
+
+    fn has(&self, address: u64) -> bool {
+        let next = self.0.partition_point(|(start, _)| *start <= address);
+        next.checked_sub(1).and_then(|at| self.0.get(at)).is_some_and(|(_, end)| address < *end)
+    }
 }
 
 /// Functions of programs by address: where each ends, whether it is the first of its program, and the program's name.
@@ -66,6 +102,9 @@ impl Functions {
         // no names.
         if symbols.functions.is_empty() {
             self.before = std::mem::take(&mut self.programs);
+            let UserCode { under_test, others } = &symbols.user;
+            let last = Processes { under_test: Mappings::of(under_test), others: Mappings::of(others) };
+            self.user = [last, std::mem::take(&mut self.user[0])];
         }
         for program in symbols.programs.iter().filter(|program| program.name.len() <= MAX_NAME) {
             for (index, &(start, length)) in program.functions.iter().enumerate() {
@@ -102,8 +141,20 @@ impl Functions {
             let instructions = block.instructions.saturating_mul(block.executions);
             add(executed, instructions, if is_entry { block.executions } else { 0 });
         }
-        add(Executed::User, window.user, 0);
+        for &(page, instructions) in &window.user {
+            add(self.of_user(page), instructions, 0);
+        }
         profile
+    }
+
+    /// Whose code is on this page of user space. Mappings begin and end at pages.
+    fn of_user(&self, page: u64) -> Executed {
+        let is_tool = self.user.iter().any(|code| code.under_test.has(page));
+        match is_tool && self.user.iter().any(|code| code.others.has(page)) {
+            true => Executed::Shared,
+            false if is_tool => Executed::Tool,
+            false => Executed::User,
+        }
     }
 
     /// What the code at `address` belongs to, and whether it begins there.
@@ -153,7 +204,11 @@ mod tests {
             functions: vec![(start, 100)],
             ..ProgramCode::default()
         };
-        functions.add(&Symbols { functions: text, programs: vec![code("on_read", MODULE + 0x2000)] });
+        functions.add(&Symbols {
+            functions: text,
+            programs: vec![code("on_read", MODULE + 0x2000)],
+            ..Symbols::default()
+        });
         functions
     }
 
@@ -171,7 +226,7 @@ mod tests {
             block(MODULE + 0x2000 + 99, 13),
             block(MODULE + 0x2000 + 100, 17),
         ];
-        let profile = functions.profile(&Window { number: 1, user: 9, uncounted: 0, blocks });
+        let profile = functions.profile(&Window { number: 1, user: vec![(0, 9)], uncounted: 0, blocks });
         let count = |executed| {
             let Count { instructions, entries } = profile[&executed];
             (instructions, entries)
@@ -195,7 +250,7 @@ mod tests {
             functions: vec![(MODULE + 0x2010, 8)],
             ..ProgramCode::default()
         };
-        functions.add(&Symbols { functions: String::new(), programs: vec![code] });
+        functions.add(&Symbols { programs: vec![code], ..Symbols::default() });
         assert_eq!(functions.of(MODULE + 0x2010), (Executed::Program("later".to_owned()), true));
         functions.add(&Symbols::default());
         assert_eq!(functions.of(MODULE + 0x2010).0, Executed::Program("later".to_owned()));
@@ -212,11 +267,32 @@ mod tests {
             let (name, functions) = (name.to_owned(), vec![(start, 64)]);
             ProgramCode { id, name, functions, is_under_test: false }
         };
-        let list = |programs| Symbols { functions: String::new(), programs };
+        let list = |programs| Symbols { programs, ..Symbols::default() };
         functions.add(&list(vec![code(2, "stays", MODULE + 0x3000), code(3, "goes", MODULE + 0x4000)]));
         functions.add(&list(vec![code(2, "stays", MODULE + 0x3000), code(4, "comes", MODULE + 0x5000)]));
         for (name, start) in [("stays", 0x3000), ("goes", 0x4000), ("comes", 0x5000)] {
             assert_eq!(functions.of(MODULE + start), (Executed::Program(name.to_owned()), true));
         }
+    }
+
+    #[test]
+    fn user_space_is_the_tools_where_it_alone_has_code() {
+        let mut functions = functions();
+        let mut list = |under_test: &[(u64, u64)], others: &[(u64, u64)]| {
+            let user = UserCode { under_test: under_test.to_vec(), others: others.to_vec() };
+            functions.add(&Symbols { user, ..Symbols::default() });
+        };
+        // A library that was loaded meanwhile, in two mappings that overlap; the workload is known afterwards only.
+        list(&[(0x40_0000, 0x2000)], &[(0x9000, 0x1000)]);
+        list(&[(0x7000, 0x1000), (0x40_0000, 0x2000), (0x7800, 0x1000)], &[(0x9000, 0x1000), (0x40_1000, 0x5000)]);
+        let user = [(0, 1), (0x7000, 2), (0x8000, 4), (0x9000, 8), (0x40_0000, 16), (0x40_1000, 32), (0x40_2000, 64)];
+        let window = Window { number: 1, user: user.to_vec(), uncounted: 0, blocks: Vec::new() };
+        let profile = functions.profile(&window);
+        let of = |executed| profile[&executed].instructions;
+        assert_eq!([Executed::User, Executed::Tool, Executed::Shared].map(of), [1 + 8 + 64, 2 + 4 + 16, 32]);
+        // Two lists later the tool is gone.
+        functions.add(&Symbols::default());
+        functions.add(&Symbols::default());
+        assert_eq!(functions.profile(&window)[&Executed::User].instructions, 127);
     }
 }

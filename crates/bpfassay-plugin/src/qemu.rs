@@ -3,7 +3,7 @@
 //!
 //! It counts how often each translated block of kernel code is executed. Translated code itself adds to the counters, so that nothing is
 //! called while a guest runs; only a marker (`bpfassay-guest`, `marker.rs`) calls back. A block that is translated again keeps its counter.
-//! Of user space only the number of instructions is counted.
+//! Of user space only the number of instructions is counted, by page of code: processes have pages of their own.
 
 use std::{
     collections::HashMap,
@@ -25,10 +25,10 @@ mod marker;
 
 /// Blocks that have a counter of their own: several times as many as kernels of a boot have.
 const BLOCKS: usize = 1 << 20;
-/// The counter of user space, which counts instructions.
+/// The counter of user space for pages that found no counter of their own. It counts instructions, and so do those of pages.
 const USER: usize = 0;
-/// Addresses of the kernel have the highest bit, on all three architectures.
-const KERNEL: u64 = 1 << 63;
+/// Counters that pages of user space leave to the kernel's blocks: each run has processes at other addresses, so that pages never come to an end.
+const KERNELS_OWN: usize = BLOCKS / 2;
 
 /// What distinguishes blocks. In the place of code that is gone there may be other code of as many instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,6 +77,14 @@ impl State {
         Some(next)
     }
 
+    /// The counter of the page of user space with code at `address`.
+    fn page(&mut self, address: u64) -> usize {
+        let page = BlockKey { address: address & !(format::PAGE - 1), instructions: 1, bytes: 0 };
+        let known = self.indices.get(&page).copied();
+        let has_room = self.blocks.len() < BLOCKS - KERNELS_OWN;
+        known.or_else(|| if has_room { self.index(page) } else { None }).unwrap_or(USER)
+    }
+
     fn values(&self) -> Vec<u64> {
         (0..self.blocks.len()).map(|index| self.counters.value(index)).collect()
     }
@@ -119,8 +127,9 @@ extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
     let mut state = state();
     let Some(state) = state.as_mut() else { return };
     let (address, count) = (block.address(), block.instructions());
-    if address & KERNEL == 0 {
-        block.count(&state.counters, USER, u64::from(count));
+    if address & format::KERNEL == 0 {
+        let page = state.page(address);
+        block.count(&state.counters, page, u64::from(count));
         for index in 0..count {
             let instruction = block.instruction(index);
             let (bytes, length) = instruction.bytes();

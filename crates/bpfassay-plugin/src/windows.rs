@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading what the plugin writes. It comes from a QEMU that a guest may have taken over, so nothing of it is trusted.
 
-use crate::format::MAGIC;
+use crate::format::{KERNEL, MAGIC};
 
 /// Most blocks of a window: as many as the plugin has counters.
 const MAX_BLOCKS: u64 = 1 << 20;
@@ -27,8 +27,8 @@ pub struct Block {
 pub struct Window {
     /// Its number, from 1.
     pub number: u64,
-    /// Instructions of user space.
-    pub user: u64,
+    /// Instructions of user space on each page of code, by its address; at 0 those of pages that are not known.
+    pub user: Vec<(u64, u64)>,
     /// Blocks of the kernel for which no counter was left, since the guest was started.
     pub uncounted: u64,
     /// Blocks of the kernel that were executed.
@@ -72,7 +72,10 @@ impl Windows {
             let [address, instructions, bytes, executions] = words::<RECORD>(record)?;
             Some(Block { address, instructions, bytes, executions })
         };
-        let blocks = records.chunks_exact(WORD * RECORD).filter_map(block).collect();
+        let blocks = records.chunks_exact(WORD * RECORD).filter_map(block);
+        let (blocks, pages): (Vec<Block>, Vec<Block>) = blocks.partition(|block| block.address & KERNEL != 0);
+        let page = |page: Block| (page.address, page.instructions.saturating_mul(page.executions));
+        let user = (user > 0).then_some((0, user)).into_iter().chain(pages.into_iter().map(page)).collect();
         self.bytes.drain(..end);
         Ok(Some(Window { number, user, uncounted, blocks }))
     }
@@ -92,9 +95,9 @@ impl Window {
     /// All instructions, those of user space included; the largest number where there are more.
     #[must_use]
     pub fn instructions(&self) -> u64 {
-        self.blocks
-            .iter()
-            .fold(self.user, |sum, block| sum.saturating_add(block.instructions.saturating_mul(block.executions)))
+        let user = self.user.iter().map(|(_, instructions)| *instructions);
+        let kernel = self.blocks.iter().map(|block| block.instructions.saturating_mul(block.executions));
+        user.chain(kernel).fold(0, u64::saturating_add)
     }
 }
 
@@ -110,7 +113,8 @@ mod tests {
 
     #[test]
     fn windows_are_read_however_they_are_cut() {
-        let stream = bytes(&[MAGIC, 1, 7, 0, 2, 0xf0, 3, 8, 10, 0xf8, 1, 4, 4, MAGIC, 2, 0, 5, 0]);
+        let records = [[KERNEL + 0xf0, 3, 8, 10], [0x5000, 1, 0, 9], [KERNEL + 0xf8, 1, 4, 4]].concat();
+        let stream = bytes(&[&[MAGIC, 1, 7, 0, 3], records.as_slice(), &[MAGIC, 2, 0, 5, 0]].concat());
         for cut in 0..stream.len() {
             let mut windows = Windows::default();
             let mut found = Vec::new();
@@ -119,8 +123,9 @@ mod tests {
                 found.extend(std::iter::from_fn(|| windows.next_window().unwrap()));
             }
             let [first, second] = found.try_into().unwrap();
-            assert_eq!((first.number, first.instructions(), first.blocks.len()), (1, 7 + 30 + 4, 2));
-            assert_eq!((second.number, second.uncounted), (2, 5));
+            assert_eq!((first.number, first.instructions(), first.blocks.len()), (1, 7 + 9 + 30 + 4, 2));
+            assert_eq!(first.user, [(0, 7), (0x5000, 9)]);
+            assert_eq!((second.number, second.uncounted, second.user.len()), (2, 5, 0));
         }
     }
 

@@ -89,6 +89,9 @@ pub struct ArchFacts {
     pub markers: [&'static [u8]; 2],
     /// How many bytes after a function's entry a kprobe is attached where the entry is refused.
     pub behind_ftrace_site: Option<usize>,
+    /// By which share a direct cost differs at most between guests with different seeds, by what was measured (docs/measurement.md). Compiled programs and
+    /// trampolines may have more or fewer instructions by what the addresses in them are.
+    pub direct_cost_of_seeds: f64,
     /// Whether the kernel may refuse `bpf_get_current_task` to programs that the JIT compiler did not compile.
     pub current_task_needs_jit: bool,
 }

@@ -12,6 +12,22 @@ pub struct Symbols {
     pub functions: String,
     /// BPF programs that are loaded.
     pub programs: Vec<ProgramCode>,
+    /// With a list of programs: where processes have code in user space.
+    #[serde(default)]
+    pub user: UserCode,
+}
+
+/// Most mappings of [`UserCode`], of each kind: several times as many as a tool with hundreds of libraries has.
+pub const MAX_MAPPINGS: usize = 1 << 14;
+
+/// Where processes have code in user space: start and length in bytes of their executable mappings.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct UserCode {
+    /// Of the processes of what is under test.
+    pub under_test: Vec<(u64, u64)>,
+    /// Of the agent, of a reference tracer, and of the workload when its last phase began.
+    pub others: Vec<(u64, u64)>,
 }
 
 /// The machine code of a BPF program.
@@ -47,7 +63,7 @@ mod tests {
     #[test]
     fn addresses_are_sums_of_differences() {
         let functions = "ffffffff81000000 a\n10 b\t[nfs]\nnone\nfffffffffffffff8 c\n".to_owned();
-        let found: Vec<_> = Symbols { functions, programs: Vec::new() }.functions().collect();
+        let found: Vec<_> = Symbols { functions, ..Symbols::default() }.functions().collect();
         let base = 0xffff_ffff_8100_0000;
         assert_eq!(found, [(base, "a".to_owned()), (base + 16, "b [nfs]".to_owned()), (base + 8, "c".to_owned())]);
     }

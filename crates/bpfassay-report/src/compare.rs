@@ -18,13 +18,13 @@ use bpfassay_stats::{
 use bpfassay_study::{Clock, Correction, MetricName, Share};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::comparable::same_guests;
 pub use self::{
     comparable::NotComparable,
     direct::{DirectChange, FunctionChange},
     filter::Filter,
     programs::ProgramChange,
 };
-pub(crate) use self::{comparable::same_guests, direct::SEEDS};
 use crate::derive::gates::adjustment;
 use bpfassay_results::{ByteErrors, Figure, Pooled, Results, Unit};
 

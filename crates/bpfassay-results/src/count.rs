@@ -40,6 +40,10 @@ pub struct Instructions {
     pub all: u64,
     /// Those of user space.
     pub user: u64,
+    /// Of these the ones of the tool's processes, by where they have code before and after the phases; what the kernel does for them is not in it. `None` for
+    /// the baseline, and in results from before it was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<Figure<u64>>,
     /// Those of the kernel at addresses that no function and no program has, without those that are on a probe's path.
     pub unresolved: u64,
     /// Those on the probe's path, by function, the largest first; empty for the baseline.

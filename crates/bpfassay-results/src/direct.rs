@@ -5,7 +5,7 @@ use bpfassay_stats::Summary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Role;
+use crate::{Figure, Role};
 
 /// Why there is no direct cost where nothing was counted.
 pub const NO_COUNTS: &str = "no plugin of QEMU counted instructions: it needs the instruction clock, and a workload with reads or writes by IOR";
@@ -19,6 +19,10 @@ pub struct Direct {
     /// Instructions of the guest beyond those of the baseline's run in the same round that are not on the path, over the runs: where the probe
     /// disturbs other code, what its tool does meanwhile, and what varies by itself. `per_call` and this are the whole difference.
     pub elsewhere: Summary,
+    /// Instructions of user space of the tool's processes per call, over the runs: what reads its buffers or its maps while the workload runs. They are part of
+    /// `elsewhere`. `None` in results from before they were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<Figure<Summary>>,
     /// Instructions of the kernel at addresses that no function has, and that are not on the path; the mean over the runs.
     pub unresolved: f64,
     /// Calls per run.

@@ -183,6 +183,8 @@ pub struct Value {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Slot {
+    /// What distinguishes the key from most others; 0 while it has none.
+    pub tag: u64,
     /// The key. Its operation follows from the place of the slot.
     pub key: Key,
     /// What.
@@ -218,8 +220,6 @@ pub struct Histogram {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pair {
-    /// What distinguishes the key of each slot from most others; 0 while it has none.
-    pub tags: [u64; 2],
     /// The slots.
     pub slots: [Slot; 2],
 }

@@ -4,7 +4,7 @@
 use bpfassay_plugin::{Coverage, Functions, Phase, Window, Windows, direct};
 use bpfassay_protocol::{
     source::{Destination, LineRecord, LineTable, ProgramSource, SourceLines, Transfer},
-    symbols::{ProgramCode, Symbols},
+    symbols::{ProgramCode, Symbols, UserCode},
 };
 use bpfassay_results::Figure;
 
@@ -23,6 +23,7 @@ pub(super) fn windows(bytes: &[u8]) {
             functions: vec![(start, 64), (start, 8)],
             is_under_test: true,
         }],
+        user: UserCode { under_test: vec![(start, u64::MAX), (8, 1 << 20)], others: vec![(1 << 16, start)] },
     });
     let mut phases = Vec::new();
     for (window, is_baseline) in whole.iter().zip([true, false].into_iter().cycle()) {
@@ -77,7 +78,7 @@ fn covered(bytes: &[u8], start: u64, windows: &[Window]) {
     coverage.source(ProgramSource { id: 1, lines: SourceLines::Known(table) });
     let functions = vec![(start, 64)];
     let program = ProgramCode { id: 1, name: "on_call".to_owned(), functions, is_under_test: true };
-    coverage.symbols(&Symbols { functions: String::new(), programs: vec![program] });
+    coverage.symbols(&Symbols { programs: vec![program], ..Symbols::default() });
     coverage.run("one", Ok(windows));
     let boot = coverage.finish();
     assert_eq!((boot.programs.len(), boot.runs.len()), (1, 1));

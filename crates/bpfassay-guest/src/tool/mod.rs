@@ -214,6 +214,14 @@ impl Running {
         }
     }
 
+    /// Its processes: those of its cgroup.
+    ///
+    /// # Errors
+    /// The cgroup cannot be read.
+    pub(crate) fn processes(&self) -> Result<Vec<Pid>> {
+        self.cgroup.processes()
+    }
+
     /// The programs that are there since it was started.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ fn code(id: u32, is_under_test: bool) -> ProgramCode {
 }
 
 fn symbols(programs: Vec<ProgramCode>) -> Symbols {
-    Symbols { functions: String::new(), programs }
+    Symbols { programs, ..Symbols::default() }
 }
 
 /// 10 calls, of which 4 take the branch that jumps over line 12; the other function jumps over the inlined line in all but one.
@@ -75,7 +75,7 @@ fn window() -> Window {
         block(OTHER + 0x18, 0x8, 5),
         block(0xffff_ffff_8100_0000, 0x40, 77),
     ];
-    Window { number: 1, user: 0, uncounted: 0, blocks }
+    Window { number: 1, user: Vec::new(), uncounted: 0, blocks }
 }
 
 fn known(id: u32, table: LineTable) -> Reported {
@@ -245,7 +245,7 @@ proptest! {
             ..table()
         };
         let block = |&(address, bytes, executions): &(u64, u64, u64)| Block { address: CODE + address, instructions: 1, bytes, executions };
-        let window = Window { number: 1, user: 0, uncounted: 0, blocks: blocks.iter().map(block).collect() };
+        let window = Window { number: 1, user: Vec::new(), uncounted: 0, blocks: blocks.iter().map(block).collect() };
         let mut coverage = Coverage::default();
         coverage.source(known(7, table));
         coverage.symbols(&symbols(vec![code(7, true)]));

@@ -34,5 +34,6 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     syscall_arguments: ["pt_regs.orig_x0", "pt_regs.regs+8", "pt_regs.regs+16"],
     markers: super::markers::AARCH64,
     behind_ftrace_site: None,
+    direct_cost_of_seeds: 0.01,
     current_task_needs_jit: false,
 };

@@ -11,12 +11,8 @@ use bpfassay_results::{Direct, Figure, NO_COUNTS, Role};
 
 /// A difference up to this is none, in instructions per call: half of one instruction in each call.
 const ROUNDING: f64 = 0.5;
-/// By how much direct costs of different seeds may differ, as a share; and how much those of one result may for a claim that nothing changed
-/// (docs/measurement.md).
-pub(crate) const SEEDS: f64 = 0.005;
-/// The former where compiled programs and trampolines have more or fewer instructions by what the addresses in them are: up to 0.6 % was measured on aarch64,
-/// up to 0.9 % on riscv64.
-const SEEDS_BY_ADDRESS: f64 = 0.01;
+/// By how much direct costs of one result may differ, as a share, for a claim that nothing changed (docs/measurement.md).
+const ALIKE: f64 = 0.005;
 /// Differences of functions below this are not listed, in instructions per call.
 const LISTED: f64 = 0.05;
 
@@ -27,7 +23,7 @@ pub struct DirectChange {
     /// Instructions per call in the base and in the new results, the mean of the runs of each.
     pub per_call: [f64; 2],
     /// By how many instructions per call the runs of one result differ, the larger of the two; of results with different seeds 0.5 % of the direct
-    /// cost at least, 1 % on aarch64 and riscv64.
+    /// cost at least, more where that depends on addresses (`ArchFacts::direct_cost_of_seeds`).
     pub spread: f64,
     /// An increase or a decrease where the difference of the means exceeds the spread by more than half an instruction per call. Otherwise equivalent, and
     /// inconclusive where the runs of one result differ by more than 0.5 %.
@@ -86,11 +82,8 @@ pub(super) fn change(
 fn between(base: &Direct, new: &Direct, arch: Arch, paired: bool) -> DirectChange {
     let per_call = [base, new].map(|direct| direct.per_call.mean);
     let smaller = per_call[0].min(per_call[1]);
-    let allowed = SEEDS * smaller;
-    let of_seeds = match arch {
-        Arch::X86_64 => SEEDS,
-        Arch::Aarch64 | Arch::Riscv64 => SEEDS_BY_ADDRESS,
-    };
+    let allowed = ALIKE * smaller;
+    let of_seeds = arch.facts().direct_cost_of_seeds;
     let range = [base, new].map(|direct| direct.per_call.max - direct.per_call.min);
     let of_runs = range[0].max(range[1]);
     let spread = if paired { of_runs } else { of_runs.max(of_seeds * smaller) };

@@ -27,6 +27,8 @@ struct Counted {
     /// Of the whole guest.
     all: u64,
     unresolved: u64,
+    /// Of user space of the tool's processes; `None` where it was not looked for.
+    tool: Option<Result<u64, String>>,
     functions: BTreeMap<(Role, String), u64>,
     calls: u64,
 }
@@ -99,6 +101,7 @@ impl Counts {
         }
         let before: BTreeMap<_, &RunResult> = baseline.iter().map(|run| (place(run), *run)).collect();
         let (mut totals, mut elsewhere, mut calls) = (Vec::new(), Vec::new(), 0);
+        let mut tool: Option<Result<Vec<f64>, String>> = None;
         let mut functions = BTreeMap::<(Role, String), f64>::new();
         let mut unresolved = 0.0;
         let mut reason = None;
@@ -116,6 +119,14 @@ impl Counts {
             totals.push(direct);
             elsewhere.push(with.per_call(with.all) - with.per_call(without.all) - direct);
             unresolved += with.per_call(with.unresolved);
+            if let Some(of_run) = &with.tool {
+                let sums = tool.get_or_insert_with(|| Ok(Vec::new()));
+                match (of_run, &mut *sums) {
+                    (Ok(instructions), Ok(sums)) => sums.push(with.per_call(*instructions)),
+                    (Err(reason), Ok(_)) => *sums = Err(reason.clone()),
+                    (_, Err(_)) => {}
+                }
+            }
             calls = with.calls;
             for (function, instructions) in &with.functions {
                 *functions.entry(function.clone()).or_default() += with.per_call(*instructions);
@@ -135,6 +146,7 @@ impl Counts {
         Ok(Direct {
             per_call: summary(&totals)?,
             elsewhere: summary(&elsewhere)?,
+            tool: tool.map(|of_runs| Figure::from(of_runs.and_then(|of_runs| summary(&of_runs)))),
             unresolved: unresolved / runs,
             calls,
             functions,
@@ -156,7 +168,7 @@ impl Counts {
         if work.calls == 0 {
             return Err("the workload made no such calls".to_owned());
         }
-        let mut counted = Counted { all: 0, unresolved: 0, functions: BTreeMap::new(), calls: work.calls };
+        let mut counted = Counted { all: 0, unresolved: 0, tool: None, functions: BTreeMap::new(), calls: work.calls };
         for phase in phases.iter().filter(|phase| phase.name == metric) {
             let instructions = match &phase.count {
                 Figure::Value(instructions) => instructions,
@@ -164,6 +176,14 @@ impl Counts {
             };
             counted.all = counted.all.saturating_add(instructions.all);
             counted.unresolved = counted.unresolved.saturating_add(instructions.unresolved);
+            if let Some(of_phase) = &instructions.tool {
+                let of_phase = match of_phase {
+                    Figure::Value(instructions) => Ok(*instructions),
+                    Figure::NotMeasured(reason) => Err(reason.to_string()),
+                };
+                let before = counted.tool.take().unwrap_or(Ok(0));
+                counted.tool = Some(before.and_then(|before| Ok(before.saturating_add(of_phase?))));
+            }
             for part in &instructions.direct {
                 let sum = counted.functions.entry((part.role, part.function.clone())).or_default();
                 *sum = sum.saturating_add(part.instructions);

@@ -16,7 +16,7 @@ use super::{
     levels::LEVEL,
     pairs::{accuracy_of, observations},
 };
-use crate::{compare::SEEDS, labels};
+use crate::labels;
 use bpfassay_results::{
     Attach, CellAccuracy, CellMetric, CellResult, Demand, Direct, Figure, GateResult, NO_CALL_TIMES, NO_COUNTS,
     Overhead, ToolResult, Unit,
@@ -255,8 +255,9 @@ fn direct_cost(context: &Context<'_>, cell: &CellResult, direct: &Figure<Direct>
         let found = format!("{found}, but {counted} of {} runs were counted", cell.runs.planned);
         return Evaluated::new(Verdict::Inconclusive, found);
     }
-    if context.plan.replicates() == 1 && direct.per_call.max * (1.0 + SEEDS) > limit as f64 {
-        let share = SEEDS * 100.0;
+    let of_seeds = cell.target.arch.facts().direct_cost_of_seeds;
+    if context.plan.replicates() == 1 && direct.per_call.max * (1.0 + of_seeds) > limit as f64 {
+        let share = of_seeds * 100.0;
         let found = format!("{found}, n {counted}, in one boot; others may differ by {share} %: set `replicates`");
         return Evaluated::new(Verdict::Inconclusive, found);
     }

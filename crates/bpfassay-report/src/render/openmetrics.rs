@@ -27,7 +27,7 @@ pub(super) const FORMAT: Format = Format {
 pub fn openmetrics(results: &Results) -> String {
     let mut text = String::new();
     type Of = fn(&CellMetric, Option<&CellAccuracy>) -> Option<f64>;
-    let families: [(&str, &str, &str, Of); 11] = [
+    let families: [(&str, &str, &str, Of); 12] = [
         (
             "bpfassay_direct_instructions_per_call",
             "",
@@ -45,6 +45,12 @@ pub fn openmetrics(results: &Results) -> String {
             "",
             "Instructions per call beyond the baseline's that are not on the path, mean of the runs.",
             |metric, _| Some(direct(metric)?.elsewhere.mean),
+        ),
+        (
+            "bpfassay_tool_user_instructions_per_call",
+            "",
+            "Of these the ones of the tool's processes in user space, mean of the runs.",
+            |metric, _| Some(direct(metric)?.tool.as_ref()?.value()?.mean),
         ),
         ("bpfassay_bandwidth_mebibytes_per_second", "", "Bandwidth by IOR, mean of the runs.", |metric, _| {
             metric.value.value().filter(|_| metric.operation.is_some()).map(|summary| summary.center())

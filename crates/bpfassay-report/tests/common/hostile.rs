@@ -92,6 +92,7 @@ fn add_direct_cost(results: &mut Results) {
     metric.direct = Some(Figure::Value(Direct {
         per_call: one(100.0),
         elsewhere: one(0.0),
+        tool: Some(Figure::Value(one(1.5))),
         unresolved: 0.0,
         calls: 32,
         functions: vec![DirectFunction { function: "on_call".to_owned(), role: Role::Program, per_call: 100.0 }],

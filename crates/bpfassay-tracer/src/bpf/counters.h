@@ -64,12 +64,12 @@ struct counter_value {
 
 /* See map_percpu.h. */
 struct counter_slot {
+	__u64 tag;
 	struct counter_key key;
 	struct counter_value value;
 };
 
 struct counter_pair {
-	__u64 tags[2];
 	struct counter_slot slots[2];
 };
 

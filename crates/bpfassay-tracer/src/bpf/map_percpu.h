@@ -9,8 +9,8 @@
  * keep them until the end. What a slot counts is counted nowhere else and never moves, so that a reader at any moment misses nothing and finds
  * nothing twice. Keys that come later to their pair, and the first call of every key, are counted in the hash map.
  *
- * Which of the two slots a key has depends on what else counted before. A call takes as many BPF instructions with either: three comparisons
- * decide on each. Compiled for aarch64, these differ by 2 instructions.
+ * Which of the two slots a key has depends on what else counted before. A call takes as many instructions with either: which one it is, is
+ * computed without a jump.
  */
 #define LAYOUT_HAS_DURATION 0
 
@@ -68,6 +68,18 @@ static __always_inline struct counter_pair *pair_of(__u32 copy, enum operation o
 	return all ? &all->pairs[tag * 0x9e3779b97f4a7c15 >> 57] : NULL;
 }
 
+/* The slot that the key with this tag has, if it has one: the first where the tag is that of the first, otherwise the second. */
+static __always_inline struct counter_slot *slot_of(struct counter_pair *pair, __u64 tag)
+{
+	__u64 difference = pair->slots[0].tag ^ tag;
+	__u64 sign = -difference;
+
+	/* The compiler would know a comparison in what follows, and jump. */
+	barrier_var(sign);
+	/* Of a number and its negative at least one has the highest bit, but of 0. */
+	return &pair->slots[(difference | sign) >> 63];
+}
+
 /* A call that failed moved nothing. */
 static __always_inline void slot_add(struct counter_slot *slot, __u64 bytes, __u64 errors)
 {
@@ -83,6 +95,7 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 {
 	struct counters *map = copy == 0 ? &counters : &counters_2;
 	struct counter_pair *pair = NULL;
+	struct counter_slot *slot;
 	struct counter_value *value;
 	struct counter_key key;
 	__u64 tag = 0;
@@ -94,14 +107,10 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 			tally_add(TALLY_INSERT_FAILURES);
 			return;
 		}
-		/* With equal tags, equal cgroups make equal keys: the mount is compared for as many comparisons as below. */
-		if (pair->tags[0] == tag) {
-			if (pair->slots[0].key.cgroup == subject->cgroup && pair->slots[0].key.mount == subject->mount) {
-				slot_add(&pair->slots[0], bytes, errors);
-				return;
-			}
-		} else if (pair->tags[1] == tag && pair->slots[1].key.cgroup == subject->cgroup) {
-			slot_add(&pair->slots[1], bytes, errors);
+		slot = slot_of(pair, tag);
+		/* With equal tags, equal cgroups make equal keys. */
+		if (slot->tag == tag && slot->key.cgroup == subject->cgroup) {
+			slot_add(slot, bytes, errors);
 			return;
 		}
 	}
@@ -131,12 +140,12 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 	}
 	/* Not on its first call: the reader looks only at slots that have counted one. */
 	if (pair && tag) {
-		if (!pair->tags[0]) {
-			pair->slots[0].key = key;
-			pair->tags[0] = tag;
-		} else if (!pair->tags[1] && pair->tags[0] != tag) {
-			pair->slots[1].key = key;
-			pair->tags[1] = tag;
+		slot = slot_of(pair, tag);
+		if (!pair->slots[0].tag)
+			slot = &pair->slots[0];
+		if (!slot->tag) {
+			slot->key = key;
+			slot->tag = tag;
 		}
 	}
 }

@@ -252,9 +252,9 @@ mod tests {
                     assert_same_layout!(&btf, "latency_histogram", Histogram { slots });
                 }
                 if map == MapLayout::Percpu {
-                    assert_same_layout!(&btf, "counter_slot", Slot { key, value });
+                    assert_same_layout!(&btf, "counter_slot", Slot { tag, key, value });
                     let slots = btf.type_by_name::<Struct<'_>>("counter_slots").unwrap();
-                    assert_same_layout!(&btf, "counter_pair", Pair { tags, slots });
+                    assert_same_layout!(&btf, "counter_pair", Pair { slots });
                     assert_eq!(slots.size(), SLOTS / 2 * size_of::<Pair>());
                 }
                 if map == MapLayout::LruShared {
@@ -301,7 +301,7 @@ mod tests {
     fn slots_in_use_are_counted_for_their_operation() {
         let mut cpus = vec![vec![0; SLOTS / 2 * size_of::<Pair>()]; 2];
         let mut put = |cpu: usize, slot: usize, key: Vec<u8>, value: Vec<u8>| {
-            let bytes = [key, value].concat();
+            let bytes = [1_u64.to_ne_bytes().to_vec(), key, value].concat();
             let (pair, of_pair) = (slot / 2 * size_of::<Pair>(), slot % 2 * size_of::<Slot>());
             cpus[cpu][pair + offset_of!(Pair, slots) + of_pair..][..bytes.len()].copy_from_slice(&bytes);
         };

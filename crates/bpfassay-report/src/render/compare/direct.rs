@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Direct costs of two results, and the functions that make the difference.
 
+use bpfassay_protocol::Arch;
 use bpfassay_stats::gate::Change;
 
 use crate::{
@@ -58,10 +59,13 @@ pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
         "direct cost in instructions per call, new against base: {higher} higher, {lower} lower, {alike} alike, {inconclusive} inconclusive"
     );
     let columns = ["change", "target", "probe", "metric", "direct", "difference", "spread"];
+    let of_seeds: Vec<String> =
+        Arch::ALL.iter().map(|arch| format!("{} % on {arch}", arch.facts().direct_cost_of_seeds * 100.0)).collect();
     let legend = vec![
-        "direct: mean of the runs in the base → in the new results. spread: what the runs of one result differ by; with different seeds 0.5 % of it at \
-         least, 1 % on aarch64 and riscv64."
-            .to_owned(),
+        format!(
+            "direct: mean of the runs in the base → in the new results. spread: what the runs of one result differ by; with different seeds at least {} of it.",
+            of_seeds.join(", ")
+        ),
         "HIGHER, lower: the difference exceeds the spread by more than half an instruction per call; inconclusive: it does not, and the runs of one \
          result differ by more than 0.5 %."
             .to_owned(),

@@ -12,6 +12,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
     let (mut rows, mut unresolved, mut is_pooled) = (Vec::new(), 0.0_f64, false);
+    let has_tool = has_tool(results);
     for cell in &results.cells {
         let counted = cell.metrics.iter().filter_map(|metric| Some((metric, metric.direct.as_ref()?)));
         for (index, (metric, direct)) in counted.enumerate() {
@@ -23,6 +24,13 @@ pub(super) fn table(results: &Results) -> Option<Table> {
                     row.push(labels::direct(direct));
                     row.extend(Role::ALL.map(|role| format!("{:.1}", direct.of(role))));
                     row.push(format!("{:+.1}", direct.elsewhere.mean));
+                    if has_tool {
+                        row.push(match &direct.tool {
+                            Some(Figure::Value(tool)) => format!("{:.1}", tool.mean),
+                            Some(Figure::NotMeasured(reason)) => format!("{NONE} {}", remarks.mark(reason.to_string())),
+                            None => NONE.to_owned(),
+                        });
+                    }
                     row.push(match &metric.cost {
                         Figure::Value(cost) => {
                             is_pooled |= cost.pooled.is_some();
@@ -33,7 +41,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
                 }
                 Figure::NotMeasured(reason) => {
                     row.push(format!("{NONE} {}", remarks.mark(reason.to_string())));
-                    row.extend(["-"; 6].map(str::to_owned));
+                    row.extend(vec![NONE.to_owned(); Role::ALL.len() + 2 + usize::from(has_tool)]);
                 }
             }
             rows.push(row);
@@ -50,6 +58,13 @@ pub(super) fn table(results: &Results) -> Option<Table> {
          show. whole: the difference of the whole guest, which is direct and elsewhere together, with its interval. Instructions, not cycles."
             .to_owned(),
     ];
+    if has_tool {
+        legend.push(
+            "tool: of elsewhere, what the tool's processes executed in user space meanwhile: what reads its buffers or its maps. What the kernel does \
+             for them is not in it."
+                .to_owned(),
+        );
+    }
     if is_pooled {
         legend.push(super::cost::POOLED.to_owned());
     }
@@ -59,16 +74,17 @@ pub(super) fn table(results: &Results) -> Option<Table> {
              `unresolved` in results.json."
         ));
     }
-    let columns = cell_names.columns(&[
-        "metric",
-        "direct",
-        "program",
-        "trampoline",
-        "helpers",
-        "entry",
-        "elsewhere",
-        "whole [95 %]",
-    ]);
+    let mut columns = vec!["metric", "direct", "program", "trampoline", "helpers", "entry", "elsewhere"];
+    columns.extend(has_tool.then_some("tool"));
+    columns.push("whole [95 %]");
+    let columns = cell_names.columns(&columns);
     let title = format!("direct cost in instructions per call, study {}", results.plan.title());
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
+}
+
+/// Whether a tool's processes executed anything in user space during the phases, or it is not known of one whether they did.
+fn has_tool(results: &Results) -> bool {
+    let metrics = results.cells.iter().flat_map(|cell| &cell.metrics);
+    let mut of_tools = metrics.filter_map(|metric| metric.direct.as_ref()?.value()?.tool.as_ref());
+    of_tools.any(|tool| tool.value().is_none_or(|tool| tool.max >= 0.05))
 }
