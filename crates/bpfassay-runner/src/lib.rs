@@ -4,7 +4,7 @@
 //! The steps, each a call: a [`Selection`] expands to a plan; a [`Testbed`] has its guests, which a provider of bpfassay-testbed makes or
 //! finds; a [`Session`] is the host ready to boot them; [`Work`] is what is left to do, in a results directory; [`Session::execute`] does
 //! it, and whatever sequential sampling adds; [`conclude`] derives the results. [`Interrupted`] continues a run, [`Verification`] executes
-//! one again, [`Merge`] makes one of the results of shards, [`Bundling`] writes its guests to one file, [`ThisMachine`] measures without guests. Progress goes to an [`Observer`]; an [`EventObserver`] makes the documented events of
+//! one again, [`Merge`] makes one of the results of shards, [`Bundling`] writes its guests to one file, a [`Submission`] has Slurm measure shards, [`ThisMachine`] measures without guests. Progress goes to an [`Observer`]; an [`EventObserver`] makes the documented events of
 //! it. Every error is an [`Error`].
 //!
 //! Before all that, [`examine_host`] finds out whether this host is fit, and [`install_packages`] installs what it lacks.
@@ -50,6 +50,7 @@ mod same_guests;
 mod selection;
 mod session;
 mod slots;
+mod slurm;
 mod store;
 mod testbed;
 mod verify;
@@ -70,6 +71,7 @@ pub use same_guests::Bundling;
 pub use selection::Selection;
 pub use session::Session;
 pub use slots::Host as Room;
+pub use slurm::{SlurmError, SlurmEvent, SlurmJob, SlurmProgress, Submission, WrongJob};
 pub use store::{Store, StoreOptions};
 pub use testbed::{Parts, Shell, Testbed};
 pub use verify::{Verification, Verified};

@@ -4,12 +4,14 @@
 mod compare;
 #[cfg(test)]
 mod documented;
+mod global;
 mod here;
 mod lock;
 mod merge;
 mod payload;
 mod report;
 mod run;
+mod slurm;
 mod testbed;
 mod tool;
 
@@ -17,17 +19,18 @@ use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 use bpfassay_study::{Clock, Denied, Design, Shard, Share};
-use bpfassay_testbed::payload::AssetSource;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
     compare::{Compare, ComparisonFormat, FailOn, Format, Metrics, Trend},
+    global::Global,
     here::Here,
     lock::Lock,
     merge::Merge,
     payload::{Payload, PayloadCommand},
     report::Report,
     run::{AgainChoice, Against, Check, Run},
+    slurm::Slurm,
     testbed::{Testbed, TestbedCommand},
     tool::{Tool, ToolCommand},
 };
@@ -44,45 +47,6 @@ pub(crate) struct Cli {
     /// Options of every command.
     #[command(flatten)]
     pub(crate) global: Global,
-}
-
-/// Options of every command.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Options of every command")]
-pub(crate) struct Global {
-    /// Answer yes to every question (also when CI=true)
-    #[arg(long, short = 'y', global = true)]
-    pub(crate) yes: bool,
-
-    /// Use nothing from the network: only what the cache holds
-    #[arg(long, global = true)]
-    pub(crate) offline: bool,
-
-    /// Choose the newest kernels and compilers that the mirror has, in place of those of testbed.lock: figures are then not comparable with
-    /// those of other machines
-    #[arg(long, global = true)]
-    pub(crate) newest: bool,
-
-    /// Ask the package mirror for its current lists, and choose the newest as with --newest
-    #[arg(long, global = true, conflicts_with = "offline")]
-    pub(crate) refresh: bool,
-
-    /// Accept package lists whose validity has passed (a mirror that is behind)
-    #[arg(long, global = true)]
-    pub(crate) accept_stale: bool,
-
-    /// Directory of the cache [default: $XDG_CACHE_HOME/bpfassay or ~/.cache/bpfassay]
-    #[arg(long, global = true, value_name = "DIR", env = "BPFASSAY_CACHE")]
-    pub(crate) cache: Option<PathBuf>,
-
-    /// A place that offers the guest's programs (`bpfassay payload pack`): they are taken from there where the cache lacks them, and built
-    /// only where no place offers them; may be given several times
-    #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_FROM")]
-    pub(crate) from: Vec<AssetSource>,
-
-    /// Print more messages; repeat for more still (guest consoles from -v on)
-    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
-    pub(crate) verbose: u8,
 }
 
 /// The commands.
@@ -121,6 +85,8 @@ pub(crate) enum Command {
     Verify(Verify),
     /// Make one results directory of those of shards (`run --shard`): the same plan, the same guests, every boot once
     Merge(Merge),
+    /// Run a study on a cluster: a shard per element of an array job of Slurm, submitted again until all are measured, then merged
+    Slurm(Slurm),
     /// Write the guests of a run to one file, to measure it again where there is no network and no compiler (--bundle)
     Bundle(Bundle),
     /// Show what changed between two results: new, gone, broken, slower, counting wrongly

@@ -198,6 +198,21 @@ impl From<bpfassay_runner::MergeError> for Failure {
     }
 }
 
+impl From<bpfassay_runner::SlurmError> for Failure {
+    fn from(error: bpfassay_runner::SlurmError) -> Self {
+        use bpfassay_runner::SlurmError;
+        match error {
+            SlurmError::Wrong(_) | SlurmError::Other { .. } => Self::usage(error),
+            SlurmError::Merge(error) => error.into(),
+            SlurmError::NotMeasured { .. } => {
+                let help = "the same command submits again what is missing";
+                Self { code: INFRASTRUCTURE, report: miette::Report::new(Helped { error, help }) }
+            }
+            error => Self::infrastructure(error),
+        }
+    }
+}
+
 impl From<bpfassay_testbed::Error> for Failure {
     fn from(error: bpfassay_testbed::Error) -> Self {
         use bpfassay_testbed::{Error, manifest::ManifestError};

@@ -21,6 +21,7 @@ mod report;
 mod run;
 mod schema;
 mod shell;
+mod slurm;
 mod testbed;
 mod tool;
 mod trend;
@@ -62,6 +63,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Command::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
         Command::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
         Command::Merge(arguments) => merge::merge(&arguments),
+        Command::Slurm(arguments) => slurm::slurm(&arguments, &global),
         Command::Bundle(arguments) => bundle::bundle(&arguments, &global),
         Command::Cache(arguments) => cache::cache(&arguments, &global),
         Command::Check(arguments) => with_runtime(check::check(arguments, &global)),

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A study on a cluster: an array job of Slurm with a shard per element, submitted again until every shard is measured.
+//!
+//! Slurm's own programs are called (sbatch, squeue), which every node of a cluster has, and their own rules of access hold. All that is recorded lies in
+//! one directory on a file system that all nodes share: who calls again with that directory goes on where the last call ended.
+
+mod job;
+mod queue;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    thread,
+    time::{Duration, Instant},
+};
+
+use self::{
+    job::{RECORD, Record, SCRIPT, elements},
+    queue::{Asked, submitted},
+};
+pub use self::{
+    job::{SlurmJob, WrongJob},
+    queue::SlurmProgress,
+};
+use crate::{Merge, MergeError};
+
+/// Largest record that is read, in bytes.
+const MAX_RECORD: u64 = 1 << 20;
+/// How long a controller may be gone before this is an error. One that is restarted is back within a minute.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Why a study cannot be measured as an array job.
+#[derive(Debug, thiserror::Error)]
+pub enum SlurmError {
+    /// What was asked for makes no job.
+    #[error(transparent)]
+    Wrong(#[from] WrongJob),
+    /// The directory has another job, or something else.
+    #[error("{} has {what}: name another directory", directory.display())]
+    Other {
+        /// The directory.
+        directory: PathBuf,
+        /// What it has.
+        what: String,
+    },
+    /// A file of the job cannot be read or written.
+    #[error("cannot {action} {}", path.display())]
+    File {
+        /// What was to be done.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// A program of Slurm cannot be started.
+    #[error("cannot start {program}: `bpfassay slurm` is for a node from which jobs are submitted")]
+    NoProgram {
+        /// Its name.
+        program: &'static str,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// A program of Slurm failed.
+    #[error("{program} failed: {message}")]
+    Failed {
+        /// Its name.
+        program: &'static str,
+        /// What it printed.
+        message: String,
+    },
+    /// Nobody answers.
+    #[error("Slurm's controller has not answered for {} minutes ({message}); the jobs go on without it: the same command follows them again", PATIENCE.as_secs() / 60)]
+    NoController {
+        /// What squeue printed last.
+        message: String,
+    },
+    /// Shards that are not measured after all attempts.
+    #[error("{} of {all} shards are not measured after {attempts} attempts, the first of them shard {}: {reason}; its messages are in {}", shards.len(), shards.first().copied().unwrap_or_default(), log.display())]
+    NotMeasured {
+        /// Which ones.
+        shards: Vec<u32>,
+        /// How many shards there are.
+        all: u32,
+        /// How often a job was submitted for them.
+        attempts: u32,
+        /// What is missing of the first.
+        reason: String,
+        /// The messages of the first.
+        log: PathBuf,
+    },
+    /// The shards do not fit together.
+    #[error(transparent)]
+    Merge(#[from] MergeError),
+}
+
+/// What happens to an array job, for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SlurmEvent {
+    /// The script was written, or one that was there is taken as it is.
+    Script {
+        /// Where it is.
+        path: PathBuf,
+        /// Whether it was written now.
+        is_new: bool,
+    },
+    /// A job was submitted.
+    Submitted {
+        /// Its id.
+        id: u64,
+        /// Its elements, as sbatch takes them.
+        elements: String,
+    },
+    /// A job that was submitted before is followed.
+    Found {
+        /// Its id.
+        id: u64,
+    },
+    /// The number of shards in some state has changed.
+    Progress(SlurmProgress),
+    /// The controller does not answer.
+    NoController(String),
+    /// The job has ended, and some shards are not measured.
+    Unfinished {
+        /// Which ones.
+        shards: Vec<u32>,
+        /// What is missing of the first.
+        reason: String,
+    },
+}
+
+/// An array job in its directory.
+#[derive(Debug)]
+pub struct Submission {
+    directory: PathBuf,
+    record: Record,
+    /// Whether the script was written by this call.
+    is_new: bool,
+}
+
+impl Submission {
+    /// Prepares `directory` for `job`: its script and its record, unless they are there already. A script that somebody changed stays as it is.
+    ///
+    /// # Errors
+    /// [`SlurmError::Wrong`]; [`SlurmError::Other`] where the directory has another job or other files; [`SlurmError::File`].
+    pub fn prepare(directory: &Path, job: SlurmJob) -> Result<Self, SlurmError> {
+        job.check()?;
+        let failed = |action, path: &Path| {
+            let path = path.to_owned();
+            move |source| SlurmError::File { action, path, source }
+        };
+        fs::create_dir_all(directory).map_err(failed("make", directory))?;
+        let directory = fs::canonicalize(directory).map_err(failed("find", directory))?;
+        let (record_path, script) = (directory.join(RECORD), directory.join(SCRIPT));
+        let other = |what: String| SlurmError::Other { directory: directory.clone(), what };
+        let record = match bpfassay_input::read(&record_path, MAX_RECORD) {
+            Ok(bytes) => {
+                let record =
+                    Record::read(&bytes).ok_or_else(|| other(format!("a {RECORD} that is none of an array job")))?;
+                if record.job != job {
+                    return Err(other(format!(
+                        "an array job of {} in {} shards, or one with other options, by its {RECORD}",
+                        record.job.study, record.job.shards
+                    )));
+                }
+                record
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut entries = fs::read_dir(&directory).map_err(failed("list", &directory))?;
+                if entries.next().is_some() {
+                    return Err(other("files that are of no array job".to_owned()));
+                }
+                Record { job, submitted: Vec::new() }
+            }
+            Err(source) => return Err(SlurmError::File { action: "read", path: record_path, source }),
+        };
+        for needed in SlurmJob::directories(&directory) {
+            fs::create_dir_all(&needed).map_err(failed("make", &needed))?;
+        }
+        let is_new = !script.try_exists().map_err(failed("find", &script))?;
+        let submission = Self { directory, record, is_new };
+        if is_new {
+            let text = submission.record.job.script(&submission.directory);
+            fs::write(&script, text).map_err(failed("write", &script))?;
+        }
+        submission.store()?;
+        Ok(submission)
+    }
+
+    /// The script.
+    #[must_use]
+    pub fn script(&self) -> SlurmEvent {
+        SlurmEvent::Script { path: self.directory.join(SCRIPT), is_new: self.is_new }
+    }
+
+    /// Submits what is not measured, and follows it, until all shards are measured or `attempts` jobs of this call have ended. Asks squeue `every` so
+    /// often. A job of an earlier call that has not ended is followed first.
+    ///
+    /// # Errors
+    /// [`SlurmError`]; with [`SlurmError::NotMeasured`] the same call goes on.
+    pub fn measure(
+        &mut self,
+        attempts: u32,
+        every: Duration,
+        event: &mut dyn FnMut(SlurmEvent),
+    ) -> Result<(), SlurmError> {
+        if let Some(&id) = self.record.submitted.last()
+            && !matches!(asked(id)?, Asked::Queue(queue) if queue.is_empty())
+        {
+            event(SlurmEvent::Found { id });
+            self.follow(id, every, event)?;
+        }
+        let mut left = self.unfinished();
+        for _ in 0..attempts {
+            if left.is_empty() {
+                return Ok(());
+            }
+            let shards: Vec<u32> = left.iter().map(|(shard, _)| *shard).collect();
+            let elements = elements(&shards);
+            let id = self.submit(&elements)?;
+            event(SlurmEvent::Submitted { id, elements });
+            self.follow(id, every, event)?;
+            left = self.unfinished();
+            if let Some((_, reason)) = left.first() {
+                let shards = left.iter().map(|(shard, _)| *shard).collect();
+                event(SlurmEvent::Unfinished { shards, reason: reason.clone() });
+            }
+        }
+        match left.first() {
+            None => Ok(()),
+            Some((first, reason)) => Err(SlurmError::NotMeasured {
+                log: SlurmJob::log(&self.directory, *first),
+                reason: reason.clone(),
+                shards: left.iter().map(|(shard, _)| *shard).collect(),
+                all: self.record.job.shards,
+                attempts,
+            }),
+        }
+    }
+
+    /// The results directories of all shards.
+    #[must_use]
+    pub fn shards(&self) -> Vec<PathBuf> {
+        (1..=self.record.job.shards).map(|shard| SlurmJob::shard(&self.directory, shard)).collect()
+    }
+
+    /// The shards that are not measured whole, and what is missing of each. Where a file system shows late what a node wrote last, a shard is submitted
+    /// again, and ends at once.
+    fn unfinished(&self) -> Vec<(u32, String)> {
+        (1..=self.record.job.shards)
+            .zip(self.shards())
+            .filter_map(|(shard, path)| Some((shard, missing(&path)?)))
+            .collect()
+    }
+
+    fn submit(&mut self, elements: &str) -> Result<u64, SlurmError> {
+        let mut sbatch = Command::new("sbatch");
+        sbatch.args(["--parsable", &format!("--array={elements}")]).arg(self.directory.join(SCRIPT));
+        let output = output("sbatch", &mut sbatch)?;
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let id = submitted(&stdout).filter(|_| output.status.success()).ok_or_else(|| SlurmError::Failed {
+            program: "sbatch",
+            message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        })?;
+        self.record.submitted.push(id);
+        self.store()?;
+        Ok(id)
+    }
+
+    /// Writes the record, by a rename, so that it is never there in part.
+    fn store(&self) -> Result<(), SlurmError> {
+        let path = self.directory.join(RECORD);
+        let failed = |source| SlurmError::File { action: "write", path: path.clone(), source };
+        let mut new = tempfile::NamedTempFile::new_in(&self.directory).map_err(failed)?;
+        io::Write::write_all(&mut new, self.record.json().as_bytes()).map_err(failed)?;
+        new.persist(&path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+
+    /// Waits until job `id` has left the queue.
+    fn follow(&self, id: u64, every: Duration, event: &mut dyn FnMut(SlurmEvent)) -> Result<(), SlurmError> {
+        let (mut shown, mut gone_since) = (None, None);
+        loop {
+            match asked(id)? {
+                Asked::Queue(queue) => {
+                    gone_since = None;
+                    let done = self.shards().iter().filter(|shard| shard.join("results.json").exists()).count();
+                    let done = u32::try_from(done).unwrap_or(u32::MAX);
+                    let progress = queue.progress(self.record.job.shards, done);
+                    if shown != Some(progress) {
+                        shown = Some(progress);
+                        event(SlurmEvent::Progress(progress));
+                    }
+                    if queue.is_empty() {
+                        return Ok(());
+                    }
+                }
+                Asked::NoController(message) => {
+                    let since = *gone_since.get_or_insert_with(|| {
+                        event(SlurmEvent::NoController(message.clone()));
+                        Instant::now()
+                    });
+                    if since.elapsed() >= PATIENCE {
+                        return Err(SlurmError::NoController { message });
+                    }
+                }
+                Asked::Failed(message) => return Err(SlurmError::Failed { program: "squeue", message }),
+            }
+            thread::sleep(every);
+        }
+    }
+}
+
+fn asked(id: u64) -> Result<Asked, SlurmError> {
+    let mut squeue = Command::new("squeue");
+    squeue.args(["--noheader", "--array", "--format=%K %T", "--jobs", &id.to_string()]).env("LC_ALL", "C");
+    let output = output("squeue", &mut squeue)?;
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    Ok(Asked::of(output.status.success(), &stdout, &stderr))
+}
+
+fn output(program: &'static str, command: &mut Command) -> Result<Output, SlurmError> {
+    command.output().map_err(|source| SlurmError::NoProgram { program, source })
+}
+
+/// What is missing of the shard with these results; `None` where it is measured whole.
+fn missing(directory: &Path) -> Option<String> {
+    if !directory.join("journal.jsonl").exists() {
+        return Some("it was not begun".to_owned());
+    }
+    let read = match Merge::read(&[directory.to_owned()]) {
+        Ok(read) => read,
+        Err(error) => return Some(error.to_string()),
+    };
+    let own = read.plan().measured_blocks();
+    let missing = own.iter().filter(|block| read.missing().contains(&block.id)).count();
+    (missing > 0).then(|| format!("{missing} of its {} boots are missing", own.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{job::tests::job, *};
+
+    #[test]
+    fn a_directory_has_one_job_and_a_script_that_was_changed_stays() {
+        let work = tempfile::tempdir().unwrap();
+        let directory = work.path().join("a/fast");
+        let first = Submission::prepare(&directory, job()).unwrap();
+        let script = directory.join(SCRIPT);
+        assert_eq!(first.script(), SlurmEvent::Script { path: fs::canonicalize(&script).unwrap(), is_new: true });
+        fs::write(&script, "#!/bin/sh\nexit 0\n").unwrap();
+        let again = Submission::prepare(&directory, job()).unwrap();
+        assert!(!again.is_new);
+        assert_eq!(fs::read_to_string(&script).unwrap(), "#!/bin/sh\nexit 0\n");
+        let other = SlurmJob { shards: 4, ..job() };
+        let refused = Submission::prepare(&directory, other).unwrap_err().to_string();
+        assert!(refused.contains("an array job of my studies/fast.toml in 8 shards"), "{refused}");
+        // Nothing that is not ours is written beside.
+        fs::write(work.path().join("a/other"), "").unwrap();
+        let refused = Submission::prepare(&work.path().join("a"), job()).unwrap_err().to_string();
+        assert!(refused.contains("files that are of no array job"), "{refused}");
+        fs::write(directory.join(RECORD), "{}").unwrap();
+        let refused = Submission::prepare(&directory, job()).unwrap_err().to_string();
+        assert!(refused.contains("that is none of an array job"), "{refused}");
+    }
+
+    #[test]
+    fn a_shard_that_was_not_begun_is_missing() {
+        let work = tempfile::tempdir().unwrap();
+        assert_eq!(missing(work.path()).unwrap(), "it was not begun");
+        fs::write(work.path().join("journal.jsonl"), "").unwrap();
+        assert!(missing(work.path()).unwrap().contains("cannot be merged"), "{:?}", missing(work.path()));
+        let submission = Submission::prepare(&work.path().join("job"), job()).unwrap();
+        let left = submission.unfinished();
+        assert_eq!(left.len(), 8);
+        assert_eq!(left[0], (1, "it was not begun".to_owned()));
+    }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What Slurm's programs print, and how many shards are in which state. Pure.
+
+use std::{collections::BTreeMap, fmt};
+
+/// What is printed when no controller answers: then nothing is known of the job.
+const NO_CONTROLLER: [&str; 4] =
+    ["Unable to contact slurm controller", "Connection refused", "Connection timed out", "Socket timed out"];
+/// What squeue prints of a job that it has forgotten.
+const FORGOTTEN: &str = "Invalid job id";
+
+/// Elements of an array in the queue, by number, with their states.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Queue(BTreeMap<u32, String>);
+
+/// What squeue says of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// These elements are in the queue; none where the job has ended.
+    Queue(Queue),
+    /// No controller answers.
+    NoController(String),
+    /// Something else.
+    Failed(String),
+}
+
+impl Asked {
+    /// Reads what `squeue --noheader --array --format="%K %T"` printed and how it ended. Lines of other forms are left out.
+    pub(super) fn of(success: bool, stdout: &str, stderr: &str) -> Self {
+        if success {
+            let element = |line: &str| {
+                let (element, state) = line.trim().split_once(' ')?;
+                Some((element.parse().ok()?, state.trim().to_owned()))
+            };
+            return Self::Queue(Queue(stdout.lines().filter_map(element).collect()));
+        }
+        let problem = stderr.trim().to_owned();
+        match problem {
+            _ if problem.contains(FORGOTTEN) => Self::Queue(Queue::default()),
+            _ if NO_CONTROLLER.iter().any(|text| problem.contains(text)) => Self::NoController(problem),
+            _ => Self::Failed(problem),
+        }
+    }
+}
+
+impl Queue {
+    /// Whether the job has ended.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many shards of `all` are in which state, `done` of them measured.
+    pub(super) fn progress(&self, all: u32, done: u32) -> SlurmProgress {
+        let of = |states: &[&str]| {
+            let count = self.0.values().filter(|state| states.contains(&state.as_str())).count();
+            u32::try_from(count).unwrap_or(u32::MAX)
+        };
+        let running = of(&["RUNNING", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING"]);
+        let waiting = u32::try_from(self.0.len()).unwrap_or(u32::MAX).saturating_sub(running);
+        SlurmProgress { all, done, running, waiting }
+    }
+}
+
+/// How far an array job is, in shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlurmProgress {
+    all: u32,
+    done: u32,
+    running: u32,
+    waiting: u32,
+}
+
+impl fmt::Display for SlurmProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { all, done, running, waiting } = self;
+        write!(f, "{done} of {all} shards measured, {running} running, {waiting} waiting")
+    }
+}
+
+/// The id of the job that `sbatch --parsable` printed: `ID` or `ID;CLUSTER`.
+pub(super) fn submitted(stdout: &str) -> Option<u64> {
+    stdout.trim().split(';').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_have_states_as_squeue_prints_them() {
+        let Asked::Queue(queue) =
+            Asked::of(true, "3 RUNNING\n1 COMPLETING\n 12 PENDING\n4 SUSPENDED\nN/A RUNNING\nx\n", "")
+        else {
+            panic!("no queue");
+        };
+        assert_eq!(queue.progress(16, 5).to_string(), "5 of 16 shards measured, 2 running, 2 waiting");
+        assert_eq!(Asked::of(true, "", ""), Asked::Queue(Queue::default()));
+        assert!(Queue::default().is_empty() && !queue.is_empty());
+    }
+
+    /// Texts of Slurm 22.05.
+    #[test]
+    fn a_job_that_is_forgotten_has_ended_and_a_controller_that_is_gone_says_nothing() {
+        let forgotten = "slurm_load_jobs error: Invalid job id specified\n";
+        assert_eq!(Asked::of(false, "", forgotten), Asked::Queue(Queue::default()));
+        let gone = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)";
+        assert_eq!(Asked::of(false, "", gone), Asked::NoController(gone.to_owned()));
+        assert_eq!(Asked::of(false, "", "squeue: error: x"), Asked::Failed("squeue: error: x".to_owned()));
+    }
+
+    #[test]
+    fn an_id_is_read_with_and_without_a_cluster() {
+        assert_eq!(
+            [submitted("17\n"), submitted("17;alpha\n"), submitted("no\n"), submitted("")],
+            [Some(17), Some(17), None, None]
+        );
+    }
+}

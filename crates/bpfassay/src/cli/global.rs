@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Options of every command.
+
+use std::path::PathBuf;
+
+use bpfassay_testbed::payload::AssetSource;
+use clap::Args;
+
+/// Options of every command.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub(crate) struct Global {
+    /// Answer yes to every question (also when CI=true)
+    #[arg(long, short = 'y', global = true)]
+    pub(crate) yes: bool,
+
+    /// Use nothing from the network: only what the cache holds
+    #[arg(long, global = true)]
+    pub(crate) offline: bool,
+
+    /// Choose the newest kernels and compilers that the mirror has, in place of those of testbed.lock: figures are then not comparable with
+    /// those of other machines
+    #[arg(long, global = true)]
+    pub(crate) newest: bool,
+
+    /// Ask the package mirror for its current lists, and choose the newest as with --newest
+    #[arg(long, global = true, conflicts_with = "offline")]
+    pub(crate) refresh: bool,
+
+    /// Accept package lists whose validity has passed (a mirror that is behind)
+    #[arg(long, global = true)]
+    pub(crate) accept_stale: bool,
+
+    /// Directory of the cache [default: $XDG_CACHE_HOME/bpfassay or ~/.cache/bpfassay]
+    #[arg(long, global = true, value_name = "DIR", env = "BPFASSAY_CACHE")]
+    pub(crate) cache: Option<PathBuf>,
+
+    /// A place that offers the guest's programs (`bpfassay payload pack`): they are taken from there where the cache lacks them, and built
+    /// only where no place offers them; may be given several times
+    #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_FROM")]
+    pub(crate) from: Vec<AssetSource>,
+
+    /// Print more messages; repeat for more still (guest consoles from -v on)
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}

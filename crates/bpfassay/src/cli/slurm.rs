@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Arguments of `slurm`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Arguments of `slurm`.
+#[derive(Debug, Args)]
+pub(crate) struct Slurm {
+    /// The study: a bundled one, or the path of a study file
+    pub(crate) study: String,
+
+    /// Directory for the script, the shards and the merged results, on a file system that all nodes share; the same command with the same directory
+    /// goes on where it was interrupted
+    #[arg(long, short, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+
+    /// How many shards, each an element of the array job
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) shards: u32,
+
+    /// The partition of the cluster
+    #[arg(long, value_name = "NAME")]
+    pub(crate) partition: Option<String>,
+
+    /// CPUs for each shard, as many guests run side by side in it
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) cpus: u32,
+
+    /// A further option for sbatch, with its value: `--sbatch=--time=30`; may be given several times
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    pub(crate) sbatch: Vec<String>,
+
+    /// How often a job is submitted for what is not measured, before that is an error
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) attempts: u32,
+
+    /// Seconds between two looks at the queue
+    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) every: u64,
+
+    /// Write the script, to look at it and to change it, and submit nothing
+    #[arg(long)]
+    pub(crate) no_submit: bool,
+
+    /// Further arguments of `run` for each shard
+    #[arg(last = true, value_name = "RUN_ARGUMENTS")]
+    pub(crate) run_arguments: Vec<String>,
+}

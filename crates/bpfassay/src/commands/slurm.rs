@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `bpfassay slurm`: a study as an array job, followed to its merged results.
+
+use std::{
+    env,
+    io::Write as _,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use bpfassay_results::plain;
+use bpfassay_runner::{Merge, SlurmError, SlurmEvent, SlurmJob, Submission, Summary};
+use bpfassay_vm::shell_command;
+use clap::Parser as _;
+
+use super::{
+    print,
+    run::{self, End},
+};
+use crate::{
+    cli::{self, Cli, Command, MessageFormat},
+    exit::{Failure, Outcome, SUCCESS, USAGE},
+    output,
+};
+
+/// The directory of the merged results in that of the job.
+const MERGED: &str = "merged";
+
+/// Executes the command. The exit code is that of `merge`, which has the verdicts of the whole study.
+///
+/// # Errors
+/// A usage failure where arguments are wrong or the directory has another job; an infrastructure failure where Slurm cannot be used, or shards are not
+/// measured after all attempts; those of `merge`.
+pub(crate) fn slurm(arguments: &cli::Slurm, global: &cli::Global) -> Outcome {
+    let merged = arguments.output.join(MERGED);
+    if merged.exists() {
+        let report = miette::miette!(
+            help = "name another directory with --output to measure the study again",
+            "{} has been measured and merged already",
+            arguments.output.display()
+        );
+        return Err(Failure { code: USAGE, report });
+    }
+    let mut submission = Submission::prepare(&arguments.output, job(arguments, global)?)?;
+    let begun = Instant::now();
+    say(begun, &submission.script());
+    if arguments.no_submit {
+        print("Nothing is submitted: the same command without --no-submit submits the script as it is then.\n")?;
+        return Ok(SUCCESS);
+    }
+    submission.measure(arguments.attempts, Duration::from_secs(arguments.every), &mut |event| say(begun, &event))?;
+    let merge = Merge::read(&submission.shards())?.complete()?;
+    let concluded = merge.write(&merged)?;
+    let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([&merged]));
+    let end = End { summary: Summary::default(), how_to_continue, against: None };
+    run::report(&merged, concluded, &end, MessageFormat::Human)
+}
+
+/// The job, with arguments of `run` that `run` takes.
+fn job(arguments: &cli::Slurm, global: &cli::Global) -> Result<SlurmJob, Failure> {
+    let failed = |error| Failure::infrastructure(SlurmError::File { action: "find", path: ".".into(), source: error });
+    let program = env::current_exe().map_err(failed)?;
+    let working_directory = env::current_dir().map_err(failed)?;
+    let mut global_arguments = Vec::new();
+    if let Some(cache) = &global.cache {
+        global_arguments.extend(["--cache".to_owned(), cache.display().to_string()]);
+    }
+    if global.offline {
+        global_arguments.push("--offline".to_owned());
+    }
+    let guests = check(&arguments.study, &arguments.run_arguments)?;
+    let partition = arguments.partition.iter().map(|name| format!("--partition={name}"));
+    Ok(SlurmJob {
+        study: arguments.study.clone(),
+        shards: arguments.shards,
+        run_arguments: arguments.run_arguments.clone(),
+        global_arguments,
+        guests,
+        program,
+        working_directory,
+        cpus: arguments.cpus,
+        options: partition.chain(arguments.sbatch.iter().cloned()).collect(),
+    })
+}
+
+/// Whether `run` takes these arguments, and none of them is one that the script has itself. Returns how many guests they have side by side.
+fn check(study: &str, run_arguments: &[String]) -> Result<Option<u32>, Failure> {
+    let words = ["bpfassay", "run", study].into_iter().chain(run_arguments.iter().map(String::as_str));
+    let wrong = |problem: String| {
+        let report = miette::miette!(
+            help = "`bpfassay run --help` lists what may stand behind `--`",
+            "the arguments for `run` are wrong: {problem}"
+        );
+        Failure { code: USAGE, report }
+    };
+    let parsed = Cli::try_parse_from(words).map_err(|error| {
+        // What clap prints has its own colours and usage; the first line is what is wrong.
+        wrong(error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned())
+    })?;
+    let Command::Run(run) = parsed.command else { return Err(wrong("they name another command".to_owned())) };
+    let own = [
+        ("--output", run.execution.output.is_some()),
+        ("--resume", run.resume.is_some()),
+        ("--shard", run.selection.shard.is_some()),
+        ("--against", run.against.against.is_some()),
+    ];
+    match own.into_iter().find(|(_, is_given)| *is_given) {
+        Some((name, _)) => Err(wrong(format!("{name} is not for a shard of an array job"))),
+        None => Ok(run.execution.jobs),
+    }
+}
+
+/// Prints an event on standard error.
+fn say(begun: Instant, event: &SlurmEvent) {
+    let path = |path: &Path| plain::line(&path.display().to_string()).into_owned();
+    let text = match event {
+        SlurmEvent::Script { path: script, is_new: true } => format!("wrote {}", path(script)),
+        SlurmEvent::Script { path: script, is_new: false } => {
+            format!("{} is there, and is taken as it is", path(script))
+        }
+        SlurmEvent::Submitted { id, elements } => {
+            format!(
+                "submitted job {id} for the shards {elements}; an interrupt of this command does not end it (scancel {id} does)"
+            )
+        }
+        SlurmEvent::Found { id } => format!("job {id} was submitted before, and is followed"),
+        SlurmEvent::Progress(progress) => progress.to_string(),
+        SlurmEvent::NoController(message) => format!("waiting for Slurm's controller: {}", plain::line(message)),
+        SlurmEvent::Unfinished { shards, reason } => {
+            format!(
+                "{} shards are not measured; shard {}: {}",
+                shards.len(),
+                shards.first().copied().unwrap_or_default(),
+                plain::line(reason)
+            )
+        }
+    };
+    // A closed standard error is no reason to leave a job alone.
+    let _ = writeln!(output::stderr(), "[{:>4} s] {text}", begun.elapsed().as_secs());
+}
