@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use bpfassay_protocol::symbols::Symbols;
+use bpfassay_results::Misses;
 
 use crate::Window;
 
@@ -38,6 +39,8 @@ pub struct Count {
     pub instructions: u64,
     /// Executions of blocks that begin where the function, or the program, begins; of generated code those of all blocks.
     pub entries: u64,
+    /// What a model of caches and branches found; `None` without one.
+    pub misses: Option<Misses>,
 }
 
 /// The functions of a guest's kernel by their addresses.
@@ -92,17 +95,20 @@ impl Functions {
             self.is_sorted = true;
         }
         let mut profile = Profile::new();
-        let mut add = |executed, instructions: u64, entries| {
+        let mut add = |executed, instructions: u64, entries, misses: Option<Misses>| {
             let count = profile.entry(executed).or_default();
+            if let Some(misses) = misses {
+                count.misses = Some(count.misses.unwrap_or_default().saturating_add(misses));
+            }
             count.instructions = count.instructions.saturating_add(instructions);
             count.entries = count.entries.saturating_add(entries);
         };
         for block in &window.blocks {
             let (executed, is_entry) = self.of(block.address);
             let instructions = block.instructions.saturating_mul(block.executions);
-            add(executed, instructions, if is_entry { block.executions } else { 0 });
+            add(executed, instructions, if is_entry { block.executions } else { 0 }, block.misses);
         }
-        add(Executed::User, window.user, 0);
+        add(Executed::User, window.user, 0, window.user_misses);
         profile
     }
 
@@ -160,7 +166,7 @@ mod tests {
     #[test]
     fn code_belongs_to_the_function_before_it_and_generated_code_to_none() {
         let mut functions = functions();
-        let block = |address, executions| Block { address, instructions: 2, bytes: 8, executions };
+        let block = |address, executions| Block { address, instructions: 2, bytes: 8, executions, misses: None };
         let blocks = vec![
             block(KERNEL, 5),
             block(KERNEL + 0x20, 3),
@@ -171,9 +177,9 @@ mod tests {
             block(MODULE + 0x2000 + 99, 13),
             block(MODULE + 0x2000 + 100, 17),
         ];
-        let profile = functions.profile(&Window { number: 1, user: 9, uncounted: 0, blocks });
+        let profile = functions.profile(&Window { number: 1, user: 9, user_misses: None, uncounted: 0, blocks });
         let count = |executed| {
-            let Count { instructions, entries } = profile[&executed];
+            let Count { instructions, entries, .. } = profile[&executed];
             (instructions, entries)
         };
         let function = |name: &str| count(Executed::Function(name.to_owned()));

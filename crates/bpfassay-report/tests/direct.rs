@@ -41,13 +41,14 @@ fn count_of(program: u64, is_baseline: bool) -> Figure<Instructions> {
         function: function.to_owned(),
         role,
         instructions: per_call * CALLS,
+        misses: None,
     };
     let direct = match is_baseline {
         true => Vec::new(),
         false => vec![part("on_call", Role::Program, program), part("migrate_enable", Role::Entry, 30)],
     };
     let all = BASELINE + if is_baseline { 0 } else { (program + 30 + 7) * CALLS };
-    Figure::Value(Instructions { all, user: 5, unresolved: 0, direct })
+    Figure::Value(Instructions { all, user: 5, unresolved: 0, misses: None, direct })
 }
 
 /// The made-up study, with counts in every boot.

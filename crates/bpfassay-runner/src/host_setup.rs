@@ -8,7 +8,7 @@ use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
     job::{Job, RunSpec, Scheduling, Task},
 };
-use bpfassay_study::{Addresses, Block, PlannedRun, Study, Target};
+use bpfassay_study::{Addresses, Block, Model, PlannedRun, Study, Target};
 use bpfassay_testbed::image::GuestImage;
 use bpfassay_vm::{
     Accelerator, AcceleratorChoice, Aslr, Clock, Deadlines, Initramfs, Machine, Memory, Qemu, file_for_initramfs,
@@ -132,6 +132,7 @@ impl HostSetup {
             }
         };
         machine.plugin = self.plugin(study, arch).is_some();
+        machine.model = study.model.as_ref().map(Model::argument);
         machine.seed = seed(study, block);
         machine.aslr = match study.guest.addresses {
             Addresses::Fixed => Aslr::Fixed,

@@ -94,7 +94,13 @@ fn add_direct_cost(results: &mut Results) {
         elsewhere: one(0.0),
         unresolved: 0.0,
         calls: 32,
-        functions: vec![DirectFunction { function: "on_call".to_owned(), role: Role::Program, per_call: 100.0 }],
+        priced: None,
+        functions: vec![DirectFunction {
+            function: "on_call".to_owned(),
+            role: Role::Program,
+            per_call: 100.0,
+            misses: None,
+        }],
     }));
 }
 
