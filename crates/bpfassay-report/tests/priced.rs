@@ -59,7 +59,7 @@ fn results_with(model: Option<Model>, is_modelled: bool) -> Results {
     for entry in &mut contents.entries {
         let Entry::BlockEnded(ended) = entry else { continue };
         let block = blocks.iter().find(|block| block.id == ended.block).unwrap();
-        let phase = |name: &str, run| PhaseCount {
+        let phase = |name: &str, run: &PlannedRun| PhaseCount {
             name: name.to_owned(),
             test: 0,
             repetition: 0,
@@ -116,7 +116,7 @@ fn without_a_model_there_is_nothing_of_it() {
         csv(&without).unwrap(),
         openmetrics(&without),
     ] {
-        for word in ["misses", "priced_direct", "l1i", "\"model\"", "by the model"] {
+        for word in ["direct_misses", "\"priced\"", "priced_direct", "l1i", "\"model\"", "by the model"] {
             assert!(!text.contains(word), "{word}: {text}");
         }
     }
@@ -135,7 +135,7 @@ fn every_format_shows_the_vector_beside_the_instructions() {
         format!("direct cost priced by{}", table.split("\n\n").next().unwrap())
     };
     let terminal = text(&results, Style { width: Some(80) });
-    assert!(terminal.lines().all(|line| line.chars().count() <= 80), "{terminal}");
+    assert!(section(&terminal).lines().all(|line| line.chars().count() <= 80), "{terminal}");
     insta::assert_snapshot!(section(&terminal));
     let plain = text(&results, Style::default());
     insta::assert_snapshot!(section(&plain));
@@ -146,6 +146,10 @@ fn every_format_shows_the_vector_beside_the_instructions() {
     let gauges = openmetrics(&results);
     let lines: Vec<&str> = gauges.lines().filter(of_fexit).filter(|line| line.contains("\"cachegrind\"")).collect();
     insta::assert_snapshot!(lines.join("\n"));
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results.md")).unwrap();
+    let named: Vec<&str> = page.split('`').filter(|name| name.starts_with("bpfassay_")).collect();
+    let named = named.iter().filter(|name| name.contains("_priced_") || name.contains("_model_"));
+    assert_eq!(named.filter(|name| gauges.contains(&format!("# TYPE {name} gauge\n"))).count(), 3);
     let table = csv(&results).unwrap();
     let lines: Vec<&str> = table.lines().filter(|line| line.contains("metric") || line.contains("fexit")).collect();
     insta::assert_snapshot!(lines[..2].join("\n"));

@@ -28,16 +28,15 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         return None;
     }
     let legend = vec![
-        "instructions: the direct cost. L1I, L1D, L2: lines on the probe's path that were not in these caches of the model; mispredicted: branches that \
-         it predicted wrongly. priced: instructions and these by the model's prices. Means over the runs; by role and function in results.json."
+        "direct: the direct cost in instructions. L1I, L1D, L2: lines on the probe's path that were not in these caches of the model; mispredicted: branches that \
+         it predicted wrongly. priced: the instructions and these by the model's prices. Means over the runs; by role and function in results.json."
             .to_owned(),
         "elsewhere: the same of the rest of the guest, beyond the baseline's run of the same round; it varies by itself. A model is no processor: \
          priced figures are no time."
             .to_owned(),
         format!("model {}.", model.described()),
     ];
-    let columns =
-        cell_names.columns(&["metric", "instructions", "L1I", "L1D", "L2", "mispredicted", "priced", "elsewhere"]);
+    let columns = cell_names.columns(&["metric", "direct", "L1I", "L1D", "L2", "mispredicted", "priced", "elsewhere"]);
     let title = format!("direct cost priced by the model {}, per call, study {}", model.name, results.plan.title());
     Some(Table { rows, legend, ..Table::new(title, columns) })
 }
