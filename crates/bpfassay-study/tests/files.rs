@@ -287,7 +287,7 @@ fn a_model_needs_counted_instructions_and_is_refused_with_the_nearest_name() {
         assert_ne!(study.digest(), Study { model: None, ..study.clone() }.digest());
     }
     let error = with("model = \"cachegrin\"").unwrap_err().to_string();
-    assert!(error.contains("unknown value `cachegrin`; known are cachegrind, did you mean `cachegrind`"), "{error}");
+    assert!(error.contains("unknown value `cachegrin`; known are cachegrind; did you mean `cachegrind`"), "{error}");
     let error = with("clock = \"wall\"\nmodel = \"cachegrind\"").unwrap_err().to_string();
     assert!(error.contains("it needs `clock = \"instructions\"`"), "{error}");
 
@@ -298,7 +298,7 @@ fn a_model_needs_counted_instructions_and_is_refused_with_the_nearest_name() {
     let mut wall = with("clock = \"wall\"").unwrap();
     let error = wall.use_model(model.clone()).unwrap_err().to_string();
     assert!(error.contains("counts no instructions, which the model `cachegrind` prices"), "{error}");
-    assert!(bpfassay_study::load("load").unwrap().use_model(model).is_err(), "nothing but loading is done");
+    assert!(load("load").unwrap().use_model(model).is_err(), "nothing but loading is done");
 }
 
 #[test]
