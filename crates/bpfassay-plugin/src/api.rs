@@ -35,11 +35,14 @@ pub struct RawInstruction([u8; 0]);
 
 type OnTranslation = extern "C" fn(PluginId, *mut TranslationBlock);
 type OnInstruction = extern "C" fn(c_uint, *mut c_void);
+type OnAccess = extern "C" fn(c_uint, u32, u64, *mut c_void);
 
 /// `QEMU_PLUGIN_CB_NO_REGS`.
 const NO_REGISTERS: c_int = 0;
 /// `QEMU_PLUGIN_INLINE_ADD_U64`.
 const ADD: c_int = 0;
+/// `QEMU_PLUGIN_MEM_RW`.
+const READS_AND_WRITES: c_int = 3;
 /// Bytes of the longest instruction that is looked at.
 const LONGEST: usize = 16;
 
@@ -56,6 +59,27 @@ unsafe extern "C" {
         flags: c_int,
         data: *mut c_void,
     );
+    fn qemu_plugin_register_vcpu_tb_exec_cb(
+        block: *mut TranslationBlock,
+        callback: OnInstruction,
+        flags: c_int,
+        data: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_mem_cb(
+        instruction: *mut RawInstruction,
+        callback: OnAccess,
+        flags: c_int,
+        kinds: c_int,
+        data: *mut c_void,
+    );
+    fn qemu_plugin_mem_size_shift(access: u32) -> c_uint;
+}
+
+/// How many bytes an access has, from what QEMU tells of it (`qemu_plugin_meminfo_t`).
+pub fn access_bytes(access: u32) -> u64 {
+    // SAFETY: takes a number only.
+    let shift = unsafe { qemu_plugin_mem_size_shift(access) };
+    1_u64.checked_shl(shift).unwrap_or(1)
 }
 
 #[cfg(bpfassay_plugin_api = "1")]
@@ -213,6 +237,15 @@ impl<'a> Block<'a> {
         // SAFETY: the block is being translated (`new`).
         unsafe { counters.add(self.raw, index, amount) };
     }
+
+    /// Has every execution of the block begin with a call of `callback` with `number`.
+    pub fn call(&self, callback: OnInstruction, number: usize) {
+        // SAFETY: the block is being translated (`new`); the number goes to the callback as it is.
+        unsafe {
+            let data = ptr::without_provenance_mut(number);
+            qemu_plugin_register_vcpu_tb_exec_cb(self.raw, callback, NO_REGISTERS, data);
+        }
+    }
 }
 
 /// An instruction while it is translated.
@@ -222,6 +255,11 @@ pub struct Instruction<'a> {
 }
 
 impl Instruction<'_> {
+    pub fn address(&self) -> u64 {
+        // SAFETY: the instruction is being translated.
+        unsafe { qemu_plugin_insn_vaddr(self.raw) }
+    }
+
     /// Its bytes, and how many they are.
     pub fn bytes(&self) -> ([u8; LONGEST], usize) {
         let mut bytes = [0; LONGEST];
@@ -240,6 +278,14 @@ impl Instruction<'_> {
         unsafe {
             let data = ptr::without_provenance_mut(usize::from(code));
             qemu_plugin_register_vcpu_insn_exec_cb(self.raw, callback, NO_REGISTERS, data);
+        }
+    }
+    /// Has every read and write of it call `callback` with `number`.
+    pub fn call_at_accesses(&self, callback: OnAccess, number: usize) {
+        // SAFETY: the instruction is being translated; the number goes to the callback as it is.
+        unsafe {
+            let data = ptr::without_provenance_mut(number);
+            qemu_plugin_register_vcpu_mem_cb(self.raw, callback, NO_REGISTERS, READS_AND_WRITES, data);
         }
     }
 }

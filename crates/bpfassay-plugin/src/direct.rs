@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_results::{Figure, FunctionCount, Instructions, PhaseCount, Role, RunCount};
+use bpfassay_results::{Figure, FunctionCount, Instructions, Misses, PhaseCount, PhaseMisses, Role, RunCount};
 
 use crate::{Count, Executed, Profile, role};
 
@@ -105,8 +105,16 @@ fn totals(profile: &Profile, direct: Vec<FunctionCount>, is_baseline: bool) -> I
         user: of(&Executed::User).saturating_add(tool).saturating_add(shared),
         tool: (!is_baseline).then_some(of_tool),
         unresolved: of(&Executed::Generated).saturating_sub(direct.iter().find_map(on_path).unwrap_or_default()),
+        misses: misses(profile),
         direct,
     }
+}
+
+/// What a model found in all; `None` without one.
+fn misses(profile: &Profile) -> Option<PhaseMisses> {
+    let user = profile.get(&Executed::User)?.misses?;
+    let found = profile.values().filter_map(|count| count.misses);
+    Some(PhaseMisses { all: found.fold(Misses::default(), Misses::saturating_add), user })
 }
 
 /// How often programs were entered in a phase.
@@ -153,7 +161,9 @@ fn path(profile: &Profile, baseline: &Baseline<'_>, calls: u64) -> Vec<FunctionC
                 (Some(role), Some(before)) => (name.as_str(), role, share(count, before, hits)?),
             },
         };
-        (instructions > 0).then(|| FunctionCount { function: function.to_owned(), role, instructions })
+        // Of a function that is on the path in part, as large a part of what was found.
+        let misses = count.misses.map(|misses| misses.part(instructions, count.instructions));
+        (instructions > 0).then(|| FunctionCount { function: function.to_owned(), role, instructions, misses })
     };
     let mut path: Vec<FunctionCount> = profile.iter().filter_map(on_path).collect();
     path.sort_by(|a, b| b.instructions.cmp(&a.instructions).then_with(|| a.function.cmp(&b.function)));
@@ -188,7 +198,7 @@ mod tests {
     use super::*;
 
     fn profile(parts: &[(Executed, u64, u64)]) -> Profile {
-        let count = |&(_, instructions, entries): &(Executed, u64, u64)| Count { instructions, entries };
+        let count = |&(_, instructions, entries): &(Executed, u64, u64)| Count { instructions, entries, misses: None };
         parts.iter().map(|part| (part.0.clone(), count(part))).collect()
     }
 

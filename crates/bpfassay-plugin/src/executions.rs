@@ -55,11 +55,11 @@ mod tests {
     use crate::Block;
 
     fn block(address: u64, bytes: u64, executions: u64) -> Block {
-        Block { address, instructions: 1, bytes, executions }
+        Block { address, instructions: 1, bytes, executions, misses: None }
     }
 
     fn window(blocks: Vec<Block>) -> Window {
-        Window { number: 1, user: Vec::new(), uncounted: 0, blocks }
+        Window { number: 1, user: Vec::new(), user_misses: None, uncounted: 0, blocks }
     }
 
     #[test]

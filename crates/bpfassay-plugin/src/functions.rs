@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use bpfassay_protocol::symbols::{MAX_MAPPINGS, Symbols, UserCode};
+use bpfassay_results::Misses;
 
 use crate::{Window, format::PAGE};
 
@@ -39,6 +40,8 @@ pub struct Count {
     pub instructions: u64,
     /// Executions of blocks that begin where the function, or the program, begins; of generated code those of all blocks.
     pub entries: u64,
+    /// What a model of caches and branches found; `None` without one.
+    pub misses: Option<Misses>,
 }
 
 /// The functions of a guest's kernel by their addresses.
@@ -131,19 +134,24 @@ impl Functions {
             self.is_sorted = true;
         }
         let mut profile = Profile::new();
-        let mut add = |executed, instructions: u64, entries| {
+        let mut add = |executed, instructions: u64, entries, misses: Option<Misses>| {
             let count = profile.entry(executed).or_default();
+            if let Some(misses) = misses {
+                count.misses = Some(count.misses.unwrap_or_default().saturating_add(misses));
+            }
             count.instructions = count.instructions.saturating_add(instructions);
             count.entries = count.entries.saturating_add(entries);
         };
         for block in &window.blocks {
             let (executed, is_entry) = self.of(block.address);
             let instructions = block.instructions.saturating_mul(block.executions);
-            add(executed, instructions, if is_entry { block.executions } else { 0 });
+            add(executed, instructions, if is_entry { block.executions } else { 0 }, block.misses);
         }
         for &(page, instructions) in &window.user {
-            add(self.of_user(page), instructions, 0);
+            add(self.of_user(page), instructions, 0, None);
         }
+        // A model does not divide user space.
+        add(Executed::User, 0, 0, window.user_misses);
         profile
     }
 
@@ -215,7 +223,7 @@ mod tests {
     #[test]
     fn code_belongs_to_the_function_before_it_and_generated_code_to_none() {
         let mut functions = functions();
-        let block = |address, executions| Block { address, instructions: 2, bytes: 8, executions };
+        let block = |address, executions| Block { address, instructions: 2, bytes: 8, executions, misses: None };
         let blocks = vec![
             block(KERNEL, 5),
             block(KERNEL + 0x20, 3),
@@ -226,9 +234,10 @@ mod tests {
             block(MODULE + 0x2000 + 99, 13),
             block(MODULE + 0x2000 + 100, 17),
         ];
-        let profile = functions.profile(&Window { number: 1, user: vec![(0, 9)], uncounted: 0, blocks });
+        let user = vec![(0, 9)];
+        let profile = functions.profile(&Window { number: 1, user, user_misses: None, uncounted: 0, blocks });
         let count = |executed| {
-            let Count { instructions, entries } = profile[&executed];
+            let Count { instructions, entries, .. } = profile[&executed];
             (instructions, entries)
         };
         let function = |name: &str| count(Executed::Function(name.to_owned()));

@@ -15,6 +15,9 @@ mod format;
 mod functions;
 #[cfg(test)]
 mod marker;
+#[cfg(test)]
+#[allow(dead_code, unused_imports, reason = "the plugin's, here for its tests")]
+mod model;
 #[cfg(clippy)]
 #[allow(dead_code, missing_docs, unreachable_pub, reason = "a library of its own (build.rs), here for the lints only")]
 mod qemu;

@@ -3,7 +3,8 @@
 //!
 //! It counts how often each translated block of kernel code is executed. Translated code itself adds to the counters, so that nothing is
 //! called while a guest runs; only a marker (`bpfassay-guest`, `marker.rs`) calls back. A block that is translated again keeps its counter.
-//! Of user space only the number of instructions is counted, by page of code: processes have pages of their own.
+//! Of user space only the number of instructions is counted, by page of code: processes have pages of their own. With the argument `model`, a model of caches and
+//! branches finds out besides what misses and is mispredicted within windows (`modelling.rs`).
 
 use std::{
     collections::HashMap,
@@ -22,6 +23,8 @@ mod api;
 mod format;
 #[path = "marker.rs"]
 mod marker;
+#[path = "modelling.rs"]
+mod modelling;
 
 /// Blocks that have a counter of their own: several times as many as kernels of a boot have.
 const BLOCKS: usize = 1 << 20;
@@ -92,10 +95,13 @@ impl State {
     fn begin(&mut self) {
         self.windows += 1;
         self.before = Some(self.values());
+        modelling::begin();
     }
 
     fn end(&mut self) {
         let Some(before) = self.before.take() else { return };
+        let found = modelling::end();
+        let found_of = |index: usize| found.as_ref().map(|found| found.get(index).copied().unwrap_or_default());
         let (mut user, mut records, mut blocks) = (0, Vec::new(), 0_u64);
         for (index, after) in self.values().into_iter().enumerate() {
             let executions = after.wrapping_sub(before.get(index).copied().unwrap_or_default());
@@ -108,11 +114,14 @@ impl State {
             } else {
                 blocks += 1;
                 let record = [address, u64::from(instructions), bytes, executions];
-                records.extend(record.into_iter().flat_map(u64::to_le_bytes));
+                let record = record.into_iter().chain(found_of(index).into_iter().flatten());
+                records.extend(record.flat_map(u64::to_le_bytes));
             }
         }
-        let head = [format::MAGIC, self.windows, user, self.uncounted, blocks];
-        let mut window: Vec<u8> = head.into_iter().flat_map(u64::to_le_bytes).collect();
+        let magic = if found.is_some() { format::MAGIC_MODEL } else { format::MAGIC };
+        let head = [magic, self.windows, user, self.uncounted, blocks].into_iter();
+        let head = head.chain(found_of(USER).into_iter().flatten());
+        let mut window: Vec<u8> = head.flat_map(u64::to_le_bytes).collect();
         window.append(&mut records);
         // After an error the stream could not be read any more: it ends there, and the host finds windows missing.
         if self.output.as_mut().is_some_and(|output| output.write_all(&window).is_err()) {
@@ -127,7 +136,9 @@ extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
     let mut state = state();
     let Some(state) = state.as_mut() else { return };
     let (address, count) = (block.address(), block.instructions());
+    let mut is_modelled = true;
     if address & format::KERNEL == 0 {
+        is_modelled = modelling::translated(&block, USER);
         let page = state.page(address);
         block.count(&state.counters, page, u64::from(count));
         for index in 0..count {
@@ -138,8 +149,10 @@ extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
             }
         }
     } else if let Some(index) = state.index(BlockKey { address, instructions: count, bytes: block.bytes() }) {
+        is_modelled = modelling::translated(&block, index);
         block.count(&state.counters, index, 1);
     }
+    state.uncounted += u64::from(!is_modelled);
 }
 
 extern "C" fn on_marker(_: c_uint, code: *mut c_void) {
@@ -151,7 +164,7 @@ extern "C" fn on_marker(_: c_uint, code: *mut c_void) {
     }
 }
 
-/// What QEMU calls when it loads the plugin, with the argument `output=DESCRIPTOR`.
+/// What QEMU calls when it loads the plugin, with the arguments `output=DESCRIPTOR` and, for a model, `model=GEOMETRY`.
 ///
 /// # Safety
 /// `info` and `arguments`, of which there are `count`, are valid during the call.
@@ -167,8 +180,13 @@ pub unsafe extern "C" fn qemu_plugin_install(
         let arguments: Vec<&CStr> = (0..count as usize).map(|index| CStr::from_ptr(*arguments.add(index))).collect();
         (CStr::from_ptr((*info).target_name), arguments)
     };
-    let Some(markers) = marker::of_target(target.to_str().unwrap_or_default()) else { return -1 };
-    let output = arguments.iter().find_map(|argument| argument.to_str().ok()?.strip_prefix("output=")?.parse().ok());
+    let target = target.to_str().unwrap_or_default();
+    let Some(markers) = marker::of_target(target) else { return -1 };
+    let argument = |name| arguments.iter().find_map(|argument| argument.to_str().ok()?.strip_prefix(name));
+    if argument("model=").is_some_and(|model| modelling::install(model, target).is_none()) {
+        return -1;
+    }
+    let output = argument("output=").and_then(|output| output.parse().ok());
     let Some(output): Option<RawFd> = output else { return -1 };
     // SAFETY: who started QEMU gives it this descriptor for the plugin alone.
     let output = unsafe { File::from_raw_fd(output) };

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading what the plugin writes. It comes from a QEMU that a guest may have taken over, so nothing of it is trusted.
 
-use crate::format::{KERNEL, MAGIC};
+use bpfassay_results::Misses;
+
+use crate::format::{KERNEL, MAGIC, MAGIC_MODEL};
 
 /// Most blocks of a window: as many as the plugin has counters.
 const MAX_BLOCKS: u64 = 1 << 20;
 const HEAD: usize = 5;
 const RECORD: usize = 4;
+/// What a model adds to the head and to each record.
+const MISSES: usize = 4;
 const WORD: usize = size_of::<u64>();
 
 /// How often a block was executed in a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Block {
     /// The address of its first instruction.
     pub address: u64,
@@ -20,6 +24,8 @@ pub struct Block {
     pub bytes: u64,
     /// How often it was begun. It may have been left early, by an exception.
     pub executions: u64,
+    /// What a model of caches and branches found; `None` without one.
+    pub misses: Option<Misses>,
 }
 
 /// What was executed between two markers.
@@ -29,6 +35,8 @@ pub struct Window {
     pub number: u64,
     /// Instructions of user space on each page of code, by its address; at 0 those of pages that are not known.
     pub user: Vec<(u64, u64)>,
+    /// What a model found in user space; `None` without one.
+    pub user_misses: Option<Misses>,
     /// Blocks of the kernel for which no counter was left, since the guest was started.
     pub uncounted: u64,
     /// Blocks of the kernel that were executed.
@@ -60,25 +68,36 @@ impl Windows {
     /// [`NotAWindow`]; the stream is lost then.
     pub fn next_window(&mut self) -> Result<Option<Window>, NotAWindow> {
         let Some([magic, number, user, uncounted, count]) = words::<HEAD>(&self.bytes) else { return Ok(None) };
-        if magic != MAGIC {
-            return Err(NotAWindow { problem: "no window begins where one must" });
-        }
+        let more = match magic {
+            MAGIC => 0,
+            MAGIC_MODEL => MISSES,
+            _ => return Err(NotAWindow { problem: "no window begins where one must" }),
+        };
+        let (head, record) = (HEAD + more, RECORD + more);
         if count > MAX_BLOCKS {
             return Err(NotAWindow { problem: "a window with more blocks than there are counters" });
         }
-        let end = WORD * (HEAD + RECORD * count as usize);
-        let Some(records) = self.bytes.get(WORD * HEAD..end) else { return Ok(None) };
-        let block = |record| {
+        let end = WORD * (head + record * count as usize);
+        let Some(records) = self.bytes.get(WORD * head..end) else { return Ok(None) };
+        let user_misses = self.bytes.get(WORD * HEAD..WORD * head).and_then(misses);
+        let block = |record: &[u8]| {
             let [address, instructions, bytes, executions] = words::<RECORD>(record)?;
-            Some(Block { address, instructions, bytes, executions })
+            let misses = record.get(WORD * RECORD..).and_then(misses);
+            Some(Block { address, instructions, bytes, executions, misses })
         };
-        let blocks = records.chunks_exact(WORD * RECORD).filter_map(block);
+        let blocks = records.chunks_exact(WORD * record).filter_map(block);
         let (blocks, pages): (Vec<Block>, Vec<Block>) = blocks.partition(|block| block.address & KERNEL != 0);
         let page = |page: Block| (page.address, page.instructions.saturating_mul(page.executions));
         let user = (user > 0).then_some((0, user)).into_iter().chain(pages.into_iter().map(page)).collect();
         self.bytes.drain(..end);
-        Ok(Some(Window { number, user, uncounted, blocks }))
+        Ok(Some(Window { number, user, user_misses, uncounted, blocks }))
     }
+}
+
+/// What a model found; `None` where no model wrote anything.
+fn misses(bytes: &[u8]) -> Option<Misses> {
+    let [l1i, l1d, l2, mispredicted] = words::<MISSES>(bytes)?;
+    Some(Misses { l1i, l1d, l2, mispredicted })
 }
 
 /// The first `N` numbers in `bytes`, if there are as many.
@@ -126,6 +145,28 @@ mod tests {
             assert_eq!((first.number, first.instructions(), first.blocks.len()), (1, 7 + 9 + 30 + 4, 2));
             assert_eq!(first.user, [(0, 7), (0x5000, 9)]);
             assert_eq!((second.number, second.uncounted, second.user.len()), (2, 5, 0));
+        }
+    }
+
+    #[test]
+    fn what_a_model_found_is_read_with_its_blocks() {
+        let head = [MAGIC_MODEL, 1, 7, 0, 2, 1, 2, 3, 4];
+        let records = [[KERNEL + 0xf0, 3, 8, 10, 5, 6, 7, 8], [KERNEL + 0xf8, 1, 4, 4, 0, 0, 0, 9]].concat();
+        let stream = bytes(&[head.as_slice(), &records, &[MAGIC, 2, 0, 5, 0]].concat());
+        for cut in 0..stream.len() {
+            let mut windows = Windows::default();
+            let mut found = Vec::new();
+            for part in [&stream[..cut], &stream[cut..]] {
+                windows.push(part);
+                found.extend(std::iter::from_fn(|| windows.next_window().unwrap()));
+            }
+            let [first, second] = found.try_into().unwrap();
+            assert_eq!(first.instructions(), 7 + 30 + 4);
+            assert_eq!(first.user_misses, Some(Misses { l1i: 1, l1d: 2, l2: 3, mispredicted: 4 }));
+            let of_blocks: Vec<Misses> = first.blocks.iter().map(|block| block.misses.unwrap()).collect();
+            let expected = [[5, 6, 7, 8], [0, 0, 0, 9]];
+            assert_eq!(of_blocks, expected.map(|[l1i, l1d, l2, mispredicted]| Misses { l1i, l1d, l2, mispredicted }));
+            assert_eq!((second.number, second.user_misses), (2, None));
         }
     }
 

@@ -19,6 +19,7 @@ pub(crate) mod levels;
 pub(crate) mod lookup;
 pub(crate) mod pairs;
 pub(crate) mod pooled;
+mod priced;
 mod runs;
 pub(crate) mod sampling;
 pub(crate) mod spinning;

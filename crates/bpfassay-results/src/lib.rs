@@ -41,8 +41,8 @@ pub use code_coverage::{
     BootCoverage, CodeCoverage, CoveredBranch, CoveredLine, CoveredLines, ProgramCoverage, ProgramExecutions,
     ProgramLines, ProgramSource, RunCoverage, SourceBranch, SourceLine,
 };
-pub use count::{FunctionCount, Instructions, PhaseCount, Role, RunCount};
-pub use direct::{Direct, DirectFunction, NO_COUNTS};
+pub use count::{FunctionCount, Instructions, Misses, MissesPerCall, PhaseCount, PhaseMisses, Role, RunCount};
+pub use direct::{Direct, DirectFunction, NO_COUNTS, Priced, PricedRole};
 pub use event::Event;
 pub use figure::Figure;
 pub use file::ResultsError;

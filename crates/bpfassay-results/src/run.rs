@@ -8,7 +8,7 @@ use bpfassay_study::MetricName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Figure, RunRecord};
+use crate::{Figure, MissesPerCall, RunRecord};
 
 /// Why there is no time of calls where no other reason is known.
 pub const NO_CALL_TIMES: &str = "the workload did not time its calls";
@@ -114,6 +114,9 @@ pub struct RunMetric {
     /// Instructions on the probe's path per call of the workload; `None` where no instructions were counted, and for the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_cost: Option<Figure<f64>>,
+    /// What a model of caches and branches found on the path, per call; `None` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct_misses: Option<MissesPerCall>,
     /// Time and calls of its phases, summed over repetitions; of calls those without the fastest and the slowest sixteenth of each phase.
     pub work: Figure<Work>,
     /// Repetition by repetition; empty where the workload reports none.

@@ -35,7 +35,7 @@ impl HostSetup {
     /// Finds QEMU for every architecture of `plan` that has guests among `images`, and the accelerator to use.
     ///
     /// # Errors
-    /// [`Error::Vm`] where there is no QEMU, where KVM is demanded and does not work, or where it cannot be tried;
+    /// [`Error::NoPlugin`] where the study has a model and QEMU loads no plugin; [`Error::Vm`] where there is no QEMU, where KVM is demanded and does not work, or where it cannot be tried;
     /// [`Error::Testbed`] where the cache cannot be read or written.
     pub async fn find(
         store: &Store,
@@ -76,7 +76,12 @@ impl HostSetup {
                 _ => choose(store, &found, image, wish, trial, &stage).await?,
             };
             if plan.study.clock == Clock::Instructions {
-                plugins.extend(plugin::find(&found).await.map(|plugin| (target.arch, plugin)));
+                let plugin = plugin::find(&found).await;
+                if let (Err(reason), Some(model)) = (&plugin, &plan.study.model) {
+                    let (model, reason) = (model.name.clone(), reason.clone());
+                    return Err(Error::NoPlugin { model, program: found.program, reason });
+                }
+                plugins.extend(plugin.ok().map(|plugin| (target.arch, plugin)));
             }
             stage.end(true);
             qemu.insert(target.arch, (found, choice));

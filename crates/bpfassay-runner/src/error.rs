@@ -104,6 +104,16 @@ pub enum Error {
     /// No QEMU was found for an architecture, or KVM was demanded and does not work.
     #[error(transparent)]
     Vm(#[from] VmError),
+    /// The study has a model of caches and branches, and QEMU loads no plugin that could use it.
+    #[error("the model `{model}` needs a plugin in QEMU, and {} loads none: {reason}", program.display())]
+    NoPlugin {
+        /// The model's name.
+        model: String,
+        /// QEMU's program.
+        program: PathBuf,
+        /// Why not, in one line.
+        reason: String,
+    },
     /// The host set-up lacks something that the plan needs: a fault of whoever prepared it.
     #[error(transparent)]
     HostSetup(#[from] HostSetupError),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bpfassay_protocol::{Arch, job::Program};
-use bpfassay_study::{Available, Cell, Clock, Denied, Gate, Interface, Narrowing, Plan, Shard, Study, Target};
+use bpfassay_study::{Available, Cell, Clock, Denied, Gate, Interface, Model, Narrowing, Plan, Shard, Study, Target};
 use bpfassay_testbed::{
     apt::Apt,
     initramfs::tree::{Overlay, OverlayError},
@@ -34,6 +34,8 @@ pub struct Selection {
     pub narrowing: Narrowing,
     /// This clock in place of the study's own.
     pub clock: Option<Clock>,
+    /// This model of caches and branches in place of the study's own, or of none.
+    pub model: Option<Model>,
     /// Findings that the tools may not have: a gate, in addition to the study's own.
     pub deny: Vec<Denied>,
     /// Gates in addition to the study's own, each as in [`Study::demand`].
@@ -84,6 +86,14 @@ impl Selection {
         if let Some(clock) = clock {
             study.clock = clock;
             study.clock_of_host = false;
+        }
+        if let Some(model) = &self.model {
+            study.use_model(model.clone())?;
+        } else if let Some(model) = study.model.take_if(|_| study.clock == Clock::Wall) {
+            tracing::warn!(
+                "the study's model {} is left out: it prices instructions, which the wall clock does not count",
+                model.name
+            );
         }
         if let Some(rounds) = self.rounds {
             study.design.rounds = rounds;

@@ -94,6 +94,16 @@ pub enum ExpandError {
         /// What is wrong with the name.
         problem: String,
     },
+    /// A model where nothing is counted.
+    #[error(
+        "study `{study}` counts no instructions, which the model `{model}` prices: give it --clock instructions and a workload, or leave --model out"
+    )]
+    NothingToPrice {
+        /// The study's name.
+        study: String,
+        /// The model's name.
+        model: String,
+    },
     /// A number is out of range.
     #[error("{replicates} replicates: give a number from 1 to {limit}")]
     Replicates {

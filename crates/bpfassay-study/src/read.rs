@@ -21,6 +21,7 @@ use crate::{
     Addresses, Certainty, Clock, Deadlines, Design, FeatureExpectations, Gate, GuestSize, STUDY_SCHEMA, Share, Study,
     StudyError, Target, WarmUp, WarmUpRule, WorkloadSpec, bundled,
     clock::DAY_MS,
+    model::{Declared, Model},
     mounts,
     narrow::MAX_REPLICATES,
     plan::{DEFAULT_SIZE_MIB, DEFAULT_THREADS, file_system_id},
@@ -122,6 +123,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
         "tracer",
         "design",
         "clock",
+        "model",
         "guest",
         "deadlines",
         "expected",
@@ -162,6 +164,13 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     let deadlines = root.or("deadlines", Deadlines::default(), deadlines);
     let tracer_arguments = root.or("tracer", Vec::new(), tracer_arguments);
     let clock = root.optional("clock", |clock| clock.choice(Clock::NAMES));
+    let model = root.optional("model", |model| match &clock {
+        Ok(Some(Clock::Wall)) => {
+            Err(model.error("a model prices counted instructions: it needs `clock = \"instructions\"`"))
+        }
+        _ if loads_only => Err(model.error("a model prices counted instructions, and this study only loads tools")),
+        _ => model.choice(Declared::NAMES).map(Model::from),
+    });
     let expectations = root.or("expected", Vec::new(), expected::read);
     let has_baseline = some_probes.iter().any(|probe| probe.is_baseline()) || probes.is_err();
     let design = root.need("design", |field| design(field, has_baseline));
@@ -175,7 +184,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     let workloads = workloads?;
     let mut deadlines = deadlines?;
     deadlines.allow_for(&workloads);
-    let clock = clock?;
+    let (clock, model) = (clock?, model?);
     Ok(Study {
         schema: STUDY_SCHEMA,
         name: name?,
@@ -191,7 +200,8 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
         mounts: mounts?,
         tracer_arguments: tracer_arguments?,
         clock: clock.unwrap_or(Clock::Instructions),
-        clock_of_host: clock.is_none(),
+        clock_of_host: clock.is_none() && model.is_none(),
+        model,
         guest: guest?,
         deadlines,
         expectations: expectations?,

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Certainty, Clock, ExpandError, Expectation, FeatureExpectations, Gate, Share, Target, WorkloadSpec,
+    Certainty, Clock, ExpandError, Expectation, FeatureExpectations, Gate, Model, Share, Target, WorkloadSpec,
     digest::digest_and_length, target::check_kernel_name,
 };
 
@@ -59,6 +59,9 @@ pub struct Study {
     /// architectures.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clock_of_host: bool,
+    /// The model of caches and branches by which direct costs are priced besides, under the instruction clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Model>,
     /// The size of each guest.
     pub guest: GuestSize,
     /// How long each phase of a guest may take.
@@ -142,6 +145,21 @@ impl Study {
             targets.append(&mut found);
         }
         self.targets = targets;
+        Ok(())
+    }
+
+    /// Prices direct costs by `model`. A study that leaves its clock to the host is under the instruction clock then.
+    ///
+    /// # Errors
+    /// [`ExpandError::NothingToPrice`] where no instructions are counted: under the wall clock, or where tools are only loaded.
+    pub fn use_model(&mut self, model: Model) -> Result<(), ExpandError> {
+        if self.clock_of_host {
+            (self.clock, self.clock_of_host) = (Clock::Instructions, false);
+        }
+        if !self.counts_instructions() {
+            return Err(ExpandError::NothingToPrice { study: self.name.clone(), model: model.name });
+        }
+        self.model = Some(model);
         Ok(())
     }
 

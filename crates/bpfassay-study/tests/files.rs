@@ -16,8 +16,8 @@ use bpfassay_protocol::{
     message::Phase,
 };
 use bpfassay_study::{
-    Available, Clock, EngineChoice, Interface, IorSpec, Narrowing, Study, StudyError, WarmUp, WarmUpRule, WorkloadKind,
-    expand, load,
+    Available, Clock, EngineChoice, Interface, IorSpec, Model, Narrowing, Study, StudyError, WarmUp, WarmUpRule,
+    WorkloadKind, expand, load,
     workload::{FeaturesSpec, IoPathsSpec, MicrobenchSpec},
 };
 
@@ -273,6 +273,32 @@ fn the_clock_is_the_hosts_choice_unless_the_study_names_one() {
         let study = parse(&GOOD.replacen("probes =", &format!("clock = \"{name}\"\nprobes ="), 1)).unwrap();
         assert_eq!((study.clock, study.clock_of_host), (clock, false));
     }
+}
+
+#[test]
+fn a_model_needs_counted_instructions_and_is_refused_with_the_nearest_name() {
+    let with = |keys: &str| parse(&GOOD.replacen("probes =", &format!("{keys}\nprobes ="), 1));
+    assert_eq!(parse(GOOD).unwrap().model, None);
+    for keys in ["model = \"cachegrind\"", "clock = \"instructions\"\nmodel = \"cachegrind\""] {
+        let study = with(keys).unwrap();
+        assert_eq!(study.model, Model::named("cachegrind"));
+        assert_eq!((study.clock, study.clock_of_host), (Clock::Instructions, false));
+        // It is part of what the study is.
+        assert_ne!(study.digest(), Study { model: None, ..study.clone() }.digest());
+    }
+    let error = with("model = \"cachegrin\"").unwrap_err().to_string();
+    assert!(error.contains("unknown value `cachegrin`; known are cachegrind; did you mean `cachegrind`"), "{error}");
+    let error = with("clock = \"wall\"\nmodel = \"cachegrind\"").unwrap_err().to_string();
+    assert!(error.contains("it needs `clock = \"instructions\"`"), "{error}");
+
+    let model = Model::named("cachegrind").unwrap();
+    let mut study = parse(GOOD).unwrap();
+    study.use_model(model.clone()).unwrap();
+    assert_eq!((study.clock, study.clock_of_host, study.model), (Clock::Instructions, false, Some(model.clone())));
+    let mut wall = with("clock = \"wall\"").unwrap();
+    let error = wall.use_model(model.clone()).unwrap_err().to_string();
+    assert!(error.contains("counts no instructions, which the model `cachegrind` prices"), "{error}");
+    assert!(load("load").unwrap().use_model(model).is_err(), "nothing but loading is done");
 }
 
 #[test]

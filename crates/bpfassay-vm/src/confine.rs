@@ -156,7 +156,7 @@ async fn try_start(
         &Sandbox { on: sandbox },
         &NoDefaults,
         &Board { arch, accelerator: Accelerator::Tcg },
-        &Plugin { on: plugin.is_some() },
+        &Plugin { on: plugin.is_some(), model: None },
     ];
     let inherited = plugin.map(load::plugin).transpose().map_err(|error| error.to_string())?;
     let inherited = inherited.into_iter().flat_map(|(inherited, _)| inherited).collect();

@@ -77,6 +77,9 @@ pub struct Machine {
     /// Whether a plugin counts executed instructions: [`crate::BootOptions::plugin`]. Only under TCG.
     #[serde(default)]
     pub plugin: bool,
+    /// The model of caches and branches that the plugin uses besides, as it reads it (`Model::argument` of bpfassay-study).
+    #[serde(default)]
+    pub model: Option<String>,
     /// Further kernel parameters, for example `mitigations=off`. They come last: the kernel uses the last of several.
     #[serde(default)]
     pub kernel_parameters: Vec<String>,
@@ -103,6 +106,7 @@ impl Machine {
             verbose: false,
             sandbox: true,
             plugin: false,
+            model: None,
             kernel_parameters: Vec::new(),
         }
     }
@@ -117,7 +121,7 @@ impl Machine {
             Box::new(Cpu { arch, accelerator, count: cpus }),
             Box::new(Memory { mib: memory_mib }),
             Box::new(ClockAndSeed { clock, seed }),
-            Box::new(plugin::Plugin { on: plugin }),
+            Box::new(plugin::Plugin { on: plugin, model: self.model.clone() }),
             Box::new(monitor::Monitor),
             Box::new(Console { arch, verbose, clock }),
             Box::new(AgentPort { clock }),

@@ -18,7 +18,7 @@ mod tool;
 use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
-use bpfassay_study::{Clock, Denied, Design, Shard, Share};
+use bpfassay_study::{Clock, Denied, Design, Model, Shard, Share};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
@@ -170,6 +170,10 @@ pub(crate) struct Selection {
     /// The clock to measure time with, in place of the study's own: wall or instructions
     #[arg(long, value_name = "CLOCK")]
     pub(crate) clock: Option<Clock>,
+
+    /// Price the direct cost besides, by a model of caches and branch prediction, in place of the study's own: its figures are no time, and what is measured does not change
+    #[arg(long, value_name = "MODEL", value_parser = run::model())]
+    pub(crate) model: Option<Model>,
 
     /// Rounds of each boot, in place of the study's own number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Design::MOST_ROUNDS)))]

@@ -132,6 +132,12 @@ impl From<bpfassay_runner::Error> for Failure {
                     "put mpiexec and what it needs of the same MPI library into the tree, or leave --ior out: the embedded engine needs none",
                 ),
             ),
+            Error::NoPlugin { .. } => (
+                INFRASTRUCTURE,
+                Some(
+                    "install a QEMU from 7.2 on with TCG plugins, such as Debian's, or leave the model out: instructions are counted where they can be",
+                ),
+            ),
             Error::NoManifest => (USAGE, Some("name the manifest with --manifest, or leave --available out")),
             Error::NoGuest(_) => (
                 USAGE,

@@ -65,6 +65,7 @@ pub(crate) fn selection(arguments: &cli::Selection, overlays: &cli::Overlays) ->
             until: arguments.until,
         },
         clock: arguments.clock,
+        model: arguments.model.clone(),
         deny: arguments.deny.clone(),
         gates: arguments.gate.clone(),
         rounds: arguments.rounds,

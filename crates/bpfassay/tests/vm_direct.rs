@@ -92,6 +92,67 @@ fn direct_costs_are_exact_and_counting_them_changes_no_figure() {
     assert_eq!(with, without, "the guests noticed that they were counted");
 }
 
+/// What the model finds is the same in a second run, is the whole of its parts, and no figure of the guest depends on it.
+#[test]
+fn a_model_prices_what_is_counted_and_changes_no_figure() {
+    if !guests_wanted() {
+        return;
+    }
+    let path = env::var("PATH").unwrap();
+    let arguments = ["--arch", "x86_64", "--probe", "kprobe,fexit"];
+    let (counted, without, _) = run(&path, "direct.toml", &arguments);
+    let modelled = [arguments.as_slice(), &["--model", "cachegrind"]].concat();
+    let (one, with, printed) = run(&path, "direct.toml", &modelled);
+    let (another, ..) = run(&path, "direct.toml", &modelled);
+    assert_eq!(with, without, "the guests noticed the model");
+    assert!(printed.contains("direct cost priced by the model cachegrind, per call"), "{printed}");
+    assert_eq!(one["plan"]["study"]["model"]["prices"]["l2_miss"], 100);
+    assert!(counted["plan"]["study"]["model"].is_null());
+    let (counted, one, another) = (costs(&counted), costs(&one), costs(&another));
+    assert_eq!(one.len(), 4, "{printed}");
+    assert_eq!(one, another, "two runs of one model differ");
+    for ((place, without), (_, with)) in counted.iter().zip(&one) {
+        let (without, with) = (&without["value"], &with["value"]);
+        assert_eq!(without["per_call"], with["per_call"], "{place}");
+        assert!(without["priced"].is_null(), "{place}: {without:#}");
+        let number = |value: &Value| value.as_f64().unwrap();
+        let priced = &with["priced"];
+        let found = |of: &Value| ["l1i", "l1d", "l2", "mispredicted"].map(|name| number(&of[name]));
+        let sum = |parts: &Value, of: &dyn Fn(&Value) -> f64| parts.as_array().unwrap().iter().map(of).sum::<f64>();
+        for (index, whole) in found(&priced["misses"]).into_iter().enumerate() {
+            let by_role = sum(&priced["roles"], &|role| found(&role["misses"])[index]);
+            let by_function = sum(&with["functions"], &|function| found(&function["misses"])[index]);
+            assert!((by_role - whole).abs() < 1e-6 && (by_function - whole).abs() < 1e-6, "{place}: {priced:#}");
+        }
+        let [l1i, l1d, l2, mispredicted] = found(&priced["misses"]);
+        let expected = number(&with["per_call"]["mean"]) + 10.0 * (l1i + l1d + mispredicted) + 100.0 * l2;
+        assert!((number(&priced["per_call"]["mean"]) - expected).abs() < 1e-6, "{place}: {priced:#}");
+        // Code and data of a path that is executed 1,024 times are in the caches but for a few lines.
+        assert!(l1i + l1d > 0.1 && l1i < 40.0 && l1d < 40.0 && l2 < 1.0, "{place}: {priced:#}");
+        // A trampoline returns past a frame, which the stack of returns cannot foresee, and the callers' returns are wrong after it.
+        if place.contains("fexit") && place.contains("read") {
+            assert!(mispredicted >= 1.0 && found(&priced["elsewhere_misses"])[3] > 4.0, "{place}: {priced:#}");
+        }
+    }
+
+    // Where QEMU loads no plugin, nothing is measured in place of what was asked for.
+    let directory = tempfile::tempdir().unwrap();
+    let output = bpfassay(directory.path())
+        .args(["run", "--yes"])
+        .args(&modelled)
+        .arg(study("direct.toml"))
+        .args(["--output", "out"])
+        .env("PATH", without_plugins(directory.path()))
+        .output()
+        .unwrap();
+    let text = common::printed(&output);
+    assert!(!output.status.success() && !directory.path().join("out").exists(), "{text}");
+    assert!(
+        text.contains("the model `cachegrind` needs a plugin in QEMU") && text.contains("leave the model out"),
+        "{text}"
+    );
+}
+
 /// Seeds give boots other addresses, and rounds other cgroups; with the JIT compiler and without it.
 #[test]
 fn direct_costs_are_the_same_with_every_seed_and_in_every_round() {

@@ -6,7 +6,7 @@ use bpfassay_protocol::{
     source::{Destination, LineRecord, LineTable, ProgramSource, SourceLines, Transfer},
     symbols::{ProgramCode, Symbols, UserCode},
 };
-use bpfassay_results::Figure;
+use bpfassay_results::{Figure, Misses};
 
 /// Windows, however they are cut; every instruction of them belongs to something, whatever functions there are.
 pub(super) fn windows(bytes: &[u8]) {
@@ -44,6 +44,10 @@ pub(super) fn windows(bytes: &[u8]) {
     for count in direct(&phases).iter().flat_map(|run| &run.phases).filter_map(|phase| phase.count.value()) {
         let parts = count.direct.iter().fold(0_u64, |sum, part| sum.saturating_add(part.instructions));
         assert!(parts.saturating_add(count.unresolved).saturating_add(count.user) <= count.all, "{count:?}");
+        let found = count.direct.iter().filter_map(|part| part.misses);
+        let found = found.fold(Misses::default(), Misses::saturating_add);
+        let all = count.misses.map(|misses| misses.all).unwrap_or_default();
+        assert!(found.l1i <= all.l1i && found.l2 <= all.l2 && found.mispredicted <= all.mispredicted, "{count:?}");
     }
     covered(bytes, start, &whole);
 }

@@ -63,7 +63,7 @@ fn symbols(programs: Vec<ProgramCode>) -> Symbols {
 
 /// 10 calls, of which 4 take the branch that jumps over line 12; the other function jumps over the inlined line in all but one.
 fn window() -> Window {
-    let block = |address, bytes, executions| Block { address, instructions: 1, bytes, executions };
+    let block = |address, bytes, executions| Block { address, instructions: 1, bytes, executions, misses: None };
     let blocks = vec![
         block(CODE, 0x18, 10),
         block(CODE + 0x18, 0x8, 6),
@@ -75,7 +75,7 @@ fn window() -> Window {
         block(OTHER + 0x18, 0x8, 5),
         block(0xffff_ffff_8100_0000, 0x40, 77),
     ];
-    Window { number: 1, user: Vec::new(), uncounted: 0, blocks }
+    Window { number: 1, user: Vec::new(), user_misses: None, uncounted: 0, blocks }
 }
 
 fn known(id: u32, table: LineTable) -> Reported {
@@ -244,8 +244,9 @@ proptest! {
             instructions,
             ..table()
         };
-        let block = |&(address, bytes, executions): &(u64, u64, u64)| Block { address: CODE + address, instructions: 1, bytes, executions };
-        let window = Window { number: 1, user: Vec::new(), uncounted: 0, blocks: blocks.iter().map(block).collect() };
+        let block = |&(address, bytes, executions): &(u64, u64, u64)| Block { address: CODE + address, instructions: 1, bytes, executions, misses: None };
+        let blocks = blocks.iter().map(block).collect();
+        let window = Window { number: 1, user: Vec::new(), user_misses: None, uncounted: 0, blocks };
         let mut coverage = Coverage::default();
         coverage.source(known(7, table));
         coverage.symbols(&symbols(vec![code(7, true)]));

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use bpfassay_protocol::job::{Program, Workload};
-use bpfassay_study::Clock;
+use bpfassay_study::{Clock, Model};
 
 use super::cells::Pair;
 use bpfassay_results::{Outcome, Results};
@@ -132,9 +132,23 @@ fn of_shard((side, results): (&str, &Results)) -> Option<String> {
     Some(format!("the {side}: {shard} of the study; what its other shards measure is left out of the comparison"))
 }
 
+/// That direct costs were priced by different models, or in one of the two only: priced figures cannot be compared then. Instructions do not depend on it.
+fn models(base: &Results, new: &Results) -> Option<String> {
+    let [was, is] = [base, new].map(|results| results.plan.study.model.as_ref());
+    let described = |model: Option<&Model>| model.map_or_else(|| "no model".to_owned(), Model::described);
+    (was != is).then(|| {
+        format!(
+            "priced direct costs are not comparable: the base has {}; the new results have {}; instructions do not depend on it",
+            described(was),
+            described(is)
+        )
+    })
+}
+
 /// Machines that count or time something else are refused; other versions of the same are noted.
 fn machines(base: &Results, new: &Results, clock: Clock) -> Result<Vec<String>, NotComparable> {
     let mut notes: Vec<String> = [("base", base), ("new results", new)].into_iter().filter_map(of_shard).collect();
+    notes.extend(models(base, new));
     let last = |results: &Results| results.provenance.last().cloned();
     let (Some(was), Some(is)) = (last(base), last(new)) else { return Ok(notes) };
     for (arch, new) in &is.qemu {

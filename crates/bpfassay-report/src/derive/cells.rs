@@ -243,7 +243,9 @@ fn derive_metric(
     let controls: Vec<&RunResult> =
         baseline.unwrap_or_default().iter().copied().filter(|run| run.record.control).collect();
     let direct = match &base {
-        Some(base) if !cell.is_baseline() && metric.operation.is_some() => context.counts.direct(base, runs, name),
+        Some(base) if !cell.is_baseline() && metric.operation.is_some() => {
+            context.counts.direct(base, runs, name, context.plan.study.model.as_ref())
+        }
         _ => None,
     };
     let drift = match (cell.is_baseline(), &base) {

@@ -4,10 +4,15 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bpfassay_stats::{Summary, summarise};
-use bpfassay_study::Plan;
+use bpfassay_study::{Model, Plan};
 
-use super::pairs::metric_of;
-use bpfassay_results::{Direct, DirectFunction, Figure, PhaseCount, Role, RunCount, RunResult, Work};
+use super::{
+    pairs::metric_of,
+    priced::{self, Found, Pricing},
+};
+use bpfassay_results::{
+    Direct, DirectFunction, Figure, Misses, MissesPerCall, PhaseCount, Role, RunCount, RunResult, Work,
+};
 
 /// How far the plugin's count may be from the clock's, as a share of it, and beyond that in instructions: blocks that are left early are counted
 /// whole (docs/measurement.md).
@@ -29,8 +34,24 @@ struct Counted {
     unresolved: u64,
     /// Of user space of the tool's processes; `None` where it was not looked for.
     tool: Option<Result<u64, String>>,
-    functions: BTreeMap<(Role, String), u64>,
+    functions: BTreeMap<(Role, String), Function>,
     calls: u64,
+    /// What a model found in the whole guest; `None` without one.
+    misses: Option<Misses>,
+}
+
+/// What was counted of a function on the path.
+#[derive(Default)]
+struct Function {
+    instructions: u64,
+    /// What a model found, phase by phase.
+    misses: Vec<Option<Misses>>,
+}
+
+impl Function {
+    fn misses_per_call(&self, calls: u64) -> Option<MissesPerCall> {
+        Some(priced::sum(self.misses.iter().copied())?.per_call(calls))
+    }
 }
 
 impl Counted {
@@ -39,7 +60,17 @@ impl Counted {
     }
 
     fn direct_per_call(&self) -> f64 {
-        self.per_call(self.functions.values().sum())
+        self.per_call(self.functions.values().map(|function| function.instructions).sum())
+    }
+
+    /// What a model found; `None` without one.
+    fn found(&self) -> Option<Found> {
+        let all = self.misses?.per_call(self.calls);
+        let mut direct = MissesPerCall::default();
+        for function in self.functions.values() {
+            direct = direct.plus(function.misses_per_call(self.calls)?, 1.0);
+        }
+        Some(Found { all, direct })
     }
 }
 
@@ -52,16 +83,17 @@ impl Counts {
         }
     }
 
-    /// What `others` cost directly over the baseline's runs of the same block and round; `None` where nothing was counted.
+    /// What `others` cost directly, priced by `model`, over the baseline's runs of the same block and round; `None` where nothing was counted.
     pub(super) fn direct(
         &self,
         baseline: &[&RunResult],
         others: &[&RunResult],
         metric: &str,
+        model: Option<&Model>,
     ) -> Option<Figure<Direct>> {
         let is_counted = |run: &&&RunResult| self.of(run).is_some() || self.problem(run).is_some();
         others.iter().find(is_counted)?;
-        Some(self.over(baseline, others, metric).map_or_else(Figure::missing, Figure::Value))
+        Some(self.over(baseline, others, metric, model).map_or_else(Figure::missing, Figure::Value))
     }
 
     /// Gives each run with something under test its own direct cost.
@@ -73,16 +105,19 @@ impl Counts {
                 continue;
             }
             let metrics = run.derived.iter().flat_map(|derived| &derived.metrics);
-            let costs: Vec<Option<Figure<f64>>> = metrics
-                .map(|metric| {
-                    metric.operation?;
-                    let counted = self.counted(run, &metric.name);
-                    Some(counted.map_or_else(Figure::missing, |counted| Figure::Value(counted.direct_per_call())))
-                })
-                .collect();
+            let costs: Vec<Option<Result<Counted, String>>> =
+                metrics.map(|metric| metric.operation.map(|_| self.counted(run, &metric.name))).collect();
             let metrics = run.derived.iter_mut().flat_map(|derived| &mut derived.metrics);
             for (metric, cost) in metrics.zip(costs) {
-                metric.direct_cost = cost;
+                let Some(cost) = cost else { continue };
+                metric.direct_misses = cost
+                    .as_ref()
+                    .ok()
+                    .and_then(Counted::found)
+                    .filter(|_| plan.study.model.is_some())
+                    .map(|found| found.direct);
+                metric.direct_cost =
+                    Some(cost.map_or_else(Figure::missing, |counted| Figure::Value(counted.direct_per_call())));
             }
         }
     }
@@ -95,7 +130,13 @@ impl Counts {
         self.problems.get(&(run.record.block.clone(), run.record.boot))
     }
 
-    fn over(&self, baseline: &[&RunResult], others: &[&RunResult], metric: &str) -> Result<Direct, String> {
+    fn over(
+        &self,
+        baseline: &[&RunResult],
+        others: &[&RunResult],
+        metric: &str,
+        model: Option<&Model>,
+    ) -> Result<Direct, String> {
         fn place(run: &RunResult) -> (&str, u32) {
             (&run.record.block, run.record.round)
         }
@@ -103,6 +144,7 @@ impl Counts {
         let (mut totals, mut elsewhere, mut calls) = (Vec::new(), Vec::new(), 0);
         let mut tool: Option<Result<Vec<f64>, String>> = None;
         let mut functions = BTreeMap::<(Role, String), f64>::new();
+        let (mut misses, mut pricing) = (BTreeMap::new(), Pricing::new(model));
         let mut unresolved = 0.0;
         let mut reason = None;
         for run in others {
@@ -117,7 +159,9 @@ impl Counts {
             };
             let direct = with.direct_per_call();
             totals.push(direct);
-            elsewhere.push(with.per_call(with.all) - with.per_call(without.all) - direct);
+            let rest = with.per_call(with.all) - with.per_call(without.all) - direct;
+            elsewhere.push(rest);
+            pricing.add([direct, rest], with.found(), without.found());
             unresolved += with.per_call(with.unresolved);
             if let Some(of_run) = &with.tool {
                 let sums = tool.get_or_insert_with(|| Ok(Vec::new()));
@@ -128,8 +172,13 @@ impl Counts {
                 }
             }
             calls = with.calls;
-            for (function, instructions) in &with.functions {
-                *functions.entry(function.clone()).or_default() += with.per_call(*instructions);
+            for (function, counted) in &with.functions {
+                *functions.entry(function.clone()).or_default() += with.per_call(counted.instructions);
+                priced::add(
+                    &mut misses,
+                    function.clone(),
+                    counted.misses_per_call(with.calls).filter(|_| model.is_some()),
+                );
             }
         }
         let summary =
@@ -140,7 +189,11 @@ impl Counts {
         let runs = totals.len() as f64;
         let mut functions: Vec<DirectFunction> = functions
             .into_iter()
-            .map(|((role, function), sum)| DirectFunction { function, role, per_call: sum / runs })
+            .map(|(key, sum)| {
+                let misses = misses.get(&key).map(|sum| MissesPerCall::default().plus(*sum, 1.0 / runs));
+                let (role, function) = key;
+                DirectFunction { function, role, per_call: sum / runs, misses }
+            })
             .collect();
         functions.sort_by(|a, b| b.per_call.total_cmp(&a.per_call));
         Ok(Direct {
@@ -149,6 +202,7 @@ impl Counts {
             tool: tool.map(|of_runs| Figure::from(of_runs.and_then(|of_runs| summary(&of_runs)))),
             unresolved: unresolved / runs,
             calls,
+            priced: pricing.finish(&functions),
             functions,
         })
     }
@@ -168,7 +222,9 @@ impl Counts {
         if work.calls == 0 {
             return Err("the workload made no such calls".to_owned());
         }
-        let mut counted = Counted { all: 0, unresolved: 0, tool: None, functions: BTreeMap::new(), calls: work.calls };
+        let (functions, calls) = (BTreeMap::new(), work.calls);
+        let mut counted = Counted { all: 0, unresolved: 0, tool: None, functions, calls, misses: None };
+        let mut misses = Vec::new();
         for phase in phases.iter().filter(|phase| phase.name == metric) {
             let instructions = match &phase.count {
                 Figure::Value(instructions) => instructions,
@@ -184,11 +240,14 @@ impl Counts {
                 let before = counted.tool.take().unwrap_or(Ok(0));
                 counted.tool = Some(before.and_then(|before| Ok(before.saturating_add(of_phase?))));
             }
+            misses.push(instructions.misses.map(|misses| misses.all));
             for part in &instructions.direct {
                 let sum = counted.functions.entry((part.role, part.function.clone())).or_default();
-                *sum = sum.saturating_add(part.instructions);
+                sum.instructions = sum.instructions.saturating_add(part.instructions);
+                sum.misses.push(part.misses);
             }
         }
+        counted.misses = priced::sum(misses.into_iter());
         // Time in which the guest waits is no instructions.
         if let Figure::Value(clock) = work.busy_ns {
             let tolerance = (clock as f64 * TOLERANCE) as u64 + CONSTANT;

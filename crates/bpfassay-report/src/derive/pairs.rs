@@ -31,7 +31,18 @@ pub(super) fn run_metric(
     repetitions: Vec<RepetitionMetric>,
 ) -> RunMetric {
     let Metric { name, unit, better, operation, calls_of } = metric;
-    RunMetric { name, unit, better, operation, calls_of, value, direct_cost: None, work, repetitions }
+    RunMetric {
+        name,
+        unit,
+        better,
+        operation,
+        calls_of,
+        value,
+        direct_cost: None,
+        direct_misses: None,
+        work,
+        repetitions,
+    }
 }
 
 /// The metric of a run with this name.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use super::{finished, format::Format, plain};
 use crate::derive::pairs::accuracy_of;
-use bpfassay_results::{Figure, Outcome, Results};
+use bpfassay_results::{Figure, Outcome, Results, RunMetric};
+use bpfassay_study::Model;
 
 /// The head.
 const HEAD: [&str; 18] = [
@@ -29,6 +30,15 @@ const HEAD: [&str; 18] = [
     "calls",
 ];
 
+/// The head of what follows it where the study has a model of caches and branches.
+const HEAD_OF_MODEL: [&str; 5] = [
+    "l1i_misses_per_call",
+    "l1d_misses_per_call",
+    "l2_misses_per_call",
+    "mispredicted_per_call",
+    "priced_direct_per_call",
+];
+
 /// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "csv",
@@ -44,7 +54,8 @@ pub(super) const FORMAT: Format = Format {
 /// [`csv::Error`], which writing into memory does not end in.
 pub fn csv(results: &Results) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(HEAD)?;
+    let model = results.plan.study.model.as_ref();
+    writer.write_record(HEAD.iter().chain(model.map_or(&[][..], |_| &HEAD_OF_MODEL)))?;
     let cells: BTreeMap<&str, _> = results.cells.iter().map(|cell| (cell.cell.as_str(), cell)).collect();
     for run in &results.runs {
         let record = &run.record;
@@ -68,11 +79,11 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
             outcome.to_owned(),
         ];
         let metrics = run.derived.iter().flat_map(|derived| &derived.metrics);
-        let rows: Vec<[String; 7]> = metrics
+        let rows: Vec<Vec<String>> = metrics
             .map(|metric| {
                 let accuracy = accuracy_of(run, &metric.name);
                 let work = metric.work.value();
-                [
+                let mut row = vec![
                     metric.name.to_string(),
                     metric.direct_cost.as_ref().map(field).unwrap_or_default(),
                     field(&metric.value),
@@ -80,11 +91,19 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
                     accuracy.map(|accuracy| field(&accuracy.relative_error_ior_interval)).unwrap_or_default(),
                     work.map(|work| work.elapsed_ns.to_string()).unwrap_or_default(),
                     work.map(|work| work.calls.to_string()).unwrap_or_default(),
-                ]
+                ];
+                row.extend(model.map_or_else(Vec::new, |model| of_model(metric, model)));
+                row
             })
             .collect();
         if rows.is_empty() {
-            writer.write_record(common.iter().map(String::as_str).chain([""; 7]))?;
+            writer.write_record(common.iter().map(String::as_str).chain(vec![
+                "";
+                HEAD.len() - common.len()
+                    + model.map_or(0, |_| {
+                        HEAD_OF_MODEL.len()
+                    })
+            ]))?;
         }
         for row in rows {
             writer.write_record(common.iter().chain(&row))?;
@@ -94,6 +113,16 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
     // All that was written is text.
     let text = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     Ok(finished(text))
+}
+
+/// What `model` found of a metric's direct cost, and that cost by its prices; empty fields where there is none.
+fn of_model(metric: &RunMetric, model: &Model) -> Vec<String> {
+    let direct = metric.direct_cost.as_ref().and_then(Figure::value);
+    let Some((direct, misses)) = direct.zip(metric.direct_misses) else {
+        return vec![String::new(); HEAD_OF_MODEL.len()];
+    };
+    let numbers = misses.numbers().into_iter().chain([direct + misses.priced(&model.prices)]);
+    numbers.map(|number| number.to_string()).collect()
 }
 
 /// Text in a cell. One that begins like a formula is none with an apostrophe before it.

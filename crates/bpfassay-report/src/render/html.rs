@@ -221,6 +221,9 @@ fn repeat(results: &Results) -> String {
     if let Some(until) = narrowing.until {
         option("--until", until.to_string());
     }
+    if let Some(model) = &results.plan.study.model {
+        option("--model", model.name.clone());
+    }
     if let Some(shard) = results.plan.shard {
         option("--shard", shard.to_string());
     }

@@ -9,7 +9,7 @@ use bpfassay_stats::Verdict;
 
 use super::{finished, format::Format, plain};
 use crate::labels;
-use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Direct, Results, Role};
+use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Direct, Priced, Results, Role};
 
 /// The values of one family: labels and value.
 type Samples = Vec<(Vec<(&'static str, String)>, f64)>;
@@ -114,6 +114,7 @@ pub fn openmetrics(results: &Results) -> String {
     });
     let help = "The same by what their functions do: program, trampoline, helpers, entry.";
     family(&mut text, "bpfassay_direct_role_instructions_per_call", "", help, roles.collect());
+    priced(&mut text, results);
     let others = results.cells.iter().flat_map(|cell| {
         cell.metrics.iter().filter(|metric| metric.operation.is_none()).filter_map(move |metric| {
             let mut labels = labels(cell);
@@ -140,6 +141,56 @@ pub fn openmetrics(results: &Results) -> String {
     family(&mut text, "bpfassay_gates", "", "Gates of the study by verdict.", verdicts.into());
     text.push_str("# EOF\n");
     finished(text)
+}
+
+/// The names that samples have for what a model finds, in the order of [`bpfassay_results::MissesPerCall::numbers`].
+const FOUND: [&str; 4] = ["l1i", "l1d", "l2", "mispredicted"];
+
+/// Direct costs as the study's model prices them; nothing without one.
+fn priced(text: &mut String, results: &Results) {
+    let Some(model) = &results.plan.study.model else { return };
+    type Of = fn(&Priced) -> Samples;
+    const FAMILIES: [(&str, &str, Of); 3] = [
+        (
+            "bpfassay_priced_direct_per_call",
+            "Instructions on the path of the probe per call and what the model found there by its prices, mean of the runs.",
+            |priced| vec![(Vec::new(), priced.per_call.mean)],
+        ),
+        (
+            "bpfassay_priced_elsewhere_per_call",
+            "The same beyond the baseline's that is not on the path, mean of the runs.",
+            |priced| vec![(Vec::new(), priced.elsewhere.mean)],
+        ),
+        (
+            "bpfassay_model_direct_role_per_call",
+            "What the model found on the path per call by role: lines that missed in l1i, l1d and l2, and branches that were mispredicted.",
+            |priced| {
+                let roles = priced.roles.iter();
+                let of_role =
+                    roles.flat_map(|of| FOUND.into_iter().zip(of.misses.numbers()).map(|found| (of.role, found)));
+                of_role
+                    .map(|(role, (found, number))| {
+                        (vec![("role", role.to_string()), ("found", found.to_owned())], number)
+                    })
+                    .collect()
+            },
+        ),
+    ];
+    for (name, help, of) in FAMILIES {
+        let mut samples = Samples::new();
+        for cell in &results.cells {
+            for metric in &cell.metrics {
+                let Some(priced) = direct(metric).and_then(|direct| direct.priced.as_ref()) else { continue };
+                for (own, value) in of(priced) {
+                    let mut labels = labels(cell);
+                    labels.extend([("metric", metric.name.to_string()), ("model", model.name.clone())]);
+                    labels.extend(own);
+                    samples.push((labels, value));
+                }
+            }
+        }
+        family(text, name, "", help, samples);
+    }
 }
 
 fn direct(metric: &CellMetric) -> Option<&Direct> {

@@ -10,6 +10,7 @@ mod io_paths;
 mod loads;
 mod mounts;
 mod pitfalls;
+mod priced;
 mod program_count;
 mod program_events;
 mod run_times;
@@ -40,6 +41,7 @@ const SECTIONS: &[fn(&Results) -> Vec<Section>] = &[
     |results| of_tables(gates::table(results)),
     |results| of_cells(results, cells::table),
     |results| of_cells(results, direct::table),
+    |results| of_cells(results, priced::table),
     |results| of_cells(results, calls::table),
     |results| of_cells(results, cost::table),
     |results| of_cells(results, run_times::table),

@@ -95,7 +95,13 @@ fn add_direct_cost(results: &mut Results) {
         tool: Some(Figure::Value(one(1.5))),
         unresolved: 0.0,
         calls: 32,
-        functions: vec![DirectFunction { function: "on_call".to_owned(), role: Role::Program, per_call: 100.0 }],
+        priced: None,
+        functions: vec![DirectFunction {
+            function: "on_call".to_owned(),
+            role: Role::Program,
+            per_call: 100.0,
+            misses: None,
+        }],
     }));
 }
 

@@ -121,7 +121,7 @@ impl ThisMachine {
 
 /// `study` on a machine that is there already, and what of it is not possible.
 fn on(study: Study, target: Target, memory_mib: u64, cpus: u32) -> (Study, Vec<LeftOut>) {
-    let mut study = Study { targets: vec![target], clock: Clock::Wall, clock_of_host: false, ..study };
+    let mut study = Study { targets: vec![target], clock: Clock::Wall, clock_of_host: false, model: None, ..study };
     let parameters = std::mem::take(&mut study.guest.kernel_parameters);
     let mounts = std::mem::take(&mut study.mounts);
     study.guest.cpus = cpus;

@@ -6,10 +6,12 @@ use std::ffi::OsString;
 use crate::device::{Device, descriptor, path_of};
 
 /// A plugin of QEMU's translator, which writes its counts to an inherited file.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Plugin {
     /// Whether it is loaded.
     pub(crate) on: bool,
+    /// The model of caches and branches that it uses besides, as it reads it: no commas.
+    pub(crate) model: Option<String>,
 }
 
 impl Device for Plugin {
@@ -20,6 +22,9 @@ impl Device for Plugin {
         let mut file = OsString::from("file=");
         file.push(path_of(descriptor::PLUGIN));
         file.push(format!(",output={}", descriptor::COUNTS));
+        if let Some(model) = &self.model {
+            file.push(format!(",model={model}"));
+        }
         vec!["-plugin".into(), file]
     }
 }
@@ -38,5 +43,7 @@ mod tests {
         let arguments = machine.arguments();
         let at = arguments.iter().position(|argument| argument == "-plugin").unwrap();
         assert_eq!(arguments[at + 1], "file=/dev/fd/905,output=906");
+        machine.model = Some("64-2".to_owned());
+        assert_eq!(machine.arguments()[at + 1], "file=/dev/fd/905,output=906,model=64-2");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use bpfassay_study::{Denied, Share};
+use bpfassay_study::{Denied, Model, Share};
 use bpfassay_vm::AcceleratorWish;
 use clap::{
     Args, ValueEnum,
@@ -28,7 +28,7 @@ pub(crate) struct Run {
     pub(crate) against: Against,
 
     /// Continue an interrupted run from its results directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "clock", "rounds", "replicates", "until"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "clock", "model", "rounds", "replicates", "until"])]
     pub(crate) resume: Option<PathBuf>,
 
     /// With --resume: what is done again besides what was not completed
@@ -119,6 +119,12 @@ pub(crate) struct Check {
     /// What it is compared with.
     #[command(flatten)]
     pub(crate) against: Against,
+}
+
+/// The names of models.
+pub(super) fn model() -> impl TypedValueParser<Value = Model> {
+    PossibleValuesParser::new(Model::names())
+        .try_map(|name| Model::named(&name).ok_or_else(|| format!("there is no model `{name}`")))
 }
 
 /// The names of [`AcceleratorWish`].

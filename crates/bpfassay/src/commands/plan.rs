@@ -63,12 +63,13 @@ fn lacks_as_text(lacks: &[Lack]) -> String {
 fn as_text(plan: &Plan) -> String {
     let runs: usize = plan.blocks.iter().map(|block| block.runs.len()).sum();
     let mut text = format!(
-        "study {}: {} cells, {} boots, {runs} runs; clock {}{}; scheduling {}; digest {}\n",
+        "study {}: {} cells, {} boots, {runs} runs; clock {}{}{}; scheduling {}; digest {}\n",
         plain::line(&plan.study.name),
         plan.cells.len(),
         plan.blocks.len(),
         plan.study.clock,
         if plan.study.clock_of_host { " (wall where KVM works)" } else { "" },
+        plan.study.model.as_ref().map_or_else(String::new, |model| format!("; model {}", plain::line(&model.name))),
         plan.study.scheduling(),
         &plan.digest
     );

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A model of caches and of branch prediction: what misses, and which branches are mispredicted, of the blocks and accesses that it is given.
+//!
+//! It is a function of its geometry and of what it was given since [`Model::forget`]: nothing of the host goes into it. The plugin, a library of
+//! its own, has these files, too. docs/measurement.md says what is modelled and what is not.
+
+#[path = "model/branch.rs"]
+mod branch;
+#[path = "model/cache.rs"]
+mod cache;
+#[path = "model/ending.rs"]
+mod ending;
+
+pub(crate) use self::{branch::Ending, ending::ending};
+use self::{branch::Predictor, cache::Cache};
+
+/// What the model finds of a block, in this order: misses of the L1 instruction cache, of the L1 data cache, of the L2 cache by either, and
+/// mispredicted branches.
+pub(crate) type Found = [u64; 4];
+
+const L1I: usize = 0;
+const L1D: usize = 1;
+const L2: usize = 2;
+const MISPREDICTED: usize = 3;
+
+/// What the plugin is told of a model: that many numbers, with `-` between them (`Model::argument` of bpfassay-study).
+const NUMBERS: usize = 10;
+
+/// A block that was executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Step {
+    /// Where what is found of it is counted.
+    pub(crate) index: usize,
+    /// The address of its first instruction.
+    pub(crate) address: u64,
+    /// The bytes of its code.
+    pub(crate) bytes: u64,
+    /// The address of its last instruction.
+    pub(crate) last: u64,
+    /// What that is.
+    pub(crate) ending: Ending,
+}
+
+/// The model's caches and predictors.
+#[derive(Debug)]
+pub(crate) struct Model {
+    l1i: Cache,
+    l1d: Cache,
+    l2: Cache,
+    predictor: Predictor,
+    /// Address to line: by so many bits.
+    line: u32,
+    /// The block before, whose last instruction leads to the next one.
+    before: Option<Step>,
+}
+
+impl Model {
+    /// The model that `argument` describes; `None` where it describes none.
+    pub(crate) fn new(argument: &str) -> Option<Self> {
+        let numbers: Vec<u32> = argument.split('-').map(|number| number.parse().ok()).collect::<Option<_>>()?;
+        let numbers: [u32; NUMBERS] = numbers.try_into().ok()?;
+        let [line, l1i, l1i_ways, l1d, l1d_ways, l2, l2_ways, counters, targets, returns] = numbers;
+        if !line.is_power_of_two() || !(16..=4096).contains(&line) {
+            return None;
+        }
+        Some(Self {
+            l1i: Cache::new(l1i / line, l1i_ways)?,
+            l1d: Cache::new(l1d / line, l1d_ways)?,
+            l2: Cache::new(l2 / line, l2_ways)?,
+            predictor: Predictor::new(counters, targets, returns)?,
+            line: line.trailing_zeros(),
+            before: None,
+        })
+    }
+
+    /// Begins again as if nothing had been executed.
+    pub(crate) fn forget(&mut self) {
+        for cache in [&mut self.l1i, &mut self.l1d, &mut self.l2] {
+            cache.forget();
+        }
+        self.predictor.forget();
+        self.before = None;
+    }
+
+    /// `step` is executed. Returns what is found of it, and whose branch before it was mispredicted.
+    pub(crate) fn execute(&mut self, step: Step) -> (Found, Option<usize>) {
+        let before = self.before.replace(step);
+        let is_wrong = |before: &Step| {
+            let behind = before.address.wrapping_add(before.bytes);
+            self.predictor.is_mispredicted(before.ending, before.last, behind, step.address)
+        };
+        let mispredicted = before.filter(is_wrong).map(|before| before.index);
+        let mut found = Found::default();
+        for line in self.lines(step.address, step.bytes) {
+            if self.l1i.misses(line) {
+                found[L1I] += 1;
+                found[L2] += u64::from(self.l2.misses(line));
+            }
+        }
+        (found, mispredicted)
+    }
+
+    /// `bytes` at `address` are read or written.
+    pub(crate) fn access(&mut self, address: u64, bytes: u64) -> Found {
+        let mut found = Found::default();
+        for line in self.lines(address, bytes) {
+            if self.l1d.misses(line) {
+                found[L1D] += 1;
+                found[L2] += u64::from(self.l2.misses(line));
+            }
+        }
+        found
+    }
+
+    /// What a mispredicted branch is.
+    pub(crate) const fn mispredicted() -> Found {
+        let mut found = [0; 4];
+        found[MISPREDICTED] = 1;
+        found
+    }
+
+    fn lines(&self, address: u64, bytes: u64) -> std::ops::RangeInclusive<u64> {
+        let last = address.saturating_add(bytes.saturating_sub(1));
+        address >> self.line..=last >> self.line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines of 64 bytes; two sets of two lines in L1, four of four in L2; 16 counters, 4 targets, 2 returns.
+    const SMALL: &str = "64-256-2-256-2-1024-4-16-4-2";
+
+    fn step(index: usize, address: u64, bytes: u64, ending: Ending) -> Step {
+        Step { index, address, bytes, last: address + bytes - 1, ending }
+    }
+
+    #[test]
+    fn misses_of_both_first_caches_go_to_the_second() {
+        let mut model = Model::new(SMALL).unwrap();
+        // A block over the ends of two lines.
+        let block = step(0, 0x1030, 0x60, Ending::Other);
+        assert_eq!(model.execute(block), ([3, 0, 3, 0], None));
+        assert_eq!(model.execute(block), ([0, 0, 0, 0], None));
+        // Data where there is code: only the second cache has it.
+        assert_eq!(model.access(0x1030, 8), [0, 1, 0, 0]);
+        assert_eq!(model.access(0x1030, 8), [0, 0, 0, 0]);
+        // At the end of a line.
+        assert_eq!(model.access(0x203c, 8), [0, 2, 2, 0]);
+        model.forget();
+        assert_eq!(model.access(0x1030, 8), [0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn a_branch_is_mispredicted_for_the_block_that_it_is_of() {
+        let mut model = Model::new(SMALL).unwrap();
+        let branch = step(7, 0x1000, 16, Ending::Conditional { target: 0x2000 });
+        let target = step(8, 0x2000, 16, Ending::Other);
+        assert_eq!(model.execute(branch).1, None);
+        assert_eq!(model.execute(target).1, Some(7), "branches are not taken before they ever were");
+        assert_eq!(model.execute(branch).1, None);
+        // Neither where it leads to, nor what is behind it: an exception came between.
+        assert_eq!(model.execute(step(9, 0x9000, 16, Ending::Other)).1, None);
+        assert_eq!(Model::mispredicted(), [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn what_describes_no_model_is_refused() {
+        for wrong in [
+            "",
+            "cachegrind",
+            "64-256-2-256-2-1024-4-16-4",
+            "64-256-2-256-2-1024-4-16-4-2-2",
+            "63-256-2-256-2-1024-4-16-4-2",
+            "0-256-2-256-2-1024-4-16-4-2",
+            "64-0-2-256-2-1024-4-16-4-2",
+            "64-256-0-256-2-1024-4-16-4-2",
+            "64-256-3-256-2-1024-4-16-4-2",
+            "64-256-2-256-2-4294967295-4-16-4-2",
+            "64-256-2-256-2-1024-4-15-4-2",
+            "64-256-2-256-2-1024-4-16-3-2",
+            "64-256-2-256-2-1024-4-16-4-0",
+            "64-256-2-256-2-1024-4-16-4--2",
+        ] {
+            assert!(Model::new(wrong).is_none(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Prediction of branches: of conditional ones the direction, of indirect ones the target, of returns a stack of addresses.
+
+/// Most entries of a table.
+const MOST: u32 = 1 << 20;
+
+/// The last instruction of a block, as far as it can be predicted. Of what is direct the target is known, so that an exception that comes
+/// before it is found out: the next block is then another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Ending {
+    /// Nothing that is predicted: a direct jump, no branch at all, or what enters the kernel and leaves it.
+    Other,
+    /// A conditional branch.
+    Conditional { target: u64 },
+    /// A direct call.
+    Call { target: u64 },
+    /// An indirect call.
+    IndirectCall,
+    /// An indirect jump.
+    Indirect,
+    /// A return.
+    Return,
+}
+
+/// The tables of the predictor, and where it is in them.
+#[derive(Debug)]
+pub(crate) struct Predictor {
+    /// Counters of two bits: from 2 on, a branch is predicted to be taken.
+    counters: Vec<u8>,
+    /// Whether the last conditional branches were taken, the last one in the lowest bit.
+    history: u64,
+    /// Where indirect branches went.
+    targets: Vec<u64>,
+    /// Where calls return to, the last one at `top` - 1; the oldest is written over.
+    returns: Vec<u64>,
+    top: usize,
+}
+
+impl Predictor {
+    /// A predictor with so many `counters` of directions, `targets` of indirect branches (both powers of two) and addresses on the stack of `returns`.
+    pub(crate) fn new(counters: u32, targets: u32, returns: u32) -> Option<Self> {
+        let is_table = |entries: u32| entries.is_power_of_two() && entries <= MOST;
+        let is_some = is_table(counters) && is_table(targets) && (1..=MOST).contains(&returns);
+        is_some.then(|| Self {
+            counters: vec![0; counters as usize],
+            history: 0,
+            targets: vec![0; targets as usize],
+            returns: vec![0; returns as usize],
+            top: 0,
+        })
+    }
+
+    /// Empties it.
+    pub(crate) fn forget(&mut self) {
+        self.counters.fill(0);
+        self.targets.fill(0);
+        self.returns.fill(0);
+        (self.history, self.top) = (0, 0);
+    }
+
+    /// After the instruction `ending` at `address`, before `behind`, the guest went to `next`. Returns whether that was mispredicted, and learns it.
+    pub(crate) fn is_mispredicted(&mut self, ending: Ending, address: u64, behind: u64, next: u64) -> bool {
+        match ending {
+            Ending::Other => false,
+            Ending::Conditional { target } if next == target || next == behind => {
+                self.is_wrong_direction(address, next != behind)
+            }
+            Ending::Call { target } if next == target => {
+                self.push(behind);
+                false
+            }
+            // An exception came before it.
+            Ending::Conditional { .. } | Ending::Call { .. } => false,
+            Ending::IndirectCall => {
+                self.push(behind);
+                self.is_wrong_target(address, next)
+            }
+            Ending::Indirect => self.is_wrong_target(address, next),
+            Ending::Return => self.pop() != next,
+        }
+    }
+
+    fn is_wrong_direction(&mut self, address: u64, is_taken: bool) -> bool {
+        // Branches lie at even addresses on two of the three architectures.
+        let index = ((address >> 1) ^ self.history) as usize & (self.counters.len() - 1);
+        let counter = &mut self.counters[index];
+        let is_wrong = (*counter >= 2) != is_taken;
+        *counter = if is_taken { (*counter + 1).min(3) } else { counter.saturating_sub(1) };
+        self.history = self.history << 1 | u64::from(is_taken);
+        is_wrong
+    }
+
+    fn is_wrong_target(&mut self, address: u64, next: u64) -> bool {
+        let index = (address >> 1) as usize & (self.targets.len() - 1);
+        std::mem::replace(&mut self.targets[index], next) != next
+    }
+
+    fn push(&mut self, address: u64) {
+        self.returns[self.top] = address;
+        self.top = (self.top + 1) % self.returns.len();
+    }
+
+    fn pop(&mut self) -> u64 {
+        self.top = self.top.checked_sub(1).unwrap_or(self.returns.len() - 1);
+        self.returns[self.top]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn predictor() -> Predictor {
+        Predictor::new(1 << 14, 512, 4).unwrap()
+    }
+
+    /// How many of these directions of one branch are mispredicted.
+    fn wrong(predictor: &mut Predictor, directions: impl IntoIterator<Item = bool>) -> usize {
+        let is_wrong = |is_taken: &bool| {
+            let next = if *is_taken { 0x2000 } else { 0x1002 };
+            predictor.is_mispredicted(Ending::Conditional { target: 0x2000 }, 0x1000, 0x1002, next)
+        };
+        directions.into_iter().filter(is_wrong).count()
+    }
+
+    #[test]
+    fn directions_are_learnt_from_what_came_before_them() {
+        // Never taken: right from the beginning. Always taken: until the history is full of it, and twice after that.
+        assert_eq!(wrong(&mut predictor(), [false; 100]), 0);
+        assert_eq!(wrong(&mut predictor(), [true; 100]), 14 + 2);
+        // In turn, and a loop of five: nothing is wrong any more once it is known.
+        for period in [2, 5] {
+            let mut predictor = predictor();
+            let mut directions = (0..).map(|step| step % period != 0);
+            wrong(&mut predictor, directions.by_ref().take(200));
+            assert_eq!(wrong(&mut predictor, directions.take(100)), 0, "{period}");
+        }
+    }
+
+    #[test]
+    fn calls_return_to_where_they_came_from_as_deep_as_the_stack_is() {
+        for (depth, wrong) in [(1, 0), (4, 0), (5, 1), (6, 2)] {
+            let mut predictor = predictor();
+            for level in 0..depth {
+                let call = Ending::Call { target: 0x100 * level };
+                assert!(!predictor.is_mispredicted(call, 0x1000 + level, 0x1005 + level, 0x100 * level));
+            }
+            let returns = (0..depth).rev();
+            let is_wrong = |level: &u64| predictor.is_mispredicted(Ending::Return, 0x9000, 0x9001, 0x1005 + level);
+            assert_eq!(returns.filter(is_wrong).count(), wrong, "{depth}");
+        }
+    }
+
+    /// As a trampoline of fexit does: it calls the function, and returns not to where that was called, but behind it.
+    #[test]
+    fn a_return_past_a_frame_unbalances_the_stack() {
+        let mut predictor = predictor();
+        let call = |predictor: &mut Predictor, from: u64, to: u64| {
+            assert!(!predictor.is_mispredicted(Ending::Call { target: to }, from, from + 5, to));
+        };
+        let come_back =
+            |predictor: &mut Predictor, to: u64| predictor.is_mispredicted(Ending::Return, 0x9000, 0x9001, to);
+        for (from, to) in [(0x100, 0x200), (0x210, 0x300), (0x300, 0x400), (0x410, 0x305)] {
+            call(&mut predictor, from, to);
+        }
+        // The function returns to the trampoline, the trampoline to the function's caller, and that to its own.
+        assert!(!come_back(&mut predictor, 0x415));
+        assert!(come_back(&mut predictor, 0x215));
+        assert!(come_back(&mut predictor, 0x105));
+    }
+
+    #[test]
+    fn an_indirect_branch_goes_where_it_went_before() {
+        let mut predictor = predictor();
+        let mut jump = |address, next| predictor.is_mispredicted(Ending::Indirect, address, address + 2, next);
+        assert!(jump(0x1000, 0x2000) && !jump(0x1000, 0x2000) && jump(0x1000, 0x3000));
+        // Another one of the same entry.
+        assert!(jump(0x1000 + 1024, 0x2000) && jump(0x1000, 0x3000));
+        let mut predictor = self::predictor();
+        assert!(predictor.is_mispredicted(Ending::IndirectCall, 0x1000, 0x1002, 0x2000));
+        assert!(!predictor.is_mispredicted(Ending::Return, 0x2000, 0x2001, 0x1002));
+    }
+
+    #[test]
+    fn what_an_exception_comes_before_is_not_learnt() {
+        let mut predictor = predictor();
+        assert!(!predictor.is_mispredicted(Ending::Conditional { target: 0x2000 }, 0x1000, 0x1002, 0xf000));
+        assert!(!predictor.is_mispredicted(Ending::Call { target: 0x2000 }, 0x1000, 0x1005, 0xf000));
+        assert_eq!((predictor.history, predictor.top), (0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn it_begins_again_like_a_new_one(steps in prop::collection::vec((0_u8..6, 0_u64..64, 0_u64..64), 0..200)) {
+            let ending = |kind, target| match kind {
+                0 => Ending::Conditional { target },
+                1 => Ending::Call { target },
+                2 => Ending::IndirectCall,
+                3 => Ending::Indirect,
+                4 => Ending::Return,
+                _ => Ending::Other,
+            };
+            let all = |predictor: &mut Predictor| -> Vec<bool> {
+                steps.iter().map(|&(kind, address, next)| {
+                    predictor.is_mispredicted(ending(kind, next & !1), address, address + 1, next)
+                }).collect()
+            };
+            let mut predictor = Predictor::new(16, 4, 3).unwrap();
+            let first = all(&mut predictor);
+            predictor.forget();
+            prop_assert_eq!(first, all(&mut predictor));
+        }
+    }
+}
