@@ -29,6 +29,9 @@ pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
         refresh: global.refresh,
         accept_stale: global.accept_stale,
         mirror: None,
+        from: global.from.clone(),
+        archive: global.archive.clone(),
+        exact: false,
     };
     let programs = ProgramSources { from: global.from.clone(), built_with: built_with() };
     StoreOptions { cache: global.cache.clone(), packages, programs }
