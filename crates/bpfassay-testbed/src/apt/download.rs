@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use super::{Apt, First, Located, Package, Root, sandbox::Sandbox};
+use super::{Apt, AptError, First, Located, Package, Root, sandbox::Sandbox};
 use crate::{Error, Result, cache::Object, error::human, stages::Step};
 
 /// Where the files of packages come from.
@@ -18,6 +18,24 @@ pub(crate) enum Origin<'a> {
         /// The packages, with their paths.
         packages: &'a [Located],
     },
+}
+
+/// How apt names the files that it downloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileNames {
+    /// As `apt-get download` does.
+    Own,
+    /// By their SHA-256: what is there of a file is known by that, whoever downloaded it.
+    Digests,
+}
+
+impl FileNames {
+    pub(super) fn of(self, package: &Package) -> String {
+        match self {
+            Self::Own => package.file_name(),
+            Self::Digests => package.sha256.to_string(),
+        }
+    }
 }
 
 impl Apt<'_> {
@@ -84,12 +102,14 @@ impl Apt<'_> {
         match origin {
             Origin::Pool { suite, packages: located } => self.download_pool(suite, located, packages, arrived),
             Origin::Index(_) if self.options().offline => Err(Error::Offline { what }),
-            Origin::Index(root) => self.transfer(root.suite(), &mut packages.to_vec(), arrived, |packages, place| {
-                let mut command = root.command("apt-get");
-                command.current_dir(place).args(["download", "-q"]);
-                command.args(packages.iter().map(|package| package.specification()));
-                command
-            }),
+            Origin::Index(root) => {
+                self.transfer(root.suite(), &mut packages.to_vec(), arrived, FileNames::Own, |packages, place| {
+                    let mut command = root.command("apt-get");
+                    command.current_dir(place).args(["download", "-q"]);
+                    command.args(packages.iter().map(|package| package.specification()));
+                    command
+                })
+            }
         }
     }
 
@@ -103,6 +123,7 @@ impl Apt<'_> {
         suite: &str,
         left: &mut Vec<&Package>,
         arrived: &mut dyn FnMut(&Package, Object),
+        names: FileNames,
         command: impl Fn(&[&Package], &Path) -> Command,
     ) -> Result<()> {
         let Some(what) = named(left) else { return Ok(()) };
@@ -111,17 +132,25 @@ impl Apt<'_> {
         self.cache().require_space(&what, size)?;
         tracing::debug!("downloading {what} ({})", human(size));
         self.stage().step(Step::Download, size);
-        let sandbox = Sandbox::make(&self.host()?.user, &what, size)?;
+        let sandbox = Sandbox::make(self.cache(), &self.host()?.user, &what, size)?;
         let scratch = self.cache().scratch()?;
         let place = sandbox.as_ref().map_or_else(|| scratch.path().to_owned(), Sandbox::files);
         let packages = left.clone();
+        for package in packages.iter().filter(|_| names == FileNames::Digests) {
+            let path = place.join(names.of(package));
+            let known = self.cache().take_partial(&package.sha256, package.size, &path)?;
+            if known > 0 {
+                tracing::info!("the download of {} goes on after {}", package.specification(), human(known));
+                sandbox.as_ref().map_or(Ok(()), |sandbox| sandbox.give(&path))?;
+            }
+        }
         let mut tried = BTreeSet::new();
         // What has its size is whole, if it has its hash; whatever is wrong with it is reported when apt has ended.
         let mut look = || {
             left.retain(|package| {
-                let path = place.join(package.file_name());
+                let path = place.join(names.of(package));
                 let is_whole = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.len() == package.size);
-                if !is_whole || !tried.insert(package.file_name()) {
+                if !is_whole || !tried.insert(package.sha256) {
                     return true;
                 }
                 let added = self.cache().add_file(&package.specification(), &path, Some(package.sha256));
@@ -137,10 +166,18 @@ impl Apt<'_> {
         });
         if ended.is_err() {
             look();
+            // What was broken off goes on another time. What is wrong does not.
+            if let Err(Error::Apt(AptError::Unreachable { .. } | AptError::Other { .. })) = &ended
+                && names == FileNames::Digests
+            {
+                for package in &*left {
+                    self.cache().keep_partial(&package.sha256, package.size, &place.join(names.of(package)))?;
+                }
+            }
             return ended;
         }
         while let Some(package) = left.last() {
-            let (what, path) = (package.specification(), place.join(package.file_name()));
+            let (what, path) = (package.specification(), place.join(names.of(package)));
             // Its owner could still write to a file of the sandbox: what is stored is a copy, hashed while it is made.
             let object = match &sandbox {
                 Some(_) => self.cache().add_file(&what, &path, Some(package.sha256))?,

@@ -9,7 +9,12 @@ use std::{
     process::Command,
 };
 
-use super::{Apt, AptError, AssetSource, Located, Package, download::named, package::encoded, root::APT_HELPER};
+use super::{
+    Apt, AptError, AssetSource, Located, Package,
+    download::{FileNames, named},
+    package::encoded,
+    root::APT_HELPER,
+};
 use crate::{Error, Result, cache::Object};
 
 /// The directory of an archive of snapshots that has those of Debian's main archive.
@@ -129,7 +134,7 @@ impl Apt<'_> {
                 // Those whose path is not known are not asked for, and come back.
                 let unknown: Vec<_> = left.iter().copied().filter(|package| path_of(package).is_none()).collect();
                 left.retain(|package| path_of(package).is_some());
-                let ended = self.transfer(suite, left, arrived, |packages, directory| {
+                let ended = self.transfer(suite, left, arrived, FileNames::Digests, |packages, directory| {
                     download_file(packages, directory, |package| {
                         path_of(package).map(|path| format!("{base}/{}", encoded(&path)))
                     })
@@ -209,7 +214,7 @@ fn download_file(packages: &[&Package], directory: &Path, uri_of: impl Fn(&Packa
     command.arg(format!("--fsize={largest}")).args(["--core=0", "--", APT_HELPER, "-q", "download-file"]);
     for package in packages {
         let Some(uri) = uri_of(package) else { continue };
-        command.arg(uri).arg(directory.join(package.file_name())).arg(format!("SHA256:{}", package.sha256));
+        command.arg(uri).arg(directory.join(FileNames::Digests.of(package))).arg(format!("SHA256:{}", package.sha256));
     }
     command.env("LC_ALL", "C.UTF-8");
     command

@@ -138,7 +138,7 @@ impl Apt<'_> {
         tracing::debug!("fetching {what} ({})", architectures.join(", "));
         self.stage().step(Step::Index, 0);
         let lists = directory.join("state/lists");
-        let sandbox = Sandbox::make(&host.user, &what, needed)?;
+        let sandbox = Sandbox::make(self.cache(), &host.user, &what, needed)?;
         if let Some(sandbox) = &sandbox {
             sandbox.put_lists(&lists)?;
         }

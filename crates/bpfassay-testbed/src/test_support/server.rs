@@ -58,6 +58,16 @@ impl Server {
         &self.url
     }
 
+    /// Makes it break off after so many bytes of an answer.
+    pub(crate) fn break_after(&self, bytes: usize) {
+        self.shared.most.store(bytes, Ordering::SeqCst);
+    }
+
+    /// Makes it give files as a whole only.
+    pub(crate) fn without_ranges(&self) {
+        self.shared.ranges.store(false, Ordering::SeqCst);
+    }
+
     /// What was asked for since the last call.
     pub(crate) fn requests(&self) -> Vec<Request> {
         std::mem::take(&mut *self.shared.requests.lock().unwrap())

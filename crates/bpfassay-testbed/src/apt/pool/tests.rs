@@ -175,3 +175,75 @@ fn places_that_are_no_help_are_named() {
     assert!(error.dropped().is_none(), "{error}");
     assert!(error.to_string().contains("testbed.lock has no time stamp of a:amd64=1:2~3"), "{error}");
 }
+
+/// A package that is large enough to be broken off, and a mirror that has it.
+fn large() -> (Vec<u8>, Located, Server) {
+    let content: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
+    let package = located("a", &content);
+    let mirror = Server::start([(format!("/{}", package.path), content.clone())]);
+    (content, package, mirror)
+}
+
+fn of_mirror(mirror: &Server) -> Options {
+    Options { mirror: Some(mirror.url().to_owned()), ..Options::default() }
+}
+
+/// Breaks the download of `package` off, as often as it is tried, and returns where the next one can go on.
+fn break_off(cache: &Cache, package: &Located, mirror: &Server) -> u64 {
+    mirror.break_after(100_000);
+    let error = fetch(&Apt::new(cache, of_mirror(mirror)), std::slice::from_ref(package)).unwrap_err();
+    assert!(matches!(error, Error::Apt(_)), "{error}");
+    mirror.break_after(usize::MAX);
+    mirror.requests();
+    let kept = cache.root().join("tmp/partial").join(package.package.sha256.to_string());
+    fs::metadata(kept).unwrap().len()
+}
+
+#[test]
+fn a_download_that_was_broken_off_goes_on_in_another_process() {
+    if !can_download() {
+        return;
+    }
+    let (content, package, mirror) = large();
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::open(directory.path().join("cache")).unwrap();
+    let kept = break_off(&cache, &package, &mirror);
+    assert!(kept >= 100_000, "{kept}");
+    drop(cache);
+    let cache = Cache::open(directory.path().join("cache")).unwrap();
+    let object = fetch(&Apt::new(&cache, of_mirror(&mirror)), std::slice::from_ref(&package)).unwrap().remove(0);
+    assert_eq!(fs::read(object.path).unwrap(), content);
+    assert_eq!(mirror.requests(), [(format!("/{}", package.path), kept)]);
+    assert_eq!(fs::read_dir(cache.root().join("tmp/partial")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_server_without_ranges_and_a_damaged_part_begin_again() {
+    if !can_download() {
+        return;
+    }
+    let (content, package, mirror) = large();
+    let path = format!("/{}", package.path);
+    for damaged in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path().join("cache")).unwrap();
+        let kept = break_off(&cache, &package, &mirror);
+        let part = cache.root().join("tmp/partial").join(package.package.sha256.to_string());
+        if damaged {
+            let modified = fs::metadata(&part).unwrap().modified().unwrap();
+            let mut bytes = fs::read(&part).unwrap();
+            bytes[0] ^= 1;
+            fs::write(&part, bytes).unwrap();
+            // The server takes it for what it is by its time.
+            fs::File::options().write(true).open(&part).unwrap().set_modified(modified).unwrap();
+        } else {
+            mirror.without_ranges();
+        }
+        let object = fetch(&Apt::new(&cache, of_mirror(&mirror)), std::slice::from_ref(&package)).unwrap().remove(0);
+        assert_eq!(fs::read(object.path).unwrap(), content);
+        let begins: Vec<_> = mirror.requests().into_iter().map(|(asked, begin)| (asked == path, begin)).collect();
+        let expected = if damaged { vec![(true, kept), (true, 0)] } else { vec![(true, 0)] };
+        assert_eq!(begins, expected, "damaged: {damaged}");
+        assert!(!part.exists());
+    }
+}
