@@ -86,6 +86,14 @@ pub enum Error {
     /// Guests that were made again are not those of the run.
     #[error("the guests of this run are gone, and those that can be made now are different")]
     OtherGuests,
+    /// What results were measured with cannot be had.
+    #[error("cannot measure with what {} were measured with: {problem}", path.display())]
+    Unlike {
+        /// The results.
+        path: PathBuf,
+        /// What is missing or different.
+        problem: String,
+    },
     /// The cache cannot be used.
     #[error("cannot use the cache {}", path.display())]
     Cache {

@@ -100,6 +100,12 @@ impl Catalogue {
         Ok(Self { flavours: text.flavours, nixpkgs: text.nixpkgs, entries: text.kernel, lock: TestbedLock::default() })
     }
 
+    /// The same, in which names mean the builds of `lock`.
+    #[must_use]
+    pub fn with_lock(self, lock: TestbedLock) -> Self {
+        Self { lock, ..self }
+    }
+
     /// Which builds names mean.
     #[must_use]
     pub fn lock(&self) -> &TestbedLock {

@@ -144,6 +144,16 @@ impl TestbedLock {
         kernels.find(|kernel| kernel.name == name || build_name(&kernel.version) == name)
     }
 
+    /// The same, with `kernels` in place of what their names mean.
+    #[must_use]
+    pub fn with_kernels(&self, kernels: Vec<LockedKernel>) -> Self {
+        let mut lock = self.clone();
+        for kernel in kernels {
+            lock.set_kernel(kernel);
+        }
+        lock
+    }
+
     /// All kernels.
     #[must_use]
     pub fn kernels(&self) -> &[LockedKernel] {

@@ -83,6 +83,7 @@ pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
         sources: Sources {
             bundle: overlays.bundle.clone(),
             manifest: overlays.manifest.clone(),
+            recorded: None,
             local: None,
             ior: overlays.ior.clone(),
         },

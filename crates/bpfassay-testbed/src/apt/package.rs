@@ -29,7 +29,7 @@ pub struct Package {
 pub struct Located {
     /// The package.
     pub package: Package,
-    /// Relative to the archive (`pool/main/l/linux/….deb`), as the field `Filename` of an index has it.
+    /// Relative to the archive (`pool/main/l/linux/….deb`), as the field `Filename` of an index has it; empty where it is not known.
     pub path: String,
     /// When the archive had it, as far as known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -47,7 +47,11 @@ impl Place<'_> {
     /// Where it has a package; `None` where that is not known.
     fn path_of(self, located: &Located) -> Option<String> {
         match self {
-            Self::Named(_) | Self::Mirror(_) => Some(located.path.clone()),
+            // People put what they have there.
+            Self::Named(_) if located.path.is_empty() => Some(format!("pool/{}", located.package.file_name())),
+            Self::Named(_) => Some(located.path.clone()),
+            Self::Mirror(_) => Some(located.path.clone()).filter(|path| !path.is_empty()),
+            Self::Archive(_) if located.path.is_empty() => None,
             Self::Archive(_) => located.snapshot.map(|time| format!("{ARCHIVE_NAME}/{time}/{}", located.path)),
         }
     }
@@ -118,8 +122,11 @@ impl Apt<'_> {
         };
         let known = left.iter().filter(|package| path_of(package).is_some()).count();
         if let Some(unknown) = left.iter().find(|package| path_of(package).is_none()) {
-            let answer = format!("testbed.lock has no time stamp of {}", unknown.specification());
-            asked.push((place.name(), answer));
+            let what = match place {
+                Place::Archive(_) => "time stamp",
+                Place::Named(_) | Place::Mirror(_) => "path",
+            };
+            asked.push((place.name(), format!("testbed.lock has no {what} of {}", unknown.specification())));
         }
         if known == 0 || (place.base().is_err() && self.options().offline) {
             return Ok(None);
