@@ -85,6 +85,10 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_ARCHIVE")]
     pub(crate) archive: Option<AssetSource>,
 
+    /// More kernels beside those that come with bpfassay: a TOML file of the form of kernels/debian.toml, with names of its own
+    #[arg(long, global = true, value_name = "FILE", env = "BPFASSAY_CATALOGUE")]
+    pub(crate) catalogue: Option<PathBuf>,
+
     /// Print more messages; repeat for more still (guest consoles from -v on)
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,

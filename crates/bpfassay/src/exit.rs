@@ -147,6 +147,12 @@ impl From<bpfassay_runner::Error> for Failure {
                 INFRASTRUCTURE,
                 Some("use the bpfassay and the kernel packages that made it; results.json lists them under provenance"),
             ),
+            Error::OwnCatalogue { .. } => (
+                USAGE,
+                Some(
+                    "give --catalogue a TOML file of the form of kernels/debian.toml, with names that this does not have",
+                ),
+            ),
             Error::Unlike { .. } => (
                 USAGE,
                 Some(

@@ -34,7 +34,7 @@ pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
         exact: false,
     };
     let programs = ProgramSources { from: global.from.clone(), built_with: built_with() };
-    StoreOptions { cache: global.cache.clone(), packages, programs }
+    StoreOptions { cache: global.cache.clone(), catalogue: global.catalogue.clone(), packages, programs }
 }
 
 /// Digest of the sources of the guest's programs that this command was built with; none where it was built without them.
