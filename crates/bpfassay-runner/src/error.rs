@@ -86,6 +86,23 @@ pub enum Error {
     /// Guests that were made again are not those of the run.
     #[error("the guests of this run are gone, and those that can be made now are different")]
     OtherGuests,
+    /// A catalogue of the user's cannot be used.
+    #[error("cannot use the catalogue {}", path.display())]
+    OwnCatalogue {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: Box<bpfassay_testbed::Error>,
+    },
+    /// What results were measured with cannot be had.
+    #[error("cannot measure with what {} were measured with: {problem}", path.display())]
+    Unlike {
+        /// The results.
+        path: PathBuf,
+        /// What is missing or different.
+        problem: String,
+    },
     /// The cache cannot be used.
     #[error("cannot use the cache {}", path.display())]
     Cache {

@@ -4,7 +4,8 @@
 //! The steps, each a call: a [`Selection`] expands to a plan; a [`Testbed`] has its guests, which a provider of bpfassay-testbed makes or
 //! finds; a [`Session`] is the host ready to boot them; [`Work`] is what is left to do, in a results directory; [`Session::execute`] does
 //! it, and whatever sequential sampling adds; [`conclude`] derives the results. [`Interrupted`] continues a run, [`Verification`] executes
-//! one again, [`Merge`] makes one of the results of shards, [`Bundling`] writes its guests to one file, a [`Submission`] has Slurm measure shards, [`ThisMachine`] measures without guests. Progress goes to an [`Observer`]; an [`EventObserver`] makes the documented events of
+//! one again, [`Merge`] makes one of the results of shards, [`Like`] has the testbed of results, [`Bundling`] writes its guests to one file, a [`Submission`] has Slurm measure shards,
+//! [`ThisMachine`] measures without guests. Progress goes to an [`Observer`]; an [`EventObserver`] makes the documented events of
 //! it. Every error is an [`Error`].
 //!
 //! Before all that, [`examine_host`] finds out whether this host is fit, and [`install_packages`] installs what it lacks.
@@ -38,6 +39,7 @@ mod failure;
 mod here;
 mod host_packages;
 mod host_setup;
+mod like;
 mod merge;
 mod observed;
 mod observer;
@@ -64,6 +66,7 @@ pub use events::{EventObserver, EventSink, stage_event, timings_event};
 pub use here::{HereSelection, ThisMachine};
 pub use host_packages::{install_command, install_packages, missing_packages};
 pub use host_setup::{HostSetup, HostSetupError};
+pub use like::Like;
 pub use merge::{Merge, MergeError};
 pub use observer::{Observer, Progress};
 pub use pool::{RunnerError, Summary};

@@ -13,11 +13,16 @@ use bpfassay_testbed::{
 
 use crate::Error;
 
+/// Largest catalogue of a user's that is read, in bytes; ours has about 10,000.
+const MAX_CATALOGUE: u64 = 1 << 20;
+
 /// Where the cache is, how packages may be fetched, and where the guest's programs may come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreOptions {
     /// The directory of the cache; `None`: the user's own ([`Cache::locate`]).
     pub cache: Option<PathBuf>,
+    /// A catalogue of the user's, which comes beside ours.
+    pub catalogue: Option<PathBuf>,
     /// How packages may be fetched.
     pub packages: Options,
     /// Where the guest's programs may come from.
@@ -42,10 +47,17 @@ impl Store {
     /// Opens the cache, and makes it where it does not exist.
     ///
     /// # Errors
-    /// [`Error::Cache`] if the directory cannot be made or written to; [`Error::Testbed`] if it is something else than a cache, or if no
+    /// [`Error::OwnCatalogue`] for a catalogue of the user's that cannot be read or understood; [`Error::Cache`] if the directory cannot be made or written to; [`Error::Testbed`] if it is something else than a cache, or if no
     /// directory is known; [`Error::Catalogue`] never, unless the catalogue that is compiled in is wrong.
     pub fn open(options: &StoreOptions) -> Result<Self, Error> {
-        let catalogue = Catalogue::bundled().map_err(Error::Catalogue)?;
+        let mut catalogue = Catalogue::bundled().map_err(Error::Catalogue)?;
+        if let Some(path) = &options.catalogue {
+            let failed =
+                |source: bpfassay_testbed::Error| Error::OwnCatalogue { path: path.clone(), source: Box::new(source) };
+            let text = bpfassay_input::read_text(path, MAX_CATALOGUE)
+                .map_err(|source| failed(bpfassay_testbed::Error::io("read", path)(source)))?;
+            catalogue = catalogue.with(&path.display().to_string(), &text).map_err(|error| failed(error.into()))?;
+        }
         let root = Cache::locate(options.cache.as_deref())?;
         let cache = Cache::open(&root).map_err(|error| match error {
             error @ bpfassay_testbed::Error::NotACache { .. } => error.into(),

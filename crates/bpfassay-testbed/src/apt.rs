@@ -11,9 +11,12 @@ mod failure;
 pub(crate) mod host;
 mod mirror;
 mod package;
+mod pool;
 mod release;
 mod root;
 mod sandbox;
+mod snapshot;
+mod source;
 mod turn;
 mod url;
 
@@ -36,6 +39,8 @@ pub use self::{
     package::{Indexed, Located, Package, ParseError, parse_index, parse_print_uris},
     release::ReleaseFile,
     root::{IndexState, Root},
+    snapshot::{NotASnapshot, Snapshot},
+    source::{AssetSource, NotAnAssetSource},
 };
 use crate::{
     Error, Result,
@@ -59,6 +64,13 @@ pub struct Options {
     pub accept_stale: bool,
     /// URI of a Debian archive to use in place of the one that the host's apt sources name.
     pub mirror: Option<String>,
+    /// Places that may have package files, asked before the mirror: at their paths in an archive's pool.
+    pub from: Vec<AssetSource>,
+    /// An archive that keeps what mirrors drop, asked after the mirror: it has every file below `debian/TIMESTAMP/`, for the time stamps that
+    /// [`crate::testbed_lock`] has.
+    pub archive: Option<AssetSource>,
+    /// Let nothing take the place of a locked file: what no place has is an error.
+    pub exact: bool,
 }
 
 impl Options {

@@ -8,6 +8,7 @@
 //! ROOT/apt/…                   private package indexes
 //! ROOT/locks/NAME              what concurrent processes wait on
 //! ROOT/tmp/bpfassay-…/         what a process is making; removed when it is gone
+//! ROOT/tmp/partial/…           downloads that were broken off, by the SHA-256 that they are to have
 //! ROOT/CACHEDIR.TAG, ROOT/bpfassay-cache   without which no directory counts as a cache, but a missing or empty one
 //! ```
 //!
@@ -19,6 +20,7 @@
 mod digest;
 mod lock;
 mod object;
+mod partial;
 mod place;
 mod record;
 mod removal;
@@ -117,7 +119,12 @@ impl Cache {
         if access == CacheAccess::Whole {
             let _alone = cache.lock(SESSIONS)?;
             let (tmp, path) = cache.tmp()?;
-            sweep(tmp.as_fd(), &path, session::PREFIX, true)?;
+            sweep(tmp.as_fd(), &path, session::PREFIX, true, |dead| {
+                for scratch in entries(dead, |kind| kind.is_dir()).unwrap_or_default() {
+                    cache.keep_abandoned(&scratch);
+                }
+            })?;
+            cache.expire_partial();
         }
         Ok(cache)
     }

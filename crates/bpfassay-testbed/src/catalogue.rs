@@ -8,7 +8,7 @@ pub(crate) mod build_name;
 pub(crate) mod error;
 mod pattern;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::Arch;
 use serde::Deserialize;
@@ -63,6 +63,7 @@ pub struct Selection<'a> {
 #[serde(deny_unknown_fields)]
 struct Text {
     format: u32,
+    #[serde(default)]
     flavours: BTreeMap<Arch, String>,
     #[serde(default)]
     nixpkgs: BTreeMap<String, String>,
@@ -86,18 +87,60 @@ impl Catalogue {
     /// # Errors
     /// [`CatalogueError::Form`] for a text that is no catalogue of this format.
     pub fn parse(origin: &str, text: &str) -> Result<Self, CatalogueError> {
+        Self::parse_beside(origin, text, &BTreeMap::new())
+    }
+
+    /// The same catalogue with that in `text`, a user's, beside it: TOML of the same form, in which flavours may be left out.
+    ///
+    /// # Errors
+    /// [`CatalogueError::Form`] for a text that is no catalogue of this format, or has a name or a flavour that this one has with another meaning.
+    pub fn with(mut self, origin: &str, text: &str) -> Result<Self, CatalogueError> {
+        let refuse = |problem: String| CatalogueError::Form { origin: origin.to_owned(), problem };
+        let other = Self::parse_beside(origin, text, &self.flavours)?;
+        for entry in &other.entries {
+            if let Some(arch) = entry.architectures.iter().find(|arch| self.find(**arch, &entry.name).is_ok()) {
+                let problem =
+                    format!("kernel `{}` for {arch} is in {} already: give it another name", entry.name, BUNDLED.0);
+                return Err(refuse(problem));
+            }
+        }
+        for (arch, flavour) in other.flavours {
+            match self.flavours.get(&arch) {
+                Some(known) if *known != flavour => {
+                    let problem =
+                        format!("the flavour of {arch} is `{known}` in {}, not `{flavour}`: leave it out", BUNDLED.0);
+                    return Err(refuse(problem));
+                }
+                _ => drop(self.flavours.insert(arch, flavour)),
+            }
+        }
+        if let Some(name) = other.nixpkgs.keys().next() {
+            return Err(refuse(format!("nixpkgs `{name}`: the flake reads only {}: leave it out", BUNDLED.0)));
+        }
+        self.entries.extend(other.entries);
+        Ok(self)
+    }
+
+    fn parse_beside(origin: &str, text: &str, known: &BTreeMap<Arch, String>) -> Result<Self, CatalogueError> {
         let refuse = |problem: String| CatalogueError::Form { origin: origin.to_owned(), problem };
         let text: Text = toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
         if text.format != FORMAT {
             return Err(refuse(format!("has format {}, this program reads {FORMAT}", text.format)));
         }
         for entry in &text.kernel {
-            entry.check(&text.flavours).map_err(|problem| refuse(format!("kernel `{}`: {problem}", entry.name)))?;
+            let flavours = text.flavours.keys().chain(known.keys()).copied().collect();
+            entry.check(&flavours).map_err(|problem| refuse(format!("kernel `{}`: {problem}", entry.name)))?;
         }
         for (name, attribute) in &text.nixpkgs {
             check_nixpkgs(name, attribute).map_err(|problem| refuse(format!("nixpkgs `{name}`: {problem}")))?;
         }
         Ok(Self { flavours: text.flavours, nixpkgs: text.nixpkgs, entries: text.kernel, lock: TestbedLock::default() })
+    }
+
+    /// The same, in which names mean the builds of `lock`.
+    #[must_use]
+    pub fn with_lock(self, lock: TestbedLock) -> Self {
+        Self { lock, ..self }
     }
 
     /// Which builds names mean.
@@ -176,7 +219,7 @@ impl Catalogue {
 }
 
 impl Entry {
-    fn check(&self, flavours: &BTreeMap<Arch, String>) -> Result<(), String> {
+    fn check(&self, flavours: &BTreeSet<Arch>) -> Result<(), String> {
         if !plain(&self.name) {
             return Err("a name has letters, digits, `.` and `-` only".to_owned());
         }
@@ -194,7 +237,7 @@ impl Entry {
         if self.architectures.is_empty() {
             return Err("architectures is empty".to_owned());
         }
-        match self.architectures.iter().find(|arch| !flavours.contains_key(arch)) {
+        match self.architectures.iter().find(|arch| !flavours.contains(arch)) {
             Some(arch) => Err(format!("no flavour is given for {arch}")),
             None => Ok(()),
         }

@@ -78,6 +78,18 @@ pub enum Error {
         /// What is missing.
         what: String,
     },
+    /// No place that was asked has the files of packages.
+    #[error(
+        "no place has {what} ({asked}): name one that has it with --from or --archive, or take the newest in place of what testbed.lock has with --newest"
+    )]
+    Nowhere {
+        /// What is missing.
+        what: String,
+        /// The places, with what each answered.
+        asked: String,
+        /// Whether the newest may take its place: the mirror dropped it, and no archive was named.
+        replaceable: bool,
+    },
     /// Nothing may be removed from the cache while another process uses it.
     #[error("another bpfassay uses the cache {}: wait until it has ended", path.display())]
     CacheInUse {
@@ -254,6 +266,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Why a locked file cannot be had, where the newest may take its place.
+    pub(crate) fn dropped(&self) -> Option<&str> {
+        match self {
+            Self::Apt(AptError::Missing { detail, .. }) => Some(detail),
+            Self::Nowhere { asked, replaceable: true, .. } => Some(asked),
+            _ => None,
+        }
+    }
+
     /// An [`Error::Io`]; for use in `map_err`.
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();

@@ -33,7 +33,6 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::logged::end;
 pub use self::{
     asset::{AssetError, FileHash, Index},
-    asset_source::{AssetSource, NotAnAssetSource},
     sources::{ProgramSources, checkout},
     verify::{Compared, Verified, verify},
 };
@@ -43,7 +42,7 @@ use self::{
 };
 use crate::{
     Error, Result,
-    apt::Apt,
+    apt::{Apt, AssetSource},
     cache::{Cache, Digest, Object, Scratch},
     manifest::{Component, ProgramAsset},
     stages::{Kind, Step},

@@ -66,6 +66,8 @@ pub struct Sources {
     pub bundle: Option<PathBuf>,
     /// The manifest of a testbed that was made before.
     pub manifest: Option<PathBuf>,
+    /// A testbed that was made before, its files checked.
+    pub recorded: Option<Manifest>,
     /// The kernel called [`local::NAME`].
     pub local: Option<LocalKernel>,
     /// Directory trees with a real IOR, per architecture.
@@ -85,6 +87,7 @@ impl Sources {
     /// Those of [`Manifest::load`] and [`crate::bundle::manifest`].
     pub fn made_before(&self) -> Result<Option<Manifest>> {
         match (&self.bundle, &self.manifest) {
+            _ if self.recorded.is_some() => Ok(self.recorded.clone()),
             (Some(bundle), _) => crate::bundle::manifest(bundle).map(Some),
             (None, Some(manifest)) => Manifest::load(manifest, Check::Size).map(Some),
             (None, None) => Ok(None),
@@ -94,7 +97,7 @@ impl Sources {
     /// Whether guests were made before.
     #[must_use]
     pub fn are_made(&self) -> bool {
-        self.bundle.is_some() || self.manifest.is_some()
+        self.bundle.is_some() || self.manifest.is_some() || self.recorded.is_some()
     }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tests of several modules need.
 
+pub(crate) mod server;
+
 use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 
 pub use self::update::{Update, Wanted, update};
 use crate::{
-    apt::{Located, Package, is_path, is_plain},
+    apt::{Located, Package, Snapshot, is_path, is_plain},
     cache::Digest,
     catalogue::{build_name::build_name, error::CatalogueError},
 };
@@ -85,13 +85,15 @@ struct Line {
     size: u64,
     sha256: Digest,
     path: String,
+    snapshot: Option<Snapshot>,
 }
 
 fn located<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Located>, D::Error> {
     let lines = Vec::<Line>::deserialize(deserializer)?;
-    let of = |Line { name, version, architecture, size, sha256, path }| Located {
+    let of = |Line { name, version, architecture, size, sha256, path, snapshot }| Located {
         package: Package { name, version, architecture, size, sha256 },
         path,
+        snapshot,
     };
     Ok(lines.into_iter().map(of).collect())
 }
@@ -140,6 +142,16 @@ impl TestbedLock {
     pub fn kernel(&self, architecture: Arch, name: &str) -> Option<&LockedKernel> {
         let mut kernels = self.kernels.iter().filter(|kernel| kernel.architecture == architecture);
         kernels.find(|kernel| kernel.name == name || build_name(&kernel.version) == name)
+    }
+
+    /// The same, with `kernels` in place of what their names mean.
+    #[must_use]
+    pub fn with_kernels(&self, kernels: Vec<LockedKernel>) -> Self {
+        let mut lock = self.clone();
+        for kernel in kernels {
+            lock.set_kernel(kernel);
+        }
+        lock
     }
 
     /// All kernels.
@@ -201,7 +213,7 @@ fn check(packages: &[Located], others: &[&String]) -> Result<(), String> {
         return Err("packages is empty".to_owned());
     }
     let mut seen = BTreeSet::new();
-    for Located { package, path } in packages {
+    for Located { package, path, .. } in packages {
         let Package { name, version, architecture, size, .. } = package;
         let of = |problem: &str| Err(format!("package `{name}`: {problem}"));
         if ![name, version, architecture].into_iter().all(|text| is_plain(text)) {
@@ -222,11 +234,12 @@ fn check(packages: &[Located], others: &[&String]) -> Result<(), String> {
 
 fn lines(packages: &[Located]) -> String {
     let mut text = "[\n".to_owned();
-    for Located { package: Package { name, version, architecture, size, sha256 }, path } in packages {
+    for Located { package: Package { name, version, architecture, size, sha256 }, path, snapshot } in packages {
+        let snapshot = snapshot.map(|time| format!(", snapshot = \"{time}\"")).unwrap_or_default();
         let _ = writeln!(
             text,
             "  {{ name = \"{name}\", version = \"{version}\", architecture = \"{architecture}\", size = {size}, \
-             sha256 = \"{sha256}\", path = \"{path}\" }},"
+             sha256 = \"{sha256}\", path = \"{path}\"{snapshot} }},"
         );
     }
     text + "]"

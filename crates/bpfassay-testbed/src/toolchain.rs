@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    apt::{self, Apt, AptError, First, Located, Origin, Package},
+    apt::{self, Apt, First, Located, Origin, Package},
     cache::{Digest, Object},
     manifest::Component,
     stages::{Kind, Stage, Step},
@@ -131,9 +131,9 @@ impl Toolchain {
             }
             let origin = Origin::Pool { suite: &locked.suite, packages: &locked.packages };
             match apt.during(Kind::Toolchain, "", |apt| make(apt, apt.first(), origin, packages)) {
-                Err(Error::Apt(AptError::Missing { detail, .. })) => tracing::warn!(
+                Err(ref error) if let Some(detail) = error.dropped() => tracing::warn!(
                     "the mirror no longer has the cross toolchain of testbed.lock ({detail}); the newest takes its place, so programs may \
-                     differ from those of other machines"
+                     differ from those of other machines; --archive names a place that has it"
                 ),
                 made => return made,
             }
@@ -212,6 +212,9 @@ pub(crate) fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Located>> {
             return Err(Error::Build { what });
         }
         packages.extend(found);
+    }
+    for located in &mut packages {
+        located.snapshot = root.snapshot();
     }
     packages.sort();
     packages.dedup();

@@ -153,6 +153,19 @@ impl From<bpfassay_runner::Error> for Failure {
                 INFRASTRUCTURE,
                 Some("use the bpfassay and the kernel packages that made it; results.json lists them under provenance"),
             ),
+            Error::OwnCatalogue { .. } => (
+                USAGE,
+                Some(
+                    "give --catalogue a TOML file of the form of kernels/debian.toml, with names that this does not have",
+                ),
+            ),
+            Error::Unlike { .. } => (
+                USAGE,
+                Some(
+                    "use the bpfassay and the QEMU of these results, or a bundle of their guests (--bundle in place of --like); `bpfassay report` shows \
+                     what they were measured with",
+                ),
+            ),
             Error::Cache { .. } => (
                 INFRASTRUCTURE,
                 Some("the cache must be a directory that can be made and written to: name another one with --cache"),

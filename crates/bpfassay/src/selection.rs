@@ -29,9 +29,12 @@ pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
         refresh: global.refresh,
         accept_stale: global.accept_stale,
         mirror: None,
+        from: global.from.clone(),
+        archive: global.archive.clone(),
+        exact: false,
     };
     let programs = ProgramSources { from: global.from.clone(), built_with: built_with() };
-    StoreOptions { cache: global.cache.clone(), packages, programs }
+    StoreOptions { cache: global.cache.clone(), catalogue: global.catalogue.clone(), packages, programs }
 }
 
 /// Digest of the sources of the guest's programs that this command was built with; none where it was built without them.
@@ -81,6 +84,7 @@ pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
         sources: Sources {
             bundle: overlays.bundle.clone(),
             manifest: overlays.manifest.clone(),
+            recorded: None,
             local: None,
             ior: overlays.ior.clone(),
         },

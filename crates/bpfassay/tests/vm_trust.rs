@@ -13,7 +13,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use common::{bpfassay, guests_wanted, printed, results, study};
+use common::{bpfassay, guests_wanted, printed, results, study, without_plugins};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -216,4 +216,38 @@ fn a_qemu_that_does_not_start_is_no_tools_fault_and_a_good_one_goes_on(directory
     }
     let printed = ends(run(directory).args(["--resume", "out"]), 0);
     assert_eq!(fingerprint(&printed), whole, "{printed}");
+}
+
+#[test]
+fn a_run_like_another_has_its_guests_and_its_figures_or_is_refused() {
+    if !guests_wanted() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path();
+    let smoke = |command: &mut Command, out: &str, code| {
+        command.arg(study("smoke.toml")).args(["--arch", "x86_64", "--clock", "instructions", "--output", out]);
+        ends(command, code)
+    };
+    let first = smoke(&mut run(directory), "first", 0);
+    let like = || {
+        let mut command = bpfassay(directory);
+        // Nothing is there to make guests of.
+        command.args(["--offline", "--cache", "empty", "run", "--yes", "--like", "first"]);
+        command
+    };
+    let second = smoke(&mut like(), "second", 0);
+    assert_eq!(fingerprint(&second), fingerprint(&first));
+    let guests = |out: &str| results(&directory.join(out))["provenance"][0]["targets"].clone();
+    assert_eq!(guests("second"), guests("first"));
+
+    let programs = directory.join("another-qemu");
+    fs::create_dir(&programs).unwrap();
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let refused = smoke(like().env("PATH", without_plugins(&programs)), "third", 2);
+    assert!(refused.contains("QEMU for x86_64 was ") && !directory.join("third").exists(), "{refused}");
+    let refused = ends(like().args(["kernel-features", "--arch", "x86_64", "--kernel", "5.10"]), 2);
+    assert!(refused.contains("they have no guest for x86_64 5.10, only "), "{refused}");
+    let refused = ends(like().args(["quick", "--newest"]), 2);
+    assert!(refused.contains("--like names the kernels that are used"), "{refused}");
 }

@@ -25,6 +25,10 @@ pub(super) fn kernel_image(image: &[u8]) {
         Ok(kind) => assert!(kind.release.is_none_or(|release| release.len() <= image.len())),
         Err(message) => assert!(message.len() < 1000),
     }
+    match local::unpack_zboot(image, 1 << 20) {
+        Ok(kernel) => assert!(kernel.is_none_or(|kernel| kernel.len() <= 1 << 20)),
+        Err(message) => assert!(message.len() < 1000),
+    }
 }
 
 /// Streams of xz, zstd and gzip: never more than asked for comes out.

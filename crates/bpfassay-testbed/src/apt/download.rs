@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Package files: from the cache, or from the mirror.
+//! Package files: from the cache, or downloaded.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use super::{Apt, First, Located, Package, Root, package::encoded, root::APT_HELPER, sandbox::Sandbox};
+use super::{Apt, AptError, First, Located, Package, Root, sandbox::Sandbox};
 use crate::{Error, Result, cache::Object, error::human, stages::Step};
 
 /// Where the files of packages come from.
@@ -11,7 +11,7 @@ use crate::{Error, Result, cache::Object, error::human, stages::Step};
 pub(crate) enum Origin<'a> {
     /// The suite whose index lists them.
     Index(&'a Root),
-    /// The archive that the host's apt uses, at known paths: no index is asked for.
+    /// Places that have them at known paths, such as the archive that the host's apt uses: no index is asked for.
     Pool {
         /// The suite that they were chosen from.
         suite: &'a str,
@@ -20,12 +20,30 @@ pub(crate) enum Origin<'a> {
     },
 }
 
+/// How apt names the files that it downloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileNames {
+    /// As `apt-get download` does.
+    Own,
+    /// By their SHA-256: what is there of a file is known by that, whoever downloaded it.
+    Digests,
+}
+
+impl FileNames {
+    pub(super) fn of(self, package: &Package) -> String {
+        match self {
+            Self::Own => package.file_name(),
+            Self::Digests => package.sha256.to_string(),
+        }
+    }
+}
+
 impl Apt<'_> {
     /// The files of `packages`, checked: from the cache, or downloaded.
     ///
     /// # Errors
-    /// [`super::AptError`] where the mirror fails, [`Error::Offline`] where the network may not be used, [`Error::Mismatch`] for a file that is not
-    /// the index's, [`Error::DiskFull`], [`Error::Program`] where there is no apt, [`Error::Io`].
+    /// [`super::AptError`] where the mirror fails, [`Error::Nowhere`] where other places were asked, too, [`Error::Offline`] where the network may not be
+    /// used, [`Error::Mismatch`] for a file that is not the index's, [`Error::DiskFull`], [`Error::Program`] where there is no apt, [`Error::Io`].
     pub fn fetch(&self, root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
         self.fetch_from(Origin::Index(root), packages)
     }
@@ -80,88 +98,103 @@ impl Apt<'_> {
         packages: &[&Package],
         arrived: &mut dyn FnMut(&Package, Object),
     ) -> Result<()> {
-        let names: Vec<_> = packages.iter().map(|package| package.specification()).collect();
-        let what = match names.as_slice() {
-            [one] => one.clone(),
-            [first, ..] => format!("{first} and {} more packages", names.len() - 1),
-            [] => return Ok(()),
-        };
-        if self.options().offline {
-            return Err(Error::Offline { what });
+        let Some(what) = named(packages) else { return Ok(()) };
+        match origin {
+            Origin::Pool { suite, packages: located } => self.download_pool(suite, located, packages, arrived),
+            Origin::Index(_) if self.options().offline => Err(Error::Offline { what }),
+            Origin::Index(root) => {
+                self.transfer(root.suite(), &mut packages.to_vec(), arrived, FileNames::Own, |packages, place| {
+                    let mut command = root.command("apt-get");
+                    command.current_dir(place).args(["download", "-q"]);
+                    command.args(packages.iter().map(|package| package.specification()));
+                    command
+                })
+            }
         }
-        let size = packages.iter().fold(0, |sum: u64, package| sum.saturating_add(package.size));
+    }
+
+    /// Downloads `left` by the program of apt that `command` gives for them and a directory. What has arrived is taken out of `left`, where apt
+    /// fails, too.
+    ///
+    /// # Errors
+    /// As [`Apt::fetch`].
+    pub(super) fn transfer(
+        &self,
+        suite: &str,
+        left: &mut Vec<&Package>,
+        arrived: &mut dyn FnMut(&Package, Object),
+        names: FileNames,
+        command: impl Fn(&[&Package], &Path) -> Command,
+    ) -> Result<()> {
+        let Some(what) = named(left) else { return Ok(()) };
+        let size = left.iter().fold(0, |sum: u64, package| sum.saturating_add(package.size));
         self.cache().require_access(&what)?;
         self.cache().require_space(&what, size)?;
         tracing::debug!("downloading {what} ({})", human(size));
         self.stage().step(Step::Download, size);
-        let sandbox = Sandbox::make(&self.host()?.user, &what, size)?;
+        let sandbox = Sandbox::make(self.cache(), &self.host()?.user, &what, size)?;
         let scratch = self.cache().scratch()?;
         let place = sandbox.as_ref().map_or_else(|| scratch.path().to_owned(), Sandbox::files);
-        let mut left = packages.to_vec();
+        let packages = left.clone();
+        for package in packages.iter().filter(|_| names == FileNames::Digests) {
+            let path = place.join(names.of(package));
+            let known = self.cache().take_partial(&package.sha256, package.size, &path)?;
+            if known > 0 {
+                tracing::info!("the download of {} goes on after {}", package.specification(), human(known));
+                sandbox.as_ref().map_or(Ok(()), |sandbox| sandbox.give(&path))?;
+            }
+        }
         let mut tried = BTreeSet::new();
         // What has its size is whole, if it has its hash; whatever is wrong with it is reported when apt has ended.
         let mut look = || {
             left.retain(|package| {
-                let path = place.join(package.file_name());
+                let path = place.join(names.of(package));
                 let is_whole = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.len() == package.size);
-                if !is_whole || !tried.insert(package.file_name()) {
+                if !is_whole || !tried.insert(package.sha256) {
                     return true;
                 }
                 let added = self.cache().add_file(&package.specification(), &path, Some(package.sha256));
                 added.map(|object| arrived(package, object)).is_err()
             });
         };
-        let archive = &self.host()?.archive;
-        self.ask_mirror(origin.suite(), &what, size, Some(&place), &mut look, |_| {
-            let mut command = origin.command(archive, packages, &place);
+        let ended = self.ask_mirror(suite, &what, size, Some(&place), &mut look, |_| {
+            let mut command = command(&packages, &place);
             if let Some(sandbox) = &sandbox {
                 sandbox.confine_download(&mut command);
             }
             command
-        })?;
-        for package in left {
-            let (what, path) = (package.specification(), place.join(package.file_name()));
+        });
+        if ended.is_err() {
+            look();
+            // What was broken off goes on another time. What is wrong does not.
+            if let Err(Error::Apt(AptError::Unreachable { .. } | AptError::Other { .. })) = &ended
+                && names == FileNames::Digests
+            {
+                for package in &*left {
+                    self.cache().keep_partial(&package.sha256, package.size, &place.join(names.of(package)))?;
+                }
+            }
+            return ended;
+        }
+        while let Some(package) = left.last() {
+            let (what, path) = (package.specification(), place.join(names.of(package)));
             // Its owner could still write to a file of the sandbox: what is stored is a copy, hashed while it is made.
             let object = match &sandbox {
                 Some(_) => self.cache().add_file(&what, &path, Some(package.sha256))?,
                 None => self.cache().adopt(&what, &path, Some(package.sha256))?,
             };
             arrived(package, object);
+            left.pop();
         }
         Ok(())
     }
 }
 
-impl Origin<'_> {
-    fn suite(&self) -> &str {
-        match self {
-            Self::Index(root) => root.suite(),
-            Self::Pool { suite, .. } => suite,
-        }
-    }
-
-    /// What downloads `packages` from `archive` into the directory `place`. More options may follow.
-    fn command(&self, archive: &str, packages: &[&Package], place: &Path) -> Command {
-        match self {
-            Self::Index(root) => {
-                let mut command = root.command("apt-get");
-                command.current_dir(place).args(["download", "-q"]);
-                command.args(packages.iter().map(|package| package.specification()));
-                command
-            }
-            Self::Pool { packages: located, .. } => {
-                // apt compares hashes but not sizes here.
-                let largest = packages.iter().map(|package| package.size).max().unwrap_or_default();
-                let mut command = Command::new("prlimit");
-                command.arg(format!("--fsize={largest}")).args(["--core=0", "--", APT_HELPER, "-q", "download-file"]);
-                for package in packages {
-                    let Some(found) = located.iter().find(|found| found.package == **package) else { continue };
-                    command.arg(format!("{}/{}", archive.trim_end_matches('/'), encoded(&found.path)));
-                    command.arg(place.join(package.file_name())).arg(format!("SHA256:{}", package.sha256));
-                }
-                command.env("LC_ALL", "C.UTF-8");
-                command
-            }
-        }
+/// What names `packages` in messages; none where there are none.
+pub(super) fn named(packages: &[&Package]) -> Option<String> {
+    match packages {
+        [] => None,
+        [one] => Some(one.specification()),
+        [first, others @ ..] => Some(format!("{} and {} more packages", first.specification(), others.len())),
     }
 }

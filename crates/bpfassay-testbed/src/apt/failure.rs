@@ -106,6 +106,18 @@ pub enum AptError {
 }
 
 impl AptError {
+    /// What apt said, without what to do about it.
+    pub(super) fn detail(&self) -> String {
+        match self {
+            Self::MidSync { detail, .. }
+            | Self::Unreachable { detail, .. }
+            | Self::Missing { detail, .. }
+            | Self::Untrusted { detail, .. }
+            | Self::Other { detail, .. } => detail.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether another attempt may succeed soon.
     pub(crate) const fn is_passing(&self) -> bool {
         matches!(self, Self::MidSync { .. } | Self::Unreachable { .. })

@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Snapshot;
 use crate::cache::Digest;
 
 /// One version of one Debian package.
@@ -28,8 +29,11 @@ pub struct Package {
 pub struct Located {
     /// The package.
     pub package: Package,
-    /// Relative to the archive (`pool/main/l/linux/….deb`), as the field `Filename` of an index has it.
+    /// Relative to the archive (`pool/main/l/linux/….deb`), as the field `Filename` of an index has it; empty where it is not known.
     pub path: String,
+    /// When the archive had it, as far as known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Snapshot>,
 }
 
 /// A package in an index, with what a search needs.
@@ -190,7 +194,7 @@ impl<'a> Fields<'a> {
             sha256: sha256.parse().map_err(|_| bad("SHA256", sha256))?,
         };
         packages.push(Indexed {
-            found: Located { package, path: path.to_owned() },
+            found: Located { package, path: path.to_owned(), snapshot: None },
             depends: fields.depends.iter().flat_map(|list| relations(list)).collect(),
         });
         Ok(())
@@ -241,7 +245,7 @@ fn uri_line(line: &str) -> Option<Located> {
         size: positive(size)?,
         sha256: hash.strip_prefix("SHA256:")?.parse().ok()?,
     };
-    Some(Located { package, path })
+    Some(Located { package, path, snapshot: None })
 }
 
 /// The text of which `part` of a URI stands (RFC 3986, section 2.1).
@@ -416,7 +420,7 @@ mod tests {
             .prop_map(|(name, version, architecture, size, seed)| {
                 let sha256 = Digest::of(&seed.to_le_bytes());
                 let package = Package { name, version, architecture, size, sha256 };
-                Located { path: format!("pool/{}", package.file_name()), package }
+                Located { path: format!("pool/{}", package.file_name()), package, snapshot: None }
             })
     }
 

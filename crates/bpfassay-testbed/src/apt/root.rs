@@ -12,7 +12,7 @@ use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Apt, AptError, Indexed, Located, MAX_TEXT, ReleaseFile, cannot_start,
+    Apt, AptError, Indexed, Located, MAX_TEXT, ReleaseFile, Snapshot, cannot_start,
     configuration::{apt_command, follow_move, is_configured, write_configuration},
     mirror::ATTEMPTS,
     parse_index, parse_print_uris, program,
@@ -115,6 +115,19 @@ impl Apt<'_> {
         read_state(&self.cache().root().join("apt").join(root_name(suite, architectures)))
     }
 
+    /// The indexes of `suite` for `architectures` as they are in the cache; nothing is fetched.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where their configuration cannot be read or written.
+    pub(crate) fn known_root(&self, suite: &str, architectures: &[Arch]) -> Result<Option<Root>> {
+        let name = root_name(suite, architectures);
+        let directory = self.cache().root().join("apt").join(&name);
+        let _lock = self.cache().lock(&format!("apt-{name}"))?;
+        let Some(state) = read_state(&directory) else { return Ok(None) };
+        follow_move(&directory)?;
+        Ok(Some(Root { directory, suite: suite.to_owned(), state }))
+    }
+
     fn update(&self, directory: &Path, suite: &str, architectures: &[&str]) -> Result<IndexState> {
         let host = self.host()?;
         let what = format!("the package index of suite {suite}");
@@ -125,7 +138,7 @@ impl Apt<'_> {
         tracing::debug!("fetching {what} ({})", architectures.join(", "));
         self.stage().step(Step::Index, 0);
         let lists = directory.join("state/lists");
-        let sandbox = Sandbox::make(&host.user, &what, needed)?;
+        let sandbox = Sandbox::make(self.cache(), &host.user, &what, needed)?;
         if let Some(sandbox) = &sandbox {
             sandbox.put_lists(&lists)?;
         }
@@ -175,6 +188,12 @@ impl Root {
     #[must_use]
     pub fn state(&self) -> &IndexState {
         &self.state
+    }
+
+    /// The time stamp of a snapshot that has what the indexes list.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        Snapshot::of_index(self.state.release.date, self.state.fetched)
     }
 
     /// A program of apt that sees this root in place of the host's state, and writes English.

@@ -40,7 +40,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`Error::DiskFull`] where no directory for temporary files has the room; [`Error::Io`] where the sandbox cannot be made there.
-    pub(super) fn make(user: &str, what: &str, needed: u64) -> Result<Option<Self>> {
+    pub(super) fn make(cache: &Cache, user: &str, what: &str, needed: u64) -> Result<Option<Self>> {
         if !rustix::process::geteuid().is_root() || user == "root" || user.is_empty() {
             return Ok(None);
         }
@@ -54,7 +54,7 @@ impl Sandbox {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&base, flags, Mode::empty());
         let directory = directory.map_err(|error| Error::io("open", &base)(error.into()))?;
-        sweep(directory.as_fd(), &base, PREFIX, false)?;
+        sweep(directory.as_fd(), &base, PREFIX, false, |dead| cache.keep_abandoned(&files_of(dead)))?;
         let sandbox = Self { user: user.to_owned(), session: Session::begin(directory, &base, PREFIX)? };
         let root = sandbox.session.path();
         let prepare = || {
@@ -72,7 +72,16 @@ impl Sandbox {
 
     /// The directory for the files of packages; only the user may read or write it.
     pub(super) fn files(&self) -> PathBuf {
-        self.session.path().join("files")
+        files_of(self.session.path())
+    }
+
+    /// Gives `file`, which is in the directory for files, to the user.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where that is not permitted.
+    pub(super) fn give(&self, file: &Path) -> Result<()> {
+        let given = id_of(&self.user).map_or(Ok(()), |id| chown(file, Some(id), None));
+        given.map_err(Error::io("give away", file))
     }
 
     /// The directory for package indexes.
@@ -115,6 +124,11 @@ impl Sandbox {
         }
         fs::rename(new.path(), known).map_err(failed)
     }
+}
+
+/// The directory for the files of packages in a sandbox.
+fn files_of(sandbox: &Path) -> PathBuf {
+    sandbox.join("files")
 }
 
 /// Warns where apt used the network as root all the same.
@@ -203,7 +217,9 @@ mod tests {
         if !root() {
             return;
         }
-        let sandbox = Sandbox::make("nobody", "a package", 1).unwrap().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path().join("cache")).unwrap();
+        let sandbox = Sandbox::make(&cache, "nobody", "a package", 1).unwrap().unwrap();
         let (files, top) = (sandbox.files(), sandbox.session.path().to_owned());
         assert_eq!(fs::metadata(&files).unwrap().uid(), id_of("nobody").unwrap());
         assert_eq!(fs::metadata(&files).unwrap().mode() & 0o777, 0o700);
@@ -218,7 +234,7 @@ mod tests {
         let gone = top.parent().unwrap().join(format!("{PREFIX}gone-{}", std::process::id()));
         fs::create_dir(&gone).unwrap();
         fs::write(gone.join("owner"), "").unwrap();
-        let other = Sandbox::make("nobody", "a package", 1).unwrap().unwrap();
+        let other = Sandbox::make(&cache, "nobody", "a package", 1).unwrap().unwrap();
         assert!(top.exists() && !gone.exists());
         drop((sandbox, other));
         assert!(!top.exists());
@@ -226,10 +242,12 @@ mod tests {
 
     #[test]
     fn a_host_without_the_user_is_served_as_before() {
-        assert!(Sandbox::make("no-such-user", "a package", 1).unwrap().is_none());
-        assert!(Sandbox::make("root", "a package", 1).unwrap().is_none());
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path().join("cache")).unwrap();
+        assert!(Sandbox::make(&cache, "no-such-user", "a package", 1).unwrap().is_none());
+        assert!(Sandbox::make(&cache, "root", "a package", 1).unwrap().is_none());
         if root() {
-            let error = Sandbox::make("nobody", "a package", u64::MAX).unwrap_err();
+            let error = Sandbox::make(&cache, "nobody", "a package", u64::MAX).unwrap_err();
             assert!(matches!(error, Error::DiskFull { needed: u64::MAX, .. }), "{error}");
         }
     }
@@ -246,7 +264,7 @@ mod tests {
         fs::write(known.join("same"), "same").unwrap();
         fs::write(known.join("gone"), "gone").unwrap();
         fs::write(known.join("lock"), "").unwrap();
-        let sandbox = Sandbox::make("nobody", "an index", 1).unwrap().unwrap();
+        let sandbox = Sandbox::make(&cache, "nobody", "an index", 1).unwrap().unwrap();
         sandbox.put_lists(&known).unwrap();
         let modified = |path: PathBuf| fs::metadata(path).unwrap().modified().unwrap();
         assert_eq!(modified(sandbox.lists().join("same")), modified(known.join("same")));

@@ -23,7 +23,7 @@ impl Apt<'_> {
         if self.options().offline {
             return Err(Error::Offline { what: url.to_owned() });
         }
-        let sandbox = Sandbox::make(&download_user()?, url, limit)?;
+        let sandbox = Sandbox::make(self.cache(), &download_user()?, url, limit)?;
         let scratch = self.cache().scratch()?;
         let file = sandbox.as_ref().map_or_else(|| scratch.path().to_owned(), Sandbox::files).join("file");
         let mut attempt = 1;

@@ -90,11 +90,17 @@ fn own(tmp: BorrowedFd<'_>, path: &Path) -> io::Result<fs::File> {
 }
 
 /// Removes what has our prefix in `tmp`, the directory at `path`, and no owner any more. Other entries stay. Those that have no owner
-/// yet are removed only where no other process can be making one: where we are `alone`.
+/// yet are removed only where no other process can be making one: where we are `alone`. Each is given to `before` first.
 ///
 /// # Errors
 /// [`Error::Io`] where `tmp` cannot be listed. An entry that cannot be removed is no error.
-pub(crate) fn sweep(tmp: BorrowedFd<'_>, path: &Path, prefix: &str, alone: bool) -> Result<()> {
+pub(crate) fn sweep(
+    tmp: BorrowedFd<'_>,
+    path: &Path,
+    prefix: &str,
+    alone: bool,
+    mut before: impl FnMut(&Path),
+) -> Result<()> {
     let failed = |error: Errno| Error::io("read", path)(error.into());
     for entry in Dir::read_from(tmp).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -106,7 +112,10 @@ pub(crate) fn sweep(tmp: BorrowedFd<'_>, path: &Path, prefix: &str, alone: bool)
         // What cannot be read or removed does no harm.
         let removed = match abandoned(tmp, name) {
             Ok(None) => Ok(()),
-            Ok(Some(_held)) => remove_at(tmp, name),
+            Ok(Some(_held)) => {
+                before(&path.join(name.to_string_lossy().as_ref()));
+                remove_at(tmp, name)
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = removed {

@@ -107,6 +107,36 @@ fn bad_values_are_refused_with_the_kernel_they_belong_to() {
     }
 }
 
+#[test]
+fn a_users_catalogue_comes_beside_ours_and_changes_nothing_of_it() {
+    let ours = Catalogue::bundled().unwrap();
+    let text = "format = 1\n[[kernel]]\nname = \"6.12-cloud\"\nsuite = \"trixie\"\nrelease = \"6.12.*+deb13-cloud-@\"\n\
+                packages = [\"linux-image-@\"]\narchitectures = [\"x86_64\"]\n";
+    let both = ours.clone().with("mine.toml", text).unwrap();
+    assert_eq!(both.find(Arch::X86_64, "6.12-cloud").unwrap().entries[0].suite, "trixie");
+    assert_eq!(both.names(Arch::X86_64).len(), ours.names(Arch::X86_64).len() + 1);
+    assert_eq!(both.find(Arch::X86_64, "6.12").unwrap(), ours.find(Arch::X86_64, "6.12").unwrap());
+    assert_eq!((both.names(Arch::Aarch64), both.lock()), (ours.names(Arch::Aarch64), ours.lock()));
+    for (wrong, problem) in [
+        (text.replace("6.12-cloud\"", "6.12\""), "kernel `6.12` for x86_64 is in kernels/debian.toml already"),
+        // A build of ours would not be found any more.
+        (text.replace("6.12-cloud\"", "6.12.94\""), "kernel `6.12.94` for x86_64 is in kernels/debian.toml already"),
+        (text.replace("suite =", "suit ="), "unknown field `suit`"),
+        (text.replace("format = 1", "format = 2"), "has format 2, this program reads 1"),
+        (
+            text.replace("[[kernel]]", "[flavours]\nx86_64 = \"cloud\"\n[[kernel]]"),
+            "the flavour of x86_64 is `amd64` in",
+        ),
+        (
+            text.replace("[[kernel]]", "[nixpkgs]\n\"6.5\" = \"linux_6_5\"\n[[kernel]]"),
+            "nixpkgs `6.5`: the flake reads only",
+        ),
+    ] {
+        let error = ours.clone().with("mine.toml", &wrong).unwrap_err().to_string();
+        assert!(error.starts_with("mine.toml: ") && error.contains(problem), "{error}\n{problem}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in "(format = 1\n)?(\\[\\[kernel\\]\\]\n)?(\\PC|\n){0,100}") {

@@ -4,6 +4,7 @@
 mod build_tree;
 mod config;
 mod header;
+mod zboot;
 
 use std::{
     fs,
@@ -20,6 +21,7 @@ pub use self::{
     build_tree::is_build_tree,
     config::{Config, Lack},
     header::{ImageKind, identify},
+    zboot::unpack as unpack_zboot,
 };
 use super::{Provider, Receiver, Request, Sources, with_checkout};
 use crate::{
@@ -38,7 +40,7 @@ pub const NAME: &str = "local";
 /// A kernel that the user built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalKernel {
-    /// Its image: bzImage or Image, which may be compressed by gzip.
+    /// Its image: bzImage or Image, which may be compressed by gzip, or an EFI zboot image.
     pub image: PathBuf,
     /// Its modules.
     pub modules: Option<LocalModules>,
@@ -104,11 +106,11 @@ const GZIP: &[u8] = b"\x1f\x8b";
 /// Largest kernel image that is read, in bytes.
 const MAX_IMAGE: u64 = 1 << 30;
 
-/// The content of the kernel image at `path`, unpacked where gzip compressed it.
+/// The content of the kernel image at `path`, unpacked where gzip compressed it, or where it is an EFI zboot image.
 ///
 /// # Errors
-/// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, a file of more than 1 GiB; [`Error::UnusableImage`] for a damaged stream of
-/// gzip; [`Error::Io`] where it cannot be read.
+/// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, a file of more than 1 GiB; [`Error::UnusableImage`] for what cannot be
+/// unpacked; [`Error::Io`] where it cannot be read.
 pub fn read_image(path: &Path) -> Result<Vec<u8>> {
     let refuse = |problem: &str| Error::LocalKernel { path: path.to_owned(), problem: problem.to_owned() };
     let metadata = match fs::metadata(path) {
@@ -129,13 +131,15 @@ pub fn read_image(path: &Path) -> Result<Vec<u8>> {
     bpfassay_input::open(path)
         .and_then(|file| file.take(MAX_IMAGE).read_to_end(&mut bytes))
         .map_err(Error::io("read", path))?;
+    let unusable = |problem| Error::UnusableImage { path: path.to_owned(), problem };
+    if let Some(kernel) = unpack_zboot(&bytes, MAX_IMAGE).map_err(unusable)? {
+        return Ok(kernel);
+    }
     if !bytes.starts_with(GZIP) {
         return Ok(bytes);
     }
-    decompress(bytes, MAX_IMAGE).map_err(|error| Error::UnusableImage {
-        path: path.to_owned(),
-        problem: format!("cannot be unpacked: {}; build or copy it again", with_causes(&error)),
-    })
+    decompress(bytes, MAX_IMAGE)
+        .map_err(|error| unusable(format!("cannot be unpacked: {}; build or copy it again", with_causes(&error))))
 }
 
 /// Makes a kernel from an image and, where there are some, modules. The image and the configuration are copied into the cache, the modules
@@ -336,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_gzip_compressed_is_unpacked() {
+    fn an_image_that_is_compressed_is_unpacked() {
         let work = tempfile::tempdir().unwrap();
         let cache = Cache::open(work.path().join("cache")).unwrap();
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -346,6 +350,9 @@ mod tests {
         let kernel = made(&cache, &path, None, None).unwrap();
         assert_eq!((kernel.arch, kernel.release.as_str()), (Arch::Aarch64, "6.99.0-mine"));
         assert_eq!(fs::read(&kernel.image.path).unwrap(), arm64_image("6.99.0-mine"));
+        let zboot = work.path().join("vmlinuz.efi");
+        fs::write(&zboot, zboot::tests::zboot(&arm64_image("6.99.0-mine"))).unwrap();
+        assert_eq!(made(&cache, &zboot, None, None).unwrap().image.sha256, kernel.image.sha256);
         fs::write(&path, &packed[..packed.len() / 2]).unwrap();
         let error = made(&cache, &path, None, None).unwrap_err().to_string();
         assert!(error.contains("Image.gz cannot be unpacked: the gzip stream is damaged or cut short"), "{error}");

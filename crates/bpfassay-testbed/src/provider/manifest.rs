@@ -35,10 +35,11 @@ impl Provider for ManifestFile {
     }
 
     fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>) {
-        let Sources { bundle, manifest, .. } = request.sources;
-        let made = match bundle {
-            Some(bundle) => bundle::unpack(request.apt.cache(), bundle),
-            None => Manifest::load(manifest.as_deref().unwrap_or(Path::new("")), Check::Content),
+        let Sources { bundle, manifest, recorded, .. } = request.sources;
+        let made = match (recorded, bundle) {
+            (Some(recorded), _) => Ok(recorded.clone()),
+            (None, Some(bundle)) => bundle::unpack(request.apt.cache(), bundle),
+            (None, None) => Manifest::load(manifest.as_deref().unwrap_or(Path::new("")), Check::Content),
         };
         let made = made.map(|mut manifest| {
             if !request.shell {

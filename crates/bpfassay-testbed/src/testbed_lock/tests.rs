@@ -36,6 +36,7 @@ fn what_is_no_lock_is_refused_with_what_is_wrong() {
         (good.replace("format = 1", "format = 2"), "has format 2, this program reads 1"),
         (good.replace("suite = \"trixie\"", "suit = \"trixie\""), "unknown field `suit`"),
         (good.replace("size = 3,", "size = 3, sze = 3,"), "unknown field `sze`"),
+        (good.replace("a.deb\" }", "a.deb\", snapshot = \"2025\" }"), "`2025`: expected the time stamp of a snapshot"),
         (good.replace("size = 3", "size = 0"), "package `linux-image-a`: it has no bytes"),
         (good.replace("2d711642", "zz711642"), "is not a SHA-256 digest"),
         (good.replace("pool/main", "pool/../main"), "`pool/../main/l/linux/a.deb` is no path in an archive's pool"),
@@ -108,9 +109,10 @@ proptest! {
     }
 
     #[test]
-    fn what_was_read_is_written_as_it_was(sizes in prop::collection::vec(1_u64..1 << 62, 1..4)) {
+    fn what_was_read_is_written_as_it_was(sizes in prop::collection::vec(1_u64..1 << 62, 1..4), stamped in any::<bool>()) {
         let lines: Vec<_> = sizes.iter().enumerate().map(|(n, size)| {
-            PACKAGE.replace("size = 3", &format!("size = {size}")).replace("linux-image-a", &format!("linux-image-{n}"))
+            let end = if stamped { "a.deb\", snapshot = \"20251101T000000Z\"" } else { "a.deb\"" };
+            PACKAGE.replace("size = 3", &format!("size = {size}")).replace("linux-image-a", &format!("linux-image-{n}")).replace("a.deb\"", end)
         }).collect();
         let lock = TestbedLock::parse("x", &text().replace(PACKAGE, &lines.join(", "))).unwrap();
         prop_assert_eq!(TestbedLock::parse("x", &lock.text()).unwrap(), lock);

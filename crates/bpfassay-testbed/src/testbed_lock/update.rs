@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Choosing what a lock holds anew: the newest that the mirror has, or builds that are named.
 
-use std::{collections::BTreeMap, str::FromStr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    str::FromStr,
+};
 
 use bpfassay_protocol::Arch;
 
 use super::{LockedKernel, LockedToolchain, TestbedLock};
 use crate::{
     Error, Result,
-    apt::{Apt, Located},
+    apt::{Apt, Indexed, Located, Root, Snapshot},
     catalogue::Catalogue,
     provider::debian::Kernels,
     toolchain,
@@ -19,6 +22,8 @@ use crate::{
 pub enum Wanted {
     /// The cross toolchains.
     Toolchain,
+    /// Only the time stamps of packages that have none.
+    Snapshots,
     /// A kernel, on every architecture that has it.
     Kernel {
         /// Its name in the catalogue: a series.
@@ -31,10 +36,11 @@ pub enum Wanted {
 impl FromStr for Wanted {
     type Err = std::convert::Infallible;
 
-    /// `toolchain`, the name of a series (`6.12`), or one with a build (`6.12=6.12.107`).
+    /// `toolchain`, `snapshots`, the name of a series (`6.12`), or one with a build (`6.12=6.12.107`).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(match text.split_once('=') {
             _ if text == "toolchain" => Self::Toolchain,
+            _ if text == "snapshots" => Self::Snapshots,
             Some((name, build)) => Self::Kernel { name: name.to_owned(), build: Some(build.to_owned()) },
             None => Self::Kernel { name: text.to_owned(), build: None },
         })
@@ -50,15 +56,25 @@ pub struct Update {
     pub changes: Vec<String>,
     /// What could not be chosen, and why.
     pub failed: Vec<(String, Error)>,
+    /// How many packages have no time stamp: no index in the cache lists them.
+    pub without_snapshot: usize,
 }
 
 /// Chooses `wanted` anew, or everything in `catalogue` where that is empty. Package indexes are fetched and their signatures checked; a suite that the
 /// mirror cannot give leaves what the lock has from it.
 ///
+/// A package keeps the time stamp that it has. One without gets that of the index that lists it, as far as one is in the cache, or else `snapshot`.
+///
 /// # Errors
 /// [`crate::catalogue::CatalogueError::UnknownKernel`] for a name that is in no table of the catalogue.
-pub fn update(apt: &Apt<'_>, catalogue: &Catalogue, old: &TestbedLock, wanted: &[Wanted]) -> Result<Update> {
-    let mut update = Update { lock: old.clone(), changes: Vec::new(), failed: Vec::new() };
+pub fn update(
+    apt: &Apt<'_>,
+    catalogue: &Catalogue,
+    old: &TestbedLock,
+    wanted: &[Wanted],
+    snapshot: Option<Snapshot>,
+) -> Result<Update> {
+    let mut update = Update { lock: old.clone(), changes: Vec::new(), failed: Vec::new(), without_snapshot: 0 };
     let mut kernels = Vec::new();
     for &arch in Arch::ALL {
         for name in catalogue.names(arch) {
@@ -83,8 +99,10 @@ pub fn update(apt: &Apt<'_>, catalogue: &Catalogue, old: &TestbedLock, wanted: &
     for (arch, name, build) in kernels {
         let what = format!("kernel {name} for {arch}");
         match kernel(apt, catalogue, (arch, name), build) {
-            Ok(kernel) => {
-                update.note(&what, old.series(arch, name).map(|old| &*old.packages), &kernel.packages);
+            Ok(mut kernel) => {
+                let old = old.series(arch, name).map(|old| &*old.packages);
+                keep_snapshots(old.unwrap_or_default(), &mut kernel.packages);
+                update.note(&what, old, &kernel.packages);
                 update.lock.set_kernel(kernel);
             }
             Err(error) => update.failed.push((what, error)),
@@ -95,8 +113,10 @@ pub fn update(apt: &Apt<'_>, catalogue: &Catalogue, old: &TestbedLock, wanted: &
         for architecture in toolchain::HOSTS {
             let what = format!("the toolchain for {architecture}");
             match toolchain::choose(apt, architecture) {
-                Ok(packages) => {
-                    update.note(&what, old.toolchain(architecture).map(|old| &*old.packages), &packages);
+                Ok(mut packages) => {
+                    let old = old.toolchain(architecture).map(|old| &*old.packages);
+                    keep_snapshots(old.unwrap_or_default(), &mut packages);
+                    update.note(&what, old, &packages);
                     let suite = toolchain::SUITE.to_owned();
                     update.lock.set_toolchain(LockedToolchain { architecture, suite, packages });
                 }
@@ -104,7 +124,16 @@ pub fn update(apt: &Apt<'_>, catalogue: &Catalogue, old: &TestbedLock, wanted: &
             }
         }
     }
+    update.stamp(apt, catalogue, snapshot)?;
     Ok(update)
+}
+
+/// Gives packages that were chosen again the time stamps that they have.
+fn keep_snapshots(old: &[Located], new: &mut [Located]) {
+    for located in new {
+        let before = old.iter().find(|old| old.package == located.package && old.path == located.path);
+        located.snapshot = before.and_then(|old| old.snapshot).or(located.snapshot);
+    }
 }
 
 fn kernel(
@@ -127,6 +156,31 @@ fn kernel(
 }
 
 impl Update {
+    /// Gives packages without a time stamp that of the index in the cache that lists them, or else `given`.
+    fn stamp(&mut self, apt: &Apt<'_>, catalogue: &Catalogue, given: Option<Snapshot>) -> Result<()> {
+        let kernels = Kernels::new(apt, catalogue);
+        let mut changes = Vec::new();
+        for kernel in &mut self.lock.kernels {
+            let arch = kernel.architecture;
+            let what = format!("kernel {} for {arch}", kernel.name);
+            let listed = |root: &Root, _: &BTreeSet<String>| kernels.index(root, arch).map(found);
+            changes.extend(stamp(apt, (&what, &kernel.suite, &[arch]), &mut kernel.packages, given, listed)?);
+        }
+        for LockedToolchain { architecture, suite, packages } in &mut self.lock.toolchains {
+            let (what, all) = (format!("the toolchain for {architecture}"), toolchain::architectures(*architecture));
+            let listed = |root: &Root, names: &BTreeSet<String>| {
+                let of = |&arch| root.packages(arch, |name| names.contains(name)).map(found);
+                all.iter().map(of).collect::<Result<Vec<_>>>().map(|all| all.concat())
+            };
+            changes.extend(stamp(apt, (&what, suite, &all), packages, given, listed)?);
+        }
+        self.changes.extend(changes);
+        let of_kernels = self.lock.kernels.iter().flat_map(|kernel| &kernel.packages);
+        let all = of_kernels.chain(self.lock.toolchains.iter().flat_map(|toolchain| &toolchain.packages));
+        self.without_snapshot = all.filter(|located| located.snapshot.is_none()).count();
+        Ok(())
+    }
+
     /// Notes how `new` differs from `old`, in packages and their versions.
     fn note(&mut self, what: &str, old: Option<&[Located]>, new: &[Located]) {
         let Some(old) = old else {
@@ -155,6 +209,39 @@ impl Update {
     }
 }
 
+fn found(indexed: Vec<Indexed>) -> Vec<Located> {
+    indexed.into_iter().map(|indexed| indexed.found).collect()
+}
+
+/// Gives those of `packages` that have no time stamp that of the index of a suite in the cache, where `listed` finds them in it by their names, or
+/// else `given`. Returns what has changed.
+fn stamp(
+    apt: &Apt<'_>,
+    (what, suite, architectures): (&str, &str, &[Arch]),
+    packages: &mut [Located],
+    given: Option<Snapshot>,
+    listed: impl Fn(&Root, &BTreeSet<String>) -> Result<Vec<Located>>,
+) -> Result<Option<String>> {
+    let without: BTreeSet<String> = packages
+        .iter()
+        .filter(|located| located.snapshot.is_none())
+        .map(|located| located.package.name.clone())
+        .collect();
+    if without.is_empty() {
+        return Ok(None);
+    }
+    let root = apt.known_root(suite, architectures)?;
+    let known = root.as_ref().map(|root| listed(root, &without)).transpose()?.unwrap_or_default();
+    let of_index = root.and_then(|root| root.snapshot());
+    let mut count = 0;
+    for located in packages.iter_mut().filter(|located| located.snapshot.is_none()) {
+        let is_listed = known.iter().any(|known| known.package == located.package && known.path == located.path);
+        located.snapshot = if is_listed { of_index.or(given) } else { given };
+        count += usize::from(located.snapshot.is_some());
+    }
+    Ok((count > 0).then(|| format!("{what}: time stamps of {count} packages")))
+}
+
 impl TestbedLock {
     /// What the name of a series means.
     fn series(&self, architecture: Arch, name: &str) -> Option<&LockedKernel> {
@@ -173,7 +260,10 @@ impl TestbedLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{apt::Package, cache::Digest};
+    use crate::{
+        apt::{IndexState, Options, Package, ReleaseFile},
+        cache::{Cache, Digest},
+    };
 
     fn packages(versions: &[(&str, &str)]) -> Vec<Located> {
         let package = |(name, version): &(&str, &str)| Located {
@@ -185,13 +275,15 @@ mod tests {
                 sha256: Digest::of_parts([name, version]),
             },
             path: format!("pool/{name}.deb"),
+            snapshot: None,
         };
         versions.iter().map(package).collect()
     }
 
     #[test]
     fn what_has_changed_is_noted_package_by_package() {
-        let mut update = Update { lock: TestbedLock::default(), changes: Vec::new(), failed: Vec::new() };
+        let mut update =
+            Update { lock: TestbedLock::default(), changes: Vec::new(), failed: Vec::new(), without_snapshot: 0 };
         let (old, new) =
             (packages(&[("a", "1"), ("b", "1"), ("c", "1")]), packages(&[("b", "2"), ("c", "1"), ("d", "1")]));
         update.note("x", Some(&old), &new);
@@ -204,10 +296,49 @@ mod tests {
     }
 
     #[test]
+    fn a_package_that_is_chosen_again_keeps_its_time_stamp() {
+        let [first, later] = ["20251101T000000Z", "20251201T000000Z"].map(|time| time.parse().unwrap());
+        let (mut old, mut new) =
+            (packages(&[("a", "1"), ("b", "1"), ("c", "1")]), packages(&[("a", "1"), ("b", "2"), ("c", "1")]));
+        (old[0].snapshot, old[1].snapshot) = (Some(first), Some(first));
+        for located in &mut new {
+            located.snapshot = Some(later);
+        }
+        keep_snapshots(&old, &mut new);
+        let snapshots: Vec<_> = new.iter().map(|located| located.snapshot.unwrap()).collect();
+        assert_eq!(snapshots, [first, later, later]);
+    }
+
+    #[test]
+    fn what_has_no_time_stamp_gets_that_of_its_index_or_the_one_that_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path().join("cache")).unwrap();
+        let apt = Apt::new(&cache, Options { offline: true, ..Options::default() });
+        let [first, given] = ["20251101T000000Z", "20251201T000000Z"].map(|time| time.parse().unwrap());
+        let mut locked = packages(&[("a", "1"), ("b", "1"), ("c", "1")]);
+        locked[0].snapshot = Some(first);
+        let listed = |_: &Root, _: &BTreeSet<String>| Ok(packages(&[("b", "1"), ("c", "2")]));
+        let of = |locked: &mut [Located], given| {
+            stamp(&apt, ("x", "trixie", &[Arch::X86_64]), locked, given, listed).unwrap()
+        };
+        assert_eq!(of(&mut locked, None), None, "no index is in the cache");
+        let date = 1_761_955_200;
+        let release = ReleaseFile { codename: "trixie".to_owned(), date, valid_until: None };
+        let state = IndexState { fetched: date + 3600, release, stale: false, archive: "x".to_owned() };
+        let path = cache.root().join("apt/trixie-amd64/state.json");
+        cache.write_small(&path, &state).unwrap();
+        std::fs::write(path.with_file_name("apt.conf"), "").unwrap();
+        assert_eq!(of(&mut locked, Some(given)).as_deref(), Some("x: time stamps of 2 packages"));
+        let snapshots: Vec<_> = locked.iter().map(|located| located.snapshot.unwrap().to_string()).collect();
+        assert_eq!(snapshots, ["20251101T000000Z", "20251101T010000Z", "20251201T000000Z"]);
+    }
+
+    #[test]
     fn what_is_wanted_is_read() {
         let kernel =
             |name: &str, build: Option<&str>| Wanted::Kernel { name: name.to_owned(), build: build.map(str::to_owned) };
         assert_eq!("toolchain".parse(), Ok(Wanted::Toolchain));
+        assert_eq!("snapshots".parse(), Ok(Wanted::Snapshots));
         assert_eq!("6.12".parse(), Ok(kernel("6.12", None)));
         assert_eq!("6.12=6.12.107".parse(), Ok(kernel("6.12", Some("6.12.107"))));
     }

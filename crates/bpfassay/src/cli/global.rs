@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use bpfassay_testbed::payload::AssetSource;
+use bpfassay_testbed::apt::AssetSource;
 use clap::Args;
 
 /// Options of every command.
@@ -35,10 +35,19 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "DIR", env = "BPFASSAY_CACHE")]
     pub(crate) cache: Option<PathBuf>,
 
-    /// A place that offers the guest's programs (`bpfassay payload pack`): they are taken from there where the cache lacks them, and built
-    /// only where no place offers them; may be given several times
+    /// A place that offers the guest's programs (`bpfassay payload pack`) or the package files of testbed.lock (below `pool/`): they are taken from
+    /// there where the cache lacks them. Programs are built only where no place offers them; may be given several times
     #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_FROM")]
     pub(crate) from: Vec<AssetSource>,
+
+    /// An archive that keeps what package mirrors drop: package files of testbed.lock that no other place has are taken from it, by
+    /// their time stamps (ARCHIVE/debian/20251101T000000Z/pool/…), and nothing takes their place
+    #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_ARCHIVE")]
+    pub(crate) archive: Option<AssetSource>,
+
+    /// More kernels beside those that come with bpfassay: a TOML file of the form of kernels/debian.toml, with names of its own
+    #[arg(long, global = true, value_name = "FILE", env = "BPFASSAY_CATALOGUE")]
+    pub(crate) catalogue: Option<PathBuf>,
 
     /// Print more messages; repeat for more still (guest consoles from -v on)
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use bpfassay_testbed::testbed_lock::Wanted;
+use bpfassay_testbed::{apt::Snapshot, testbed_lock::Wanted};
 use clap::Args;
 
 /// Arguments of `lock`.
@@ -13,9 +13,15 @@ pub(crate) struct Lock {
     #[arg(long)]
     pub(crate) update: bool,
 
-    /// With --update: a kernel of the catalogue (6.12), which then means its newest build, or the one named (6.12=6.12.107); or `toolchain`
+    /// With --update: a kernel of the catalogue (6.12), which then means its newest build, or the one named (6.12=6.12.107); `toolchain`;
+    /// or `snapshots`: only the time stamps of packages that have none
     #[arg(value_name = "WHAT", requires = "update")]
     pub(crate) what: Vec<Wanted>,
+
+    /// With --update: the time stamp of a snapshot (20251101T000000Z) for packages that have none, and that no package list in the cache has; `--archive`
+    /// finds them by it
+    #[arg(long, value_name = "TIME", requires = "update")]
+    pub(crate) snapshot: Option<Snapshot>,
 
     /// The file to update; made where it does not exist
     #[arg(long, value_name = "FILE", default_value = "testbed.lock", requires = "update")]

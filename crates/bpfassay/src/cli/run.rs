@@ -31,6 +31,11 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "clock", "model", "rounds", "replicates", "until"])]
     pub(crate) resume: Option<PathBuf>,
 
+    /// Measure with the guests, kernel packages and QEMU of these results (a results directory or a results.json), in place of those of testbed.lock and
+    /// of this host; what cannot be had is named, and nothing takes its place
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["resume", "manifest", "bundle", "modules", "ior"])]
+    pub(crate) like: Option<PathBuf>,
+
     /// With --resume: what is done again besides what was not completed
     #[arg(long, value_enum, value_name = "WHAT", default_value_t, requires = "resume")]
     pub(crate) again: AgainChoice,

@@ -14,5 +14,5 @@ pub(crate) async fn check(arguments: cli::Check, global: &cli::Global) -> Outcom
     let cli::Check { tools, targets, deny, execution, against } = arguments;
     let selection = cli::Selection { study: STUDY.to_owned(), tool: tools, targets, deny, ..cli::Selection::default() };
     let again = cli::AgainChoice::default();
-    super::run::run(cli::Run { selection, execution, against, resume: None, again }, global).await
+    super::run::run(cli::Run { selection, execution, against, resume: None, like: None, again }, global).await
 }

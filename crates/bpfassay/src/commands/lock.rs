@@ -48,11 +48,18 @@ pub(crate) fn lock(arguments: &cli::Lock, global: &cli::Global) -> Outcome {
     };
     let display = Display::begin(cli::MessageFormat::Human);
     let store = Store::open(&store_options(global))?.with_stages(display.stages());
-    let updated = testbed_lock::update(&store.apt(), &store.catalogue, &old, &arguments.what)?;
+    let updated = testbed_lock::update(&store.apt(), &store.catalogue, &old, &arguments.what, arguments.snapshot)?;
     display.finish();
     let mut text: String = updated.changes.iter().map(|line| plain::line(line).into_owned() + "\n").collect();
     for (what, error) in &updated.failed {
         let _ = writeln!(text, "{what} stays as it was: {}", plain::line(&error.to_string()));
+    }
+    if updated.without_snapshot > 0 {
+        let _ = writeln!(
+            text,
+            "{} packages have no time stamp, so that no archive of snapshots can be asked for them: name one that has them with --snapshot",
+            updated.without_snapshot
+        );
     }
     let changed = updated.lock != old;
     if changed {

@@ -9,7 +9,9 @@ use std::{
 use bpfassay_protocol::Arch;
 use bpfassay_report::render;
 use bpfassay_results::{Again, Event, FailureKind, Journal, Outcome as RunOutcome, Results, event::Concluded, file};
-use bpfassay_runner::{EventObserver, Interrupted, Selection, Session, Shell, Store, Summary, Testbed, is_counted};
+use bpfassay_runner::{
+    EventObserver, Interrupted, Like, Selection, Session, Shell, Store, Summary, Testbed, is_counted,
+};
 use bpfassay_stats::Verdict;
 use bpfassay_study::{Plan, Shard};
 use bpfassay_testbed::stages::Kind;
@@ -45,8 +47,9 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     {
         return Err(other_shard(interrupted.plan(), asked));
     }
-    let options = store_options(global);
-    let selection = match &interrupted {
+    let mut options = store_options(global);
+    let like = arguments.like.as_deref().map(like).transpose()?;
+    let mut selection = match &interrupted {
         Some(_) => selection::overlays(&arguments.execution.overlays),
         None => selection::selection(&arguments.selection, &arguments.execution.overlays)?,
     };
@@ -54,6 +57,13 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
         Some(interrupted) => interrupted.plan().clone(),
         None => selection.expand(&options)?,
     };
+    if let Some(like) = &like {
+        if global.newest || global.refresh || selection.sources.local.is_some() {
+            return Err(other_than_like());
+        }
+        options.packages.exact = true;
+        selection.sources.recorded = like.guests(&plan)?;
+    }
     let against = against.map(|against| against.check(&plan, &arguments.selection.probe)).transpose()?;
     for lack in selection::lacks(&selection, &plan)? {
         tracing::warn!("the kernel's .config does not set {}, which {} needs", lack.option, lack.needed_by);
@@ -66,7 +76,11 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let stages = display.stages();
     let missing = host::Missing::find(&plan, selection.host_packages(), global)?;
     missing.install_to_make(&stages)?;
-    let store = Arc::new(Store::open(&options)?.with_stages(stages.clone()));
+    let mut store = Store::open(&options)?.with_stages(stages.clone());
+    if let Some(like) = &like {
+        store.catalogue = like.catalogue(store.catalogue);
+    }
+    let store = Arc::new(store);
     let begun_with = match &interrupted {
         Some(interrupted) if !selection.sources.are_made() && selection.sources.ior.is_empty() => {
             interrupted.testbed()?
@@ -75,7 +89,7 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     };
     let (wish, jobs) = (arguments.execution.accelerator, arguments.execution.jobs);
     let selection = Arc::new(selection);
-    let is_early = interrupted.is_none() && may_begin_early(&plan, &selection, wish);
+    let is_early = interrupted.is_none() && like.is_none() && may_begin_early(&plan, &selection, wish);
     let session = if is_early {
         let parts = Testbed::provide_parts(Arc::clone(&store), Arc::clone(&selection), plan.clone());
         // While guests are made.
@@ -87,8 +101,12 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
             Some(testbed) => testbed,
             None => Testbed::provide(&store, &selection, &plan, Shell::Without)?,
         };
+        if let Some(like) = &like {
+            like.check_guests(&testbed.manifest, &plan)?;
+        }
         Session::set_up(&store, testbed, plan, wish, jobs).await?
     };
+    like.as_ref().map_or(Ok(()), |like| like.check_qemu(session.provenance()))?;
     let (session, work) = match interrupted {
         Some(interrupted) => {
             let work = interrupted.resume(again(arguments.again), session.provenance().clone())?;
@@ -124,6 +142,21 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
         super::print(&display.timings(&stages))?;
     }
     Ok(code)
+}
+
+/// What the results at `path` were measured with.
+fn like(path: &Path) -> Result<Like, Failure> {
+    Ok(Like::new(path, &file::read(path)?)?)
+}
+
+/// Results have their own kernels.
+fn other_than_like() -> Failure {
+    let help = "leave --like out, or take the kernels of these results by their names";
+    let report = miette::miette!(
+        help = help,
+        "--like names the kernels that are used, and --newest, --refresh or --kernel others"
+    );
+    Failure { code: USAGE, report }
 }
 
 /// A run is continued as the shard that it was begun as.
@@ -232,6 +265,7 @@ fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     args.extend(selection.tool.iter().map(|tool| ("--tool", tool.clone())));
     args.extend(arguments.execution.overlays.bundle.as_deref().map(|bundle| ("--bundle", path(bundle))));
     args.extend(arguments.execution.overlays.manifest.as_deref().map(|manifest| ("--manifest", path(manifest))));
+    args.extend(global.catalogue.as_deref().map(|catalogue| ("--catalogue", path(catalogue))));
     args.extend(global.cache.as_deref().map(|cache| ("--cache", path(cache))));
     let mut args: Vec<String> = args.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect();
     if arguments.execution.overlays.available {

@@ -167,7 +167,7 @@ fn located(content: &[u8]) -> Located {
         size: content.len() as u64,
         sha256: Digest::of(content),
     };
-    Located { path: format!("pool/main/s/{}", package.file_name()), package }
+    Located { path: format!("pool/main/s/{}", package.file_name()), package, snapshot: None }
 }
 
 #[test]

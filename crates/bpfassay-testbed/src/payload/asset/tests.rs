@@ -11,9 +11,9 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    apt::Options,
+    apt::{NotAnAssetSource, Options},
     cache::Cache,
-    payload::{NotAnAssetSource, Payload, ProgramSources, offered as taken, pack, recorded, sources::Wanted},
+    payload::{Payload, ProgramSources, offered as taken, pack, recorded, sources::Wanted},
 };
 
 const ARCH: Arch = Arch::Riscv64;

@@ -76,9 +76,9 @@ impl<'a> Kernels<'a> {
         if let Some(locked) = self.locked(arch, name) {
             let choice = Choice::from(locked);
             match self.unpacked(arch, &choice, Some(locked)) {
-                Err(Error::Apt(AptError::Missing { detail, .. })) => tracing::warn!(
+                Err(ref error) if let Some(detail) = error.dropped() => tracing::warn!(
                     "kernel {name} for {arch}: the mirror no longer has build {} of testbed.lock ({detail}); another takes its \
-                     place, so figures are not those of other machines",
+                     place, so figures are not those of other machines; --archive names a place that has it",
                     locked.version
                 ),
                 tree => return choice.kernel(arch, name, &tree?),
@@ -153,7 +153,10 @@ impl<'a> Kernels<'a> {
         let mut all = Vec::new();
         for entry in &selection.entries {
             let root = self.apt.root_at(&entry.suite, &[selection.arch], force)?;
-            let builds = builds(entry, selection.flavour, &self.index(&root, selection.arch)?);
+            let mut builds = builds(entry, selection.flavour, &self.index(&root, selection.arch)?);
+            for located in builds.iter_mut().flat_map(|build| &mut build.packages) {
+                located.snapshot = root.snapshot();
+            }
             all.extend(builds.into_iter().map(|build| (entry.suite.as_str(), build)));
             // A series means the newest build of its first suite that has one.
             if selection.version.is_none() && all.iter().any(|(_, build)| build.missing.is_none()) {
@@ -164,7 +167,7 @@ impl<'a> Kernels<'a> {
     }
 
     /// The kernel packages in the index of `root`.
-    fn index(&self, root: &Root, arch: Arch) -> Result<Vec<Indexed>> {
+    pub(crate) fn index(&self, root: &Root, arch: Arch) -> Result<Vec<Indexed>> {
         let key = Digest::of_parts([root.suite(), arch.name(), &root.state().digest().to_string()]);
         if let Some(packages) = self.apt.cache().recorded(INDEXES, &key)? {
             return Ok(packages);

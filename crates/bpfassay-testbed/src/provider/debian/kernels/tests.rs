@@ -23,6 +23,7 @@ fn indexed(name: &str, version: &str, depends: &[&str]) -> Indexed {
                 sha256: Digest::of_parts([name, version]),
             },
             path: format!("pool/{name}.deb"),
+            snapshot: None,
         },
         depends: depends.iter().map(|&name| name.to_owned()).collect(),
     }

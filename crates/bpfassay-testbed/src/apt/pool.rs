@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Package files at known paths: from places that the user names, from the mirror, from an archive that keeps what mirrors drop.
+//!
+//! Whatever a place gives is checked by size and SHA-256, so that no place needs to be trusted.
+
+use std::{
+    io::{self, Read as _},
+    path::Path,
+    process::Command,
+};
+
+use super::{
+    Apt, AptError, AssetSource, Located, Package,
+    download::{FileNames, named},
+    package::encoded,
+    root::APT_HELPER,
+};
+use crate::{Error, Result, cache::Object};
+
+/// The directory of an archive of snapshots that has those of Debian's main archive.
+const ARCHIVE_NAME: &str = "debian";
+
+/// A place that is asked for files.
+#[derive(Debug, Clone, Copy)]
+enum Place<'a> {
+    /// One that the user names (`--from`).
+    Named(&'a AssetSource),
+    /// The archive that the host's apt uses, by its URI.
+    Mirror(&'a str),
+    /// An archive of snapshots.
+    Archive(&'a AssetSource),
+}
+
+/// A place that was asked, and what it answered.
+type Asked = (String, String);
+
+impl Place<'_> {
+    /// For messages. A mirror is not named: its URI may have a password.
+    fn name(self) -> String {
+        match self {
+            Self::Named(source) => format!("{source} (--from)"),
+            Self::Mirror(_) => "the mirror of this host's apt".to_owned(),
+            Self::Archive(source) => format!("the archive {source}"),
+        }
+    }
+
+    /// Where it has a package; `None` where that is not known.
+    fn path_of(self, located: &Located) -> Option<String> {
+        match self {
+            // People put what they have there.
+            Self::Named(_) if located.path.is_empty() => Some(format!("pool/{}", located.package.file_name())),
+            Self::Named(_) => Some(located.path.clone()),
+            Self::Mirror(_) => Some(located.path.clone()).filter(|path| !path.is_empty()),
+            Self::Archive(_) if located.path.is_empty() => None,
+            Self::Archive(_) => located.snapshot.map(|time| format!("{ARCHIVE_NAME}/{time}/{}", located.path)),
+        }
+    }
+
+    /// The directory that it is, or the URL.
+    fn base(&self) -> Result<&Path, &str> {
+        match self {
+            Self::Named(AssetSource::Directory(path)) | Self::Archive(AssetSource::Directory(path)) => Ok(path),
+            Self::Named(AssetSource::Url(url)) | Self::Archive(AssetSource::Url(url)) => Err(url),
+            Self::Mirror(uri) => Err(uri.trim_end_matches('/')),
+        }
+    }
+}
+
+impl Apt<'_> {
+    /// Downloads `packages`, which are among `located`, from the first place that has them.
+    ///
+    /// # Errors
+    /// [`AptError`] where only the mirror was asked and it failed; [`Error::Nowhere`] where no place has them all; those of [`Apt::fetch`].
+    pub(super) fn download_pool(
+        &self,
+        suite: &str,
+        located: &[Located],
+        packages: &[&Package],
+        arrived: &mut dyn FnMut(&Package, Object),
+    ) -> Result<()> {
+        let options = self.options();
+        let mut left = packages.to_vec();
+        let (mut asked, mut mirror) = (Vec::new(), None);
+        for place in options.from.iter().map(Place::Named) {
+            self.ask(place, suite, located, &mut left, arrived, &mut asked)?;
+        }
+        if !left.is_empty() && !options.offline {
+            mirror = self.ask(Place::Mirror(&self.host()?.archive), suite, located, &mut left, arrived, &mut asked)?;
+        }
+        if let Some(archive) = &options.archive {
+            self.ask(Place::Archive(archive), suite, located, &mut left, arrived, &mut asked)?;
+        }
+        let Some(what) = named(&left) else { return Ok(()) };
+        match mirror {
+            _ if options.offline => Err(Error::Offline { what }),
+            Some(error) if asked.len() == 1 && !options.exact => Err(error.into()),
+            mirror => {
+                let dropped = matches!(mirror, Some(AptError::Missing { .. }));
+                let asked = asked.into_iter().map(|(place, answer)| format!("{place}: {answer}")).collect::<Vec<_>>();
+                let replaceable = dropped && !options.exact && options.archive.is_none();
+                Err(Error::Nowhere { what, asked: asked.join("; "), replaceable })
+            }
+        }
+    }
+
+    /// Takes from `place` what it has of `left`. What it does not have, or has with other content, stays in `left`, and the reason is put into `asked`; where
+    /// apt gave that, it is returned, too.
+    ///
+    /// # Errors
+    /// Those of this machine, such as a full disk.
+    fn ask(
+        &self,
+        place: Place<'_>,
+        suite: &str,
+        located: &[Located],
+        left: &mut Vec<&Package>,
+        arrived: &mut dyn FnMut(&Package, Object),
+        asked: &mut Vec<Asked>,
+    ) -> Result<Option<AptError>> {
+        let path_of = |package: &Package| {
+            located.iter().find(|found| found.package == *package).and_then(|found| place.path_of(found))
+        };
+        let known = left.iter().filter(|package| path_of(package).is_some()).count();
+        if let Some(unknown) = left.iter().find(|package| path_of(package).is_none()) {
+            let what = match place {
+                Place::Archive(_) => "time stamp",
+                Place::Named(_) | Place::Mirror(_) => "path",
+            };
+            asked.push((place.name(), format!("testbed.lock has no {what} of {}", unknown.specification())));
+        }
+        if known == 0 || (place.base().is_err() && self.options().offline) {
+            return Ok(None);
+        }
+        let failed = match place.base() {
+            Ok(directory) => {
+                let taken = self.take_from(directory, left, arrived, path_of)?;
+                asked.extend(taken.map(|answer| (place.name(), answer)));
+                return Ok(None);
+            }
+            Err(base) => {
+                // Those whose path is not known are not asked for, and come back.
+                let unknown: Vec<_> = left.iter().copied().filter(|package| path_of(package).is_none()).collect();
+                left.retain(|package| path_of(package).is_some());
+                let ended = self.transfer(suite, left, arrived, FileNames::Digests, |packages, directory| {
+                    download_file(packages, directory, |package| {
+                        path_of(package).map(|path| format!("{base}/{}", encoded(&path)))
+                    })
+                });
+                left.extend(unknown);
+                ended
+            }
+        };
+        let error = match failed {
+            Ok(()) => return Ok(None),
+            Err(Error::Apt(error)) => error,
+            // Not what apt was told to accept: another program changed it, or the place sends what is not asked for.
+            Err(error @ Error::Mismatch { .. }) => {
+                AptError::Other { suite: suite.to_owned(), detail: error.to_string() }
+            }
+            Err(error) => return Err(error),
+        };
+        tracing::info!("{} does not give {}: {error}", place.name(), named(left).unwrap_or_default());
+        asked.push((place.name(), error.detail()));
+        Ok(Some(error))
+    }
+
+    /// Takes what `directory` has of `left`; returns why something is left.
+    fn take_from(
+        &self,
+        directory: &Path,
+        left: &mut Vec<&Package>,
+        arrived: &mut dyn FnMut(&Package, Object),
+        path_of: impl Fn(&Package) -> Option<String>,
+    ) -> Result<Option<String>> {
+        let mut answer = None;
+        let mut remaining = Vec::new();
+        for package in left.drain(..) {
+            let Some(path) = path_of(package) else {
+                remaining.push(package);
+                continue;
+            };
+            match self.take_file(directory, &path, package) {
+                Ok(object) => arrived(package, object),
+                Err(error @ (Error::Io { .. } | Error::Mismatch { .. })) => {
+                    tracing::debug!("{}: {error}", directory.display());
+                    answer.get_or_insert(match &error {
+                        Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                            format!("has no {path}")
+                        }
+                        Error::Io { source, .. } => format!("{path}: {source}"),
+                        other => other.to_string(),
+                    });
+                    remaining.push(package);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        *left = remaining;
+        Ok(answer)
+    }
+
+    fn take_file(&self, directory: &Path, path: &str, package: &Package) -> Result<Object> {
+        let whole = directory.join(path);
+        let file = bpfassay_input::open_beneath(directory, Path::new(path)).map_err(Error::io("read", &whole))?;
+        let size = file.metadata().map_err(Error::io("read", &whole))?.len();
+        if size != package.size {
+            let wrong = format!("it has {size} bytes, expected {}", package.size);
+            return Err(Error::io("take", &whole)(io::Error::new(io::ErrorKind::InvalidData, wrong)));
+        }
+        let failed = |error| Error::io("read", &whole)(error);
+        self.cache().require_access(&package.specification())?;
+        self.cache().add_from(&package.specification(), file.take(size), (Some(package.sha256), size), failed)
+    }
+}
+
+/// What downloads `packages` from the URIs that `uri_of` gives into `directory`. More options may follow.
+fn download_file(packages: &[&Package], directory: &Path, uri_of: impl Fn(&Package) -> Option<String>) -> Command {
+    // apt compares hashes but not sizes here.
+    let largest = packages.iter().map(|package| package.size).max().unwrap_or_default();
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--fsize={largest}")).args(["--core=0", "--", APT_HELPER, "-q", "download-file"]);
+    for package in packages {
+        let Some(uri) = uri_of(package) else { continue };
+        command.arg(uri).arg(directory.join(FileNames::Digests.of(package))).arg(format!("SHA256:{}", package.sha256));
+    }
+    command.env("LC_ALL", "C.UTF-8");
+    command
+}
+
+#[cfg(test)]
+mod tests;

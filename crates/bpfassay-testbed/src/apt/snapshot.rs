@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Time stamps of snapshots: an archive that keeps every state of another one names these states by their times.
+
+use std::{fmt, str::FromStr};
+
+use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The form in which archives of snapshots write a time.
+const FORM: &str = "%Y%m%dT%H%M%SZ";
+
+/// How long after the date of a release file its packages are asked for, in seconds. A snapshot is taken some hours after that date. A package that the
+/// next release file does not list any more stays in the pool for more than a day.
+const SETTLED: u64 = 12 * 3600;
+
+/// When an archive had something, in seconds since 1970, UTC. An archive of snapshots takes it for its last snapshot before that time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Snapshot(i64);
+
+/// A text that is no time stamp.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected the time stamp of a snapshot, in UTC and in the form 20251101T000000Z")]
+pub struct NotASnapshot;
+
+impl Snapshot {
+    /// One that has what an index lists: `date` is that of its release file, `fetched` the time at which it was read (seconds since 1970).
+    ///
+    /// A mirror that is behind gives an index of which the archive may have dropped packages since: what counts is the date, not the time of reading.
+    #[must_use]
+    pub fn of_index(date: u64, fetched: u64) -> Option<Self> {
+        let seconds = i64::try_from(date.saturating_add(SETTLED).min(fetched)).ok()?;
+        Timestamp::from_second(seconds).ok().map(|_| Self(seconds))
+    }
+}
+
+impl FromStr for Snapshot {
+    type Err = NotASnapshot;
+
+    fn from_str(text: &str) -> Result<Self, NotASnapshot> {
+        let time = DateTime::strptime(FORM, text).map_err(|_| NotASnapshot)?;
+        let time = time.to_zoned(TimeZone::UTC).map_err(|_| NotASnapshot)?;
+        let snapshot = Self(time.timestamp().as_second());
+        // It becomes a part of a path: no second form of a time is taken.
+        if snapshot.to_string() == text { Ok(snapshot) } else { Err(NotASnapshot) }
+    }
+}
+
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = Timestamp::from_second(self.0).map_err(|_| fmt::Error)?;
+        write!(f, "{}", time.strftime(FORM))
+    }
+}
+
+impl Serialize for Snapshot {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Snapshot {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        text.parse().map_err(|error| serde::de::Error::custom(format!("`{text}`: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_time_stamp_has_one_form() {
+        // date -u -d '2025-11-01 00:00:00' +%s
+        assert_eq!("20251101T000000Z".parse(), Ok(Snapshot(1_761_955_200)));
+        for wrong in [
+            "",
+            "20251101",
+            "20251101T000000",
+            "2025-11-01T00:00:00Z",
+            "20251301T000000Z",
+            "../etc",
+            " 20251101T000000Z",
+        ] {
+            assert_eq!(wrong.parse::<Snapshot>(), Err(NotASnapshot), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_snapshot_of_an_index_is_not_after_it_was_read_nor_long_after_its_date() {
+        let date = 1_793_347_681;
+        assert_eq!(Snapshot::of_index(date, date + 60), Some(Snapshot(1_793_347_741)));
+        assert_eq!(Snapshot::of_index(date, date + 30 * 86_400), Some(Snapshot(1_793_347_681 + 43_200)));
+        assert_eq!(Snapshot::of_index(u64::MAX, u64::MAX), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_read_is_written_as_it_was(seconds in 0_i64..253_402_207_200) {
+            let snapshot = Snapshot(seconds);
+            prop_assert_eq!(snapshot.to_string().parse(), Ok(snapshot));
+        }
+
+        #[test]
+        fn any_text_is_a_time_stamp_or_none(text in "\\PC{0,20}|[0-9]{7,9}T[0-9]{5,7}Z") {
+            if let Ok(snapshot) = text.parse::<Snapshot>() {
+                prop_assert_eq!(snapshot.to_string(), text);
+            }
+        }
+    }
+}
