@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn what_nobody_can_divide_is_not_the_tools() {
         let mut shared = probed();
-        shared.insert(Executed::Shared, Count { instructions: 7, entries: 0 });
+        shared.insert(Executed::Shared, Count { instructions: 7, ..Count::default() });
         let count = last(&[phase("none", false, baseline()), phase("fexit", false, shared)]);
         assert_eq!(count.user, 507);
         assert!(count.tool.unwrap().reason().unwrap().to_string().starts_with("7 instructions of user space"));

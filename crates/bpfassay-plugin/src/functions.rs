@@ -295,7 +295,7 @@ mod tests {
         list(&[(0x40_0000, 0x2000)], &[(0x9000, 0x1000)]);
         list(&[(0x7000, 0x1000), (0x40_0000, 0x2000), (0x7800, 0x1000)], &[(0x9000, 0x1000), (0x40_1000, 0x5000)]);
         let user = [(0, 1), (0x7000, 2), (0x8000, 4), (0x9000, 8), (0x40_0000, 16), (0x40_1000, 32), (0x40_2000, 64)];
-        let window = Window { number: 1, user: user.to_vec(), uncounted: 0, blocks: Vec::new() };
+        let window = Window { number: 1, user: user.to_vec(), user_misses: None, uncounted: 0, blocks: Vec::new() };
         let profile = functions.profile(&window);
         let of = |executed| profile[&executed].instructions;
         assert_eq!([Executed::User, Executed::Tool, Executed::Shared].map(of), [1 + 8 + 64, 2 + 4 + 16, 32]);

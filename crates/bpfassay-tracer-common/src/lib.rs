@@ -189,6 +189,8 @@ pub struct Slot {
     pub key: Key,
     /// What.
     pub value: Value,
+    /// Zero.
+    pub zero: u64,
 }
 
 /// One call, as it goes through the ring buffer. [`NO_DURATION`] where durations are not measured.

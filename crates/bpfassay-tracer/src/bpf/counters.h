@@ -67,6 +67,8 @@ struct counter_slot {
 	__u64 tag;
 	struct counter_key key;
 	struct counter_value value;
+	/* A power of two, by which an index becomes an address in one instruction. */
+	__u64 zero;
 };
 
 struct counter_pair {

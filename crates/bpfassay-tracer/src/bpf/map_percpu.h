@@ -68,16 +68,18 @@ static __always_inline struct counter_pair *pair_of(__u32 copy, enum operation o
 	return all ? &all->pairs[tag * 0x9e3779b97f4a7c15 >> 57] : NULL;
 }
 
-/* The slot that the key with this tag has, if it has one: the first where the tag is that of the first, otherwise the second. */
+/*
+ * The slot that the key with this tag has, if it has one: the first where the tag is that of the first, otherwise the second. No tag has the highest bit
+ * (ids of mounts have 31, those of cgroups are counted up from 1), so that the negative of what differs has it where anything does. With one that had it, a key would not be found, and
+ * be counted in the hash map.
+ */
 static __always_inline struct counter_slot *slot_of(struct counter_pair *pair, __u64 tag)
 {
-	__u64 difference = pair->slots[0].tag ^ tag;
-	__u64 sign = -difference;
+	__u64 sign = -(pair->slots[0].tag ^ tag);
 
 	/* The compiler would know a comparison in what follows, and jump. */
 	barrier_var(sign);
-	/* Of a number and its negative at least one has the highest bit, but of 0. */
-	return &pair->slots[(difference | sign) >> 63];
+	return &pair->slots[sign >> 63];
 }
 
 /* A call that failed moved nothing. */
@@ -139,7 +141,11 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 		value->errors += errors;
 	}
 	/* Not on its first call: the reader looks only at slots that have counted one. */
-	if (pair && tag) {
+	if (tag) {
+		/* Looked up again, so that the calls that find their slot need not keep it. */
+		pair = pair_of(copy, operation, tag);
+		if (!pair)
+			return;
 		slot = slot_of(pair, tag);
 		if (!pair->slots[0].tag)
 			slot = &pair->slots[0];

@@ -252,7 +252,7 @@ mod tests {
                     assert_same_layout!(&btf, "latency_histogram", Histogram { slots });
                 }
                 if map == MapLayout::Percpu {
-                    assert_same_layout!(&btf, "counter_slot", Slot { tag, key, value });
+                    assert_same_layout!(&btf, "counter_slot", Slot { tag, key, value, zero });
                     let slots = btf.type_by_name::<Struct<'_>>("counter_slots").unwrap();
                     assert_same_layout!(&btf, "counter_pair", Pair { slots });
                     assert_eq!(slots.size(), SLOTS / 2 * size_of::<Pair>());
