@@ -130,17 +130,24 @@ mod tests {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    #[test]
-    fn windows_are_read_however_they_are_cut() {
-        let records = [[KERNEL + 0xf0, 3, 8, 10], [0x5000, 1, 0, 9], [KERNEL + 0xf8, 1, 4, 4]].concat();
-        let stream = bytes(&[&[MAGIC, 1, 7, 0, 3], records.as_slice(), &[MAGIC, 2, 0, 5, 0]].concat());
-        for cut in 0..stream.len() {
+    /// The windows in `stream`, which comes in two parts, for each place to cut it.
+    fn cut_anywhere(stream: &[u8]) -> impl Iterator<Item = Vec<Window>> {
+        (0..stream.len()).map(|cut| {
             let mut windows = Windows::default();
             let mut found = Vec::new();
             for part in [&stream[..cut], &stream[cut..]] {
                 windows.push(part);
                 found.extend(std::iter::from_fn(|| windows.next_window().unwrap()));
             }
+            found
+        })
+    }
+
+    #[test]
+    fn windows_are_read_however_they_are_cut() {
+        let records = [[KERNEL + 0xf0, 3, 8, 10], [0x5000, 1, 0, 9], [KERNEL + 0xf8, 1, 4, 4]].concat();
+        let stream = bytes(&[&[MAGIC, 1, 7, 0, 3], records.as_slice(), &[MAGIC, 2, 0, 5, 0]].concat());
+        for found in cut_anywhere(&stream) {
             let [first, second] = found.try_into().unwrap();
             assert_eq!((first.number, first.instructions(), first.blocks.len()), (1, 7 + 9 + 30 + 4, 2));
             assert_eq!(first.user, [(0, 7), (0x5000, 9)]);
@@ -153,13 +160,7 @@ mod tests {
         let head = [MAGIC_MODEL, 1, 7, 0, 2, 1, 2, 3, 4];
         let records = [[KERNEL + 0xf0, 3, 8, 10, 5, 6, 7, 8], [KERNEL + 0xf8, 1, 4, 4, 0, 0, 0, 9]].concat();
         let stream = bytes(&[head.as_slice(), &records, &[MAGIC, 2, 0, 5, 0]].concat());
-        for cut in 0..stream.len() {
-            let mut windows = Windows::default();
-            let mut found = Vec::new();
-            for part in [&stream[..cut], &stream[cut..]] {
-                windows.push(part);
-                found.extend(std::iter::from_fn(|| windows.next_window().unwrap()));
-            }
+        for found in cut_anywhere(&stream) {
             let [first, second] = found.try_into().unwrap();
             assert_eq!(first.instructions(), 7 + 30 + 4);
             assert_eq!(first.user_misses, Some(Misses { l1i: 1, l1d: 2, l2: 3, mispredicted: 4 }));

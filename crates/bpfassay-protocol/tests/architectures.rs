@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Most files that a new architecture may touch, its own included.
-const MOST: usize = 7;
+const MOST: usize = 8;
 
 /// The architecture whose name also names a family: Linux, Debian, Rust and libbpf all have a prefix of it.
 const NAME: &str = "riscv";

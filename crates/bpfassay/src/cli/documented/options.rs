@@ -91,6 +91,11 @@ impl Known {
     }
 
     fn unknown_in(&self, part: &str, whole: &str) -> Vec<String> {
+        // What `slurm` passes on is for `run`.
+        if let Some((own, for_run)) = part.split_once(" -- ").filter(|(own, _)| own.contains("bpfassay slurm ")) {
+            let for_run = format!("bpfassay run {for_run}");
+            return [self.unknown_in(own, whole), self.unknown_in(&for_run, whole)].concat();
+        }
         let named = options(part);
         let arguments: Vec<&str> = part.split_whitespace().collect();
         let start = arguments.iter().position(|argument| *argument == "bpfassay").map_or(0, |at| at + 1);
@@ -285,6 +290,8 @@ fn an_invented_option_is_found() {
         "apt-get install --yess",
         "testbed pack MANIFEST --spec DIR",
         "install it (--no-install-recommends)",
+        "bpfassay slurm quick --shards 8 -- --roundz 5",
+        "bpfassay slurm quick --rounds 8 -- --rounds 5",
     ] {
         assert_eq!(known.unknown(text).len(), 1, "{text}");
     }
@@ -297,6 +304,7 @@ fn an_invented_option_is_found() {
         "a -- b",
         "color: var(--ink)",
         "bpfassay testbed check --spec FILE",
+        "bpfassay slurm quick --shards 8 -- --rounds 5",
     ] {
         assert!(known.unknown(text).is_empty(), "{text}: {:?}", known.unknown(text));
     }
