@@ -192,6 +192,15 @@ fn the_loop_with_which_a_tool_reads_its_events_has_a_role_of_its_own() {
         let directory = tempfile::tempdir().unwrap();
         let (results, printed) =
             run_with(directory.path(), &env::var("PATH").unwrap(), "direct-reader.toml", &["--arch", arch]);
+        // The guests' programs for the others are linked to fixed addresses, all to the same.
+        if arch != "x86_64" {
+            for (place, direct) in costs(&results) {
+                let reason = direct["value"]["tool"]["not_measured"].as_str().unwrap();
+                assert!(reason.contains("code at the same addresses"), "{place}: {direct:#}");
+            }
+            assert!(printed.contains("is not measured in some rows (`tool`"), "{printed}");
+            continue;
+        }
         for (place, direct) in costs(&results) {
             let tool = direct["value"]["tool"]["value"]["mean"].as_f64().unwrap();
             // An event for each call, which takes more than ten instructions to read; without events there is nothing to do.

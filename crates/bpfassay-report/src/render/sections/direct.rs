@@ -5,14 +5,14 @@ use crate::{
     labels::{self, NONE},
     render::table::{CellNames, Remarks, Table},
 };
-use bpfassay_results::{Figure, Results, Role};
+use bpfassay_results::{Figure, Results, Role, plain};
 
 /// The table, where instructions were counted.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
     let (mut rows, mut unresolved, mut is_pooled) = (Vec::new(), 0.0_f64, false);
-    let has_tool = has_tool(results);
+    let (has_tool, is_unknown) = of_tools(results);
     for cell in &results.cells {
         let counted = cell.metrics.iter().filter_map(|metric| Some((metric, metric.direct.as_ref()?)));
         for (index, (metric, direct)) in counted.enumerate() {
@@ -27,8 +27,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
                     if has_tool {
                         row.push(match &direct.tool {
                             Some(Figure::Value(tool)) => format!("{:.1}", tool.mean),
-                            Some(Figure::NotMeasured(reason)) => format!("{NONE} {}", remarks.mark(reason.to_string())),
-                            None => NONE.to_owned(),
+                            Some(Figure::NotMeasured(_)) | None => NONE.to_owned(),
                         });
                     }
                     row.push(match &metric.cost {
@@ -65,6 +64,12 @@ pub(super) fn table(results: &Results) -> Option<Table> {
                 .to_owned(),
         );
     }
+    if let Some(reason) = is_unknown {
+        legend.push(format!(
+            "What a tool's processes executed in user space meanwhile is not measured in some rows (`tool` in results.json): {}.",
+            plain::line(&reason)
+        ));
+    }
     if is_pooled {
         legend.push(super::cost::POOLED.to_owned());
     }
@@ -82,9 +87,10 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
 }
 
-/// Whether a tool's processes executed anything in user space during the phases, or it is not known of one whether they did.
-fn has_tool(results: &Results) -> bool {
+/// Whether tools' processes executed anything in user space during the phases, and why that is not known of some.
+fn of_tools(results: &Results) -> (bool, Option<String>) {
     let metrics = results.cells.iter().flat_map(|cell| &cell.metrics);
-    let mut of_tools = metrics.filter_map(|metric| metric.direct.as_ref()?.value()?.tool.as_ref());
-    of_tools.any(|tool| tool.value().is_none_or(|tool| tool.max >= 0.05))
+    let found: Vec<_> = metrics.filter_map(|metric| metric.direct.as_ref()?.value()?.tool.as_ref()).collect();
+    let has_any = found.iter().any(|tool| tool.value().is_some_and(|tool| tool.max >= 0.05));
+    (has_any, found.iter().find_map(|tool| Some(tool.reason()?.to_string())))
 }
