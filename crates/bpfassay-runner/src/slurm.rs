@@ -23,6 +23,8 @@ pub use self::{
     job::{SlurmJob, WrongJob},
     queue::SlurmProgress,
 };
+use bpfassay_study::{Plan, Shard};
+
 use crate::{Merge, MergeError};
 
 /// Largest record that is read, in bytes.
@@ -249,10 +251,9 @@ impl Submission {
     /// The shards that are not measured whole, and what is missing of each. Where a file system shows late what a node wrote last, a shard is submitted
     /// again, and ends at once.
     fn unfinished(&self) -> Vec<(u32, String)> {
-        (1..=self.record.job.shards)
-            .zip(self.shards())
-            .filter_map(|(shard, path)| Some((shard, missing(&path)?)))
-            .collect()
+        let all = self.record.job.shards;
+        let shards = (1..=all).zip(self.shards());
+        shards.filter_map(|(shard, path)| Some((shard, missing(&path, Shard::new(shard, all))?))).collect()
     }
 
     fn submit(&mut self, elements: &str) -> Result<u64, SlurmError> {
@@ -325,8 +326,8 @@ fn output(program: &'static str, command: &mut Command) -> Result<Output, SlurmE
     command.output().map_err(|source| SlurmError::NoProgram { program, source })
 }
 
-/// What is missing of the shard with these results; `None` where it is measured whole.
-fn missing(directory: &Path) -> Option<String> {
+/// What is missing of `shard`, whose results are in `directory`; `None` where it is measured whole.
+fn missing(directory: &Path, shard: Option<Shard>) -> Option<String> {
     if !directory.join("journal.jsonl").exists() {
         return Some("it was not begun".to_owned());
     }
@@ -334,13 +335,22 @@ fn missing(directory: &Path) -> Option<String> {
         Ok(read) => read,
         Err(error) => return Some(error.to_string()),
     };
-    let own = read.plan().measured_blocks();
-    let missing = own.iter().filter(|block| read.missing().contains(&block.id)).count();
-    (missing > 0).then(|| format!("{missing} of its {} boots are missing", own.len()))
+    left_of(read.plan(), shard, read.missing())
+}
+
+/// What of the boots that `shard` has of `plan` is `missing`, the blocks that no results have; `None` where nothing is. Merged results have the plan of the
+/// whole.
+fn left_of(plan: &Plan, shard: Option<Shard>, missing: &[String]) -> Option<String> {
+    let plan = Plan { shard, ..plan.clone() };
+    let own = plan.measured_blocks();
+    let left = own.iter().filter(|block| missing.contains(&block.id)).count();
+    (left > 0).then(|| format!("{left} of its {} boots are missing", own.len()))
 }
 
 #[cfg(test)]
 mod tests {
+    use bpfassay_study::{Available, Narrowing};
+
     use super::{job::tests::job, *};
 
     #[test]
@@ -369,12 +379,26 @@ mod tests {
     #[test]
     fn a_shard_that_was_not_begun_is_missing() {
         let work = tempfile::tempdir().unwrap();
-        assert_eq!(missing(work.path()).unwrap(), "it was not begun");
+        assert_eq!(missing(work.path(), None).unwrap(), "it was not begun");
         fs::write(work.path().join("journal.jsonl"), "").unwrap();
-        assert!(missing(work.path()).unwrap().contains("cannot be merged"), "{:?}", missing(work.path()));
+        let damaged = missing(work.path(), None).unwrap();
+        assert!(damaged.contains("cannot be merged"), "{damaged}");
         let submission = Submission::prepare(&work.path().join("job"), job()).unwrap();
         let left = submission.unfinished();
         assert_eq!(left.len(), 8);
         assert_eq!(left[0], (1, "it was not begun".to_owned()));
+    }
+
+    #[test]
+    fn of_a_shard_only_its_own_boots_are_missing() {
+        let study = bpfassay_study::load("quick").unwrap();
+        let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        let of = |number| plan.clone().of_shard(Shard::new(number, 4).unwrap()).unwrap();
+        let ids = |plan: &Plan| plan.measured_blocks().iter().map(|block| block.id.clone()).collect::<Vec<_>>();
+        // The results of the first shard lack the boots of the others.
+        let others: Vec<String> = (2..=4).flat_map(|number| ids(&of(number))).collect();
+        assert_eq!(left_of(&plan, Shard::new(1, 4), &others), None);
+        let half = [others.clone(), vec![ids(&of(1))[0].clone()]].concat();
+        assert_eq!(left_of(&plan, Shard::new(1, 4), &half).unwrap(), "1 of its 2 boots are missing");
     }
 }
