@@ -49,7 +49,7 @@ impl Queue {
         self.0.is_empty()
     }
 
-    /// How many shards of `all` are in which state, `done` of them measured.
+    /// How many shards of `all` are in which state, `done` of them with results.
     pub(super) fn progress(&self, all: u32, done: u32) -> SlurmProgress {
         let of = |states: &[&str]| {
             let count = self.0.values().filter(|state| states.contains(&state.as_str())).count();
@@ -73,7 +73,7 @@ pub struct SlurmProgress {
 impl fmt::Display for SlurmProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { all, done, running, waiting } = self;
-        write!(f, "{done} of {all} shards measured, {running} running, {waiting} waiting")
+        write!(f, "{done} of {all} shards have results, {running} running, {waiting} waiting")
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
         else {
             panic!("no queue");
         };
-        assert_eq!(queue.progress(16, 5).to_string(), "5 of 16 shards measured, 2 running, 2 waiting");
+        assert_eq!(queue.progress(16, 5).to_string(), "5 of 16 shards have results, 2 running, 2 waiting");
         assert_eq!(Asked::of(true, "", ""), Asked::Queue(Queue::default()));
         assert!(Queue::default().is_empty() && !queue.is_empty());
     }
