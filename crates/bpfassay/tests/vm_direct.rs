@@ -172,54 +172,6 @@ fn direct_costs_are_the_same_with_every_seed_and_in_every_round() {
     }
 }
 
-/// Instructions of user space in the phases of a run: all, and those of the tool, which the baseline has none of.
-fn of_user_space(journal: &str, run: &str) -> Vec<(u64, Option<u64>)> {
-    let entries = journal.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let counts: Vec<Value> =
-        entries.filter_map(|entry| entry["counts"]["value"].as_array().cloned()).flatten().collect();
-    let found = counts.iter().find(|of_run| of_run["run"].as_str().unwrap().ends_with(run)).unwrap();
-    let phases = found["phases"].as_array().unwrap().iter().map(|phase| &phase["count"]["value"]);
-    phases.map(|count| (count["user"].as_u64().unwrap(), count["tool"]["value"].as_u64())).collect()
-}
-
-/// What the tool executes in user space is what the guest executes there more than without it.
-#[test]
-fn the_loop_with_which_a_tool_reads_its_events_has_a_role_of_its_own() {
-    if !guests_wanted() {
-        return;
-    }
-    for arch in ["x86_64", "aarch64", "riscv64"] {
-        let directory = tempfile::tempdir().unwrap();
-        let (results, printed) =
-            run_with(directory.path(), &env::var("PATH").unwrap(), "direct-reader.toml", &["--arch", arch]);
-        // The guests' programs for the others are linked to fixed addresses, all to the same.
-        if arch != "x86_64" {
-            for (place, direct) in costs(&results) {
-                let reason = direct["value"]["tool"]["not_measured"].as_str().unwrap();
-                assert!(reason.contains("code at the same addresses"), "{place}: {direct:#}");
-            }
-            assert!(printed.contains("is not measured in some rows (`tool`"), "{printed}");
-            continue;
-        }
-        for (place, direct) in costs(&results) {
-            let tool = direct["value"]["tool"]["value"]["mean"].as_f64().unwrap();
-            // An event for each call, which takes more than ten instructions to read; without events there is nothing to do.
-            let is_reader = place.contains("ringbuf");
-            assert!(if is_reader { tool > 10.0 } else { tool < 0.5 }, "{place}: {direct:#}");
-        }
-        assert!(printed.contains("what the tool's processes executed in user space meanwhile"), "{printed}");
-        let journal = fs::read_to_string(directory.path().join("out/journal.jsonl")).unwrap();
-        let of = |probe: &str| of_user_space(&journal, &format!("_r1_{probe}"));
-        for (phase, ((without, none), (with, tool))) in of("none").into_iter().zip(of("fexit+ringbuf")).enumerate() {
-            let (more, tool) = (with - without, tool.unwrap());
-            assert!(
-                none.is_none() && more.abs_diff(tool) <= tool / 100,
-                "{arch} {phase}: {more} more, {tool} of the tool"
-            );
-        }
-    }
-}
-
 /// The kernel reads the clock elsewhere as well, also in runs of the baseline. Without those readings, 60 to 120 instructions of each call would be missing.
 #[test]
 fn what_the_statistics_of_programs_cost_is_in_the_direct_cost() {
