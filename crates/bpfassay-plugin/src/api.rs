@@ -75,7 +75,7 @@ unsafe extern "C" {
     fn qemu_plugin_mem_size_shift(access: u32) -> c_uint;
 }
 
-/// How many bytes an access has, from what QEMU tells of it (`qemu_plugin_meminfo_t`).
+/// How many bytes an access has, from QEMU's description of it (`qemu_plugin_meminfo_t`).
 pub fn access_bytes(access: u32) -> u64 {
     // SAFETY: takes a number only.
     let shift = unsafe { qemu_plugin_mem_size_shift(access) };

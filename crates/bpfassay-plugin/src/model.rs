@@ -23,7 +23,7 @@ const L1D: usize = 1;
 const L2: usize = 2;
 const MISPREDICTED: usize = 3;
 
-/// What the plugin is told of a model: that many numbers, with `-` between them (`Model::argument` of bpfassay-study).
+/// The plugin's argument for a model: that many numbers, with `-` between them (`Model::argument` of bpfassay-study).
 const NUMBERS: usize = 10;
 
 /// A block that was executed.

@@ -50,6 +50,17 @@ impl<T> Figure<T> {
         }
     }
 
+    /// The figure, for another one that depends on it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn known(&self) -> Result<&T, String> {
+        match self {
+            Self::Value(value) => Ok(value),
+            Self::NotMeasured(reason) => Err(reason.to_string()),
+        }
+    }
+
     /// The figure that `change` makes of this one.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Figure<U> {
         match self {

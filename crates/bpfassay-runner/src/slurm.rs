@@ -219,15 +219,13 @@ impl Submission {
             if left.is_empty() {
                 return Ok(());
             }
-            let shards: Vec<u32> = left.iter().map(|(shard, _)| *shard).collect();
-            let elements = elements(&shards);
+            let elements = elements(&numbers(&left));
             let id = self.submit(&elements)?;
             event(SlurmEvent::Submitted { id, elements });
             self.follow(id, every, event)?;
             left = self.unfinished();
             if let Some((_, reason)) = left.first() {
-                let shards = left.iter().map(|(shard, _)| *shard).collect();
-                event(SlurmEvent::Unfinished { shards, reason: reason.clone() });
+                event(SlurmEvent::Unfinished { shards: numbers(&left), reason: reason.clone() });
             }
         }
         match left.first() {
@@ -235,7 +233,7 @@ impl Submission {
             Some((first, reason)) => Err(SlurmError::NotMeasured {
                 log: SlurmJob::log(&self.directory, *first),
                 reason: reason.clone(),
-                shards: left.iter().map(|(shard, _)| *shard).collect(),
+                shards: numbers(&left),
                 all: self.record.job.shards,
                 attempts,
             }),
@@ -312,6 +310,11 @@ impl Submission {
             thread::sleep(every);
         }
     }
+}
+
+/// The numbers of the shards that [`Submission::unfinished`] lists.
+fn numbers(left: &[(u32, String)]) -> Vec<u32> {
+    left.iter().map(|(shard, _)| *shard).collect()
 }
 
 fn asked(id: u64) -> Result<Asked, SlurmError> {

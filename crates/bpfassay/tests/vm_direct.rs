@@ -12,30 +12,29 @@ mod common;
 #[path = "common/wrong_tools.rs"]
 mod wrong_tools;
 
-use std::{env, fs, path::Path};
+use std::{env, fs, path::Path, process::Output};
 
 use common::{bpfassay, guests_wanted, printed, results, study, without_plugins};
 use serde_json::Value;
 
-/// Runs a study of vm-tests/ and gives its results, its fingerprint, and what was printed.
-fn run(path: &str, name: &str, arguments: &[&str]) -> (Value, String, String) {
-    let directory = tempfile::tempdir().unwrap();
-    let (results, printed) = run_with(directory.path(), path, name, arguments);
-    let fingerprint = printed.lines().find_map(|line| line.strip_prefix("fingerprint of the raw figures: ")).unwrap();
-    (results, fingerprint.to_owned(), printed.clone())
-}
-
-/// Runs a study of vm-tests/ into `out` in `directory` and gives its results, and what was printed.
-fn run_with(directory: &Path, path: &str, name: &str, arguments: &[&str]) -> (Value, String) {
+/// Runs a study of vm-tests/ into `out` in `directory`.
+fn executed(directory: &Path, path: &str, name: &str, arguments: &[&str]) -> Output {
     let mut command = bpfassay(directory);
     command.args(["run", "--yes"]).args(arguments);
     if let Some(manifest) = env::var_os("BPFASSAY_TEST_MANIFEST") {
         command.arg("--manifest").arg(manifest);
     }
-    let output = command.arg(study(name)).args(["--output", "out"]).env("PATH", path).output().unwrap();
+    command.arg(study(name)).args(["--output", "out"]).env("PATH", path).output().unwrap()
+}
+
+/// Runs a study of vm-tests/ and gives its results, its fingerprint, and what was printed.
+fn run(path: &str, name: &str, arguments: &[&str]) -> (Value, String, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let output = executed(directory.path(), path, name, arguments);
     let printed = printed(&output);
     assert!(output.status.success(), "{printed}");
-    (results(&directory.join("out")), printed)
+    let fingerprint = printed.lines().find_map(|line| line.strip_prefix("fingerprint of the raw figures: ")).unwrap();
+    (results(&directory.path().join("out")), fingerprint.to_owned(), printed.clone())
 }
 
 /// Each metric that has a direct cost, with where it is from.
@@ -49,7 +48,7 @@ fn costs(results: &Value) -> Vec<(String, &Value)> {
 }
 
 /// Instructions per call that differ without an end of ours: on riscv64, compiled trampolines load addresses with more or fewer instructions by what these are. Measured: 73.2,
-/// 75.2 and 77.2 instructions of generated code per call, and more since.
+/// 75.2 and 77.2 instructions of generated code per call. The bound for riscv64 has room for 3.1 more.
 const ADDRESSES: [(&str, f64); 3] = [("aarch64", 0.0), ("riscv64", 3.1 + 4.1), ("x86_64", 0.0)];
 
 /// Checks that each direct cost has all its parts and is the same in every run, but for 0.5 % and [`ADDRESSES`]. Returns how many there are.
@@ -137,14 +136,7 @@ fn a_model_prices_what_is_counted_and_changes_no_figure() {
 
     // Where QEMU loads no plugin, nothing is measured in place of what was asked for.
     let directory = tempfile::tempdir().unwrap();
-    let output = bpfassay(directory.path())
-        .args(["run", "--yes"])
-        .args(&modelled)
-        .arg(study("direct.toml"))
-        .args(["--output", "out"])
-        .env("PATH", without_plugins(directory.path()))
-        .output()
-        .unwrap();
+    let output = executed(directory.path(), &without_plugins(directory.path()), "direct.toml", &modelled);
     let text = common::printed(&output);
     assert!(!output.status.success() && !directory.path().join("out").exists(), "{text}");
     assert!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the last instruction of a block does, from its bytes. No disassembler: only branches are told apart, and everything else is
+//! What the last instruction of a block does, from its bytes. No disassembler: only branches are distinguished, and everything else is
 //! [`Ending::Other`].
 
 use super::branch::Ending;
@@ -130,7 +130,7 @@ mod tests {
 
     /// Instructions as assemblers make them (`llvm-mc`).
     #[test]
-    fn branches_of_x86_64_are_told_apart() {
+    fn branches_of_x86_64_are_distinguished() {
         for (bytes, expected) in [
             (&[0x74, 0x10][..], conditional(0x12)),
             (&[0x75, 0xfe], conditional(0)),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_of_aarch64_are_told_apart() {
+    fn branches_of_aarch64_are_distinguished() {
         for (word, expected) in [
             (0x5400_0080_u32, conditional(16)),
             (0x54ff_ffe1, conditional(-4)),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_of_riscv64_are_told_apart() {
+    fn branches_of_riscv64_are_distinguished() {
         for (bytes, expected) in [
             // beq a0, a1, 16; bne a0, zero, -4; jal ra, 8; jal t0, -4; jalr ra, 0(a5); ret; jr t0; jr a5; jalr t0, 8(t0).
             (&0x00b5_0863_u32.to_le_bytes()[..], conditional(16)),

@@ -49,11 +49,7 @@ impl Coverages {
         let mut programs = Programs::default();
         for run in measured {
             let Some(boot) = self.boots.get(&(run.record.block.clone(), run.record.boot)) else { continue };
-            let added = match boot {
-                Figure::NotMeasured(reason) => Err(reason.to_string()),
-                Figure::Value(boot) => programs.add(boot, &run.record.run),
-            };
-            match added {
+            match boot.known().and_then(|boot| programs.add(boot, &run.record.run)) {
                 Ok(()) => count += 1,
                 Err(why) => drop(reason.get_or_insert(why)),
             }

@@ -142,7 +142,7 @@ impl Counts {
         }
         let before: BTreeMap<_, &RunResult> = baseline.iter().map(|run| (place(run), *run)).collect();
         let (mut totals, mut elsewhere, mut calls) = (Vec::new(), Vec::new(), 0);
-        let mut tool: Option<Result<Vec<f64>, String>> = None;
+        let mut tools = Vec::new();
         let mut functions = BTreeMap::<(Role, String), f64>::new();
         let (mut misses, mut pricing) = (BTreeMap::new(), Pricing::new(model));
         let mut unresolved = 0.0;
@@ -163,14 +163,7 @@ impl Counts {
             elsewhere.push(rest);
             pricing.add([direct, rest], with.found(), without.found());
             unresolved += with.per_call(with.unresolved);
-            if let Some(of_run) = &with.tool {
-                let sums = tool.get_or_insert_with(|| Ok(Vec::new()));
-                match (of_run, &mut *sums) {
-                    (Ok(instructions), Ok(sums)) => sums.push(with.per_call(*instructions)),
-                    (Err(reason), Ok(_)) => *sums = Err(reason.clone()),
-                    (_, Err(_)) => {}
-                }
-            }
+            tools.extend(with.tool.clone().map(|of_run| of_run.map(|instructions| with.per_call(instructions))));
             calls = with.calls;
             for (function, counted) in &with.functions {
                 *functions.entry(function.clone()).or_default() += with.per_call(counted.instructions);
@@ -199,7 +192,10 @@ impl Counts {
         Ok(Direct {
             per_call: summary(&totals)?,
             elsewhere: summary(&elsewhere)?,
-            tool: tool.map(|of_runs| Figure::from(of_runs.and_then(|of_runs| summary(&of_runs)))),
+            tool: (!tools.is_empty()).then(|| {
+                let of_runs: Result<Vec<f64>, String> = tools.into_iter().collect();
+                of_runs.and_then(|of_runs| summary(&of_runs)).into()
+            }),
             unresolved: unresolved / runs,
             calls,
             priced: pricing.finish(&functions),
@@ -214,32 +210,19 @@ impl Counts {
             (None, Some(problem)) => return Err(problem.clone()),
             (None, None) => return Err("QEMU loaded no plugin that counts".to_owned()),
         };
-        let work: &Work = match metric_of(run, metric).map(|metric| &metric.work) {
-            Some(Figure::Value(work)) => work,
-            Some(Figure::NotMeasured(reason)) => return Err(reason.to_string()),
-            None => return Err("the run has no such metric".to_owned()),
-        };
+        let metric_of_run = metric_of(run, metric).ok_or_else(|| "the run has no such metric".to_owned())?;
+        let work: &Work = metric_of_run.work.known()?;
         if work.calls == 0 {
             return Err("the workload made no such calls".to_owned());
         }
         let (functions, calls) = (BTreeMap::new(), work.calls);
         let mut counted = Counted { all: 0, unresolved: 0, tool: None, functions, calls, misses: None };
-        let mut misses = Vec::new();
+        let (mut misses, mut tools) = (Vec::new(), Vec::new());
         for phase in phases.iter().filter(|phase| phase.name == metric) {
-            let instructions = match &phase.count {
-                Figure::Value(instructions) => instructions,
-                Figure::NotMeasured(reason) => return Err(reason.to_string()),
-            };
+            let instructions = phase.count.known()?;
             counted.all = counted.all.saturating_add(instructions.all);
             counted.unresolved = counted.unresolved.saturating_add(instructions.unresolved);
-            if let Some(of_phase) = &instructions.tool {
-                let of_phase = match of_phase {
-                    Figure::Value(instructions) => Ok(*instructions),
-                    Figure::NotMeasured(reason) => Err(reason.to_string()),
-                };
-                let before = counted.tool.take().unwrap_or(Ok(0));
-                counted.tool = Some(before.and_then(|before| Ok(before.saturating_add(of_phase?))));
-            }
+            tools.extend(instructions.tool.as_ref().map(Figure::known));
             misses.push(instructions.misses.map(|misses| misses.all));
             for part in &instructions.direct {
                 let sum = counted.functions.entry((part.role, part.function.clone())).or_default();
@@ -248,6 +231,8 @@ impl Counts {
             }
         }
         counted.misses = priced::sum(misses.into_iter());
+        counted.tool = (!tools.is_empty())
+            .then(|| tools.into_iter().try_fold(0, |sum: u64, of_phase| Ok(sum.saturating_add(*of_phase?))));
         // Time in which the guest waits is no instructions.
         if let Figure::Value(clock) = work.busy_ns {
             let tolerance = (clock as f64 * TOLERANCE) as u64 + CONSTANT;

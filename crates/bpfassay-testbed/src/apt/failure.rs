@@ -106,7 +106,7 @@ pub enum AptError {
 }
 
 impl AptError {
-    /// What apt said, without what to do about it.
+    /// What apt printed, without what to do about it.
     pub(super) fn detail(&self) -> String {
         match self {
             Self::MidSync { detail, .. }

@@ -153,7 +153,7 @@ impl Apt<'_> {
         let error = match failed {
             Ok(()) => return Ok(None),
             Err(Error::Apt(error)) => error,
-            // Not what apt was told to accept: another program changed it, or the place sends what is not asked for.
+            // It has not the hash that apt was given: another program changed it, or the place sends something else.
             Err(error @ Error::Mismatch { .. }) => {
                 AptError::Other { suite: suite.to_owned(), detail: error.to_string() }
             }

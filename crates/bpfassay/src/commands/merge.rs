@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay merge`: one results directory of those of shards.
 
+use std::path::Path;
+
 use bpfassay_runner::{Merge, Summary};
 use bpfassay_vm::shell_command;
 
@@ -20,10 +22,18 @@ pub(crate) fn merge(arguments: &cli::Merge) -> Outcome {
     Merge::may_write(&arguments.output)?;
     let merge = Merge::read(&arguments.directories)?;
     let merge = if arguments.partial { merge } else { merge.complete()? };
+    write(merge, &arguments.output)
+}
+
+/// Writes merged results to `output` and reports them. The exit code is that of a run that measured as much.
+///
+/// # Errors
+/// An infrastructure failure where they cannot be written or printed.
+pub(super) fn write(merge: Merge, output: &Path) -> Outcome {
     let (missing, planned) = (merge.missing().len(), merge.plan().blocks.len());
-    let concluded = merge.write(&arguments.output)?;
+    let concluded = merge.write(output)?;
     let paused = (missing > 0).then(|| format!("{missing} of {planned} boots are missing"));
     let summary = Summary { paused, ..Summary::default() };
-    let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([&arguments.output]));
-    run::report(&arguments.output, concluded, &End { summary, how_to_continue, against: None }, MessageFormat::Human)
+    let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([output]));
+    run::report(output, concluded, &End { summary, how_to_continue, against: None }, MessageFormat::Human)
 }

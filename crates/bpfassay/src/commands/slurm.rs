@@ -9,16 +9,12 @@ use std::{
 };
 
 use bpfassay_results::plain;
-use bpfassay_runner::{Merge, SlurmError, SlurmEvent, SlurmJob, Submission, Summary};
-use bpfassay_vm::shell_command;
+use bpfassay_runner::{Merge, SlurmError, SlurmEvent, SlurmJob, Submission};
 use clap::Parser as _;
 
-use super::{
-    print,
-    run::{self, End},
-};
+use super::{merge, print};
 use crate::{
-    cli::{self, Cli, Command, MessageFormat},
+    cli::{self, Cli, Command},
     exit::{Failure, Outcome, SUCCESS, USAGE},
     output,
 };
@@ -49,11 +45,7 @@ pub(crate) fn slurm(arguments: &cli::Slurm, global: &cli::Global) -> Outcome {
         return Ok(SUCCESS);
     }
     submission.measure(arguments.attempts, Duration::from_secs(arguments.every), &mut |event| say(begun, &event))?;
-    let merge = Merge::read(&submission.shards())?.complete()?;
-    let concluded = merge.write(&merged)?;
-    let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([&merged]));
-    let end = End { summary: Summary::default(), how_to_continue, against: None };
-    run::report(&merged, concluded, &end, MessageFormat::Human)
+    merge::write(Merge::read(&submission.shards())?.complete()?, &merged)
 }
 
 /// The job, with arguments of `run` that `run` takes.
