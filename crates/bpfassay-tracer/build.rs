@@ -41,6 +41,12 @@ fn main() -> Result<()> {
     println!("cargo:rerun-if-env-changed={RUST_OBJECTS}");
     println!("cargo:rerun-if-changed=src/elf_strip.rs");
     link_static_dependencies()?;
+    // Where the builder of the guest's programs wants it (`payload.rs` in bpfassay-testbed).
+    let address = concat!("BPFASSAY_LINK_AT_", env!("CARGO_PKG_NAME"));
+    println!("cargo:rerun-if-env-changed={address}");
+    if let Ok(address) = env::var(address) {
+        println!("cargo:rustc-link-arg-bins=-Wl,-Ttext-segment={address}");
+    }
     // Unlike on the workload, no uprobe is attached to this program: without debug information its symbols have no use either.
     if variable("DEBUG")? == "false" {
         println!("cargo:rustc-link-arg-bins=-Wl,--strip-all");

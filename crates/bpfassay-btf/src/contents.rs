@@ -2,9 +2,9 @@
 //! The bytes of what is set in an object before it runs: keys and values of its maps, and its constants, by the names in its types.
 
 use bpfassay_protocol::contents::{Constant, Contents, Fields, MapEntry};
-use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+use object::{Object as _, ObjectSection as _};
 
-use crate::{Btf, Field, Scalar, TypeLayout};
+use crate::{Btf, Field, Scalar, TypeLayout, linked};
 
 /// Most bytes of one key or value.
 const MAX_SIZE: usize = 1 << 20;
@@ -84,11 +84,9 @@ pub fn encode(object: &[u8], contents: &Contents) -> Result<Encoded, ContentsErr
     if contents.is_empty() {
         return Ok(Encoded::default());
     }
-    let unread = |error: object::Error| ContentsError::Object(error.to_string());
-    let file = object::File::parse(object).map_err(unread)?;
-    let section =
-        file.section_by_name(".BTF").ok_or_else(|| ContentsError::Object("there is no section `.BTF`".to_owned()))?;
-    let btf = Btf::new(section.data().map_err(unread)?).map_err(|error| ContentsError::Object(error.to_string()))?;
+    let file = object::File::parse(object).map_err(|error| ContentsError::Object(error.to_string()))?;
+    let types = linked::of_file(&file).map_err(|error| ContentsError::Object(error.to_string()))?;
+    let btf = Btf::new(&types).map_err(|error| ContentsError::Object(error.to_string()))?;
     let entries = contents.set.iter().map(|entry| of_entry(&btf, entry)).collect::<Result<_, _>>()?;
     let constants = constants(&file, &btf);
     let variables = contents.rodata.iter().map(|(name, value)| {
@@ -128,22 +126,14 @@ fn no_field<'a>(place: String, field: &str, known: impl Iterator<Item = &'a str>
 }
 
 /// Numbers and texts among the global variables of the sections `.rodata`, each as zeros, with the field that describes these.
-///
-/// Where they lie is in the symbols: clang leaves the offsets in the BTF to the linker (libbpf does so as well: `btf_fixup_datasec`).
 fn constants(file: &object::File<'_>, btf: &Btf<'_>) -> Vec<(Variable, Field)> {
-    let sections = file.sections().filter_map(|section| Some((section.index(), section.name().ok()?.to_owned())));
+    let sections = file.sections().filter_map(|section| Some(section.name().ok()?.to_owned()));
     let mut found = Vec::new();
-    for (index, section) in sections.filter(|(_, name)| name == ".rodata" || name.starts_with(".rodata.")) {
+    for section in sections.filter(|name| name == ".rodata" || name.starts_with(".rodata.")) {
         let fields = btf.map(&section).and_then(|types| types.value).map_or_else(Vec::new, |value| value.fields);
-        for symbol in file.symbols().filter(|symbol| symbol.section_index() == Some(index)) {
-            let Some(field) = symbol.name().ok().and_then(|name| fields.iter().find(|field| field.name == name)) else {
-                continue;
-            };
-            let Ok(offset) = usize::try_from(symbol.address()) else { continue };
-            if field.size as u64 == symbol.size() && field.size <= MAX_SIZE {
-                let variable = Variable { section: section.clone(), offset, bytes: vec![0; field.size] };
-                found.push((variable, Field { offset: 0, ..field.clone() }));
-            }
+        for field in fields.into_iter().filter(|field| field.size <= MAX_SIZE) {
+            let variable = Variable { section: section.clone(), offset: field.offset, bytes: vec![0; field.size] };
+            found.push((variable, Field { offset: 0, ..field }));
         }
     }
     found

@@ -10,12 +10,14 @@
 #![forbid(unsafe_code)]
 
 pub mod contents;
+mod linked;
 mod map_types;
 pub mod prototype;
 mod strings;
 
 use std::fmt;
 
+pub use linked::{ObjectError, of_object};
 pub use map_types::{Field, MapTypes, Scalar, TypeLayout};
 pub use strings::Strings;
 

@@ -32,6 +32,9 @@ const BEGINNINGS: &[(&str, Role)] = &[
     ("arch_prepare_kretprobe", Role::Trampoline),
     ("rethook_", Role::Trampoline),
     ("arch_rethook_", Role::Trampoline),
+    // What rethooks take their instances from (lib/objpool.c, since 6.7), which goes through the CPUs there may be.
+    ("objpool_", Role::Trampoline),
+    ("_find_next_bit", Role::Trampoline),
     ("fprobe_", Role::Trampoline),
     ("ftrace_", Role::Trampoline),
     ("arch_ftrace_", Role::Trampoline),
@@ -116,6 +119,7 @@ mod tests {
         assert_eq!(of("riscv_sched_clock"), Some(Role::Entry));
         assert_eq!(of("riscv_clocksource_rdtime"), Some(Role::Helpers));
         assert_eq!(of("ktime_get_mono_fast_ns"), Some(Role::Helpers));
+        assert_eq!(of("_find_next_bit"), Some(Role::Trampoline));
         assert_eq!(of("vfs_read"), None);
     }
 }

@@ -89,6 +89,8 @@ pub struct ArchFacts {
     pub markers: [&'static [u8]; 2],
     /// How many bytes after a function's entry a kprobe is attached where the entry is refused.
     pub behind_ftrace_site: Option<usize>,
+    /// Whether rustc makes static programs that the kernel puts at any address (`static_position_independent_executables` of the target).
+    pub static_programs_move: bool,
     /// By which share a direct cost differs at most between guests with different seeds, by what was measured (docs/measurement.md). Compiled programs and
     /// trampolines may have more or fewer instructions by what the addresses in them are.
     pub direct_cost_of_seeds: f64,

@@ -50,9 +50,9 @@ use crate::{
 };
 
 /// Packages and programs that go into the guest.
-const AGENT: Program = Program { package: "bpfassay-guest", binary: "bpfassay-guest" };
-const TRACER: Program = Program { package: "bpfassay-tracer", binary: "bpfassay-tracer" };
-const IOR: Program = Program { package: "bpfassay-workload", binary: "bpfassay-ior" };
+const AGENT: Program = Program { package: "bpfassay-guest", binary: "bpfassay-guest", at: 0x1000_0000 };
+const TRACER: Program = Program { package: "bpfassay-tracer", binary: "bpfassay-tracer", at: 0x2000_0000 };
+const IOR: Program = Program { package: "bpfassay-workload", binary: "bpfassay-ior", at: 0x3000_0000 };
 
 /// The programs.
 const PROGRAMS: [Program; 3] = [AGENT, TRACER, IOR];
@@ -60,6 +60,9 @@ const PROGRAMS: [Program; 3] = [AGENT, TRACER, IOR];
 struct Program {
     package: &'static str,
     binary: &'static str,
+    /// Where its code is linked to, where rustc links static programs to fixed addresses: each elsewhere, and none where a tool under test is by
+    /// default. The plugin divides instructions of user space by their addresses alone. Below 2 GiB, which every code model reaches.
+    at: u32,
 }
 
 /// To be changed whenever other programs are built of the same source and toolchain.
@@ -71,6 +74,9 @@ const RECORD: &str = "payload";
 /// The environment variable that names a target directory to keep between builds, for those who work on the programs:
 /// only what changed is compiled again then. One build at a time may use it.
 const TARGET_VARIABLE: &str = "BPFASSAY_PAYLOAD_TARGET";
+
+/// With a package's name behind it, the environment variable by which its build script is given [`Program::at`].
+const LINK_VARIABLE: &str = "BPFASSAY_LINK_AT";
 
 /// Bytes that building takes for a while: intermediate files, per architecture and for all.
 const SPACE_PER_ARCH: u64 = 250_000_000;
@@ -423,6 +429,10 @@ fn compile(apt: &Apt<'_>, stage: &Stage, environment: &BuildEnvironment, arch: A
 fn build_programs(building: &Building<'_>, arch: Arch) -> Result<()> {
     let mut variables = building.variables.clone();
     variables.push((ebpf::VARIABLE.to_owned(), format!("/target/{}", ebpf::DIRECTORY)));
+    if !arch.facts().static_programs_move {
+        let at = |program: &Program| (format!("{LINK_VARIABLE}_{}", program.package), format!("{:#x}", program.at));
+        variables.extend(PROGRAMS.iter().map(at));
+    }
     let mut command = building.root.command("/usr/bin/cargo", "/src", &variables);
     command.args(["build", "--frozen", "--profile", PROFILE, "--bins", "--target", arch.facts().rust_target]);
     for program in [AGENT, TRACER, IOR] {

@@ -137,12 +137,6 @@ pub fn is_object(bytes: &[u8]) -> bool {
         && object::File::parse(bytes).is_ok_and(|file| file.architecture() == object::Architecture::Bpf)
 }
 
-/// The contents of the section `name`.
-#[must_use]
-pub fn section<'a>(file: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    object::File::parse(file).ok()?.section_by_name(name)?.data().ok()
-}
-
 /// A program or a map of an eBPF object, and the section that it is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {

@@ -90,8 +90,8 @@ fn what_cannot_be_set_is_refused_with_the_reason() {
             of(text("inner.name", "12345678")),
             "`inner.name` in the value of the map `conf_map` holds at most 7 bytes of text and none that is NUL",
         ),
-        (rodata(number("seen", 1)), "`.rodata` has no `seen`: it has first, pid, comm, all"),
-        (rodata(number("pair", 1)), "`.rodata` has no `pair`: it has first, pid, comm, all"),
+        (rodata(number("seen", 1)), "`.rodata` has no `seen`: it has first, pid, comm, all, pair.x"),
+        (rodata(number("pair", 1)), "`.rodata` has no `pair`: it has first, pid, comm, all, pair.x"),
         (rodata(number("all", 256)), "the constant `all` is a number of 8 bits, which cannot hold 256"),
     ] {
         let found = refused(contents);

@@ -34,6 +34,7 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     syscall_arguments: ["pt_regs.orig_x0", "pt_regs.regs+8", "pt_regs.regs+16"],
     markers: super::markers::AARCH64,
     behind_ftrace_site: None,
+    static_programs_move: false,
     direct_cost_of_seeds: 0.01,
     current_task_needs_jit: false,
 };

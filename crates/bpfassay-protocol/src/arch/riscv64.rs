@@ -24,7 +24,10 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     // The generic RV64GC, the only model that QEMU 7.2 offers besides boards' own.
     cpu_model: "rv64",
     console: "ttyS0",
-    kernel_parameters: &[],
+    // Addresses of 39 bits, as most processors have them (Documentation/admin-guide/kernel-parameters.txt; since 6.4). With QEMU's 57 bits, compiled
+    // trampolines load the address of a structure with 2 to 8 instructions more or fewer by where it is: `emit_imm` in
+    // arch/riscv/net/bpf_jit_comp64.c leaves out zeros, and with 39 bits few numbers have any to leave out.
+    kernel_parameters: &["no4lvl"],
     single_tcg_cpu_parameters: &[],
     // QEMU compares the size of the initramfs with the memory's size less the address where it is to be loaded, though memory begins at 2 GiB
     // here (`riscv_load_initrd` in hw/riscv/boot.c: 128 MiB, in later versions 512 MiB, after the kernel's address). Below that address
@@ -41,6 +44,7 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     // EINVAL and does not hook them through ftrace either; 7.2 accepts them. The instruction after the site is the first of the function
     // proper: arguments are still in their registers there, and each call executes it exactly once.
     behind_ftrace_site: Some(8),
+    static_programs_move: false,
     // Compiled trampolines load an address with as many instructions as it needs (`emit_imm` in arch/riscv/net/bpf_jit_comp64.c, 6.12).
     direct_cost_of_seeds: 0.01,
     // The JIT compiler inlines the helper, and 7.2 refuses it to programs that are not compiled ("program requires BPF JIT compiler").

@@ -36,6 +36,7 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     syscall_arguments: ["pt_regs.di", "pt_regs.si", "pt_regs.dx"],
     markers: super::markers::X86_64,
     behind_ftrace_site: None,
+    static_programs_move: true,
     direct_cost_of_seeds: 0.005,
     current_task_needs_jit: false,
 };

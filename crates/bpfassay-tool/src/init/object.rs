@@ -122,8 +122,8 @@ fn shown_map(name: &str, key: &str, value: &str) -> String {
 fn maps(bytes: &[u8]) -> (Vec<Map>, Vec<String>) {
     let declared = elf::maps(bytes);
     let (mut maps, mut unread) = (Vec::new(), Vec::new());
-    let section = elf::section(bytes, ".BTF");
-    let btf = section.and_then(|section| Btf::new(section).ok());
+    let types = bpfassay_btf::of_object(bytes).ok();
+    let btf = types.as_ref().and_then(|types| Btf::new(types).ok());
     for map in declared.iter().filter(|map| is_name(&map.name)) {
         let types = btf.as_ref().and_then(|btf| btf.map(&map.name));
         match types.map(|types| Map::of(&map.name, &types)).filter(|map| !map.value.is_empty()) {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use bpfassay_btf::{Btf, Field, MapTypes, Scalar, TypeLayout};
 use bpfassay_input::document::suggestion;
-use object::{Object as _, ObjectSection as _};
 
 use super::{ReadError, Row, Sink};
 use crate::{Report, ReportedFigure, capture::Dump};
@@ -83,11 +82,8 @@ fn layout(map: &str, object: &[u8]) -> Result<MapTypes, ReadError> {
     if let Ok(btf) = Btf::new(object) {
         return btf.map(map).ok_or_else(|| ReadError::NoMap(map.to_owned()));
     }
-    let file = object::File::parse(object).map_err(|error| ReadError::Object(error.to_string()))?;
-    let section =
-        file.section_by_name(".BTF").ok_or_else(|| ReadError::Object("there is no section `.BTF`".to_owned()))?;
-    let bytes = section.data().map_err(|error| ReadError::Object(error.to_string()))?;
-    let btf = Btf::new(bytes).map_err(|error| ReadError::Object(error.to_string()))?;
+    let types = bpfassay_btf::of_object(object).map_err(|error| ReadError::Object(error.to_string()))?;
+    let btf = Btf::new(&types).map_err(|error| ReadError::Object(error.to_string()))?;
     btf.map(map).ok_or_else(|| ReadError::NoMap(map.to_owned()))
 }
 

@@ -286,6 +286,35 @@ fn maps_of_bare_objects() {
     assert!(error(&other, Some(OBJECT)).contains("describes no map `count`"));
 }
 
+/// As clang 19 made it of globals.bpf.c beside it.
+const GLOBALS: &[u8] = include_bytes!("../../tests/data/globals.bpf.o");
+
+/// Where a global variable is, clang leaves to the linker: by the type information alone, all would be at 0.
+#[test]
+fn global_variables_are_read_where_the_linker_puts_them() {
+    let report = report(
+        "maps = [\".bss\", \".data.opened\"]\nfigures = [\n\
+         { map = \".bss\", value = \"reads\", operations = \"read\", unit = \"calls\" },\n\
+         { map = \".bss\", value = \"writes\", operations = \"write\", unit = \"calls\" },\n\
+         { map = \".bss\", value = \"errors\", operations = \"read\", unit = \"errors\" },\n\
+         { map = \".data.opened\", value = \"opened.bytes\", operations = \"write\", unit = \"bytes-returned\" }]",
+        true,
+    );
+    let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let dump = |map: &str, value: Vec<u8>| Dump {
+        at_ns: 4,
+        map: map.to_owned(),
+        copies: 1,
+        entries: vec![(vec![0; 4], value)],
+    };
+    let bss = [words(&[11, 22]), vec![33, 0, 0, 0]].concat();
+    let dumps = vec![dump(".bss", bss), dump(".data.opened", words(&[44, 55]))];
+    let capture = Capture { dumps, ..Capture::default() };
+    let readings = read(&report, &capture, Some(GLOBALS)).unwrap();
+    assert_eq!(shown(&readings), [(4, 0, "-", 11), (4, 1, "-", 22), (4, 2, "-", 33), (4, 3, "-", 55)]);
+    assert_eq!((readings.unread, readings.first_unread), (0, None));
+}
+
 /// A misspelt field is a mistake of the tool file and no finding about the tool.
 #[test]
 fn a_map_has_the_fields_of_every_figure() {

@@ -71,8 +71,8 @@ pub(crate) enum ObjectError {
     TooLarge { path: PathBuf },
     #[error("no bundled object `{name}`: there are {known}")]
     NotBundled { name: String, known: String },
-    #[error("the bundled object has no types: this program was not built correctly")]
-    NoTypes,
+    #[error("cannot read the types of the bundled object: this program was not built correctly")]
+    Types(#[source] bpfassay_btf::ObjectError),
     #[error("cannot set the contents of the object's maps and constants")]
     Contents(#[from] ContentsError),
     #[error("cannot write to standard output")]
@@ -159,9 +159,7 @@ fn bundled(name: &str) -> Result<&'static [u8], ObjectError> {
 
 /// The types of a bundled object.
 pub(crate) fn types(elf: &[u8]) -> Result<ObjectLine, ObjectError> {
-    use object::{Object as _, ObjectSection as _};
-    let section = |file: object::File<'_>| Some(file.section_by_name(".BTF")?.data().ok()?.to_vec());
-    let btf = object::File::parse(elf).ok().and_then(section).ok_or(ObjectError::NoTypes)?;
+    let btf = bpfassay_btf::of_object(elf).map_err(ObjectError::Types)?;
     Ok(ObjectLine::Types { btf: Hex(btf) })
 }
 
@@ -247,7 +245,7 @@ mod tests {
             assert!(map.key.is_some() && map.value.is_some(), "{}", one.name);
         }
         let error = bundled("none").unwrap_err().to_string();
-        assert!(error.starts_with("no bundled object `none`: there are ceems-layout"), "{error}");
+        assert!(error.starts_with("no bundled object `none`: there are ceems-layout, vfs-calls"), "{error}");
     }
 
     #[test]
