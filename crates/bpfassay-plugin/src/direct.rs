@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What of the executed instructions is on a probe's path. docs/measurement.md has the rule.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_results::{Figure, FunctionCount, Instructions, Misses, PhaseCount, PhaseMisses, Role, RunCount};
 
@@ -12,6 +12,8 @@ use crate::{Count, Executed, Profile, role};
 pub struct Phase {
     /// The run.
     pub run: String,
+    /// What is the same of runs that do the same: what is under test, on what.
+    pub cell: String,
     /// Whether nothing was under test.
     pub is_baseline: bool,
     /// Whether the run only warmed the guest up.
@@ -67,6 +69,7 @@ pub fn direct(phases: &[Phase]) -> Vec<RunCount> {
             }
         }
     }
+    let coming = coming(phases);
     let mut runs: Vec<RunCount> = Vec::new();
     for phase in phases {
         if runs.last().is_none_or(|run| run.run != phase.run) {
@@ -76,7 +79,12 @@ pub fn direct(phases: &[Phase]) -> Vec<RunCount> {
             (Figure::NotMeasured(reason), _) => Figure::NotMeasured(reason.clone()),
             (Figure::Value(_), None) => Figure::missing("no run of the baseline was counted in this phase"),
             (Figure::Value(profile), Some(baseline)) => {
-                let path = if phase.is_baseline { Vec::new() } else { path(profile, baseline, phase.calls) };
+                let path = match coming.get(&(phase.cell.as_str(), place(phase))) {
+                    Some(coming) if !phase.is_baseline => {
+                        path(profile, baseline, coming, Hits::of(profile, phase.calls))
+                    }
+                    _ => Vec::new(),
+                };
                 Figure::Value(totals(profile, path, phase.is_baseline))
             }
         };
@@ -86,6 +94,36 @@ pub fn direct(phases: &[Phase]) -> Vec<RunCount> {
         }
     }
     runs
+}
+
+/// A phase of runs of the same cell.
+type OfCell<'a> = (&'a str, (&'a str, u32, u32));
+
+/// Of each phase of each cell, the functions that come with each call in all runs that do as many calls, warm-ups among them. What the kernel does by itself may come a whole number of times
+/// in one of them (seen on x86_64 6.1: 26 instructions per write of `check_new_pages`, which the page allocator enters for each page that the workload writes to if it has to look for
+/// some), and has no reason to do so in all.
+fn coming(phases: &[Phase]) -> BTreeMap<OfCell<'_>, BTreeSet<&str>> {
+    let mut coming: BTreeMap<OfCell<'_>, BTreeSet<&str>> = BTreeMap::new();
+    let most: BTreeMap<OfCell<'_>, u64> = phases
+        .iter()
+        .filter(|phase| !phase.is_warm_up)
+        .map(|phase| ((phase.cell.as_str(), place(phase)), phase.calls))
+        .collect();
+    for phase in phases.iter().filter(|phase| !phase.is_baseline) {
+        let Figure::Value(profile) = &phase.profile else { continue };
+        let key = (phase.cell.as_str(), place(phase));
+        if most.get(&key) != Some(&phase.calls) {
+            continue;
+        }
+        let hits = Hits::of(profile, phase.calls);
+        let found = profile.iter().filter_map(|(executed, count)| match executed {
+            Executed::Function(name) if comes_with(count.entries, hits) => Some(name.as_str()),
+            _ => None,
+        });
+        let found: BTreeSet<&str> = found.collect();
+        coming.entry(key).and_modify(|all| all.retain(|name| found.contains(name))).or_insert(found);
+    }
+    coming
 }
 
 fn place(phase: &Phase) -> (&str, u32, u32) {
@@ -127,22 +165,26 @@ struct Hits {
 }
 
 impl Hits {
+    /// In a phase with so many calls of the workload.
+    fn of(profile: &Profile, calls: u64) -> Self {
+        let hits = profile.iter().filter(|(executed, _)| match executed {
+            Executed::Program(_) => true,
+            Executed::Function(name) => role::is_interpreter(name),
+            Executed::Generated | Executed::User | Executed::Tool | Executed::Shared => false,
+        });
+        let all = hits.fold(0_u64, |sum, (_, count)| sum.saturating_add(count.entries));
+        let per_call = (all as f64 / calls as f64).round();
+        Self { all, per_call: if calls == 0 { 1 } else { (per_call as u64).max(1) } }
+    }
+
     /// The calls in which they were entered; `None` where there are none.
     fn calls(self) -> Option<f64> {
         (self.all > 0).then(|| self.all as f64 / self.per_call as f64)
     }
 }
 
-/// The functions on the probe's path, the largest first.
-fn path(profile: &Profile, baseline: &Baseline<'_>, calls: u64) -> Vec<FunctionCount> {
-    let hits = profile.iter().filter(|(executed, _)| match executed {
-        Executed::Program(_) => true,
-        Executed::Function(name) => role::is_interpreter(name),
-        Executed::Generated | Executed::User | Executed::Tool | Executed::Shared => false,
-    });
-    let hits = hits.fold(0_u64, |sum, (_, count)| sum.saturating_add(count.entries));
-    let per_call = (hits as f64 / calls as f64).round();
-    let hits = Hits { all: hits, per_call: if calls == 0 { 1 } else { (per_call as u64).max(1) } };
+/// The functions on the probe's path, the largest first. `coming`: those that come with each call in all runs.
+fn path(profile: &Profile, baseline: &Baseline<'_>, coming: &BTreeSet<&str>, hits: Hits) -> Vec<FunctionCount> {
     let on_path = |(executed, count): (&Executed, &Count)| {
         let (function, role, instructions) = match executed {
             Executed::User | Executed::Tool | Executed::Shared => return None,
@@ -154,9 +196,7 @@ fn path(profile: &Profile, baseline: &Baseline<'_>, calls: u64) -> Vec<FunctionC
             Executed::Function(name) => match (role::of(name), baseline.mean(executed)) {
                 (Some(role), None) => (name.as_str(), role, count.instructions),
                 // Nothing is known of it, but that it comes with the probe only, and as often.
-                (None, None) if comes_with(count.entries, hits) => {
-                    (name.as_str(), Role::Trampoline, count.instructions)
-                }
+                (None, None) if coming.contains(name.as_str()) => (name.as_str(), Role::Trampoline, count.instructions),
                 (None, _) => return None,
                 (Some(role), Some(before)) => (name.as_str(), role, share(count, before, hits)?),
             },
@@ -210,7 +250,8 @@ mod tests {
         let is_baseline = run.starts_with("none");
         let (run, name) = (run.to_owned(), "read".to_owned());
         let profile = Figure::Value(profile);
-        Phase { run, is_baseline, is_warm_up, name, test: 0, repetition: 0, calls: 10, profile }
+        let cell = run.split('-').next().unwrap_or_default().to_owned();
+        Phase { run, cell, is_baseline, is_warm_up, name, test: 0, repetition: 0, calls: 10, profile }
     }
 
     /// What the last of `phases` cost directly.
@@ -296,6 +337,35 @@ mod tests {
         let phases =
             [phase("none-warm", true, warm_up), phase("none", false, baseline()), phase("fexit", false, probed())];
         assert!(last(&phases).direct.iter().all(|part| part.function != "unknown_hook"));
+    }
+
+    /// Seen on x86_64 6.1: in one of four runs, a function of the page allocator was entered once for each call.
+    #[test]
+    fn what_comes_with_each_call_in_one_run_only_is_the_kernels() {
+        let with = |run: &str, is_warm_up, more: &[(Executed, u64, u64)]| {
+            let mut executed = probed();
+            executed.extend(profile(more));
+            phase(run, is_warm_up, executed)
+        };
+        let check = &[(function("check_new_pages"), 260, 10)];
+        let unknown = |count: &Instructions| {
+            let unknown =
+                count.direct.iter().filter(|part| part.role == Role::Trampoline && part.function != GENERATED);
+            unknown.map(|part| part.function.clone()).collect::<Vec<_>>()
+        };
+        let none = phase("none", false, baseline());
+        let once = [none.clone(), with("fexit-r1", false, &[]), with("fexit-r2", false, check)];
+        assert_eq!(unknown(&last(&once)), ["vectors", "unknown_hook"]);
+        // Warm-ups count, too, if they do as many calls.
+        let warm = [none.clone(), with("fexit-w1", true, &[]), with("fexit-r1", false, check)];
+        assert_eq!(unknown(&last(&warm)), ["vectors", "unknown_hook"]);
+        let [first, warm_up, run] = warm;
+        let other = [first, Phase { calls: 3, ..warm_up }, run];
+        assert_eq!(unknown(&last(&other)), ["check_new_pages", "vectors", "unknown_hook"]);
+        // What is in all runs of a configuration is its own, whatever others do.
+        let always =
+            [none, with("kprobe-r1", false, &[]), with("fexit-r1", false, check), with("fexit-r2", false, check)];
+        assert_eq!(unknown(&last(&always)), ["check_new_pages", "vectors", "unknown_hook"]);
     }
 
     #[test]

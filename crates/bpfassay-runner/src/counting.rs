@@ -80,6 +80,7 @@ impl Counting {
             };
             self.phases.push(Phase {
                 run: run.spec.id.clone(),
+                cell: run.cell.clone(),
                 is_baseline,
                 is_warm_up: run.warm_up,
                 name: phase.name.clone(),

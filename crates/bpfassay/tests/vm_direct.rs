@@ -185,6 +185,28 @@ fn what_the_statistics_of_programs_cost_is_in_the_direct_cost() {
     }
 }
 
+/// A tracer with a ring buffer reads it in user space, while the workload waits for the server. One without has nothing to do then; a read of 4 KiB, which comes from
+/// the page cache, lets nobody else run.
+#[test]
+fn what_a_tool_executes_in_user_space_is_a_figure_of_its_own() {
+    if !guests_wanted() {
+        return;
+    }
+    let (results, _, printed) = run(&env::var("PATH").unwrap(), "direct-tool.toml", &[]);
+    let costs = costs(&results);
+    assert_eq!(costs.len(), 12, "{printed}");
+    for (place, direct) in costs {
+        let tool = direct["value"]["tool"]["value"]["mean"].as_f64();
+        let tool = tool.unwrap_or_else(|| panic!("{place}: {direct:#}"));
+        if place.contains("ringbuf \"write") {
+            // Measured on x86_64: 1011, for events of 64 bytes.
+            assert!((100.0..10_000.0).contains(&tool), "{place}: {tool}");
+        } else if !place.contains("ringbuf") {
+            assert_eq!(tool, 0.0, "{place}");
+        }
+    }
+}
+
 /// Names a directory with another version's programs of QEMU, such as `usr/bin` of Debian's packages unpacked somewhere.
 const OTHER_QEMU: &str = "BPFASSAY_TEST_OTHER_QEMU";
 

@@ -32,6 +32,7 @@ pub(super) fn windows(bytes: &[u8]) {
         assert_eq!(sum, window.instructions());
         phases.push(Phase {
             run: is_baseline.to_string(),
+            cell: is_baseline.to_string(),
             is_baseline,
             is_warm_up: window.number % 3 == 0,
             name: "write".to_owned(),
