@@ -91,9 +91,6 @@ pub struct ArchFacts {
     pub behind_ftrace_site: Option<usize>,
     /// Whether rustc makes static programs that the kernel puts at any address (`static_position_independent_executables` of the target).
     pub static_programs_move: bool,
-    /// By which share a direct cost differs at most between guests with different seeds, by what was measured (docs/measurement.md). Compiled programs and
-    /// trampolines may have more or fewer instructions by what the addresses in them are.
-    pub direct_cost_of_seeds: f64,
     /// Whether the kernel may refuse `bpf_get_current_task` to programs that the JIT compiler did not compile.
     pub current_task_needs_jit: bool,
 }

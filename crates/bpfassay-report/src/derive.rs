@@ -9,7 +9,7 @@ mod code_coverage;
 mod context;
 mod cost;
 mod coverage;
-mod direct;
+pub(crate) mod direct;
 mod entries;
 mod events;
 mod findings;

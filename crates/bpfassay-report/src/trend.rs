@@ -223,7 +223,7 @@ fn one(index: &Index<'_>, model: &CellResult, metric: MetricName, quantity: Quan
             let cell = cells.and_then(|cells| cells.get(kernel));
             let figures = cell.and_then(|cell| Some((runs.get(cell.cell.as_str())?.as_slice(), cell.metric(&metric)?)));
             let (value, point) = match figures {
-                Some((runs, figures)) => noise::value(plan, model.target.arch, runs, figures, quantity),
+                Some((runs, figures)) => noise::value(plan, runs, figures, quantity),
                 None => (Figure::missing("not in the plan"), None),
             };
             series.points.push(SeriesPoint { label, value });

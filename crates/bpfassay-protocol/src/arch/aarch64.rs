@@ -35,6 +35,5 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     markers: super::markers::AARCH64,
     behind_ftrace_site: None,
     static_programs_move: false,
-    direct_cost_of_seeds: 0.01,
     current_task_needs_jit: false,
 };

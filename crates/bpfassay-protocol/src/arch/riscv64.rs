@@ -45,8 +45,6 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     // proper: arguments are still in their registers there, and each call executes it exactly once.
     behind_ftrace_site: Some(8),
     static_programs_move: false,
-    // Compiled trampolines load an address with as many instructions as it needs (`emit_imm` in arch/riscv/net/bpf_jit_comp64.c, 6.12).
-    direct_cost_of_seeds: 0.01,
     // The JIT compiler inlines the helper, and 7.2 refuses it to programs that are not compiled ("program requires BPF JIT compiler").
     current_task_needs_jit: true,
 };

@@ -37,6 +37,5 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     markers: super::markers::X86_64,
     behind_ftrace_site: None,
     static_programs_move: true,
-    direct_cost_of_seeds: 0.005,
     current_task_needs_jit: false,
 };

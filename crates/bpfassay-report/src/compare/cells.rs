@@ -257,7 +257,7 @@ fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, claim: Cla
         },
         change: Change::Inconclusive,
         instructions_per_call: [per_call(was.1.0), per_call(is.1.0)],
-        direct: direct::change(was.1.0.direct.as_ref(), is.1.0.direct.as_ref(), is.0.target.arch, paired),
+        direct: direct::change(was.1.0.direct.as_ref(), is.1.0.direct.as_ref(), paired),
         byte_error: [byte_error(was.1.1), byte_error(is.1.1)],
     }
 }

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_protocol::Arch;
 use bpfassay_stats::gate::Change;
 use serde::{Deserialize, Serialize};
 
+use crate::derive::direct::OF_SEEDS;
 use bpfassay_results::{Direct, Figure, NO_COUNTS, Role};
 
 /// A difference up to this is none, in instructions per call: half of one instruction in each call.
@@ -22,8 +22,8 @@ const LISTED: f64 = 0.05;
 pub struct DirectChange {
     /// Instructions per call in the base and in the new results, the mean of the runs of each.
     pub per_call: [f64; 2],
-    /// By how many instructions per call the runs of one result differ, the larger of the two; of results with different seeds 0.5 % of the direct
-    /// cost at least, more where that depends on addresses (`ArchFacts::direct_cost_of_seeds`).
+    /// By how many instructions per call the runs of one result differ, the larger of the two; of results with different seeds 0.75 % of the direct
+    /// cost at least.
     pub spread: f64,
     /// An increase or a decrease where the difference of the means exceeds the spread by more than half an instruction per call. Otherwise equivalent, and
     /// inconclusive where the runs of one result differ by more than 0.5 %.
@@ -60,11 +60,10 @@ impl FunctionChange {
     }
 }
 
-/// How a direct cost changed on `arch`; `paired`: both results have the same seed. `None` where neither result has one.
+/// How a direct cost changed; `paired`: both results have the same seed. `None` where neither result has one.
 pub(super) fn change(
     base: Option<&Figure<Direct>>,
     new: Option<&Figure<Direct>>,
-    arch: Arch,
     paired: bool,
 ) -> Option<Figure<DirectChange>> {
     base.or(new)?;
@@ -73,20 +72,19 @@ pub(super) fn change(
         _ => format!("in {whose}: {NO_COUNTS}"),
     };
     Some(match (base.and_then(Figure::value), new.and_then(Figure::value)) {
-        (Some(base), Some(new)) => Figure::Value(between(base, new, arch, paired)),
+        (Some(base), Some(new)) => Figure::Value(between(base, new, paired)),
         (None, _) => Figure::missing(of(base, "the base")),
         (_, None) => Figure::missing(of(new, "the new results")),
     })
 }
 
-fn between(base: &Direct, new: &Direct, arch: Arch, paired: bool) -> DirectChange {
+fn between(base: &Direct, new: &Direct, paired: bool) -> DirectChange {
     let per_call = [base, new].map(|direct| direct.per_call.mean);
     let smaller = per_call[0].min(per_call[1]);
     let allowed = ALIKE * smaller;
-    let of_seeds = arch.facts().direct_cost_of_seeds;
     let range = [base, new].map(|direct| direct.per_call.max - direct.per_call.min);
     let of_runs = range[0].max(range[1]);
-    let spread = if paired { of_runs } else { of_runs.max(of_seeds * smaller) };
+    let spread = if paired { of_runs } else { of_runs.max(OF_SEEDS * smaller) };
     let difference = per_call[1] - per_call[0];
     let change = match difference.abs() > spread + ROUNDING {
         true if difference > 0.0 => Change::Increase,

@@ -13,6 +13,7 @@ use bpfassay_tool::finding::{self, Kind};
 
 use super::{
     context::Context,
+    direct,
     levels::LEVEL,
     pairs::{accuracy_of, observations},
 };
@@ -255,7 +256,7 @@ fn direct_cost(context: &Context<'_>, cell: &CellResult, direct: &Figure<Direct>
         let found = format!("{found}, but {counted} of {} runs were counted", cell.runs.planned);
         return Evaluated::new(Verdict::Inconclusive, found);
     }
-    let of_seeds = cell.target.arch.facts().direct_cost_of_seeds;
+    let of_seeds = direct::OF_SEEDS;
     if context.plan.replicates() == 1 && direct.per_call.max * (1.0 + of_seeds) > limit as f64 {
         let share = of_seeds * 100.0;
         let found = format!("{found}, n {counted}, in one boot; others may differ by {share} %: set `replicates`");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The points of a series with their noise: what replicates show, and the layout term.
 
-use bpfassay_protocol::Arch;
 use bpfassay_stats::{Spread, Summary, change_points::Point, difference::variance_of};
 use bpfassay_study::{Clock, Plan};
 
 use super::Quantity;
 use crate::derive::{
+    direct::OF_SEEDS,
     levels::{layout_of_build, level_at_a_look},
     pairs::metric_of,
 };
@@ -45,10 +45,9 @@ impl Replicates {
     }
 }
 
-/// The figure of a cell on `arch` with these `runs`, and on the log scale with its noise.
+/// The figure of a cell with these `runs`, and on the log scale with its noise.
 pub(super) fn value(
     plan: &Plan,
-    arch: Arch,
     runs: &[&RunResult],
     figures: &CellMetric,
     quantity: Quantity,
@@ -71,8 +70,7 @@ pub(super) fn value(
             let direct = figures.direct.clone().unwrap_or_else(|| Figure::missing(NO_COUNTS));
             let point = direct.value().filter(|direct| direct.per_call.mean > 0.0).map(|direct| {
                 // Rounds agree almost exactly, and do not show by how much other layouts differ.
-                let of_seeds = arch.facts().direct_cost_of_seeds;
-                of_summary(plan, &direct.per_call).point(clock, direct.per_call.mean.ln(), of_seeds / 2.0)
+                of_summary(plan, &direct.per_call).point(clock, direct.per_call.mean.ln(), OF_SEEDS / 2.0)
             });
             (direct.map(|direct| direct.per_call.mean), point)
         }

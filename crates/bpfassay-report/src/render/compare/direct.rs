@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Direct costs of two results, and the functions that make the difference.
 
-use bpfassay_protocol::Arch;
 use bpfassay_stats::gate::Change;
 
 use crate::{
     compare::{CellComparison, Comparison, DirectChange},
+    derive::direct::OF_SEEDS,
     labels,
     render::table::{CellNames, Remarks, Table},
 };
@@ -59,12 +59,10 @@ pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
         "direct cost in instructions per call, new against base: {higher} higher, {lower} lower, {alike} alike, {inconclusive} inconclusive"
     );
     let columns = ["change", "target", "probe", "metric", "direct", "difference", "spread"];
-    let of_seeds: Vec<String> =
-        Arch::ALL.iter().map(|arch| format!("{} % on {arch}", arch.facts().direct_cost_of_seeds * 100.0)).collect();
     let legend = vec![
         format!(
-            "direct: mean of the runs in the base → in the new results. spread: what the runs of one result differ by; with different seeds at least {} of it.",
-            of_seeds.join(", ")
+            "direct: mean of the runs in the base → in the new results. spread: what the runs of one result differ by; with different seeds at least {} % of it.",
+            OF_SEEDS * 100.0
         ),
         "HIGHER, lower: the difference exceeds the spread by more than half an instruction per call; inconclusive: it does not, and the runs of one \
          result differ by more than 0.5 %."
