@@ -55,14 +55,21 @@ fn job(arguments: &cli::Slurm, global: &cli::Global) -> Result<SlurmJob, Failure
     let program = env::current_exe().map_err(failed)?;
     let working_directory = env::current_dir().map_err(failed)?;
     let global_arguments = global.of_testbed().into_iter().map(text).collect::<Result<_, _>>()?;
-    let guests = check(&arguments.study, &arguments.run_arguments)?;
+    let run = check(&arguments.study, &arguments.run_arguments)?;
+    // A store that only the environment names reaches no node where that is not passed on.
+    let continued_arguments = store_arguments(&run)?;
+    let has_store = |argument: &String| argument == "--store" || argument.starts_with("--store=");
+    let of_environment = if arguments.run_arguments.iter().any(has_store) { 0 } else { 2 };
+    let run_arguments =
+        arguments.run_arguments.iter().chain(continued_arguments.iter().take(of_environment)).cloned().collect();
     let partition = arguments.partition.iter().map(|name| format!("--partition={name}"));
     Ok(SlurmJob {
         study: arguments.study.clone(),
         shards: arguments.shards,
-        run_arguments: arguments.run_arguments.clone(),
+        run_arguments,
         global_arguments,
-        guests,
+        continued_arguments,
+        guests: run.execution.jobs,
         program,
         working_directory,
         cpus: arguments.cpus,
@@ -82,8 +89,22 @@ fn text(argument: OsString) -> Result<String, Failure> {
     })
 }
 
-/// Whether `run` takes these arguments, and none of them is one that the script has itself. Returns how many guests they have side by side.
-fn check(study: &str, run_arguments: &[String]) -> Result<Option<u32>, Failure> {
+/// The store of blocks that `run` uses, and how, as arguments: the store first.
+fn store_arguments(run: &cli::Run) -> Result<Vec<String>, Failure> {
+    let cli::Execution { store, fresh, store_wall, .. } = &run.execution;
+    let Some(store) = store else { return Ok(Vec::new()) };
+    let mut all = vec!["--store".to_owned(), text(store.clone().into_os_string())?];
+    all.extend(
+        [("--fresh", fresh), ("--store-wall", store_wall)]
+            .iter()
+            .filter(|(_, is)| **is)
+            .map(|(name, _)| (*name).to_owned()),
+    );
+    Ok(all)
+}
+
+/// Whether `run` takes these arguments, and none of them is one that the script has itself. Returns what they ask for.
+fn check(study: &str, run_arguments: &[String]) -> Result<cli::Run, Failure> {
     let words = ["bpfassay", "run", study].into_iter().chain(run_arguments.iter().map(String::as_str));
     let wrong = |problem: String| {
         let report = miette::miette!(
@@ -116,7 +137,7 @@ fn check(study: &str, run_arguments: &[String]) -> Result<Option<u32>, Failure> 
     ];
     match own.into_iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => Err(wrong(format!("{name} is not for a shard of an array job"))),
-        None => Ok(run.execution.jobs),
+        None => Ok(run),
     }
 }
 
@@ -179,6 +200,30 @@ mod tests {
         }
         // What is only for the terminal, or for the command itself, is not.
         assert_eq!(of_shards(&["--yes", "-vv"]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_shard_that_is_continued_has_the_store_too() {
+        let words = ["bpfassay", "slurm", "quick", "--output", "job", "--shards", "2", "--"];
+        let of = |given: &[&str]| {
+            let parsed = Cli::try_parse_from(words.iter().chain(given)).unwrap();
+            let Command::Slurm(arguments) = parsed.command else { panic!("not slurm") };
+            let job = job(&arguments, &parsed.global).unwrap();
+            (job.run_arguments, job.continued_arguments)
+        };
+        for (given, continued) in [
+            (&["--rounds", "3"][..], &[][..]),
+            (&["--store", "s"], &["--store", "s"]),
+            (&["--rounds", "3", "--store=s", "--fresh"], &["--store", "s", "--fresh"]),
+        ] {
+            assert_eq!(
+                of(given),
+                (
+                    given.iter().map(|&text| text.to_owned()).collect(),
+                    continued.iter().map(|&text| text.to_owned()).collect()
+                )
+            );
+        }
     }
 
     #[test]
