@@ -165,9 +165,9 @@ mod tests {
         let study = bpfassay_study::load("quick").unwrap();
         let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         let [first, second, ..] = plan.blocks[0].runs.as_slice() else { panic!("a block has more runs") };
-        let mut counting = Counting::default();
         // Window 1 is of a repeat that is not reported; all are there before the end of the first run is.
-        counting.waiting = (1..=3).map(|number| (number, window(number))).collect();
+        let waiting = (1..=3).map(|number| (number, window(number))).collect();
+        let mut counting = Counting { waiting, ..Counting::default() };
         counting.measured(first, &figures(first, 2));
         assert_eq!(counting.waiting.keys().copied().collect::<Vec<_>>(), [3]);
         counting.measured(second, &figures(second, 3));

@@ -61,25 +61,25 @@ pub(crate) fn key(
     let workload = workload.ok_or_else(|| NoKey(format!("the workload of the case {}", block.case)))?;
 
     let mut all = Ingredients::default();
-    all.add("store", to_value(&VERSION))?;
-    all.add("journal", to_value(&JOURNAL_VERSION))?;
-    all.add("bpfassay", to_value(&with_version(&provenance.bpfassay)?))?;
-    all.add("clock", to_value(&study.clock))?;
+    all.add("store", to_value(VERSION))?;
+    all.add("journal", to_value(JOURNAL_VERSION))?;
+    all.add("bpfassay", to_value(with_version(&provenance.bpfassay)?))?;
+    all.add("clock", to_value(study.clock))?;
     // It depends on the other workloads of the study.
     all.add("counts", to_value(study.counts_instructions()))?;
     all.add("model", to_value(&study.model))?;
     all.add("guest", to_value(&study.guest))?;
     all.add("mounts", to_value(&study.mounts))?;
     all.add("deadlines", to_value(&study.deadlines))?;
-    all.add("seed", to_value(&study.design.seed))?;
+    all.add("seed", to_value(study.design.seed))?;
     all.add("workload", to_value(workload))?;
     all.add("block", to_value(block))?;
-    all.add("kernel", to_value(&digest_of(&target.kernel)?))?;
+    all.add("kernel", to_value(digest_of(&target.kernel)?))?;
     all.add("initramfs", to_value(&named(&target.initramfs)?))?;
     all.add("payload", to_value(&named(&target.payload)?))?;
-    all.add("qemu", to_value(&with_version(&qemu.program)?))?;
-    all.add("plugin", to_value(&qemu.plugin_api))?;
-    all.add("arguments", to_value(&arguments(command)))?;
+    all.add("qemu", to_value(with_version(&qemu.program)?))?;
+    all.add("plugin", to_value(qemu.plugin_api))?;
+    all.add("arguments", to_value(arguments(command)))?;
     if study.clock == Clock::Wall {
         all.add("host", to_value(&provenance.host))?;
     }

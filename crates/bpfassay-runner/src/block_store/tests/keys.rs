@@ -190,7 +190,8 @@ fn by_the_wall_clock_the_host_is_part_of_the_key() {
 
 #[test]
 fn what_is_not_known_makes_no_key() {
-    let missing: [(fn(&mut Case), &str); 5] = [
+    type Change = fn(&mut Case);
+    let missing: [(Change, &str); 5] = [
         (|case| case.provenance.bpfassay.sha256 = None, "the digest of bpfassay is not known"),
         (|case| case.target().kernel.sha256 = None, "the digest of kernel is not known"),
         (|case| case.qemu().program.sha256 = None, "the digest of qemu is not known"),
