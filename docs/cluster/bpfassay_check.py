@@ -13,7 +13,7 @@ import re
 
 import reframe as rfm
 import reframe.utility.sanity as sn
-from reframe.core.builtins import performance_function, run_before, sanity_function, variable
+from reframe.core.builtins import run_before, sanity_function, variable
 
 
 @rfm.simple_test
@@ -49,8 +49,5 @@ class BpfassayCheck(rfm.RunOnlyRegressionTest):
                 direct = (metric.get("direct") or {}).get("value")
                 if direct and direct["per_call"]["mean"] > 0:
                     name = re.sub(r"\W+", "_", f"{cell['cell']}_{metric['name']}")
-                    self.perf_variables[name] = self.figure(direct["per_call"]["mean"])
-
-    @performance_function("instructions/call")
-    def figure(self, value):
-        return value
+                    mean = direct["per_call"]["mean"]
+                    self.perf_variables[name] = sn.make_performance_function(float, "instructions/call", mean)

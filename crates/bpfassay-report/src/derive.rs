@@ -28,7 +28,7 @@ mod tool;
 pub(crate) use runs::readings;
 pub(crate) use tool::started;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use bpfassay_study::Plan;
 
@@ -37,12 +37,27 @@ use self::{
     entries::{Taken, standing, take},
     lookup::by_cell,
 };
-use bpfassay_results::{Contents, RESULTS_VERSION, Results, RunDerived, RunRecord};
+use bpfassay_results::{Boot, Contents, RESULTS_VERSION, Results, RunDerived, RunRecord};
 
 /// What follows from one record of a run of `plan`; nothing where it has no figures, or no cell in the plan.
 #[must_use]
 pub fn of_run(plan: &Plan, record: &RunRecord) -> Option<RunDerived> {
     runs::derive(plan, plan.cell(&record.cell)?, record)
+}
+
+/// How many of `boots` were taken from stores of blocks, a line for each store.
+fn reused(boots: &[Boot]) -> Vec<String> {
+    let mut stores: BTreeMap<&str, usize> = BTreeMap::new();
+    for reused in boots.iter().filter_map(|boot| boot.reused.as_ref()) {
+        *stores.entry(&reused.store).or_default() += 1;
+    }
+    let all = boots.len();
+    let line = |(store, count)| {
+        format!(
+            "{count} of {all} boots were measured before, and are reused from the store {store}: `boots` has when and on which host"
+        )
+    };
+    stores.into_iter().map(line).collect()
 }
 
 /// Everything that follows from what a journal holds, finished or not.
@@ -72,6 +87,7 @@ pub fn derive_all(contents: Contents) -> Results {
     if missing > 0 {
         notes.push(format!("{missing} of {planned} planned runs were not done"));
     }
+    notes.extend(reused(&boots));
     notes.extend(plan.shard.map(|shard| {
         format!(
             "{} of the study, with {} of its {} boots: the others are measured apart, and `bpfassay merge` makes one of all; gates and \

@@ -224,6 +224,7 @@ fn booted(contents: &mut Contents, boot: u32, runs: &[String], confirming: Optio
         log: None,
         runs: runs.to_vec(),
         confirming: confirming.cloned(),
+        reused: None,
     }));
 }
 

@@ -45,6 +45,19 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         confirming: Option<String>,
     },
+    /// The records of a block are taken from a store of blocks, which has it: no guest is booted. Its runs end right after this.
+    Reused {
+        /// [`bpfassay_study::Block::id`].
+        block: String,
+        /// What was booted for it.
+        target: Target,
+        /// What names the block in the store.
+        key: String,
+        /// The store, as it was named.
+        store: String,
+        /// When the block was measured, in milliseconds since 1970-01-01 UTC.
+        measured_unix_ms: u64,
+    },
     /// A block that the host failed is about to be booted again.
     Waiting {
         /// [`bpfassay_study::Block::id`].
@@ -228,6 +241,9 @@ pub struct RunEnded {
     pub is_expected: bool,
     /// How long it took, in seconds of the host's clock.
     pub seconds: f64,
+    /// Whether the run was measured before, and its record is taken from a store of blocks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reused: bool,
     /// For a run without figures, why.
     pub message: Option<String>,
     /// Bytes and calls that the workload made and that the tracer counted.

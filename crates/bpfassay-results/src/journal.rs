@@ -168,4 +168,21 @@ impl Contents {
     pub fn read(directory: &std::path::Path) -> Result<Self, JournalError> {
         read::read(&directory.join(FILE_NAME))
     }
+
+    /// Reads the journal in the open `file`, from where it stands: one that is not in a results directory. `path` names it in messages, and `limit` is the
+    /// most bytes that it may have.
+    ///
+    /// # Errors
+    /// As [`Contents::read`]; [`JournalError::TooLarge`] beyond `limit`.
+    pub fn read_file(path: &std::path::Path, file: std::fs::File, limit: u64) -> Result<Self, JournalError> {
+        read::read_file(path, file, limit.min(MAX_FILE))
+    }
+
+    /// The text of the journal that holds this: what [`Contents::read_file`] reads. `path` names it in messages.
+    ///
+    /// # Errors
+    /// [`JournalError::Json`] where a line has no JSON form; [`JournalError::TooLarge`] where a line is too long.
+    pub fn text(&self, path: &std::path::Path) -> Result<Vec<u8>, JournalError> {
+        write::text(path, &self.header, &self.entries)
+    }
 }

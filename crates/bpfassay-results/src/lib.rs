@@ -54,7 +54,7 @@ pub use kernel_features::{
 };
 pub use outcome::{AfterRun, FailureKind, Outcome, RunFailure};
 pub use provenance::Provenance;
-pub use record::{BlockEnded, BlockStarted, Entry, GuestReady, Header, RunRecord};
+pub use record::{BlockEnded, BlockStarted, Entry, GuestReady, Header, Reused, RunRecord};
 pub use results::{Boot, RESULTS_VERSION, Results};
 pub use run::{
     ByteFigure, Difference, EventFigure, MovedSource, NO_CALL_TIMES, PathCoverage, RepetitionAccuracy,

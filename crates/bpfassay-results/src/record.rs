@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::{
     BootCoverage, BootVerdict, Figure, Outcome, Provenance, RunCount, RunFailure,
+    provenance::HostFacts,
     tagged::{self, Tagged},
 };
 
@@ -131,6 +132,22 @@ pub struct BlockStarted {
     /// measures nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirming: Option<String>,
+    /// Where the records come from, if no guest was booted for them here: they were measured before, and taken from a store of blocks. Times are those of
+    /// the measurement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reused: Option<Reused>,
+}
+
+/// Where the records of a block come from that was measured before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reused {
+    /// What names the block in the store: SHA-256, in hexadecimal, over everything that determines its figures.
+    pub key: String,
+    /// The store, as it was named.
+    pub store: String,
+    /// The machine that measured the block.
+    pub host: HostFacts,
 }
 
 /// A guest is ready.

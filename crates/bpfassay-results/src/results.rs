@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BootVerdict, CellResult, Figure, GateResult, KernelFeatures, Provenance, RunFailure, RunResult, Sampled,
+    BootVerdict, CellResult, Figure, GateResult, KernelFeatures, Provenance, Reused, RunFailure, RunResult, Sampled,
     journal::JournalDigest,
 };
 
@@ -29,7 +29,7 @@ pub struct Results {
     pub plan: Plan,
     /// What it was done with; more than one where it was taken up again with another testbed.
     pub provenance: Vec<Provenance>,
-    /// Every guest that was started.
+    /// Every guest that was started, those among them whose records are reused.
     pub boots: Vec<Boot>,
     /// Every run that came to its end, in the order of the journal, with its raw figures.
     pub runs: Vec<RunResult>,
@@ -79,4 +79,7 @@ pub struct Boot {
     /// wrote it, and in results of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<BootVerdict>,
+    /// Where its records come from, if the guest was not started for these results: from a store of blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reused: Option<Reused>,
 }

@@ -2,6 +2,7 @@
 //! One block: its boots, one after the other, until nothing of it is left to do.
 
 use std::{
+    ffi::OsString,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -11,6 +12,7 @@ use bpfassay_protocol::{
     with_causes,
 };
 use bpfassay_results::ToDo;
+use bpfassay_study::{Block, Study};
 use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, KernelIncident, Severity, VmError};
 
 use crate::{
@@ -61,6 +63,17 @@ pub(crate) async fn execute(
     Ok(attempt)
 }
 
+/// QEMU's command line for `block`, one argument each.
+///
+/// # Errors
+/// [`HostSetupError`] where something that it needs was not prepared.
+pub(crate) fn command(host_setup: &HostSetup, study: &Study, block: &Block) -> Result<Vec<String>, HostSetupError> {
+    let (qemu, _) = host_setup.qemu(block.target.arch)?;
+    let arguments = host_setup.machine(study, block)?.arguments();
+    let all = std::iter::once(qemu.program.as_os_str()).chain(arguments.iter().map(OsString::as_os_str));
+    Ok(all.map(|argument| argument.to_string_lossy().into_owned()).collect())
+}
+
 /// One boot: how it ended, and lines of its console worth keeping.
 async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, Vec<String>), BlockError> {
     let (context, block) = (boot.context, boot.block);
@@ -68,11 +81,7 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
     let log = boot.log.clone();
     let machine = host_setup.machine(study, block)?;
     let (qemu, _) = host_setup.qemu(block.target.arch)?;
-    let command = std::iter::once(qemu.program.as_os_str())
-        .chain(machine.arguments().iter().map(std::ffi::OsString::as_os_str))
-        .map(|argument| argument.to_string_lossy().into_owned())
-        .collect();
-    boot.started(command)?;
+    boot.started(command(host_setup, study, block)?)?;
     let failed = |error: &dyn std::error::Error, class| Ok((host_failure(error, class), Vec::new()));
 
     let job = match host_setup.job(study, block, &boot.plan.runs) {

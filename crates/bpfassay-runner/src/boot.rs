@@ -29,7 +29,7 @@ enum Outcomes {
 }
 
 impl Tally {
-    fn take(&mut self, record: &RunRecord) {
+    pub(crate) fn take(&mut self, record: &RunRecord) {
         let came = match record.outcome {
             Outcome::Measured(_) => Outcomes::Measured,
             Outcome::Refused(_) => Outcomes::Refused,
@@ -117,6 +117,7 @@ impl<'a> Boot<'a> {
             log: Some(self.log.clone()),
             runs: self.plan.ids(),
             confirming: self.plan.confirming.clone(),
+            reused: None,
         };
         self.context.append(&Entry::BlockStarted(started.clone()))?;
         self.context.report(&Progress::Booting(self.block, &started));

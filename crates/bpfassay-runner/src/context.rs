@@ -23,6 +23,8 @@ pub(crate) struct Context<'a> {
     pub(crate) journal: &'a Mutex<Journal>,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) cancel: &'a CancellationToken,
+    /// What is recorded goes here, too: of a block that a store may keep.
+    pub(crate) recorded: Option<&'a Mutex<Vec<Entry>>>,
 }
 
 /// Why the whole execution must end.
@@ -42,7 +44,19 @@ impl Context<'_> {
     /// # Errors
     /// [`JournalError`] where the entry cannot be written, or an earlier one could not.
     pub(crate) fn append(&self, entry: &Entry) -> Result<(), JournalError> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(entry)
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(entry)?;
+        if let Some(recorded) = self.recorded {
+            recorded.lock().unwrap_or_else(PoisonError::into_inner).push(entry.clone());
+        }
+        Ok(())
+    }
+
+    /// Appends `entries`, which were measured before.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub(crate) fn append_all(&self, entries: &[Entry]) -> Result<(), JournalError> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner).append_all(entries)
     }
 
     pub(crate) fn report(&self, progress: &Progress<'_>) {

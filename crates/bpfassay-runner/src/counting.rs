@@ -15,7 +15,7 @@ const MAX_WAITING: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
     windows: Windows,
-    /// Windows of the run in flight, by number.
+    /// Windows whose run has not ended yet, by number.
     waiting: BTreeMap<u64, Window>,
     functions: Functions,
     phases: Vec<Phase>,
@@ -97,8 +97,10 @@ impl Counting {
         if !is_baseline && !run.warm_up {
             self.coverage.run(&run.spec.id, counted.as_deref().map_err(Clone::clone));
         }
-        // Of repeats that were not reported.
-        self.waiting.clear();
+        // Of repeats that were not reported. Later ones are of runs to come: the plugin's file may be read before the messages that came at the same time.
+        if let Some(last) = figures.phases.iter().filter_map(|phase| phase.window).max() {
+            self.waiting = self.waiting.split_off(&last.saturating_add(1));
+        }
     }
 
     /// What each phase of each run cost directly, and which source lines of programs ran.
@@ -111,5 +113,66 @@ impl Counting {
             ),
             None => (Figure::Value(direct(&self.phases)), Figure::Value(self.coverage.finish())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::message::{Interval, MountFacts, Reading, WorkloadPhase};
+    use bpfassay_study::{Available, Narrowing};
+
+    use super::*;
+
+    fn figures(run: &PlannedRun, window: u64) -> RunFigures {
+        let reading = || Reading { monotonic_ns: 0, idle_ns: None, tracer: None, mountstats: None };
+        let interval = || Interval { before: reading(), after: reading() };
+        let phase = WorkloadPhase {
+            name: "write".to_owned(),
+            test: 0,
+            repetition: 0,
+            moved: BTreeMap::new(),
+            events: BTreeMap::new(),
+            mount: None,
+            window: Some(window),
+            calls: None,
+            activity: None,
+            interval: interval(),
+        };
+        RunFigures {
+            probe: run.spec.probe,
+            engine: None,
+            summary: String::new(),
+            features: Vec::new(),
+            cgroup: 0,
+            mount: MountFacts::default(),
+            namespace: Vec::new(),
+            phases: vec![phase],
+            whole: interval(),
+            tracer: None,
+            ended: None,
+            tool_statistics: Vec::new(),
+            tool: None,
+            samples: Vec::new(),
+            warm_up: None,
+        }
+    }
+
+    fn window(number: u64) -> Window {
+        Window { number, user: Vec::new(), user_misses: None, uncounted: 0, blocks: Vec::new() }
+    }
+
+    #[test]
+    fn what_was_counted_of_a_run_to_come_stays_where_the_host_reads_messages_late() {
+        let study = bpfassay_study::load("quick").unwrap();
+        let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        let [first, second, ..] = plan.blocks[0].runs.as_slice() else { panic!("a block has more runs") };
+        // Window 1 is of a repeat that is not reported; all are there before the end of the first run is.
+        let waiting = (1..=3).map(|number| (number, window(number))).collect();
+        let mut counting = Counting { waiting, ..Counting::default() };
+        counting.measured(first, &figures(first, 2));
+        assert_eq!(counting.waiting.keys().copied().collect::<Vec<_>>(), [3]);
+        counting.measured(second, &figures(second, 3));
+        let counted: Vec<bool> = counting.phases.iter().map(|phase| phase.profile.value().is_some()).collect();
+        assert_eq!((counted, counting.waiting.len()), (vec![true, true], 0));
     }
 }

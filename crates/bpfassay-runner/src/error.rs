@@ -10,7 +10,7 @@ use bpfassay_testbed::catalogue::CatalogueError;
 use bpfassay_tool::ToolError;
 use bpfassay_vm::VmError;
 
-use crate::{HostSetupError, RunnerError};
+use crate::{BlockStoreError, HostSetupError, RunnerError};
 
 /// An error of a step from the study to its results. Guests and runs that fail are no errors, but records of the journal.
 #[derive(Debug, thiserror::Error)]
@@ -140,6 +140,9 @@ pub enum Error {
     /// The journal cannot be begun, read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// A store of blocks cannot be used.
+    #[error(transparent)]
+    BlockStore(#[from] BlockStoreError),
     /// The results cannot be written.
     #[error("the results cannot be written, but the journal is complete")]
     Results(#[source] ResultsError),

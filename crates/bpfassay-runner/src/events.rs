@@ -64,6 +64,8 @@ struct State {
     /// Runs that are left to do of each cell.
     cells: BTreeMap<String, u64>,
     left: Remaining,
+    /// Blocks that were taken from a store, by name.
+    reused: BTreeSet<String>,
 }
 
 impl State {
@@ -74,7 +76,7 @@ impl State {
         }
         let of = cells.values().sum();
         let left = Remaining::new(blocks, slots);
-        Self { directory: directory.to_owned(), done: BTreeSet::new(), of, cells, left }
+        Self { directory: directory.to_owned(), done: BTreeSet::new(), of, cells, left, reused: BTreeSet::new() }
     }
 }
 
@@ -134,6 +136,7 @@ impl<'a> EventObserver<'a> {
             Outcome::Failed(failure) => Some(failure),
             Outcome::Measured(_) | Outcome::Refused(_) => None,
         };
+        let reused = self.is_reused(record);
         let (directory, done, of, cells_done, cells_of, seconds_left) = self.change(|state| {
             if state.done.insert(record.run.clone())
                 && let Some(left) = state.cells.get_mut(&record.cell)
@@ -142,7 +145,7 @@ impl<'a> EventObserver<'a> {
             }
             let cells_done = state.cells.values().filter(|left| **left == 0).count() as u64;
             state.left.ended(&record.block, &record.cell, seconds);
-            let State { directory, done, of, cells, left } = state;
+            let State { directory, done, of, cells, left, reused: _ } = state;
             (directory.clone(), done.len() as u64, *of, cells_done, cells.len() as u64, left.seconds())
         });
         RunEnded {
@@ -151,6 +154,7 @@ impl<'a> EventObserver<'a> {
             outcome,
             is_expected,
             seconds,
+            reused,
             message,
             bytes: of_run(self.plan, record).map(|derived| derived.bytes).unwrap_or_default(),
             log: failure.and_then(|failure| failure.log.as_ref()).map(|log| directory.join(log)),
@@ -162,6 +166,11 @@ impl<'a> EventObserver<'a> {
             cells_of,
             seconds_left,
         }
+    }
+
+    /// Whether `record` is of a block that was taken from a store.
+    fn is_reused(&self, record: &RunRecord) -> bool {
+        self.change(|state| state.reused.contains(&record.block))
     }
 
     /// A boot begins that does `runs` of `block`: those that had ended are to do again.
@@ -198,6 +207,18 @@ impl Observer for EventObserver<'_> {
                     confirming: started.confirming.clone(),
                 }
             }
+            Progress::Reused(block, started) => {
+                self.begun_again(block, &started.runs);
+                self.change(|state| state.reused.insert(block.id.clone()));
+                let (key, store) = started.reused.as_ref().map(|from| (&from.key, &from.store)).unzip();
+                Event::Reused {
+                    block: block.id.clone(),
+                    target: block.target.clone(),
+                    key: key.cloned().unwrap_or_default(),
+                    store: store.cloned().unwrap_or_default(),
+                    measured_unix_ms: started.at_unix_ms,
+                }
+            }
             Progress::Ready(block, ready) => {
                 let seconds = seconds(ready.ready_after_ms);
                 self.change(|state| state.left.booted(block, seconds));
@@ -218,7 +239,8 @@ impl Observer for EventObserver<'_> {
         self.sink.event(&event);
         if let Progress::RunEnded(record) = progress {
             let rows = self.rounds().take(record);
-            if let Some(Rows { results, event }) = rows {
+            // Rows while it is measured: those of blocks that are not come with the results.
+            if let Some(Rows { results, event }) = rows.filter(|_| !self.is_reused(record)) {
                 let (rounds, of) = (event.rounds, event.of);
                 self.sink.event(&Event::Rows(Box::new(event)));
                 self.sink.rows(&results, rounds, of);

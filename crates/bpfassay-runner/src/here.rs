@@ -48,7 +48,7 @@ pub(crate) async fn execute_here(
     let HereConfig { study, blocks, agent, directory } = config;
     pool::make_logs(directory)?;
     let journal = Mutex::new(journal);
-    let context = Context { study, directory, journal: &journal, observer, cancel };
+    let context = Context { study, directory, journal: &journal, observer, cancel, recorded: None };
     let mut summary = Summary::default();
     for block in &blocks {
         if cancel.is_cancelled() {

@@ -29,6 +29,7 @@ mod accelerator;
 mod attempt;
 mod blame;
 mod block;
+mod block_store;
 mod boot;
 mod context;
 mod counting;
@@ -59,6 +60,7 @@ mod verify;
 mod work;
 
 pub use accelerator::{KVM_PATIENCE, Trial, is_counted};
+pub use block_store::{BlockKey, BlockReuse, BlockStore, BlockStoreError};
 pub use context::{BlockError, LOGS, unix_ms};
 pub use doctor::{HostCheck, HostState, Remedy, examine_host};
 pub use error::Error;

@@ -3,7 +3,7 @@
 
 mod combine;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{
     collections::BTreeMap,

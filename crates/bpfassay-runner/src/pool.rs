@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use bpfassay_results::{Journal, Outcome, RunFailure, RunRecord, ToDo};
+use bpfassay_results::{Entry, Journal, Outcome, RunFailure, RunRecord, ToDo};
 use bpfassay_study::{Block, Study};
 use futures_util::future::{join, join_all};
 use tokio::sync::watch;
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     HostSetup, Observer, Progress, block,
+    block_store::Reuse,
     boot::{Tally, record_run},
     context::{BlockError, Context, LOGS, unix_ms},
     repeated::RepeatedFailures,
@@ -47,6 +48,8 @@ pub struct Summary {
     pub refused: usize,
     /// Runs that failed.
     pub failed: usize,
+    /// Blocks whose records were taken from a store; their runs are among those above.
+    pub reused: usize,
     /// Whether it was cancelled before its end.
     pub cancelled: bool,
     /// Why no further block was begun before the end, if so: the host fails them all.
@@ -59,6 +62,7 @@ impl Summary {
         self.measured += part.measured;
         self.refused += part.refused;
         self.failed += part.failed;
+        self.reused += part.reused;
     }
 }
 
@@ -77,6 +81,8 @@ pub(crate) struct RunnerConfig<'a> {
     pub(crate) slots: NonZeroU32,
     /// The results directory; console logs go to [`LOGS`] in it.
     pub(crate) directory: &'a Path,
+    /// The store in which blocks are looked up before a guest is booted, and which keeps what is measured.
+    pub(crate) reuse: Option<Reuse<'a>>,
 }
 
 /// Makes the directory of logs in `directory`.
@@ -102,10 +108,10 @@ pub(crate) async fn execute(
     observer: &dyn Observer,
     cancel: &CancellationToken,
 ) -> Result<Summary, RunnerError> {
-    let RunnerConfig { study, blocks, never_ready, host_setup, slots, directory } = config;
+    let RunnerConfig { study, blocks, never_ready, host_setup, slots, directory, reuse } = config;
     make_logs(directory)?;
     let journal = Mutex::new(journal);
-    let context = Context { study, directory, journal: &journal, observer, cancel };
+    let context = Context { study, directory, journal: &journal, observer, cancel, recorded: None };
     let waiting = Mutex::new(VecDeque::from(blocks));
     let mut known = RepeatedFailures::default();
     for (block, failure) in &never_ready {
@@ -122,12 +128,23 @@ pub(crate) async fn execute(
             }
             let Some((todo, host_setup)) = next(&waiting, host_setup.clone(), cancel).await else { break };
             let mut tally = Tally::default();
+            let kept = reuse.as_ref().and_then(|reuse| reuse.look_up(&host_setup, &todo));
             let not_tried = repeated().not_tried(&todo.block);
-            let done = match not_tried {
-                Some(failure) => not_begun(&context, &todo, &failure, &mut tally),
-                None => block::execute(&context, &host_setup, &todo, &mut tally)
-                    .await
-                    .map(|attempt| repeated().done(&todo.block, &attempt)),
+            let done = match (kept, not_tried) {
+                (Some(kept), _) => {
+                    summary.reused += 1;
+                    taken(&context, &todo, &kept, &mut tally)
+                }
+                (None, Some(failure)) => not_begun(&context, &todo, &failure, &mut tally),
+                (None, None) => {
+                    let recorded = Mutex::default();
+                    let context = Context { recorded: reuse.as_ref().map(|_| &recorded), ..context };
+                    let attempt = block::execute(&context, &host_setup, &todo, &mut tally).await;
+                    if let (Some(reuse), Ok(_)) = (&reuse, &attempt) {
+                        reuse.keep(&todo.block, recorded.into_inner().unwrap_or_else(PoisonError::into_inner));
+                    }
+                    attempt.map(|attempt| repeated().done(&todo.block, &attempt))
+                }
             };
             summary.add(&tally.summary());
             if let Err(error) = done {
@@ -180,6 +197,22 @@ async fn next(
             changed = host_setup.changed() => changed.ok()?,
         }
     }
+}
+
+/// The block is done by `entries`, which were measured before.
+fn taken(context: &Context<'_>, todo: &ToDo, entries: &[Entry], tally: &mut Tally) -> Result<(), BlockError> {
+    context.append_all(entries)?;
+    for entry in entries {
+        match entry {
+            Entry::BlockStarted(started) => context.report(&Progress::Reused(&todo.block, started)),
+            Entry::Run(record) => {
+                tally.take(record);
+                context.report(&Progress::RunEnded(record));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The runs of a block that no guest is booted for fail with `failure`.

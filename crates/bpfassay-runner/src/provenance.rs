@@ -63,6 +63,11 @@ pub fn host() -> Host {
     }
 }
 
+/// This program, by its digest in `cache`.
+pub(crate) fn this_program(cache: &Cache) -> Artefact {
+    bpfassay(|path| cache.digest_of(path))
+}
+
 /// This program.
 fn bpfassay(digest: impl Fn(&Path) -> bpfassay_testbed::Result<Digest>) -> Artefact {
     let own = std::env::current_exe().ok().and_then(|path| digest(&path).ok());
@@ -162,7 +167,7 @@ pub(crate) fn collect(
         qemu.insert(arch, facts);
     }
     Ok(Provenance {
-        bpfassay: bpfassay(|path| cache.digest_of(path)),
+        bpfassay: this_program(cache),
         host,
         qemu,
         targets: targets(manifest, plan),

@@ -16,8 +16,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BlockError, Error, HostSetup, Observer, Parts, Progress, Selection, Store, StoreOptions, Summary, Testbed, Trial,
-    Work,
+    BlockError, BlockKey, BlockReuse, Error, HostSetup, Observer, Parts, Progress, Selection, Store, StoreOptions,
+    Summary, Testbed, Trial, Work,
+    block::command,
+    block_store::{self, Reuse},
     context::Context,
     pool::{self, RunnerConfig},
     provenance, slots,
@@ -34,6 +36,8 @@ pub struct Session {
     provenance: Provenance,
     accelerator: AcceleratorWish,
     state: Mutex<State>,
+    /// The store that is used, if one is.
+    reuse: Option<BlockReuse>,
 }
 
 /// What a session has, which grows while it executes.
@@ -41,6 +45,8 @@ pub struct Session {
 struct State {
     host_setup: Arc<HostSetup>,
     manifest: Manifest,
+    /// What is measured with by now.
+    provenance: Arc<Provenance>,
     /// What is still being made.
     parts: Option<Parts>,
 }
@@ -59,7 +65,7 @@ impl Session {
     ) -> Result<Self, Error> {
         let Testbed { images, manifest } = testbed;
         let host_setup = HostSetup::find(store, images, &plan, accelerator, Trial::Boot).await?;
-        Self::with(store, plan, accelerator, jobs, State { host_setup: Arc::new(host_setup), manifest, parts: None })
+        Self::with(store, plan, accelerator, jobs, (Arc::new(host_setup), manifest, None))
     }
 
     /// The same as soon as the first guests are there: the others are made while these are measured. Only for the instruction
@@ -77,8 +83,7 @@ impl Session {
         let Testbed { images, manifest } = Testbed::of_part(made?, &plan, &targets)?;
         let store = Arc::clone(&parts.store);
         let host_setup = HostSetup::find(&store, images, &plan, accelerator, Trial::Boot).await?;
-        let state = State { host_setup: Arc::new(host_setup), manifest, parts: Some(parts) };
-        Self::with(&store, plan, accelerator, jobs, state)
+        Self::with(&store, plan, accelerator, jobs, (Arc::new(host_setup), manifest, Some(parts)))
     }
 
     fn with(
@@ -86,17 +91,17 @@ impl Session {
         plan: Plan,
         accelerator: AcceleratorWish,
         jobs: Option<u32>,
-        state: State,
+        (host_setup, manifest, parts): (Arc<HostSetup>, Manifest, Option<Parts>),
     ) -> Result<Self, Error> {
-        let State { host_setup, manifest, .. } = &state;
         let host = provenance::host();
         let memory = host_setup.images.keys().map(|target| host_setup.memory_mib(&plan.study, target));
         let memory = memory.collect::<Result<Vec<_>, _>>()?;
         let largest = memory.into_iter().max().unwrap_or(plan.study.guest.memory_mib);
         let slots = slots::slots(host.room, plan.study.guest.cpus, largest, jobs);
         let facts = host.facts(slots.get());
-        let provenance = provenance::collect(&store.cache, host_setup, manifest, &plan, facts)?;
-        Ok(Self { plan, slots, provenance, accelerator, state: Mutex::new(state) })
+        let provenance = provenance::collect(&store.cache, &host_setup, &manifest, &plan, facts)?;
+        let state = State { host_setup, manifest, provenance: Arc::new(provenance.clone()), parts };
+        Ok(Self { plan, slots, provenance, accelerator, state: Mutex::new(state), reuse: None })
     }
 
     /// The same session with the clock that the host decides, where the study leaves it to the host: the wall clock where KVM works for
@@ -111,6 +116,30 @@ impl Session {
             return Ok(self);
         }
         Ok(Self { plan: selection.expand_for(Some(Clock::Wall), store)?, ..self })
+    }
+
+    /// The same session with a store of blocks, which [`Session::execute`] takes blocks from and puts blocks into.
+    #[must_use]
+    pub fn reusing(self, reuse: BlockReuse) -> Self {
+        let reuse = Some(reuse);
+        Self { reuse, ..self }
+    }
+
+    /// Why the store of this session is not used, if so.
+    #[must_use]
+    pub fn unused_store(&self) -> Option<&'static str> {
+        let is_unused = self.reuse.as_ref().is_some_and(|reuse| !reuse.is_for(&self.plan));
+        is_unused.then_some("figures of the wall clock are different each time")
+    }
+
+    /// The name of `block`, a block of the plan, in stores of blocks: by what it is measured with here.
+    ///
+    /// # Errors
+    /// What determines its figures and is not known, as text.
+    pub fn key_of(&self, block: &Block) -> Result<BlockKey, String> {
+        let command = command(&self.host_setup(), &self.plan.study, block).map_err(|error| with_causes(&error))?;
+        let provenance = Arc::clone(&self.state().provenance);
+        block_store::key(&self.plan.study, block, &provenance, &command).map_err(|error| error.to_string())
     }
 
     /// The plan.
@@ -150,6 +179,12 @@ impl Session {
             self.once(blocks, never_ready.clone(), journal, &directory, observer, cancel).await
         })
         .await
+    }
+
+    /// The store, as the pool uses it.
+    fn reuse<'a>(&'a self, provenance: &'a (dyn Fn() -> Arc<Provenance> + Sync)) -> Option<Reuse<'a>> {
+        let with = self.reuse.as_ref().filter(|reuse| reuse.is_for(&self.plan))?;
+        Some(Reuse { with, plan: &self.plan, provenance })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -215,6 +250,7 @@ impl Session {
         let host_setup = Arc::new(added);
         let mut state = self.state();
         (state.host_setup, state.manifest) = (Arc::clone(&host_setup), manifest);
+        state.provenance = Arc::new(provenance.clone());
         Ok(host_setup)
     }
 
@@ -234,8 +270,16 @@ impl Session {
         observer.progress(&Progress::Started { blocks: &blocks, slots: self.slots, directory });
         let parts = self.state().parts.take();
         let (sender, host_setup) = watch::channel(self.host_setup());
-        let config =
-            RunnerConfig { study: &self.plan.study, blocks, never_ready, host_setup, slots: self.slots, directory };
+        let provenance = || Arc::clone(&self.state().provenance);
+        let config = RunnerConfig {
+            study: &self.plan.study,
+            blocks,
+            never_ready,
+            host_setup,
+            slots: self.slots,
+            directory,
+            reuse: self.reuse(&provenance),
+        };
         let grow = async move |context: &Context<'_>| match parts {
             // Whoever waits for more sees that nothing comes when the sender is dropped.
             Some(parts) => self.grow(parts, &sender, context).await,

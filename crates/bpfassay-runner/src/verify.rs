@@ -11,7 +11,7 @@ use bpfassay_study::{Block, Clock, Plan, Shard};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Error, Observer, Session, Store, Testbed,
+    BlockKey, BlockStore, Error, Observer, Session, Store, Testbed, provenance,
     same_guests::{MeasuredRun, host_packages},
     unix_ms,
     work::check_ids,
@@ -53,6 +53,23 @@ impl Verification {
         check_ids(&contents.header.plan)?;
         let plan = contents.header.plan.with_blocks(choose(&contents, sample)?);
         Ok(Self { directory: directory.to_owned(), contents, plan })
+    }
+
+    /// The block that `store` has under `key`; `None` where it has none.
+    ///
+    /// # Errors
+    /// [`Error::BlockStore`] where the entry is damaged or cannot be read; [`Error::BlockId`]; [`Error::WallClock`].
+    pub fn of_block(store: &BlockStore, key: &BlockKey) -> Result<Option<Self>, Error> {
+        let Some(contents) = store.kept(key)? else { return Ok(None) };
+        check_ids(&contents.header.plan)?;
+        let plan = contents.header.plan.with_blocks(choose(&contents, None)?);
+        Ok(Some(Self { directory: store.entry(key), contents, plan }))
+    }
+
+    /// Whether the run was measured by this very program.
+    #[must_use]
+    pub fn is_of_this_program(&self, store: &Store) -> bool {
+        provenance::this_program(&store.cache) == self.contents.header.provenance.bpfassay
     }
 
     /// What is executed again.

@@ -29,7 +29,7 @@ pub(crate) use self::{
     merge::Merge,
     payload::{Payload, PayloadCommand},
     report::Report,
-    run::{AgainChoice, Against, Check, Run},
+    run::{AgainChoice, Against, Check, Execution, Run},
     slurm::Slurm,
     testbed::{Testbed, TestbedCommand},
     tool::{Tool, ToolCommand},
@@ -316,10 +316,15 @@ pub(crate) struct Shell {
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     /// The results directory of the run
-    #[arg(value_name = "DIR")]
-    pub(crate) directory: PathBuf,
+    #[arg(value_name = "DIR", required_unless_present = "store")]
+    pub(crate) directory: Option<PathBuf>,
 
-    /// Only this many of its boots, spread evenly over the plan [default: all]
+    /// Re-execute boots of this store of blocks (`run --store`) in place of those of a run. One that does not reproduce, or is damaged, is named and put
+    /// aside
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["directory", "bundle", "files"])]
+    pub(crate) store: Option<PathBuf>,
+
+    /// Only this many of its boots, spread evenly over the plan; of a store, others in each call [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sample: Option<u32>,
 

@@ -108,6 +108,7 @@ impl From<bpfassay_runner::Error> for Failure {
             Error::Testbed(error) => return error.into(),
             Error::Journal(error) => return error.into(),
             Error::Expand(error) => return error.into(),
+            Error::BlockStore(error) => return error.into(),
             // These two are shown with the lines that they are about.
             Error::Study(error) => return Self::usage(error),
             Error::Kernel(error) if is_of_kernel(&error) => return Self::of_kernel(*error),
@@ -196,6 +197,17 @@ impl From<bpfassay_runner::Error> for Failure {
         match (help, want_of_host(&error)) {
             (Some(help), None) => Self { code, report: miette::Report::new(Helped { error, help }) },
             _ => Self::new(code, error),
+        }
+    }
+}
+
+impl From<bpfassay_runner::BlockStoreError> for Failure {
+    fn from(error: bpfassay_runner::BlockStoreError) -> Self {
+        use bpfassay_runner::BlockStoreError;
+        match error {
+            BlockStoreError::Journal(error) => error.into(),
+            BlockStoreError::NotAStore(_) | BlockStoreError::NoStore(_) => Self::usage(error),
+            error => Self::infrastructure(error),
         }
     }
 }

@@ -118,6 +118,7 @@ impl Boots {
             notes: Vec::new(),
             confirming: started.confirming,
             verdict: None,
+            reused: started.reused,
         });
     }
 

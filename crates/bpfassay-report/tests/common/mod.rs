@@ -333,6 +333,7 @@ pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> O
             log: Some(format!("logs/{name}_boot1.log")),
             runs: block.runs.iter().map(|run| run.spec.id.clone()).collect(),
             confirming: None,
+            reused: None,
         }));
         entries.push(Entry::GuestReady(Box::new(GuestReady {
             block: name.clone(),

@@ -29,18 +29,18 @@ struct Lines<'a> {
 /// # Errors
 /// Those of [`read_file`]; [`JournalError::Io`] where the file cannot be opened or is no regular file.
 pub(super) fn read(path: &Path) -> Result<Contents, JournalError> {
-    read_file(path, disk::regular(path).map_err(|source| JournalError::io("read", path, source))?)
+    read_file(path, disk::regular(path).map_err(|source| JournalError::io("read", path, source))?, MAX_FILE)
 }
 
-/// Reads the journal that `file` is, from its beginning.
+/// Reads the journal that `file` is, from its beginning: `limit` bytes at most.
 ///
 /// # Errors
 /// [`JournalError::Io`] where the file cannot be read; [`JournalError::TooLarge`] where it, or a line of it, is larger than a journal may be;
 /// [`JournalError::Corrupt`] where the header is missing, or a line is no entry or does not continue the chain of digests.
-pub(super) fn read_file(path: &Path, file: File) -> Result<Contents, JournalError> {
+pub(super) fn read_file(path: &Path, file: File, limit: u64) -> Result<Contents, JournalError> {
     let metadata = file.metadata().map_err(|source| JournalError::io("read", path, source))?;
-    if metadata.len() > MAX_FILE {
-        return Err(JournalError::TooLarge { path: path.to_path_buf(), what: "the file".to_owned(), limit: MAX_FILE });
+    if metadata.len() > limit {
+        return Err(JournalError::TooLarge { path: path.to_path_buf(), what: "the file".to_owned(), limit });
     }
     let reader = BufReader::with_capacity(256 << 10, file);
     let mut lines = Lines { path, reader, chain: JournalDigest::default(), number: 0, torn: None };

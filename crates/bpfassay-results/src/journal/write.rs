@@ -9,7 +9,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Contents, FILE_NAME, JournalDigest, JournalError, MAX_HEADER, MAX_LINE, TORN_FILE_NAME, read};
+use super::{Contents, FILE_NAME, JournalDigest, JournalError, MAX_FILE, MAX_HEADER, MAX_LINE, TORN_FILE_NAME, read};
 use crate::{Entry, Header, disk};
 
 /// A journal being written. The lock is held until it is dropped.
@@ -100,7 +100,7 @@ impl Journal {
         };
         let mut file = disk::appendable(&path, false).map_err(io("open", &path))?;
         lock(&file, &path)?;
-        let contents = read::read_file(&path, file.try_clone().map_err(io("read", &path))?)?;
+        let contents = read::read_file(&path, file.try_clone().map_err(io("read", &path))?, MAX_FILE)?;
         if let Some(torn) = &contents.torn {
             let length = file.metadata().map_err(io("read", &path))?.len();
             let whole = length - torn.bytes as u64;
@@ -153,15 +153,10 @@ impl Journal {
         if self.failed {
             return Err(JournalError::Failed { path: self.path.clone() });
         }
-        let object =
-            serde_json::to_vec(value).map_err(|source| JournalError::Json { path: self.path.clone(), source })?;
-        let line = self.chain.seal(&object);
-        if line.len() > limit {
-            // Nobody could read it; and the sums of further lines would rest on it.
-            self.failed = true;
-            let what = "a line to be written".to_owned();
-            return Err(JournalError::TooLarge { path: self.path.clone(), what, limit: limit as u64 });
-        }
+        let line = line(&mut self.chain, value, &self.path, limit).inspect_err(|error| {
+            // The sums of further lines would rest on it.
+            self.failed |= matches!(error, JournalError::TooLarge { .. });
+        })?;
         let written = self.file.write_all(&line);
         self.written(written)
     }
@@ -174,6 +169,37 @@ impl Journal {
             JournalError::Io { action: "append to", path: self.path.clone(), source }
         })
     }
+}
+
+/// `value` as the next line of a journal, which nobody could read if it were longer than `limit`.
+fn line<T: Serialize>(
+    chain: &mut JournalDigest,
+    value: &T,
+    path: &Path,
+    limit: usize,
+) -> Result<Vec<u8>, JournalError> {
+    let json = |source| JournalError::Json { path: path.to_owned(), source };
+    let line = chain.seal(&serde_json::to_vec(value).map_err(json)?);
+    match line.len() > limit {
+        false => Ok(line),
+        true => {
+            let what = "a line to be written".to_owned();
+            Err(JournalError::TooLarge { path: path.to_owned(), what, limit: limit as u64 })
+        }
+    }
+}
+
+/// The text of a journal.
+///
+/// # Errors
+/// Those of [`line`].
+pub(super) fn text(path: &Path, header: &Header, entries: &[Entry]) -> Result<Vec<u8>, JournalError> {
+    let mut chain = JournalDigest::default();
+    let mut text = line(&mut chain, header, path, MAX_HEADER)?;
+    for entry in entries {
+        text.append(&mut line(&mut chain, entry, path, MAX_LINE)?);
+    }
+    Ok(text)
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), JournalError> {

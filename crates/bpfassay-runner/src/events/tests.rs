@@ -172,3 +172,55 @@ fn runs_that_are_done_again_are_counted_once() {
     assert_eq!(counts(observer.run_ended(&record(1))), (1, 4, 1, Some(4.5)));
     assert_eq!(counts(observer.run_ended(&record(0))), (2, 4, 2, Some(3.0)));
 }
+
+/// Keeps the kind of each event, and whether it is of a run that is reused.
+#[derive(Default)]
+struct Kinds(Mutex<Vec<(String, bool)>>);
+
+impl EventSink for Kinds {
+    fn event(&self, event: &Event) {
+        let kind = serde_json::to_value(event).unwrap()["event"].as_str().unwrap().to_owned();
+        let is_reused = matches!(event, Event::RunEnded(ended) if ended.reused);
+        self.0.lock().unwrap().push((kind, is_reused));
+    }
+}
+
+#[test]
+fn blocks_out_of_a_store_are_reported_as_such_and_without_rows() {
+    let plan = plan();
+    let sink = Kinds::default();
+    let observer = EventObserver::new(&plan, provenance(), &sink);
+    let blocks: Vec<ToDo> = plan.blocks.iter().cloned().map(ToDo::fresh).collect();
+    let (reused, measured) = (&plan.blocks[0], &plan.blocks[1]);
+    observer.progress(&Progress::Started { blocks: &blocks, slots: NonZeroU32::MIN, directory: Path::new("out") });
+    let started = |block: &Block, reused: bool| bpfassay_results::BlockStarted {
+        block: block.id.clone(),
+        boot: 1,
+        attempt: 1,
+        at_unix_ms: 7,
+        qemu: Vec::new(),
+        log: None,
+        runs: block.runs.iter().map(|run| run.spec.id.clone()).collect(),
+        confirming: None,
+        reused: reused.then(|| bpfassay_results::Reused {
+            key: "k".to_owned(),
+            store: "s".to_owned(),
+            host: bpfassay_results::provenance::HostFacts::default(),
+        }),
+    };
+    observer.progress(&Progress::Reused(reused, &started(reused, true)));
+    (0..2).for_each(|run| observer.progress(&Progress::RunEnded(&failed_run(reused, run))));
+    observer.progress(&Progress::Booting(measured, &started(measured, false)));
+    (0..2).for_each(|run| observer.progress(&Progress::RunEnded(&failed_run(measured, run))));
+    let seen = sink.0.lock().unwrap().clone();
+    let seen: Vec<(&str, bool)> = seen.iter().map(|(kind, reused)| (kind.as_str(), *reused)).collect();
+    let runs = |reused| [("run_ended", reused); 2];
+    let expected = [
+        &[("started", false), ("reused", false)],
+        &runs(true)[..],
+        &[("booting", false)],
+        &runs(false),
+        &[("rows", false)],
+    ];
+    assert_eq!(seen, expected.concat());
+}

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-fn whole_plan() -> Plan {
+pub(crate) fn whole_plan() -> Plan {
     let mut study = bpfassay_study::load("quick").unwrap();
     (study.clock, study.clock_of_host) = (Clock::Instructions, false);
     let narrowing = Narrowing { replicates: Some(2), kernels: vec!["7.2".to_owned()], ..Narrowing::default() };
@@ -63,7 +63,7 @@ fn manifest(targets: &[&Target]) -> Manifest {
 }
 
 /// What `plan` is measured with on `host`.
-fn provenance(plan: &Plan, host: &str) -> Provenance {
+pub(crate) fn provenance(plan: &Plan, host: &str) -> Provenance {
     let targets = plan.targets();
     let made = |target: &&Target| TargetArtefacts {
         target: (*target).clone(),
@@ -93,7 +93,7 @@ fn provenance(plan: &Plan, host: &str) -> Provenance {
 }
 
 /// The journal of a run of `plan`, or of its shard, on `host`, to its end.
-fn measured(plan: Plan, host: &str) -> Contents {
+pub(crate) fn measured(plan: Plan, host: &str) -> Contents {
     let mut entries = Vec::new();
     for block in plan.measured_blocks() {
         let (id, boot) = (block.id.clone(), 1);
@@ -106,6 +106,7 @@ fn measured(plan: Plan, host: &str) -> Contents {
             log: Some(format!("{LOGS}/{id}_boot1.log")),
             runs: block.runs.iter().map(|run| run.spec.id.clone()).collect(),
             confirming: None,
+            reused: None,
         }));
         let facts = GuestFacts::default();
         entries.push(Entry::GuestReady(Box::new(GuestReady { block: id.clone(), boot, ready_after_ms: 1, facts })));

@@ -31,6 +31,8 @@ pub struct SlurmJob {
     pub run_arguments: Vec<String>,
     /// Those of every command, with which a shard is continued, too.
     pub global_arguments: Vec<String>,
+    /// Those of `run_arguments` with which a shard is continued, too.
+    pub continued_arguments: Vec<String>,
     /// How many guests run side by side, where `run_arguments` has it; otherwise as many as a shard has CPUs.
     pub guests: Option<u32>,
     /// The program bpfassay, which all nodes have at this path.
@@ -63,6 +65,7 @@ impl Record {
                 "shards": job.shards,
                 "run_arguments": job.run_arguments,
                 "global_arguments": job.global_arguments,
+                "continued_arguments": job.continued_arguments,
                 "guests": job.guests,
                 "program": job.program.to_string_lossy(),
                 "working_directory": job.working_directory.to_string_lossy(),
@@ -86,6 +89,7 @@ impl Record {
             shards: number("shards")?,
             run_arguments: texts("run_arguments")?,
             global_arguments: texts("global_arguments")?,
+            continued_arguments: texts("continued_arguments")?,
             guests: if value["guests"].is_null() { None } else { Some(number("guests")?) },
             program: text("program")?.into(),
             working_directory: text("working_directory")?.into(),
@@ -147,6 +151,7 @@ impl SlurmJob {
             .iter()
             .chain(&self.run_arguments)
             .chain(&self.global_arguments)
+            .chain(&self.continued_arguments)
             .chain([&self.study])
             .chain(&paths);
         if let Some(broken) = texts.into_iter().find(|text| text.contains(['\n', '\r', '\0'])) {
@@ -197,13 +202,14 @@ impl SlurmJob {
         };
         let (study, all) = (shell_command([&self.study]), self.shards);
         let (of_run, of_all) = (more(&self.run_arguments), more(&self.global_arguments));
+        let of_continued = more(&self.continued_arguments);
         let _ = write!(
             text,
             "\nset -eu\n\
              shard=$SLURM_ARRAY_TASK_ID\n\
              directory={shards}/$shard\n\
              if [ -e \"$directory/journal.jsonl\" ]; then\n\
-             \texec {program} run --resume \"$directory\" --yes{continued}{of_all}\n\
+             \texec {program} run --resume \"$directory\" --yes{continued}{of_continued}{of_all}\n\
              fi\n\
              exec {program} run {study} --shard \"$shard/{all}\" --output \"$directory\" --yes{begun}{of_run}{of_all}\n",
         );
@@ -242,6 +248,7 @@ pub(super) mod tests {
             shards: 8,
             run_arguments: vec!["--rounds".to_owned(), "3".to_owned(), "--tool".to_owned(), "a'b.toml".to_owned()],
             global_arguments: vec!["--offline".to_owned()],
+            continued_arguments: Vec::new(),
             guests: None,
             program: "/opt/bpfassay".into(),
             working_directory: "/home/me/work".into(),
@@ -277,10 +284,12 @@ exec /opt/bpfassay run 'my studies/fast.toml' --shard "$shard/8" --output "$dire
 
     #[test]
     fn guests_side_by_side_are_those_that_were_asked_for() {
-        let job = SlurmJob { guests: Some(3), run_arguments: vec!["-j3".to_owned()], ..job() };
+        let [of_run, of_continued] = [&["-j3", "--store=a b"][..], &["--store", "a b"]]
+            .map(|all| all.iter().map(|&text| text.to_owned()).collect());
+        let job = SlurmJob { guests: Some(3), run_arguments: of_run, continued_arguments: of_continued, ..job() };
         let script = job.script(Path::new("/scratch"));
-        assert!(script.contains("--resume \"$directory\" --yes --jobs 3 --offline\n"), "{script}");
-        assert!(script.ends_with("--yes -j3 --offline\n"), "{script}");
+        assert!(script.contains("--resume \"$directory\" --yes --jobs 3 --store 'a b' --offline\n"), "{script}");
+        assert!(script.ends_with("--yes -j3 '--store=a b' --offline\n"), "{script}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Options of every command.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use bpfassay_testbed::apt::AssetSource;
 use clap::Args;
@@ -52,4 +52,31 @@ pub(crate) struct Global {
     /// Print more messages; repeat for more still (guest consoles from -v on)
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+}
+
+impl Global {
+    /// The options that decide what is measured, and where it is taken from, as arguments: those that another command needs to do the same. What a
+    /// command asks and prints is not among them.
+    pub(crate) fn of_testbed(&self) -> Vec<OsString> {
+        // Without `..`: who adds an option decides here whether it is one of them.
+        let Self { yes: _, offline, newest, refresh, accept_stale, cache, from, archive, catalogue, verbose: _ } = self;
+        let source = |source: &AssetSource| match source {
+            AssetSource::Directory(path) => path.clone().into_os_string(),
+            AssetSource::Url(url) => url.into(),
+        };
+        let flags = [
+            ("--offline", *offline),
+            ("--newest", *newest),
+            ("--refresh", *refresh),
+            ("--accept-stale", *accept_stale),
+        ];
+        let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.into());
+        let path = |name: &'static str, path: &Option<PathBuf>| Some((name, path.clone()?.into_os_string()));
+        let with_values = path("--cache", cache)
+            .into_iter()
+            .chain(from.iter().map(|from| ("--from", source(from))))
+            .chain(archive.iter().map(|archive| ("--archive", source(archive))))
+            .chain(path("--catalogue", catalogue));
+        flags.chain(with_values.flat_map(|(name, value)| [name.into(), value])).collect()
+    }
 }

@@ -78,6 +78,19 @@ pub(crate) struct Execution {
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 
+    /// A store of blocks: a directory, which is made where it does not exist, also on a file system that hosts share. A boot that it has, of the same kernel,
+    /// programs, QEMU and study, is taken from it in place of being measured, and what is measured is put into it
+    #[arg(long, value_name = "DIR", env = "BPFASSAY_STORE")]
+    pub(crate) store: Option<PathBuf>,
+
+    /// With --store: take nothing from the store, measure everything, and replace what it has
+    #[arg(long, requires = "store")]
+    pub(crate) fresh: bool,
+
+    /// With --store: use it by the wall clock, too. Boots of a host of the same kind are then taken from it, although their figures would be others
+    #[arg(long, requires = "store")]
+    pub(crate) store_wall: bool,
+
     /// How guests are executed
     #[arg(long, value_parser = accelerator(), default_value = "auto")]
     pub(crate) accelerator: AcceleratorWish,

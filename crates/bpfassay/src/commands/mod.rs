@@ -26,6 +26,7 @@ mod testbed;
 mod tool;
 mod trend;
 mod verify;
+mod verify_store;
 
 use std::{
     io::{ErrorKind, IsTerminal, Write},

@@ -10,7 +10,8 @@ use bpfassay_protocol::Arch;
 use bpfassay_report::render;
 use bpfassay_results::{Again, Event, FailureKind, Journal, Outcome as RunOutcome, Results, event::Concluded, file};
 use bpfassay_runner::{
-    EventObserver, Interrupted, Like, Selection, Session, Shell, Store, Summary, Testbed, is_counted,
+    BlockReuse, BlockStore, EventObserver, Interrupted, Like, Selection, Session, Shell, Store, Summary, Testbed,
+    is_counted,
 };
 use bpfassay_stats::Verdict;
 use bpfassay_study::{Plan, Shard};
@@ -72,6 +73,8 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
         // Before the minutes that setting up may take.
         Journal::may_create(directory)?;
     }
+    // As early: the store is none of theirs.
+    let blocks = blocks(&arguments.execution)?;
     let display = Display::begin(arguments.execution.message_format);
     let stages = display.stages();
     let missing = host::Missing::find(&plan, selection.host_packages(), global)?;
@@ -107,6 +110,10 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
         Session::set_up(&store, testbed, plan, wish, jobs).await?
     };
     like.as_ref().map_or(Ok(()), |like| like.check_qemu(session.provenance()))?;
+    let session = match blocks {
+        Some(blocks) => session.reusing(blocks),
+        None => session,
+    };
     let (session, work) = match interrupted {
         Some(interrupted) => {
             let work = interrupted.resume(again(arguments.again), session.provenance().clone())?;
@@ -121,6 +128,9 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let plan = session.plan();
     let directory = work.directory.clone();
     let overlays = overlays(&arguments, global);
+    if let Some(why) = session.unused_store() {
+        tracing::warn!("the store of blocks is not used, because {why}: --store-wall uses it all the same");
+    }
     let reporter = Reporter(Reporting {
         study: if arguments.resume.is_some() { bundled(plan) } else { Some(arguments.selection.study.as_str()) },
         clock: plan.study.clock,
@@ -142,6 +152,13 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
         super::print(&display.timings(&stages))?;
     }
     Ok(code)
+}
+
+/// The store of blocks that is asked for.
+fn blocks(execution: &cli::Execution) -> Result<Option<BlockReuse>, Failure> {
+    let Some(directory) = &execution.store else { return Ok(None) };
+    let store = BlockStore::open(directory)?;
+    Ok(Some(BlockReuse { store, fresh: execution.fresh, wall: execution.store_wall }))
 }
 
 /// What the results at `path` were measured with.

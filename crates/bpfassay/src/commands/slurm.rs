@@ -3,6 +3,7 @@
 
 use std::{
     env,
+    ffi::OsString,
     io::Write as _,
     path::Path,
     time::{Duration, Instant},
@@ -10,7 +11,7 @@ use std::{
 
 use bpfassay_results::plain;
 use bpfassay_runner::{Merge, SlurmError, SlurmEvent, SlurmJob, Submission};
-use clap::Parser as _;
+use clap::{Arg, Args as _, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
 
 use super::{merge, print};
 use crate::{
@@ -53,21 +54,22 @@ fn job(arguments: &cli::Slurm, global: &cli::Global) -> Result<SlurmJob, Failure
     let failed = |error| Failure::infrastructure(SlurmError::File { action: "find", path: ".".into(), source: error });
     let program = env::current_exe().map_err(failed)?;
     let working_directory = env::current_dir().map_err(failed)?;
-    let mut global_arguments = Vec::new();
-    if let Some(cache) = &global.cache {
-        global_arguments.extend(["--cache".to_owned(), cache.display().to_string()]);
-    }
-    if global.offline {
-        global_arguments.push("--offline".to_owned());
-    }
-    let guests = check(&arguments.study, &arguments.run_arguments)?;
+    let global_arguments = global.of_testbed().into_iter().map(text).collect::<Result<_, _>>()?;
+    let run = check(&arguments.study, &arguments.run_arguments)?;
+    // A store that only the environment names reaches no node where that is not passed on.
+    let continued_arguments = store_arguments(&run)?;
+    let has_store = |argument: &String| argument == "--store" || argument.starts_with("--store=");
+    let of_environment = if arguments.run_arguments.iter().any(has_store) { 0 } else { 2 };
+    let run_arguments =
+        arguments.run_arguments.iter().chain(continued_arguments.iter().take(of_environment)).cloned().collect();
     let partition = arguments.partition.iter().map(|name| format!("--partition={name}"));
     Ok(SlurmJob {
         study: arguments.study.clone(),
         shards: arguments.shards,
-        run_arguments: arguments.run_arguments.clone(),
+        run_arguments,
         global_arguments,
-        guests,
+        continued_arguments,
+        guests: run.execution.jobs,
         program,
         working_directory,
         cpus: arguments.cpus,
@@ -75,8 +77,34 @@ fn job(arguments: &cli::Slurm, global: &cli::Global) -> Result<SlurmJob, Failure
     })
 }
 
-/// Whether `run` takes these arguments, and none of them is one that the script has itself. Returns how many guests they have side by side.
-fn check(study: &str, run_arguments: &[String]) -> Result<Option<u32>, Failure> {
+/// `argument` as the script has it, which is a text.
+fn text(argument: OsString) -> Result<String, Failure> {
+    argument.into_string().map_err(|argument| {
+        let report = miette::miette!(
+            help = "name it by a path of plain characters, such as a symbolic link to it",
+            "{} is no UTF-8 text, so the script of the job cannot have it",
+            argument.display()
+        );
+        Failure { code: USAGE, report }
+    })
+}
+
+/// The store of blocks that `run` uses, and how, as arguments: the store first.
+fn store_arguments(run: &cli::Run) -> Result<Vec<String>, Failure> {
+    let cli::Execution { store, fresh, store_wall, .. } = &run.execution;
+    let Some(store) = store else { return Ok(Vec::new()) };
+    let mut all = vec!["--store".to_owned(), text(store.clone().into_os_string())?];
+    all.extend(
+        [("--fresh", fresh), ("--store-wall", store_wall)]
+            .iter()
+            .filter(|(_, is)| **is)
+            .map(|(name, _)| (*name).to_owned()),
+    );
+    Ok(all)
+}
+
+/// Whether `run` takes these arguments, and none of them is one that the script has itself. Returns what they ask for.
+fn check(study: &str, run_arguments: &[String]) -> Result<cli::Run, Failure> {
     let words = ["bpfassay", "run", study].into_iter().chain(run_arguments.iter().map(String::as_str));
     let wrong = |problem: String| {
         let report = miette::miette!(
@@ -85,10 +113,21 @@ fn check(study: &str, run_arguments: &[String]) -> Result<Option<u32>, Failure> 
         );
         Failure { code: USAGE, report }
     };
-    let parsed = Cli::try_parse_from(words).map_err(|error| {
-        // What clap prints has its own colours and usage; the first line is what is wrong.
+    // What clap prints has its own colours and usage; the first line is what is wrong.
+    let first_line = |error: clap::Error| {
         wrong(error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned())
-    })?;
+    };
+    let matches = Cli::command().try_get_matches_from(words).map_err(first_line)?;
+    // The shards have those of this command, also when they are continued.
+    let is_named = |argument: &&Arg| matches.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let of_every_command = cli::Global::augment_args(clap::Command::new("every"));
+    if let Some(named) = of_every_command.get_arguments().find(is_named) {
+        let name = named.get_long().unwrap_or_default();
+        return Err(wrong(format!(
+            "--{name} is an option of every command, which shards have from this one: name it before `--`"
+        )));
+    }
+    let parsed = Cli::from_arg_matches(&matches).map_err(first_line)?;
     let Command::Run(run) = parsed.command else { return Err(wrong("they name another command".to_owned())) };
     let own = [
         ("--output", run.execution.output.is_some()),
@@ -98,7 +137,7 @@ fn check(study: &str, run_arguments: &[String]) -> Result<Option<u32>, Failure> 
     ];
     match own.into_iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => Err(wrong(format!("{name} is not for a shard of an array job"))),
-        None => Ok(run.execution.jobs),
+        None => Ok(run),
     }
 }
 
@@ -129,4 +168,79 @@ fn say(begun: Instant, event: &SlurmEvent) {
     };
     // A closed standard error is no reason to leave a job alone.
     let _ = writeln!(output::stderr(), "[{:>4} s] {text}", begun.elapsed().as_secs());
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    /// The arguments of every command that the shards of this command line have.
+    fn of_shards(options: &[&str]) -> Vec<String> {
+        let words = ["bpfassay", "slurm", "quick", "--output", "job", "--shards", "2"];
+        let parsed = Cli::try_parse_from(words.iter().chain(options)).unwrap();
+        let Command::Slurm(arguments) = parsed.command else { panic!("not slurm") };
+        job(&arguments, &parsed.global).unwrap().global_arguments
+    }
+
+    #[test]
+    fn shards_have_every_option_that_decides_what_they_measure_and_fetch() {
+        let given = [
+            ["--cache", "a cache"],
+            ["--from", "assets"],
+            ["--from", "https://host/more"],
+            ["--archive", "/archive"],
+            ["--catalogue", "own.toml"],
+        ]
+        .concat();
+        let alone = ["--newest", "--refresh", "--accept-stale"];
+        for wanted in [vec!["--offline"], given, alone.to_vec()] {
+            assert_eq!(of_shards(&wanted), wanted);
+        }
+        // What is only for the terminal, or for the command itself, is not.
+        assert_eq!(of_shards(&["--yes", "-vv"]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_shard_that_is_continued_has_the_store_too() {
+        let words = ["bpfassay", "slurm", "quick", "--output", "job", "--shards", "2", "--"];
+        let of = |given: &[&str]| {
+            let parsed = Cli::try_parse_from(words.iter().chain(given)).unwrap();
+            let Command::Slurm(arguments) = parsed.command else { panic!("not slurm") };
+            let job = job(&arguments, &parsed.global).unwrap();
+            (job.run_arguments, job.continued_arguments)
+        };
+        for (given, continued) in [
+            (&["--rounds", "3"][..], &[][..]),
+            (&["--store", "s"], &["--store", "s"]),
+            (&["--rounds", "3", "--store=s", "--fresh"], &["--store", "s", "--fresh"]),
+        ] {
+            assert_eq!(
+                of(given),
+                (
+                    given.iter().map(|&text| text.to_owned()).collect(),
+                    continued.iter().map(|&text| text.to_owned()).collect()
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn options_of_every_command_are_not_for_run_alone() {
+        let refused = |given: &[&str]| {
+            let given: Vec<String> = given.iter().map(|&text| text.to_owned()).collect();
+            check("quick", &given).err().map(|failure| failure.report.to_string())
+        };
+        for (given, name) in [
+            (&["--offline"][..], "--offline"),
+            (&["-y"], "--yes"),
+            (&["--cache", "x"], "--cache"),
+            (&["--rounds", "2", "--from=x"], "--from"),
+        ] {
+            let problem = refused(given).unwrap();
+            assert!(problem.contains(&format!("{name} is an option of every command")), "{problem}");
+        }
+        assert_eq!(refused(&["--rounds", "2"]), None);
+    }
 }

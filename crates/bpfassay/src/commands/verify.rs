@@ -26,10 +26,15 @@ const SHOWN: usize = 20;
 /// clock, or needs tool files that are no longer known; an infrastructure failure where packages of the host are missing, the same guests
 /// cannot be had, or the host fails during a boot.
 pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outcome {
-    if arguments.files {
-        return super::files::check(&arguments.directory);
+    if let Some(store) = &arguments.store {
+        return super::verify_store::verify(store, &arguments, global).await;
     }
-    let verification = Verification::new(&arguments.directory, arguments.sample)?;
+    // The arguments are taken only with one of the two.
+    let directory = arguments.directory.as_deref().unwrap_or(Path::new("."));
+    if arguments.files {
+        return super::files::check(directory);
+    }
+    let verification = Verification::new(directory, arguments.sample)?;
     let plan = verification.plan();
     let display = Display::begin(cli::MessageFormat::Human);
     let stages = display.stages();
@@ -61,7 +66,8 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     Ok(code)
 }
 
-fn differences_text(differences: &[RecordDifference], of: &str, kept: &Path) -> String {
+/// What differs, and where what was measured now is.
+pub(super) fn differences_text(differences: &[RecordDifference], of: &str, kept: &Path) -> String {
     let mut text = format!("not reproduced: {of}: {} runs have other raw figures\n", differences.len());
     for RecordDifference { run, place, first, second } in differences.iter().take(SHOWN) {
         let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());

@@ -34,15 +34,16 @@ pub(super) fn ended_badly(block: &str, failure: Option<&RunFailure>, verdict: Op
 pub(super) fn lines_of(ended: &RunEnded) -> Vec<String> {
     let RunEnded { run, seconds, .. } = ended;
     let run = line(run);
+    let before = if ended.reused { ", reused" } else { "" };
     let message = excerpt(ended.message.as_deref().unwrap_or_default(), MOST_OF_REASON);
     let mut lines = vec![match ended.outcome {
         Ending::Measured => {
             let against = if ended.is_expected { "" } else { " AGAINST EXPECTATION" };
-            format!("{run}: measured{against} in {seconds:.1} s{}", counted(&ended.bytes))
+            format!("{run}: measured{against} in {seconds:.1} s{before}{}", counted(&ended.bytes))
         }
         Ending::Refused => {
             let expected = if ended.is_expected { ", as expected" } else { "" };
-            format!("{run}: refused{expected}: {message}")
+            format!("{run}: refused{expected}{before}: {message}")
         }
         Ending::Failed => format!("{run}: FAILED: {message}"),
     }];
@@ -140,6 +141,7 @@ pub(super) mod tests {
             outcome: Ending::Failed,
             is_expected: false,
             seconds: 1.0,
+            reused: false,
             message: Some(text().repeat(1000)),
             bytes: Vec::new(),
             log: Some(text().into()),
@@ -221,6 +223,7 @@ pub(super) mod tests {
             outcome: Ending::Failed,
             is_expected: false,
             seconds: 2.0,
+            reused: false,
             message: Some("kernel panic during workload: Kernel panic".to_owned()),
             bytes: Vec::new(),
             log: Some("out/logs/x86_64_7.2_w_nfs4.2_1_boot1.log".into()),

@@ -211,6 +211,11 @@ impl Shown {
                     self.line(&booted_again(block, *boot, confirming.as_deref()));
                 }
             }
+            Event::Reused { block, key, store, .. } => {
+                let key: String = key.chars().take(12).collect();
+                let store = excerpt(store, MOST_OF_LINE);
+                self.line(&format!("{block}: reused from {store} ({key}…): no guest is booted"));
+            }
             Event::Ready { block, seconds, kernel_release } => {
                 self.doing(block, "ready".to_owned());
                 let release = excerpt(kernel_release, MOST_OF_LINE);

@@ -95,6 +95,7 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
                     log: None,
                     runs: boot.ids(),
                     confirming: boot.confirming.clone(),
+                    reused: None,
                 }),
                 Entry::GuestReady(Box::new(GuestReady {
                     block: block.id.clone(),

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The directory of a store, which other hosts and other users may write to at the same time. Everything below it is reached by descriptors and never through
+//! a symbolic link; an entry appears under its name whole, by a rename.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU32, Ordering},
+    time::SystemTime,
+};
+
+use bpfassay_results::{Contents, JournalError, Provenance, Reused};
+use bpfassay_study::{Block, Plan};
+use rustix::{
+    fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat},
+    io::Errno,
+};
+
+use super::{BlockKey, BlockStoreError, MAX_ENTRY, kept::Records};
+use crate::unix_ms;
+
+/// What makes a directory a store, in the form of entries that this version has: the directory of the entries.
+const BLOCKS: &str = "bpfassay-blocks-1";
+/// Where entries are written before they have their name.
+const DRAFTS: &str = "new";
+/// Where entries are put that are damaged or do not reproduce.
+const ASIDE: &str = "aside";
+/// How the names of entries end.
+const ENTRY: &str = ".jsonl";
+/// How the names of drafts end.
+const DRAFT: &str = ".draft";
+/// A draft that nobody wrote to for so long, in seconds, is of a process that was killed.
+const ABANDONED: i64 = 24 * 3600;
+/// Most entries that are listed.
+const MOST: usize = 1 << 20;
+
+/// A store of blocks.
+#[derive(Debug)]
+pub struct BlockStore {
+    /// As it was named, for messages.
+    path: PathBuf,
+    blocks: OwnedFd,
+}
+
+/// What a store has under a key.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Nothing.
+    Nothing,
+    /// An entry that is whole, and its records.
+    Entry {
+        /// The block that it is of.
+        block: Block,
+        /// What it was measured with.
+        provenance: Box<Provenance>,
+        /// Its records.
+        records: Box<Records>,
+    },
+}
+
+impl BlockStore {
+    /// Opens the store in `directory`, and makes it where there is nothing.
+    ///
+    /// # Errors
+    /// [`BlockStoreError::NotAStore`] for a directory with other things in it; [`BlockStoreError::Io`] where it cannot be made or opened.
+    pub fn open(directory: &Path) -> Result<Self, BlockStoreError> {
+        fs::create_dir_all(directory).map_err(io("make", directory))?;
+        match Self::existing(directory) {
+            Err(BlockStoreError::NoStore(_)) => {}
+            opened => return opened,
+        }
+        let mut entries = fs::read_dir(directory).map_err(io("list", directory))?;
+        if entries.next().is_some() {
+            // Another process may have made it meanwhile.
+            return match Self::existing(directory) {
+                Err(BlockStoreError::NoStore(path)) => Err(BlockStoreError::NotAStore(path)),
+                opened => opened,
+            };
+        }
+        fs::create_dir(directory.join(BLOCKS)).or_else(is_there).map_err(io("make a store in", directory))?;
+        Self::existing(directory)
+    }
+
+    /// Opens the store in `directory`.
+    ///
+    /// # Errors
+    /// [`BlockStoreError::NoStore`] where there is none; [`BlockStoreError::Io`] where it cannot be opened.
+    pub fn existing(directory: &Path) -> Result<Self, BlockStoreError> {
+        let path = directory.join(BLOCKS);
+        match openat(rustix::fs::CWD, &path, DIRECTORY, Mode::empty()) {
+            Ok(blocks) => Ok(Self { path: directory.to_owned(), blocks }),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Err(BlockStoreError::NoStore(directory.to_owned())),
+            Err(error) => Err(io("open", &path)(error.into())),
+        }
+    }
+
+    /// The directory, as it was named.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The keys of all entries, in order.
+    ///
+    /// # Errors
+    /// [`BlockStoreError::Io`] where a directory cannot be read; [`BlockStoreError::TooMany`].
+    pub fn keys(&self) -> Result<Vec<BlockKey>, BlockStoreError> {
+        let mut keys = Vec::new();
+        for folder in (0..=u8::MAX).map(|byte| format!("{byte:02x}")) {
+            let Some(of_folder) = self.folder(&folder, false)? else { continue };
+            let failed = |error: Errno| io("list", &self.at(&folder, ""))(error.into());
+            for entry in Dir::read_from(&of_folder).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                let name = entry.file_name().to_str().ok().and_then(|name| name.strip_suffix(ENTRY));
+                let Some(key) = name.and_then(|name| name.parse::<BlockKey>().ok()) else { continue };
+                if !key.to_string().starts_with(&folder) {
+                    continue;
+                }
+                if keys.len() >= MOST {
+                    return Err(BlockStoreError::TooMany { path: self.path.clone(), most: MOST });
+                }
+                keys.push(key);
+            }
+        }
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    /// The entry of `key`, if there is one.
+    ///
+    /// # Errors
+    /// [`BlockStoreError::Damaged`] where it is not what its name says; [`BlockStoreError::Io`] where it cannot be read.
+    pub(super) fn find(&self, key: &BlockKey) -> Result<Found, BlockStoreError> {
+        let Some(contents) = self.contents(key)? else { return Ok(Found::Nothing) };
+        let damaged = |problem| BlockStoreError::Damaged { path: self.entry(key), problem };
+        let (block, provenance, records) = Records::of_entry(key, contents).map_err(damaged)?;
+        Ok(Found::Entry { block, provenance: Box::new(provenance), records: Box::new(records) })
+    }
+
+    /// The journal that the entry of `key` is, if there is one: whole, and what its name says.
+    ///
+    /// # Errors
+    /// [`BlockStoreError::Damaged`] where it is not; [`BlockStoreError::Io`] where it cannot be read.
+    pub(crate) fn kept(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
+        let Some(contents) = self.contents(key)? else { return Ok(None) };
+        let damaged = |problem| BlockStoreError::Damaged { path: self.entry(key), problem };
+        Records::of_entry(key, contents.clone()).map_err(damaged)?;
+        Ok(Some(contents))
+    }
+
+    /// What the entry of `key` consists of.
+    fn contents(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
+        let path = self.entry(key);
+        let (folder, name) = names(key);
+        let damaged = |problem: String| BlockStoreError::Damaged { path: path.clone(), problem };
+        let Some(folder) = self.folder(&folder, false)? else { return Ok(None) };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match openat(&folder, &name, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP | Errno::NXIO) => return Err(damaged("it is no regular file".to_owned())),
+            Err(error) => return Err(io("read", &path)(error.into())),
+        };
+        if !file.metadata().map_err(io("read", &path))?.is_file() {
+            return Err(damaged("it is no regular file".to_owned()));
+        }
+        match Contents::read_file(&path, file, MAX_ENTRY) {
+            Ok(contents) => Ok(Some(contents)),
+            Err(JournalError::Io { source, .. }) => Err(io("read", &path)(source)),
+            Err(error) => Err(damaged(error.to_string())),
+        }
+    }
+
+    /// Keeps `records` of `block`, a block of `plan` that was measured with `provenance`: in the place of what is there of it.
+    ///
+    /// # Errors
+    /// [`BlockStoreError::Io`] where the entry cannot be written; [`BlockStoreError::TooLarge`]; [`BlockStoreError::Damaged`] where it has no key.
+    pub(super) fn keep(
+        &self,
+        records: Records,
+        plan: &Plan,
+        block: &Block,
+        provenance: &Provenance,
+    ) -> Result<BlockKey, BlockStoreError> {
+        let no_entry = |problem| BlockStoreError::Damaged { path: self.path.join(&block.id), problem };
+        let (key, contents) = records.entry(plan, block, provenance).map_err(no_entry)?;
+        let text = contents.text(&self.entry(&key))?;
+        let bytes = text.len() as u64;
+        if bytes > MAX_ENTRY {
+            return Err(BlockStoreError::TooLarge { block: block.id.clone(), bytes });
+        }
+        self.write(&key, &text)?;
+        Ok(key)
+    }
+
+    /// Writes the entry of `key`, so that it is there whole or not at all.
+    fn write(&self, key: &BlockKey, text: &[u8]) -> Result<(), BlockStoreError> {
+        let (folder, name) = names(key);
+        let failed = io("write", &self.entry(key));
+        let Some(folder) = self.folder(&folder, true)? else { return Err(failed(io::ErrorKind::NotFound.into())) };
+        let Some(drafts) = self.folder(DRAFTS, true)? else { return Err(failed(io::ErrorKind::NotFound.into())) };
+        self.sweep(&drafts);
+        let (draft, file) = draft(&drafts).map_err(io("write", &self.at(DRAFTS, "")))?;
+        let mut file = File::from(file);
+        let done = file
+            .write_all(text)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| Ok(renameat(&drafts, &draft, &folder, &name)?))
+            // The name must survive a crash as the contents do.
+            .and_then(|()| Ok(rustix::fs::fsync(&folder)?));
+        done.map_err(|error| {
+            // Gone already where the rename was done.
+            let _ = unlinkat(&drafts, &draft, AtFlags::empty());
+            failed(error)
+        })
+    }
+
+    /// Puts the entry of `key` aside, where nobody looks for it; its new path.
+    ///
+    /// # Errors
+    /// [`BlockStoreError::Io`] where it cannot be renamed.
+    pub fn put_aside(&self, key: &BlockKey) -> Result<PathBuf, BlockStoreError> {
+        let (folder, name) = names(key);
+        let to = format!("{key}-{}{ENTRY}", unix_ms());
+        let failed = io("put aside", &self.entry(key));
+        let (Some(folder), Some(aside)) = (self.folder(&folder, false)?, self.folder(ASIDE, true)?) else {
+            return Err(failed(io::ErrorKind::NotFound.into()));
+        };
+        renameat(&folder, &name, &aside, &to).map_err(|error| failed(error.into()))?;
+        Ok(self.at(ASIDE, &to))
+    }
+
+    /// The directory `name` of the store, which is made where it does not exist if `make`.
+    fn folder(&self, name: &str, make: bool) -> Result<Option<OwnedFd>, BlockStoreError> {
+        let failed = |action, error: Errno| io(action, &self.at(name, ""))(error.into());
+        if make {
+            match mkdirat(&self.blocks, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(failed("make", error)),
+            }
+        }
+        match openat(&self.blocks, name, DIRECTORY, Mode::empty()) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(Errno::NOENT) if !make => Ok(None),
+            Err(error) => Err(failed("open", error)),
+        }
+    }
+
+    /// Removes drafts that were abandoned. What cannot be removed stays: nothing depends on it.
+    fn sweep(&self, drafts: &OwnedFd) {
+        let Ok(entries) = Dir::read_from(drafts) else { return };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        for entry in entries.take(MOST).flatten() {
+            let name = entry.file_name();
+            if !name.to_bytes().ends_with(DRAFT.as_bytes()) {
+                continue;
+            }
+            let Ok(stat) = statat(drafts, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            if is_file && now.saturating_sub(stat.st_mtime) > ABANDONED {
+                let _ = unlinkat(drafts, name, AtFlags::empty());
+            }
+        }
+    }
+
+    /// The path of an entry, for messages.
+    pub(crate) fn entry(&self, key: &BlockKey) -> PathBuf {
+        let (folder, name) = names(key);
+        self.at(&folder, &name)
+    }
+
+    fn at(&self, folder: &str, name: &str) -> PathBuf {
+        self.path.join(BLOCKS).join(folder).join(name)
+    }
+
+    /// Where records that are taken from here come from.
+    pub(super) fn reused(&self, key: &BlockKey, provenance: &Provenance) -> Reused {
+        Reused { key: key.to_string(), store: self.path.display().to_string(), host: provenance.host.clone() }
+    }
+}
+
+/// How directories of a store are opened.
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The directory and the name of the entry of `key`.
+fn names(key: &BlockKey) -> (String, String) {
+    let key = key.to_string();
+    (key.chars().take(2).collect(), key + ENTRY)
+}
+
+/// A new file in `drafts`, and its name.
+fn draft(drafts: &OwnedFd) -> io::Result<(String, OwnedFd)> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let drafts: BorrowedFd<'_> = drafts.as_fd();
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // Processes of other hosts may have the same number.
+    for _ in 0..100 {
+        let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let name = format!("{}-{nanos}-{}{DRAFT}", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        match openat(drafts, &name, flags, Mode::from_raw_mode(0o666)) {
+            Ok(file) => return Ok((name, file)),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Errno::EXIST.into())
+}
+
+fn is_there(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
+}
+
+fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> BlockStoreError + use<> {
+    let path = path.to_owned();
+    move |source| BlockStoreError::Io { action, path: path.clone(), source }
+}

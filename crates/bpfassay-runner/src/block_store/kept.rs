@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The records of a block that a store keeps: which blocks are kept, what an entry consists of, and what is taken from one. Pure.
+
+use bpfassay_results::{
+    BlockEnded, BlockStarted, BootVerdict, Contents, Entry, Figure, GuestReady, Header, JOURNAL_VERSION, Outcome,
+    Provenance, Reused, RunRecord,
+};
+use bpfassay_study::{Block, Plan, Target};
+use bpfassay_testbed::manifest::Manifest;
+
+use super::key::{BlockKey, key};
+use crate::testbed::keep_planned;
+
+/// The records of one boot that did a whole block.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Records {
+    started: BlockStarted,
+    ready: GuestReady,
+    runs: Vec<RunRecord>,
+    ended: BlockEnded,
+}
+
+impl Records {
+    /// Those of the last boot among `entries`, which are of `block`.
+    ///
+    /// # Errors
+    /// Why they are not kept: only a boot that did the whole block is, in which nothing failed. What failed may have failed because of the host, and is
+    /// measured again by who asks for it.
+    pub(super) fn of(block: &Block, entries: Vec<Entry>) -> Result<Self, String> {
+        let (mut started, mut ready, mut runs, mut ended) = (None, None, Vec::new(), None);
+        for entry in entries {
+            match entry {
+                Entry::BlockStarted(begun) => (started, ready, runs, ended) = (Some(begun), None, Vec::new(), None),
+                Entry::GuestReady(now) => ready = Some(*now),
+                Entry::Run(record) => runs.push(*record),
+                Entry::BlockEnded(end) => ended = Some(end),
+                Entry::Provisioned { .. } | Entry::Resumed { .. } => {
+                    return Err("it has entries that are of no block".to_owned());
+                }
+            }
+        }
+        let (Some(started), Some(ready), Some(ended)) = (started, ready, ended) else {
+            return Err("its boot was not brought to an end".to_owned());
+        };
+        let records = Self { started, ready, runs, ended };
+        match records.problem(block) {
+            None => Ok(records),
+            Some(problem) => Err(problem),
+        }
+    }
+
+    /// Why these are not the records of a whole block in which nothing failed, if so.
+    fn problem(&self, block: &Block) -> Option<String> {
+        let Self { started, ready, runs, ended } = self;
+        let planned = || block.runs.iter().map(|run| run.spec.id.as_str());
+        let names = [&started.block, &ready.block, &ended.block].into_iter().chain(runs.iter().map(|run| &run.block));
+        let boots = [started.boot, ready.boot, ended.boot].into_iter().chain(runs.iter().map(|run| run.boot));
+        if names.into_iter().any(|name| *name != block.id) || boots.into_iter().any(|boot| boot != started.boot) {
+            return Some("its entries are not of one boot of this block".to_owned());
+        }
+        if started.confirming.is_some() || !started.runs.iter().map(String::as_str).eq(planned()) {
+            return Some("its boot was for a part of its runs".to_owned());
+        }
+        if !runs.iter().map(|run| run.run.as_str()).eq(planned()) {
+            return Some("its boot has other records than the plan has runs".to_owned());
+        }
+        if ended.verdict != BootVerdict::Complete || ended.failure.is_some() {
+            return Some("its boot failed".to_owned());
+        }
+        if let Some(failed) = runs.iter().find(|run| matches!(run.outcome, Outcome::Failed(_))) {
+            return Some(format!("its run {} failed", failed.run));
+        }
+        // Counts that could not be read were a matter of that boot, not of the block.
+        let is_missing = matches!(&ended.counts, Some(Figure::NotMeasured(_)))
+            || matches!(&ended.code_coverage, Some(Figure::NotMeasured(_)));
+        is_missing.then(|| "what QEMU's plugin counted could not be read".to_owned())
+    }
+
+    /// The key of the block that these were measured for.
+    fn key(&self, plan: &Plan, block: &Block, provenance: &Provenance) -> Result<BlockKey, String> {
+        key(&plan.study, block, provenance, &self.started.qemu).map_err(|error| error.to_string())
+    }
+
+    /// The entry of a store with these records, and its key. `plan` has `block`, and `provenance` is what they were measured with.
+    ///
+    /// # Errors
+    /// Why there is none: what determines the figures is not known.
+    pub(super) fn entry(
+        mut self,
+        plan: &Plan,
+        block: &Block,
+        provenance: &Provenance,
+    ) -> Result<(BlockKey, Contents), String> {
+        let key = self.key(plan, block, provenance)?;
+        self.renumber(1, 1);
+        // The log lies in the results of the run that measured it.
+        (self.started.log, self.started.reused) = (None, None);
+        let plan = plan_of(plan, block);
+        let header = Header {
+            journal: JOURNAL_VERSION,
+            started_unix_ms: self.started.at_unix_ms,
+            provenance: provenance_of(provenance, &plan)?,
+            plan,
+        };
+        Ok((key, Contents { header, entries: self.entries(), torn: None, digest: None }))
+    }
+
+    /// The records in the entry that is named `name`, and the provenance that they were measured with.
+    ///
+    /// # Errors
+    /// Why it is no such entry.
+    pub(super) fn of_entry(name: &BlockKey, contents: Contents) -> Result<(Block, Provenance, Self), String> {
+        let Contents { header, entries, torn, digest: _ } = contents;
+        if torn.is_some() {
+            return Err("its last line was not written to its end".to_owned());
+        }
+        let [block] = header.plan.blocks.as_slice() else { return Err("it is not of one block".to_owned()) };
+        let records = Self::of(block, entries)?;
+        let key = records.key(&header.plan, block, &header.provenance)?;
+        if key != *name {
+            return Err(format!("it is of another block: by what it has, its name is {key}"));
+        }
+        Ok((block.clone(), header.provenance, records))
+    }
+
+    /// These records as those of boot `boot` in attempt `attempt` at the block, taken from where `reused` says.
+    pub(super) fn taken(mut self, boot: u32, attempt: u32, reused: Reused) -> Vec<Entry> {
+        self.renumber(boot, attempt);
+        (self.started.log, self.started.reused) = (None, Some(reused));
+        self.entries()
+    }
+
+    /// These as an entry has them.
+    #[cfg(test)]
+    pub(super) fn without_log(mut self) -> Self {
+        self.started.log = None;
+        self
+    }
+
+    fn renumber(&mut self, boot: u32, attempt: u32) {
+        (self.started.boot, self.started.attempt) = (boot, attempt);
+        (self.ready.boot, self.ended.boot) = (boot, boot);
+        for run in &mut self.runs {
+            run.boot = boot;
+        }
+    }
+
+    fn entries(self) -> Vec<Entry> {
+        let runs = self.runs.into_iter().map(|run| Entry::Run(Box::new(run)));
+        [Entry::BlockStarted(self.started), Entry::GuestReady(Box::new(self.ready))]
+            .into_iter()
+            .chain(runs)
+            .chain([Entry::BlockEnded(self.ended)])
+            .collect()
+    }
+}
+
+/// `plan` with nothing but `block` and its cells.
+fn plan_of(plan: &Plan, block: &Block) -> Plan {
+    let is_of_block = |id: &str| block.runs.iter().any(|run| run.cell == id);
+    let only = Plan {
+        study: plan.study.clone(),
+        narrowing: plan.narrowing.clone(),
+        shard: None,
+        digest: String::new(),
+        cells: plan.cells.iter().filter(|cell| is_of_block(&cell.id)).cloned().collect(),
+        blocks: Vec::new(),
+        left_out: Vec::new(),
+    };
+    only.with_blocks(vec![block.clone()])
+}
+
+/// What of `provenance` `plan` was measured with.
+fn provenance_of(provenance: &Provenance, plan: &Plan) -> Result<Provenance, String> {
+    let failed = |error: &dyn std::error::Error| format!("its testbed manifest cannot be kept: {error}");
+    let mut manifest: Manifest = serde_json::from_value(provenance.manifest.clone()).map_err(|error| failed(&error))?;
+    keep_planned(&mut manifest, plan);
+    let targets = plan.targets();
+    let is_planned = |target: &Target| targets.iter().any(|planned| **planned == *target);
+    Ok(Provenance {
+        bpfassay: provenance.bpfassay.clone(),
+        host: provenance.host.clone(),
+        qemu: provenance
+            .qemu
+            .iter()
+            .filter(|(arch, _)| targets.iter().any(|target| target.arch == **arch))
+            .map(|(arch, facts)| (*arch, facts.clone()))
+            .collect(),
+        targets: provenance.targets.iter().filter(|made| is_planned(&made.target)).cloned().collect(),
+        manifest: serde_json::to_value(&manifest).map_err(|error| failed(&error))?,
+    })
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a run uses a store of blocks: what it takes from it before it boots, and what it puts into it.
+
+use std::{fmt, sync::Arc};
+
+use bpfassay_protocol::with_causes;
+use bpfassay_results::{Entry, Provenance, ToDo};
+use bpfassay_study::{Block, Clock, Plan};
+
+use super::{BlockKey, BlockStore, BlockStoreError, directory::Found, kept::Records, key::key};
+use crate::{HostSetup, block::command};
+
+/// A store of blocks, and what a run does with it.
+#[derive(Debug)]
+pub struct BlockReuse {
+    /// The store.
+    pub store: BlockStore,
+    /// Take nothing from it: everything is measured, and put in the place of what it has.
+    pub fresh: bool,
+    /// Use it by the wall clock, too, by which figures are different each time. Only blocks of the same kind of host are taken then.
+    pub wall: bool,
+}
+
+impl BlockReuse {
+    /// Whether `plan` is measured with the store: not by the wall clock, unless that is asked for.
+    pub(crate) fn is_for(&self, plan: &Plan) -> bool {
+        self.wall || plan.study.clock == Clock::Instructions
+    }
+}
+
+/// The store of a run while it lasts.
+pub(crate) struct Reuse<'a> {
+    pub(crate) with: &'a BlockReuse,
+    pub(crate) plan: &'a Plan,
+    /// What is measured with, by now.
+    pub(crate) provenance: &'a (dyn Fn() -> Arc<Provenance> + Sync),
+}
+
+impl fmt::Debug for Reuse<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reuse").field("with", self.with).finish_non_exhaustive()
+    }
+}
+
+impl Reuse<'_> {
+    /// The entries of a boot that does `todo`, out of the store, where it has them. A damaged entry is named and put aside.
+    pub(crate) fn look_up(&self, host_setup: &HostSetup, todo: &ToDo) -> Option<Vec<Entry>> {
+        let ToDo { block, past } = todo;
+        // A block of which something counts already, or that is to be measured again, is measured here.
+        if self.with.fresh || past.attempt > 1 || !past.settled.is_empty() {
+            return None;
+        }
+        let store = &self.with.store;
+        let key = match self.key(host_setup, block) {
+            Ok(key) => key,
+            Err(problem) => {
+                tracing::warn!("block {} is not looked up in the store: {problem}", block.id);
+                return None;
+            }
+        };
+        match store.find(&key) {
+            Ok(Found::Nothing) => None,
+            Ok(Found::Entry { block: kept, provenance, records }) if kept == *block => {
+                Some(records.taken(past.boots.saturating_add(1), past.attempt, store.reused(&key, &provenance)))
+            }
+            // The block is part of the key.
+            Ok(Found::Entry { .. }) => {
+                tracing::error!("two blocks have the key {key}: block {} is measured", block.id);
+                None
+            }
+            Err(error @ BlockStoreError::Damaged { .. }) => {
+                let aside = match store.put_aside(&key) {
+                    Ok(aside) => format!("put aside as {}", aside.display()),
+                    Err(error) => format!("not put aside: {}", with_causes(&error)),
+                };
+                tracing::warn!("{}; {aside}; block {} is measured", with_causes(&error), block.id);
+                None
+            }
+            Err(error) => {
+                tracing::warn!("{}; block {} is measured", with_causes(&error), block.id);
+                None
+            }
+        }
+    }
+
+    fn key(&self, host_setup: &HostSetup, block: &Block) -> Result<BlockKey, String> {
+        let command = command(host_setup, &self.plan.study, block).map_err(|error| with_causes(&error))?;
+        key(&self.plan.study, block, &(self.provenance)(), &command).map_err(|error| error.to_string())
+    }
+
+    /// Keeps `entries`, all that was recorded of `block`, where they are a block that is kept. What cannot be kept is reported, and the run goes on.
+    pub(crate) fn keep(&self, block: &Block, entries: Vec<Entry>) {
+        let records = match Records::of(block, entries) {
+            Ok(records) => records,
+            Err(problem) => {
+                tracing::info!("block {} is not kept in the store: {problem}", block.id);
+                return;
+            }
+        };
+        if let Err(error) = self.with.store.keep(records, self.plan, block, &(self.provenance)()) {
+            tracing::warn!("block {} is not kept in the store: {}", block.id, with_causes(&error));
+        }
+    }
+}

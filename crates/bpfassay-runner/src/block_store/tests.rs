@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a key consists of, what is kept, and what is found again.
+
+mod damage;
+mod keys;
+mod series;
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use bpfassay_results::{Contents, Entry, Provenance};
+use bpfassay_study::{Block, Plan, Target};
+use bpfassay_testbed::{
+    cache::Digest,
+    image::GuestImage,
+    manifest::{File, Kernel, Segment, Target as Guest},
+};
+use bpfassay_vm::{Accelerator, AcceleratorChoice, Confinement, Qemu, QemuVersion};
+
+use super::{BlockKey, BlockReuse, BlockStore, directory::Found, kept::Records};
+use crate::{
+    HostSetup, block,
+    merge::tests::{measured, whole_plan},
+};
+
+/// What boots guests of `plan`, as far as can be known of it without starting anything: no program and no file of it exists.
+fn host_setup(plan: &Plan) -> HostSetup {
+    let file = || File { path: "/nonexistent/file".into(), size: 1, sha256: Digest::of(b"") };
+    let image = |target: &Target| {
+        let kernel = Kernel {
+            release: target.kernel.clone(),
+            version: None,
+            image: file(),
+            config: None,
+            modules: None,
+            packages: Vec::new(),
+        };
+        let initramfs = vec![Segment { role: "base".to_owned(), archive: file(), contents: Vec::new() }];
+        let guest = Guest { arch: target.arch, name: target.kernel.clone(), kernel, initramfs };
+        (target.clone(), GuestImage::from_manifest(&guest).unwrap())
+    };
+    let qemu = |target: &Target| {
+        let qemu = Qemu {
+            arch: target.arch,
+            program: "/nonexistent/qemu".into(),
+            version: "7.2.22".parse::<QemuVersion>().unwrap(),
+            version_text: "7.2.22".to_owned(),
+            confinement: Confinement { sandbox: true, own_user: false, lacking: Vec::new() },
+        };
+        let choice = AcceleratorChoice { accelerator: Accelerator::Tcg, reason: "asked for".to_owned() };
+        (target.arch, (qemu, choice))
+    };
+    let targets = plan.targets();
+    HostSetup {
+        qemu: targets.iter().map(|target| qemu(target)).collect(),
+        plugins: BTreeMap::new(),
+        images: targets.iter().map(|target| image(target)).collect(),
+    }
+}
+
+/// The journal of a run of `plan` with the command lines of [`host_setup`].
+fn journal(plan: &Plan, host: &str) -> Contents {
+    let mut contents = measured(plan.clone(), host);
+    give_commands(&mut contents, &host_setup(plan));
+    contents
+}
+
+/// Gives each boot the command line that `host_setup` has for its block.
+fn give_commands(contents: &mut Contents, host_setup: &HostSetup) {
+    let plan = &contents.header.plan;
+    for entry in &mut contents.entries {
+        if let Entry::BlockStarted(started) = entry {
+            let block = plan.blocks.iter().find(|block| block.id == started.block).unwrap();
+            started.qemu = block::command(host_setup, &plan.study, block).unwrap();
+        }
+    }
+}
+
+/// The entries of `contents` that are about `block`.
+fn of_block(contents: &Contents, block: &Block) -> Vec<Entry> {
+    let is_of_block = |entry: &&Entry| match entry {
+        Entry::BlockStarted(started) => started.block == block.id,
+        Entry::GuestReady(ready) => ready.block == block.id,
+        Entry::Run(record) => record.block == block.id,
+        Entry::BlockEnded(ended) => ended.block == block.id,
+        Entry::Provisioned { .. } | Entry::Resumed { .. } => false,
+    };
+    contents.entries.iter().filter(is_of_block).cloned().collect()
+}
+
+/// Keeps every block of `contents`; their keys, in the order of the plan.
+fn keep_all(store: &BlockStore, contents: &Contents) -> Vec<BlockKey> {
+    let Contents { header, .. } = contents;
+    let keep = |block: &Block| {
+        let records = Records::of(block, of_block(contents, block)).unwrap();
+        store.keep(records, &header.plan, block, &header.provenance).unwrap()
+    };
+    header.plan.blocks.iter().map(keep).collect()
+}
+
+/// The records that `store` has under `key`.
+fn found(store: &BlockStore, key: &BlockKey) -> Option<Records> {
+    match store.find(key).unwrap() {
+        Found::Nothing => None,
+        Found::Entry { records, .. } => Some(*records),
+    }
+}
+
+fn reuse(store: BlockStore) -> BlockReuse {
+    BlockReuse { store, fresh: false, wall: false }
+}
+
+/// A store in a new directory of `folder`.
+fn new_store(folder: &Path) -> BlockStore {
+    BlockStore::open(&folder.join("a/store")).unwrap()
+}
+
+/// `provenance` as the pool asks for it.
+fn shared(provenance: &Provenance) -> impl Fn() -> Arc<Provenance> + Sync + use<> {
+    let provenance = Arc::new(provenance.clone());
+    move || Arc::clone(&provenance)
+}
+
+#[test]
+fn what_is_kept_is_found_again_as_it_was_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = whole_plan();
+    let contents = journal(&plan, "a");
+    let store = new_store(folder.path());
+    let mut keys = keep_all(&store, &contents);
+    for (block, key) in plan.blocks.iter().zip(&keys) {
+        assert_eq!(found(&store, key), Some(Records::of(block, of_block(&contents, block)).unwrap().without_log()));
+    }
+    // Again, and by another host: the same entries.
+    assert_eq!(keep_all(&store, &journal(&plan, "b")), keys);
+    keys.sort_unstable();
+    assert_eq!(store.keys().unwrap(), keys);
+    assert_eq!(BlockStore::existing(store.path()).unwrap().keys().unwrap(), keys);
+}
+
+#[test]
+fn a_store_is_made_in_an_empty_directory_only_and_a_missing_one_is_no_store() {
+    use super::BlockStoreError::{NoStore, NotAStore};
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(BlockStore::existing(&folder.path().join("none")), Err(NoStore(_))));
+    std::fs::write(folder.path().join("thesis.tex"), "").unwrap();
+    assert!(matches!(BlockStore::open(folder.path()), Err(NotAStore(_))));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    let store = new_store(folder.path());
+    assert_eq!(store.keys().unwrap(), []);
+    BlockStore::open(store.path()).unwrap();
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whole runs out of a store, and a series of kernels that grows.
+
+use std::{num::NonZeroU32, sync::Mutex, time::Instant};
+
+use bpfassay_results::{
+    BlockEnded, BlockStarted, BootVerdict, GuestReady, Header, JOURNAL_VERSION, Journal, Results, ToDo, file,
+    fingerprint,
+};
+use bpfassay_study::Clock;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::{
+    Observer, Progress, Summary,
+    block_store::Reuse,
+    pool::{self, RunnerConfig},
+    work::{self, Work},
+};
+
+/// Notes which blocks were reused and which were booted.
+#[derive(Default)]
+struct Seen(Mutex<Vec<String>>);
+
+impl Observer for Seen {
+    fn progress(&self, progress: &Progress<'_>) {
+        let line = match progress {
+            Progress::Reused(block, _) => format!("reused {}", block.id),
+            Progress::Booting(block, _) => format!("booted {}", block.id),
+            _ => return,
+        };
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+/// Runs `plan` in `directory` with the store `with`; nothing can be booted. What was measured, and what was seen of it.
+async fn run(directory: &Path, plan: &Plan, provenance: &Provenance, with: &BlockReuse) -> (Summary, Vec<String>) {
+    let Work { journal, blocks, .. } = Work::begin(plan, Some(directory), provenance.clone()).unwrap();
+    let (sender, host_setup) = watch::channel(Arc::new(host_setup(plan)));
+    drop(sender);
+    let provenance = shared(provenance);
+    let config = RunnerConfig {
+        study: &plan.study,
+        blocks,
+        never_ready: Vec::new(),
+        host_setup,
+        slots: NonZeroU32::MIN,
+        directory,
+        reuse: Some(Reuse { with, plan, provenance: &provenance }),
+    };
+    let seen = Seen::default();
+    let none = async |_: &crate::context::Context<'_>| Ok(Vec::new());
+    let summary = pool::execute(config, none, journal, &seen, &CancellationToken::new()).await.unwrap();
+    (summary, seen.0.into_inner().unwrap())
+}
+
+/// The results without what a journal has of times and logs.
+fn figures(results: &Results) -> (String, Vec<serde_json::Value>) {
+    let cells = results.cells.iter().map(|cell| serde_json::to_value(cell).unwrap());
+    (fingerprint(results.runs.iter().map(|run| &run.record)), cells.collect())
+}
+
+#[tokio::test]
+async fn a_run_out_of_a_store_has_the_figures_of_the_run_that_measured_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = whole_plan();
+    let contents = journal(&plan, "a");
+    let store = new_store(folder.path());
+    let keys = keep_all(&store, &contents);
+    let directory = folder.path().join("results");
+    let (summary, seen) = run(&directory, &plan, &contents.header.provenance, &reuse(store)).await;
+    assert_eq!((summary.reused, summary.failed), (plan.blocks.len(), 0));
+    assert!(seen.iter().all(|line| line.starts_with("reused ")), "{seen:?}");
+
+    let measured = bpfassay_report::derive(&contents);
+    let (results, _) = work::conclude(&directory).unwrap();
+    assert_eq!(figures(&results), figures(&measured));
+    assert_eq!(results.boots.len(), keys.len());
+    for boot in &results.boots {
+        let reused = boot.reused.as_ref().unwrap();
+        assert!(keys.iter().any(|key| key.to_string() == reused.key));
+        assert_eq!(
+            (reused.store.as_str(), reused.host.machine.as_str()),
+            (folder.path().join("a/store").to_str().unwrap(), "a")
+        );
+        assert_eq!((boot.started_unix_ms, &boot.log), (2000, &None));
+    }
+    let note = results.notes.iter().find(|note| note.contains("are reused from the store")).unwrap();
+    assert!(note.starts_with(&format!("{0} of {0} boots were measured before", keys.len())), "{note}");
+}
+
+#[test]
+fn nothing_is_looked_up_that_is_to_be_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = whole_plan();
+    let contents = journal(&plan, "a");
+    let store = new_store(folder.path());
+    keep_all(&store, &contents);
+    let (setup, provenance) = (host_setup(&plan), shared(&contents.header.provenance));
+    let look_up = |with: &BlockReuse, todo: &ToDo| {
+        Reuse { with, plan: &plan, provenance: &provenance }.look_up(&setup, todo).is_some()
+    };
+    let fresh = ToDo::fresh(plan.blocks[0].clone());
+    let with = reuse(store);
+    assert!(look_up(&with, &fresh));
+    let past = |change: fn(&mut ToDo)| {
+        let mut todo = fresh.clone();
+        change(&mut todo);
+        todo
+    };
+    assert!(look_up(&with, &past(|todo| todo.past.boots = 3)), "an interrupted boot");
+    assert!(!look_up(&with, &past(|todo| todo.past.attempt = 2)), "--again failed");
+    let settled = past(|todo| todo.past.settled.extend([todo.block.runs[0].spec.id.clone()]));
+    assert!(!look_up(&with, &settled), "a run that was to blame");
+    let is_for = |with: &BlockReuse, clock| {
+        let mut plan = plan.clone();
+        plan.study.clock = clock;
+        with.is_for(&plan)
+    };
+    assert!(is_for(&with, Clock::Instructions) && !is_for(&with, Clock::Wall));
+    assert!(is_for(&BlockReuse { wall: true, ..reuse(BlockStore::existing(with.store.path()).unwrap()) }, Clock::Wall));
+    assert!(!look_up(&BlockReuse { fresh: true, ..with }, &fresh), "--fresh");
+}
+
+#[test]
+fn the_boots_of_a_resumed_run_go_on_with_their_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = whole_plan();
+    let contents = journal(&plan, "a");
+    let store = new_store(folder.path());
+    keep_all(&store, &contents);
+    let (setup, provenance) = (host_setup(&plan), shared(&contents.header.provenance));
+    let with = reuse(store);
+    let mut todo = ToDo::fresh(plan.blocks[0].clone());
+    todo.past.boots = 3;
+    let entries = Reuse { with: &with, plan: &plan, provenance: &provenance }.look_up(&setup, &todo).unwrap();
+    // As a journal takes them: with the boots that were interrupted before.
+    let mut begun = contents.clone();
+    begun.entries = of_block(&contents, &todo.block)[..2].to_vec();
+    for entry in &mut begun.entries {
+        match entry {
+            Entry::BlockStarted(started) => started.boot = 3,
+            Entry::GuestReady(ready) => ready.boot = 3,
+            _ => unreachable!(),
+        }
+    }
+    begun.entries.extend(entries);
+    let directory = folder.path().join("results");
+    Journal::create(&directory, &begun.header).unwrap().append_all(&begun.entries).unwrap();
+    let read = Contents::read(&directory).unwrap();
+    let left = read.to_do(bpfassay_results::Again::Nothing);
+    assert!(left.iter().all(|left| left.block.id != todo.block.id) && left.len() == plan.blocks.len() - 1);
+}
+
+/// The journal of real results, with the command lines of [`host_setup`]. What QEMU's plugin counted is not in results.
+fn journal_of(results: Results) -> Contents {
+    let Results { plan, provenance, boots, runs, started_unix_ms, .. } = results;
+    let mut entries = Vec::new();
+    for boot in boots {
+        let (block, number) = (boot.block, boot.boot);
+        let of_boot = runs.iter().filter(|run| run.record.block == block && run.record.boot == number);
+        entries.push(Entry::BlockStarted(BlockStarted {
+            block: block.clone(),
+            boot: number,
+            attempt: 1,
+            at_unix_ms: boot.started_unix_ms,
+            qemu: boot.qemu,
+            log: boot.log,
+            runs: of_boot.clone().map(|run| run.record.run.clone()).collect(),
+            confirming: None,
+            reused: None,
+        }));
+        entries.push(Entry::GuestReady(Box::new(GuestReady {
+            block: block.clone(),
+            boot: number,
+            ready_after_ms: boot.ready_after_ms.value().copied().unwrap(),
+            facts: boot.facts.unwrap(),
+        })));
+        entries.extend(of_boot.map(|run| Entry::Run(Box::new(run.record.clone()))));
+        entries.push(Entry::BlockEnded(BlockEnded {
+            block,
+            boot: number,
+            at_unix_ms: boot.started_unix_ms,
+            failure: boot.failure,
+            notes: boot.notes,
+            counts: None,
+            code_coverage: None,
+            verdict: BootVerdict::Complete,
+            settled: Vec::new(),
+        }));
+    }
+    let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan, provenance: provenance[0].clone() };
+    let mut contents = Contents { header, entries, torn: None, digest: None };
+    let setup = host_setup(&contents.header.plan);
+    give_commands(&mut contents, &setup);
+    contents
+}
+
+/// The published series, out of a store: every build is reported, and one more build is one boot more of each configuration. The limit of time holds for a
+/// debug build on a busy host, too.
+#[tokio::test]
+async fn a_series_out_of_a_store_is_reported_at_once_and_grows_by_a_block() {
+    let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/kernel-series");
+    let published = file::read(&published).unwrap();
+    let wanted = fingerprint(published.runs.iter().map(|run| &run.record));
+    let contents = journal_of(published);
+    let plan = &contents.header.plan;
+    assert!(plan.targets().len() >= 60, "{} builds", plan.targets().len());
+    let folder = tempfile::tempdir().unwrap();
+    let store = new_store(folder.path());
+    let keys = keep_all(&store, &contents);
+
+    let directory = folder.path().join("results");
+    let begun = Instant::now();
+    let (summary, _) = run(&directory, plan, &contents.header.provenance, &reuse(store)).await;
+    let (results, fingerprint) = work::conclude(&directory).unwrap();
+    let page = bpfassay_report::render::text(&results, bpfassay_report::render::Style { width: None });
+    let took = begun.elapsed();
+    println!(
+        "{} builds, {} boots out of the store in {took:?}; {} bytes of text",
+        plan.targets().len(),
+        keys.len(),
+        page.len()
+    );
+    assert_eq!((summary.reused, fingerprint), (plan.blocks.len(), Some(wanted)));
+    assert!(took.as_secs() < 30, "{took:?}");
+
+    // Without the blocks of one build, which is one that the store does not know yet.
+    let newest = plan.targets().last().copied().unwrap().clone();
+    let store = BlockStore::existing(&folder.path().join("a/store")).unwrap();
+    let of_newest = |block: &&Block| block.target == newest;
+    for (_, key) in plan.blocks.iter().zip(&keys).filter(|(block, _)| of_newest(block)) {
+        std::fs::remove_file(store.entry(key)).unwrap();
+    }
+    let (setup, provenance) = (host_setup(plan), shared(&contents.header.provenance));
+    let with = reuse(store);
+    let looked_up = Reuse { with: &with, plan, provenance: &provenance };
+    let is_measured = |block: &&Block| looked_up.look_up(&setup, &ToDo::fresh((*block).clone())).is_none();
+    let left: Vec<&Block> = plan.blocks.iter().filter(is_measured).collect();
+    assert!(left.iter().all(of_newest) && left.len() == 1, "{} boots", left.len());
+}
