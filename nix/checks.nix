@@ -7,7 +7,7 @@ let
     name: arguments:
     pkgs.rustPlatform.buildRustPackage (
       workspace.common
-      // workspace.tracerInputs
+      // (workspace.tracerInputs pkgs)
       // {
         pname = "bpfassay-${name}";
         doCheck = false;
@@ -38,7 +38,7 @@ in
       '';
 
   clippy = check "clippy" {
-    nativeBuildInputs = workspace.tracerInputs.nativeBuildInputs ++ [ pkgs.clippy ];
+    nativeBuildInputs = (workspace.tracerInputs pkgs).nativeBuildInputs ++ [ pkgs.clippy ];
     buildPhase = ''
       cargo clippy --offline --workspace --all-targets -- -D warnings
     '';
@@ -53,7 +53,7 @@ in
   };
 
   nextest = check "nextest" {
-    nativeBuildInputs = workspace.tracerInputs.nativeBuildInputs ++ [ pkgs.cargo-nextest ];
+    nativeBuildInputs = (workspace.tracerInputs pkgs).nativeBuildInputs ++ [ pkgs.cargo-nextest ];
     # Guests are booted by checks of their own; the tests of `bpfassay` itself and one binary of bpfassay-testbed's drive Debian's
     # package manager; and the sandbox has no /sys, without which the tracer is refused for another reason than one test expects.
     # Builders have a terminal, where nextest would draw and leave nothing in the log.

@@ -8,7 +8,9 @@
 let
   inherit (pkgs) lib;
   # What links the tracer's libraries.
-  inputs = lib.optionalAttrs (crate == "bpfassay-tracer" || crate == "bpfassay-fuzz") workspace.tracerInputs;
+  inputs = lib.optionalAttrs (crate == "bpfassay-tracer" || crate == "bpfassay-fuzz") (
+    workspace.tracerInputs pkgs
+  );
 in
 pkgs.rustPlatform.buildRustPackage (
   workspace.common

@@ -49,9 +49,16 @@ let
     "guest"
     "localio"
   ];
+  # What nixpkgs' kernels have anyway, and a defconfig or tinyconfig may not.
+  bare = lib.filter (lib.hasPrefix "base") (lib.attrNames fragments);
 in
 rec {
-  inherit catalogue fragments standard;
+  inherit
+    catalogue
+    fragments
+    standard
+    bare
+    ;
 
   # A kernel of nixpkgs, or any other that takes structuredExtraConfig, with fragments.
   configure =
@@ -83,7 +90,7 @@ rec {
       != null
     ) (lib.attrNames catalogue.nixpkgs);
 
-  # Name → kernel, for one architecture, `pkgs` being its package set.
+  # Name → kernel, for one architecture, `pkgs` being its package set: as nixpkgs has them, so that caches have them, too.
   kernelsFor =
     {
       pkgs,
@@ -91,8 +98,26 @@ rec {
       all,
     }:
     lib.genAttrs (lib.filter (name: lib.elem arch (architecturesOf all name)) (namesIn pkgs)) (
-      name: configure pkgs.linuxKernel.kernels.${catalogue.nixpkgs.${name}} standard
+      name: pkgs.linuxKernel.kernels.${catalogue.nixpkgs.${name}}
     );
+
+  # A kernel with everything that probes can use, for guests: from the architecture's defconfig and our fragments, not from nixpkgs' 7,000 modules.
+  # It boots no NixOS.
+  full =
+    kernel:
+    configure (kernel.override {
+      enableCommonConfig = false;
+      autoModules = false;
+    }) (bare ++ standard);
+
+  # Whether the catalogue has a name, or the series of a build (6.12.94).
+  isKnown =
+    name:
+    let
+      series = builtins.match "([0-9]+[.][0-9]+)[.][0-9].*" name;
+      names = lib.attrNames catalogue.nixpkgs ++ map (table: table.name) catalogue.kernel;
+    in
+    lib.elem name names || (series != null && lib.elem (lib.head series) names);
 
   # For Nix's own names, which cannot hold a dot.
   attributeName = name: lib.replaceStrings [ "." ] [ "_" ] name;
