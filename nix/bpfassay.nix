@@ -4,6 +4,7 @@
   lib,
   stdenv,
   rustPlatform,
+  makeWrapper,
   workspace,
   tests ? { },
 }:
@@ -15,6 +16,7 @@ rustPlatform.buildRustPackage (
     cargoBuildFlags = [ "--package=bpfassay" ];
     # The checks test the whole workspace.
     doCheck = false;
+    nativeBuildInputs = [ makeWrapper ];
     # The command itself prints its pages.
     postInstall = lib.optionalString (stdenv.buildPlatform.canExecute stdenv.hostPlatform) ''
       share=$out/share
@@ -23,6 +25,10 @@ rustPlatform.buildRustPackage (
       $out/bin/bpfassay completions bash >$share/bash-completion/completions/bpfassay
       $out/bin/bpfassay completions zsh >$share/zsh/site-functions/_bpfassay
       $out/bin/bpfassay completions fish >$share/fish/vendor_completions.d/bpfassay.fish
+    '';
+    # Where no testbed is given, guests' programs are built from these sources, as from a checkout.
+    postFixup = ''
+      wrapProgram $out/bin/bpfassay --set-default BPFASSAY_SOURCE ${workspace.commandSource}
     '';
     passthru = { inherit tests; };
     meta = workspace.common.meta // {

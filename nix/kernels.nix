@@ -6,7 +6,7 @@ let
   directory = ../kernels/kconfig;
 
   # A fragment as scripts/kconfig/merge_config.sh of Linux takes it, for nixpkgs' structuredExtraConfig, which refuses options
-  # that a kernel does not know. `# since: X.Y` and `# before: X.Y` in a fragment say which kernels know them; under
+  # that a kernel does not know. `# since: X.Y`, `# before: X.Y` and `# architectures: NAME…` in a fragment say which kernels know them; under
   # `# optional: REASON` it depends on more, and the kernel's configuration shows the outcome.
   parse =
     text:
@@ -32,6 +32,10 @@ let
     {
       since = version "since" "0";
       before = version "before" "9999";
+      # None: all.
+      architectures = lib.concatMap (lib.splitString " ") (
+        lib.flatten (matches "# architectures: ([a-z0-9_ ]+)")
+      );
       options = lib.listToAttrs (set ++ unset);
     };
 
@@ -66,7 +70,12 @@ rec {
     let
       wanted = lib.filter (
         fragment:
-        lib.versionAtLeast kernel.version fragment.since && lib.versionOlder kernel.version fragment.before
+        lib.versionAtLeast kernel.version fragment.since
+        && lib.versionOlder kernel.version fragment.before
+        && (
+          fragment.architectures == [ ]
+          || lib.elem kernel.stdenv.hostPlatform.parsed.cpu.name fragment.architectures
+        )
       ) (map (name: fragments.${name}) names);
     in
     kernel.override {

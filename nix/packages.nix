@@ -14,6 +14,9 @@ lib.makeScope pkgs.newScope (self: {
       bpfassay --help >$out
       bpfassay studies >>$out
       grep quick $out
+      # The sources of guests' programs come with it.
+      sources=$(grep -ao "${builtins.storeDir}/[^'\"}]*-source" "$(command -v bpfassay)")
+      [ -f "$sources/Cargo.lock" ] && [ -f "$sources/crates/bpfassay-guest/src/main.rs" ]
     '';
   };
 
