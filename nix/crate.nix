@@ -17,6 +17,11 @@ pkgs.rustPlatform.buildRustPackage (
   // inputs
   // {
     pname = "${crate}-tested";
+    src = workspace.testSource;
+    nativeBuildInputs = (inputs.nativeBuildInputs or [ ]) ++ [ pkgs.jq ];
+    postPatch = workspace.common.postPatch + ''
+      patchShebangs ci nix
+    '';
     # The tests build what they need.
     dontCargoBuild = true;
     cargoTestFlags = [ "--package=${crate}" ];

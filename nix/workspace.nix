@@ -91,8 +91,22 @@ rec {
     (lib.fileset.fileFilter (file: file.hasExt "toml" || file.hasExt "config") (root + "/kernels"))
   ];
 
-  # Everything that crates are built and tested from. Nix files, CI scripts and the README are not among it: changing them
-  # rebuilds nothing.
+  # What tests read: of pages, scripts and Nix files, too, whether they agree with the program.
+  testSource = lib.fileset.toSource {
+    inherit root;
+    fileset = lib.fileset.difference root (
+      lib.fileset.unions (
+        map (name: lib.fileset.maybeMissing (root + "/${name}")) [
+          ".git"
+          "target"
+          "bpfassay-results"
+        ]
+      )
+    );
+  };
+
+  # Everything that crates are compiled from, with their tests. Nix files, CI scripts and the README are not among it: changing them
+  # compiles nothing.
   source = lib.fileset.toSource {
     inherit root;
     fileset = lib.fileset.unions [
