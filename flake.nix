@@ -14,6 +14,18 @@
       ];
       assays = lib.genAttrs systems (system: import ./nix { pkgs = nixpkgs.legacyPackages.${system}; });
       of = attribute: lib.mapAttrs (_: assay: assay.${attribute}) assays;
+
+      # From SYSTEM.KIND.JOB to KIND.JOB.SYSTEM, which is how Hydra wants it.
+      jobs =
+        kind:
+        lib.zipAttrs (
+          lib.mapAttrsToList (
+            system: assay: lib.mapAttrs (_: job: { inherit system job; }) assay.hydraJobs.${kind}
+          ) assays
+        );
+      bySystem = lib.mapAttrs (
+        _: found: lib.listToAttrs (map (entry: lib.nameValuePair entry.system entry.job) found)
+      );
     in
     {
       packages = of "packages";
@@ -22,27 +34,24 @@
       devShells = of "devShells";
       formatter = of "formatter";
 
-      # Long studies, and single crates, kernels and testbeds: nothing that `nix flake check` should wait for.
+      # Kernels, NixOS tests, long studies, testbeds, single crates: nothing that `nix flake check` should wait for.
       legacyPackages = of "legacyPackages";
-      hydraJobs = of "hydraJobs";
+      hydraJobs = lib.genAttrs [ "packages" "checks" "studies" ] (kind: bySystem (jobs kind));
 
-      # Functions for other flakes: lib.SYSTEM.mkStudyCheck, …; see nix/lib.nix.
-      lib = of "lib";
+      # Functions for other flakes: lib.SYSTEM.mkStudyCheck, …; see nix/lib.nix. The same for a package set of yours, and with mirrors or
+      # archives of yours (nix/debian-kernels.nix): lib.using { inherit pkgs; debian.archives = [ URL ]; }
+      lib = of "lib" // {
+        using = arguments: (import ./nix arguments).lib;
+      };
 
       overlays.default = import ./nix/overlay.nix;
 
       nixosModules = {
         default = self.nixosModules.tracer;
         # The tracer as a service, with its metrics for Prometheus.
-        tracer = {
-          imports = [ ./nix/module.nix ];
-          nixpkgs.overlays = [ self.overlays.default ];
-        };
+        tracer = ./nix/module.nix;
         # A machine to measure on: the loopback NFS mount, IOR and the tracer. The NixOS tests and compositions use it.
-        node = {
-          imports = [ ./nix/node.nix ];
-          nixpkgs.overlays = [ self.overlays.default ];
-        };
+        node = ./nix/node.nix;
       };
 
       templates.default = {

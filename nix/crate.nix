@@ -8,13 +8,20 @@
 let
   inherit (pkgs) lib;
   # What links the tracer's libraries.
-  inputs = lib.optionalAttrs (crate == "bpfassay-tracer" || crate == "bpfassay-fuzz") workspace.tracerInputs;
+  inputs = lib.optionalAttrs (crate == "bpfassay-tracer" || crate == "bpfassay-fuzz") (
+    workspace.tracerInputs pkgs
+  );
 in
 pkgs.rustPlatform.buildRustPackage (
   workspace.common
   // inputs
   // {
     pname = "${crate}-tested";
+    src = workspace.testSource;
+    nativeBuildInputs = (inputs.nativeBuildInputs or [ ]) ++ [ pkgs.jq ];
+    postPatch = workspace.common.postPatch + ''
+      patchShebangs ci nix
+    '';
     # The tests build what they need.
     dontCargoBuild = true;
     cargoTestFlags = [ "--package=${crate}" ];

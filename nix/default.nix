@@ -1,49 +1,52 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Everything that the flake offers on one system.
-{ pkgs }:
+# Everything that the flake offers for one package set. `debian` names the mirrors and archives of the locked kernels
+# (nix/debian-kernels.nix).
+{
+  pkgs,
+  debian ? { },
+}:
 let
   inherit (pkgs) lib;
-  workspace = import ./workspace.nix { inherit pkgs; };
   arch = import ./arch.nix { inherit pkgs; };
   kernelFile = import ./kernels.nix { inherit lib; };
-  attributeName = kernelFile.attributeName;
+  inherit (kernelFile) attributeName;
 
-  programs = import ./programs.nix { inherit pkgs workspace; };
-  inherit (programs) bpfassay;
+  programs = import ./packages.nix { inherit pkgs; };
+  inherit (programs) workspace bpfassay;
   qemu = pkgs.qemu;
 
   payloads = arch.each (
     name:
-    import ./payload.nix {
-      pkgs = arch.pkgsFor name;
+    (arch.pkgsFor name).callPackage ./payload.nix {
       inherit workspace;
       ebpfRust = ebpfRust.${name};
     }
   );
-  ebpf = arch.each (
-    name:
-    import ./ebpf.nix {
-      pkgs = arch.pkgsFor name;
-      inherit workspace;
-    }
-  );
+  ebpf = arch.each (name: (arch.pkgsFor name).callPackage ./ebpf.nix { inherit workspace; });
   ebpfRust = arch.each (
     name:
-    import ./ebpf-rust.nix {
-      pkgs = pkgs.pkgsBuildBuild;
+    pkgs.pkgsBuildBuild.callPackage ./ebpf-rust.nix {
       inherit workspace;
       arch = name;
     }
   );
   iors = arch.each (name: import ./ior.nix { pkgs = arch.pkgsFor name; });
-  kernels = arch.each (
-    name:
-    kernelFile.kernelsFor {
-      pkgs = arch.pkgsFor name;
-      arch = name;
-      inherit (arch) all;
-    }
-  );
+
+  stock =
+    pkgsFor:
+    arch.each (
+      name:
+      kernelFile.kernelsFor {
+        pkgs = pkgsFor name;
+        arch = name;
+        inherit (arch) all;
+      }
+    );
+  kernels = {
+    debian = import ./debian-kernels.nix ({ inherit pkgs; } // debian);
+    nixpkgs = stock arch.nativeFor;
+    full = lib.mapAttrs (_: lib.mapAttrs (_: kernelFile.full)) (stock arch.pkgsFor);
+  };
 
   assayLib = import ./lib.nix {
     inherit
@@ -89,21 +92,12 @@ let
     }
   );
 
-  quick = assayLib.withTestbed testbeds.quick;
-
   perArch = prefix: lib.mapAttrs' (name: lib.nameValuePair "${prefix}-${name}");
-
-  flatKernels = lib.concatMapAttrs (
-    archName: of:
-    lib.mapAttrs' (name: kernel: {
-      name = "kernel-${archName}-${attributeName name}";
-      value = kernel;
-    }) of
-  ) kernels;
 
   nixosTests = import ../vm-tests/nixos.nix {
     inherit pkgs;
-    kernels = kernels.${arch.host};
+    # Tests are for machines of this system, which its caches serve.
+    kernels = kernels.nixpkgs.${arch.host};
     inherit attributeName;
   };
 
@@ -114,21 +108,29 @@ let
       testbed = testbeds.${name};
     }
   ) studies;
-in
-{
+
   packages = {
-    default = quick;
+    default = bpfassay;
     inherit bpfassay;
-    bpfassay-agent = programs.agent;
-    bpfassay-tracer = programs.tracer;
+    inherit (programs) bpfassay-agent bpfassay-tracer;
     testbed = testbeds.quick;
   }
   // perArch "guests" guests
-  // perArch "payload" payloads
-  // perArch "ebpf-c" ebpf
-  // perArch "ebpf-rust" ebpfRust
-  // perArch "ior" iors
-  // flatKernels;
+  // perArch "payload" payloads;
+
+  checks =
+    import ./checks.nix { inherit pkgs workspace; }
+    // perArch "ebpf-c" ebpf
+    // perArch "ebpf-rust" ebpfRust
+    // {
+      # One NixOS costs as much to evaluate as everything else: the others are in legacyPackages.
+      inherit (nixosTests) nixos-6_12;
+      study-quick = studyChecks.quick;
+      bpfassay-runs = bpfassay.tests.runs;
+    };
+in
+{
+  inherit packages checks;
 
   apps =
     let
@@ -139,31 +141,33 @@ in
       };
     in
     {
-      default = app quick "bpfassay, with the testbed of the study quick";
-      tracer = app programs.tracer "The bundled tracer, for this machine";
+      default = app bpfassay "bpfassay";
+      tracer = app programs.bpfassay-tracer "The bundled tracer, for this machine";
     };
 
-  checks =
-    import ./checks.nix { inherit pkgs workspace; }
-    // perArch "ebpf-c" ebpf
-    // perArch "ebpf-rust" ebpfRust
-    // nixosTests
-    // {
-      study-quick = studyChecks.quick;
-    };
-
+  # What `nix flake check` need not evaluate: kernels that are built, NixOS tests, real IORs, long studies, single crates.
   legacyPackages = {
-    inherit testbeds kernels;
+    inherit
+      testbeds
+      kernels
+      nixosTests
+      iors
+      ;
     # Crates by themselves, with their tests.
     crates = lib.genAttrs workspace.crates (
       crate: import ./crate.nix { inherit pkgs workspace crate; }
     );
     studies = studyChecks;
     withTestbeds = lib.mapAttrs (_: assayLib.withTestbed) testbeds;
+    # To change the inputs of programs: scope.overrideScope.
+    scope = programs;
   };
 
+  # JOB → derivation; the flake puts the system below.
   hydraJobs = {
-    studies = lib.removeAttrs studyChecks [ "quick" ];
+    inherit packages;
+    checks = removeAttrs checks [ "study-quick" ];
+    studies = studyChecks;
   };
 
   lib = assayLib;

@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # The eBPF objects in Rust of the bundled tracer, for guests of the architecture `arch`: what
 # crates/bpfassay-testbed/src/payload/ebpf.rs does in Debian's toolchain root, with the native compilers of nixpkgs. They carry
-# `core` for bpfel-unknown-none, which cross compilers lack: `pkgs` is the package set of this machine, whatever `arch` is.
+# `core` for bpfel-unknown-none, which cross compilers lack: the package set of this machine calls this, whatever `arch` is.
 {
-  pkgs,
+  rustPlatform,
+  bpf-linker,
   workspace,
   arch,
 }:
 let
   target = "bpfel-unknown-none";
 in
-pkgs.rustPlatform.buildRustPackage (
+rustPlatform.buildRustPackage (
   workspace.common
   // {
     pname = "bpfassay-ebpf-rust-${arch}";
+    src = workspace.ebpfSource;
     # Of the LLVM that rustc writes bitcode with. (Debian, which has no such package, links by a script: link.sh.)
-    nativeBuildInputs = [ pkgs.bpf-linker ];
+    nativeBuildInputs = [ bpf-linker ];
     env = {
       # Not for building `core`, but for one unstable `asm!` block of aya-ebpf.
       RUSTC_BOOTSTRAP = "1";

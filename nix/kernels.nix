@@ -6,7 +6,7 @@ let
   directory = ../kernels/kconfig;
 
   # A fragment as scripts/kconfig/merge_config.sh of Linux takes it, for nixpkgs' structuredExtraConfig, which refuses options
-  # that a kernel does not know. `# since: X.Y` and `# before: X.Y` in a fragment say which kernels know them; under
+  # that a kernel does not know. `# since: X.Y`, `# before: X.Y` and `# architectures: NAME…` in a fragment say which kernels know them; under
   # `# optional: REASON` it depends on more, and the kernel's configuration shows the outcome.
   parse =
     text:
@@ -32,6 +32,10 @@ let
     {
       since = version "since" "0";
       before = version "before" "9999";
+      # None: all.
+      architectures = lib.concatMap (lib.splitString " ") (
+        lib.flatten (matches "# architectures: ([a-z0-9_ ]+)")
+      );
       options = lib.listToAttrs (set ++ unset);
     };
 
@@ -49,9 +53,16 @@ let
     "guest"
     "localio"
   ];
+  # What nixpkgs' kernels have anyway, and a defconfig or tinyconfig may not.
+  bare = lib.filter (lib.hasPrefix "base") (lib.attrNames fragments);
 in
 rec {
-  inherit catalogue fragments standard;
+  inherit
+    catalogue
+    fragments
+    standard
+    bare
+    ;
 
   # A kernel of nixpkgs, or any other that takes structuredExtraConfig, with fragments.
   configure =
@@ -59,7 +70,12 @@ rec {
     let
       wanted = lib.filter (
         fragment:
-        lib.versionAtLeast kernel.version fragment.since && lib.versionOlder kernel.version fragment.before
+        lib.versionAtLeast kernel.version fragment.since
+        && lib.versionOlder kernel.version fragment.before
+        && (
+          fragment.architectures == [ ]
+          || lib.elem kernel.stdenv.hostPlatform.parsed.cpu.name fragment.architectures
+        )
       ) (map (name: fragments.${name}) names);
     in
     kernel.override {
@@ -83,7 +99,7 @@ rec {
       != null
     ) (lib.attrNames catalogue.nixpkgs);
 
-  # Name → kernel, for one architecture, `pkgs` being its package set.
+  # Name → kernel, for one architecture, `pkgs` being its package set: as nixpkgs has them, so that caches have them, too.
   kernelsFor =
     {
       pkgs,
@@ -91,8 +107,26 @@ rec {
       all,
     }:
     lib.genAttrs (lib.filter (name: lib.elem arch (architecturesOf all name)) (namesIn pkgs)) (
-      name: configure pkgs.linuxKernel.kernels.${catalogue.nixpkgs.${name}} standard
+      name: pkgs.linuxKernel.kernels.${catalogue.nixpkgs.${name}}
     );
+
+  # A kernel with everything that probes can use, for guests: from the architecture's defconfig and our fragments, not from nixpkgs' 7,000 modules.
+  # It boots no NixOS.
+  full =
+    kernel:
+    configure (kernel.override {
+      enableCommonConfig = false;
+      autoModules = false;
+    }) (bare ++ standard);
+
+  # Whether the catalogue has a name, or the series of a build (6.12.94).
+  isKnown =
+    name:
+    let
+      series = builtins.match "([0-9]+[.][0-9]+)[.][0-9].*" name;
+      names = lib.attrNames catalogue.nixpkgs ++ map (table: table.name) catalogue.kernel;
+    in
+    lib.elem name names || (series != null && lib.elem (lib.head series) names);
 
   # For Nix's own names, which cannot hold a dot.
   attributeName = name: lib.replaceStrings [ "." ] [ "_" ] name;

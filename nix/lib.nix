@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Functions for other flakes, for one system.
+# Functions for other flakes, for one package set.
 {
   pkgs,
   arch,
@@ -19,11 +19,11 @@ rec {
     inherit
       pkgs
       arch
-      kernels
       payloads
       iors
       bpfassay
       ;
+    defaultKernels = kernels.debian;
   };
 
   # A study as a build result (see nix/study.nix).
@@ -38,6 +38,10 @@ rec {
   # One NixOS test per kernel in which a command of yours runs while IOR works on an NFS mount (see nix/tool-checks.nix).
   mkToolChecks = import ./tool-checks.nix { inherit pkgs; };
 
+  # Sets of kernels for mkTestbed, { ARCH.NAME = kernel; }: `debian`, those of testbed.lock; `nixpkgs`, as nixpkgs has them; `full`, those with
+  # our configuration.
+  inherit kernels;
+
   # A kernel with configuration fragments of kernels/kconfig: configureKernel pkgs.linux_6_12 [ "tracing" "no-localio" ].
   # With `override` on the result, or a kernel of your own as first argument, patched kernels come into the matrix:
   #   mkTestbed {
@@ -47,6 +51,6 @@ rec {
   #       kernelFragments;
   #   }
   configureKernel = kernelFile.configure;
-  # The fragments that kernels of the catalogue have.
+  # The fragments that kernels of the set `full` have.
   kernelFragments = kernelFile.standard;
 }

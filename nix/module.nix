@@ -13,7 +13,12 @@ in
 {
   options.services.bpfassay-tracer = {
     enable = lib.mkEnableOption "bpfassay's tracer, which counts file operations in the kernel by eBPF";
-    package = lib.mkPackageOption pkgs "bpfassay-tracer" { };
+    package = lib.mkOption {
+      type = lib.types.package;
+      default = (import ./packages.nix { inherit pkgs; }).bpfassay-tracer;
+      defaultText = lib.literalMD "the tracer of the flake that this module comes from, built with the system's packages";
+      description = "The package of the tracer. No overlay is needed, which a NixOS test would refuse.";
+    };
     probe = lib.mkOption {
       type = lib.types.strMatching "[a-z-]+(\\+[a-z-]+)?(@[a-z]+)?";
       default = "fexit";

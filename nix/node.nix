@@ -9,6 +9,8 @@
 }:
 let
   cfg = config.bpfassay.node;
+  # Not from an overlay: NixOS tests have one package set for all nodes, which modules cannot change.
+  programs = import ./packages.nix { inherit pkgs; };
 in
 {
   options.bpfassay.node = {
@@ -63,11 +65,11 @@ in
     boot.supportedFilesystems.nfs = true;
 
     environment.systemPackages = [
-      pkgs.bpfassay
-      pkgs.bpfassay-agent
-      pkgs.bpfassay-tracer
+      programs.bpfassay
+      programs.bpfassay-agent
+      programs.bpfassay-tracer
+      programs.ior-mpich
       pkgs.bpftools
-      pkgs.ior-mpich
       pkgs.jq
     ];
   };

@@ -1,32 +1,36 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # The guest's programs for one architecture: static, like those that the Debian provider builds
-# (crates/bpfassay-testbed/src/payload.rs), and with the same profile. `pkgs` is the package set of the architecture.
+# (crates/bpfassay-testbed/src/payload.rs), and with the same profile. The package set of the architecture calls this.
 {
   pkgs,
+  stdenv,
+  rustPlatform,
+  zlib,
+  zstd,
   workspace,
   ebpfRust,
 }:
 let
-  inherit (pkgs) lib stdenv;
   target = stdenv.hostPlatform.rust.cargoEnvVarTarget;
+  inputs = workspace.tracerInputs pkgs;
 in
-pkgs.rustPlatform.buildRustPackage (
+rustPlatform.buildRustPackage (
   workspace.common
   // {
     pname = "bpfassay-payload-${stdenv.hostPlatform.parsed.cpu.name}";
-    inherit (workspace.tracerInputs) hardeningDisable;
-    nativeBuildInputs = [ pkgs.buildPackages.pkg-config ];
+    src = workspace.guestSource;
+    inherit (inputs) nativeBuildInputs hardeningDisable;
     # glibc and not musl, so that guests of both providers run the same code. elfutils always makes libelf.a, which needs
     # zlib and zstd when it is linked.
     buildInputs = [
       stdenv.cc.libc.static
-      pkgs.elfutils
-      (pkgs.zlib.static or pkgs.zlib)
-      pkgs.zlib
-      (pkgs.zstd.override { enableStatic = true; })
+      (workspace.elfutilsOf pkgs)
+      (zlib.static or zlib)
+      zlib
+      (zstd.override { enableStatic = true; })
     ];
     env = {
-      inherit (workspace.tracerInputs.env) BPFASSAY_CLANG;
+      inherit (inputs.env) BPFASSAY_CLANG;
       BPFASSAY_EBPF_OBJECTS = "${ebpfRust}";
       "CARGO_TARGET_${target}_RUSTFLAGS" = "-C target-feature=+crt-static";
     };

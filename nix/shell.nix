@@ -5,11 +5,14 @@
   workspace,
   qemu,
 }:
+let
+  inputs = workspace.tracerInputs pkgs;
+in
 pkgs.mkShell {
   name = "bpfassay";
-  inherit (workspace.tracerInputs) buildInputs hardeningDisable;
-  inherit (workspace.tracerInputs.env) BPFASSAY_CLANG;
-  nativeBuildInputs = workspace.tracerInputs.nativeBuildInputs ++ [
+  inherit (inputs) buildInputs hardeningDisable;
+  inherit (inputs.env) BPFASSAY_CLANG;
+  nativeBuildInputs = inputs.nativeBuildInputs ++ [
     pkgs.cargo
     pkgs.cargo-deny
     pkgs.cargo-nextest

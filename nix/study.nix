@@ -8,8 +8,16 @@
 }:
 let
   inherit (pkgs) lib;
+  beside = import ./beside.nix { inherit lib; };
+  # Named by the string of its place in the store.
+  place =
+    file:
+    let
+      found = beside file;
+    in
+    if builtins.isPath file then "${found.directory}/${found.name}" else file;
 in
-# study      a study file, or the name of a bundled study
+# study      a study file, whose scripts and programs lie beside it, or the name of a bundled study
 # testbed    a directory with a manifest.json, such as mkTestbed makes
 # arguments  more arguments of `bpfassay run`: [ "--arch" "riscv64" ]
 # tools      tools under test: results of mkTool, or tool files with what they need beside them
@@ -29,12 +37,13 @@ pkgs.runCommand "bpfassay-study-${name}"
       qemu
       pkgs.jq
     ];
-    inherit study testbed gate;
+    study = place study;
+    inherit testbed gate;
     runArguments =
       arguments
       ++ lib.concatMap (tool: [
         "--tool"
-        (if tool ? toolFile then "${tool}/${tool.toolFile}" else tool)
+        (if tool ? toolFile then "${tool}/${tool.toolFile}" else place tool)
       ]) tools;
     # Guests, and gates that fail, are no reason to ask other machines for the result.
     preferLocalBuild = true;

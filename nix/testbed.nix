@@ -4,13 +4,14 @@
 {
   pkgs,
   arch,
-  kernels,
+  defaultKernels,
   payloads,
   iors,
   bpfassay,
 }:
 let
   inherit (pkgs) lib;
+  inherit (import ./kernels.nix { inherit lib; }) isKnown;
 
   # SHA-256 of a fixed-output derivation, for provenance.
   digestOf =
@@ -31,12 +32,78 @@ let
       sha256 = digestOf source;
     };
 
-  # Kernels of an architecture by their versions, which a study may name as builds (6.12.94) or by patterns.
+  # The name of a build: 6.12.107 of the package version 6.12.107-1, 6.12.94 of the kernel 6.12.94.
+  buildName =
+    version:
+    let
+      upstream = builtins.match "(.*)-[^-]*" version;
+    in
+    if upstream == null then version else lib.head upstream;
+
+  # Whether a study cannot do without a real IOR: it asks for one, or for MPI-IO, which the embedded engine does not have.
+  wantsIor =
+    study:
+    let
+      textOf =
+        workload:
+        let
+          script = workload.script or "";
+          places = [
+            (builtins.dirOf study + "/${script}")
+            (../ior-configs + "/${script}")
+          ];
+        in
+        if workload ? script then
+          lib.concatMapStrings builtins.readFile (lib.take 1 (lib.filter builtins.pathExists places))
+        else
+          toString (workload.options or "");
+      wants =
+        workload:
+        let
+          engine = workload.engine or "auto";
+        in
+        workload.type or "ior" == "ior"
+        && (
+          engine == "external"
+          ||
+            engine == "auto"
+            && lib.elem "MPIIO" (workload.interfaces or [ "MPIIO" ])
+            && lib.hasInfix "MPIIO" (lib.toUpper (textOf workload))
+        );
+    in
+    study != null && lib.any wants ((lib.importTOML study).workloads or [ ]);
+in
+# study           the study whose targets are wanted, as far as `kernels` has them
+# targets         or [ { arch, name } … ], names being those of the catalogue or of builds. Without a study they default to all of
+#                 extraKernels
+# archs           of which architectures; the guests of this machine's own come first
+# kernels         what names mean: { ARCH.NAME = kernel; }, by default the kernels of testbed.lock; or the flake's `kernels.nixpkgs`
+# extraKernels    more kernels, or others for the same names: { NAME.ARCH = kernel; }. A kernel is what buildLinux makes, one of the flake's
+#                 `kernels`, or { version, image, modules, config } for one that was built elsewhere
+# programs        the guests' programs: { ARCH = directory; }, where they were built elsewhere
+# ior             whether guests have a real IOR with MPI-IO besides the embedded engine; by default if the study cannot do without
+{
+  name ? "bpfassay-testbed",
+  study ? null,
+  archs ? [ arch.host ] ++ lib.remove arch.host arch.all,
+  targets ? null,
+  kernels ? defaultKernels,
+  extraKernels ? { },
+  programs ? lib.mapAttrs (_: payload: "${payload}/bin") payloads,
+  ior ? wantsIor study,
+}:
+let
+  # Kernels of an architecture by the names of their builds, which a study may name (6.12.94) or mean by patterns.
   builds =
     arch:
-    lib.listToAttrs (
-      map (kernel: lib.nameValuePair kernel.version kernel) (lib.attrValues kernels.${arch})
+    lib.mapAttrs' (_: kernel: lib.nameValuePair (buildName kernel.version) kernel) (
+      kernels.${arch} or { }
     );
+
+  find =
+    target:
+    extraKernels.${target.name}.${target.arch} or kernels.${target.arch}.${target.name}
+      or (builds target.arch).${target.name} or null;
 
   # The kernels that a name in a study stands for: a pattern (6.12.* or *) for all builds that begin so, oldest first.
   namesOf =
@@ -48,58 +115,70 @@ let
     else
       [ name ];
 
-  # The architectures and kernels of a study file.
-  targetsOf =
-    study:
-    lib.unique (
+  # The targets of a study file, which may name kernels that only other testbeds have; and names that mean nothing anywhere.
+  inStudy = lib.unique (
+    lib.concatMap (
+      table:
       lib.concatMap (
-        table:
-        lib.concatMap (
-          arch: map (name: { inherit arch name; }) (lib.concatMap (namesOf arch) (lib.toList table.kernels))
-        ) (lib.toList table.arch)
-      ) (lib.importTOML study).targets
-    );
-in
-# study           the study whose targets are wanted, as far as nixpkgs has their kernels
-# targets         or [ { arch, name } … ], names being those of the catalogue or versions
-# archs           of which architectures
-# extraKernels    more kernels, or others for names of the catalogue: { NAME.ARCH = derivation; }, as buildLinux makes
-#                 them, or { version, image, modules, config } for one that was built elsewhere
-# programs        the guests' programs: { ARCH = directory; }, where they were built elsewhere
-# ior             whether guests have a real IOR with MPI-IO besides the embedded engine
-{
-  name ? "bpfassay-testbed",
-  study ? null,
-  archs ? arch.all,
-  targets ? lib.filter (target: lib.elem target.arch archs) (targetsOf study),
-  extraKernels ? { },
-  programs ? lib.mapAttrs (_: payload: "${payload}/bin") payloads,
-  ior ? true,
-}:
-let
-  find =
-    target:
-    extraKernels.${target.name}.${target.arch} or kernels.${target.arch}.${target.name}
-      or (builds target.arch).${target.name} or null;
-  found = lib.filter (target: find target != null) targets;
-  absent = lib.subtractLists found targets;
+        arch: map (name: { inherit arch name; }) (lib.concatMap (namesOf arch) (lib.toList table.kernels))
+      ) (lib.toList table.arch)
+    ) (lib.importTOML study).targets
+  );
+  inExtra = lib.concatLists (
+    lib.mapAttrsToList (name: of: map (arch: { inherit arch name; }) (lib.attrNames of)) extraKernels
+  );
+  ofArchs = lib.filter (target: lib.elem target.arch archs);
+  asked =
+    if targets != null then
+      targets
+    else if study != null then
+      ofArchs inStudy
+    else
+      ofArchs inExtra;
+
+  ordered =
+    let
+      own = lib.partition (target: target.arch == arch.host) asked;
+    in
+    own.right ++ own.wrong;
+  found = lib.filter (target: find target != null) ordered;
+  absent = lib.filter (target: find target == null) ordered;
+  # Who lists targets means each of them. A study may name kernels of the catalogue that this testbed does not have.
+  wrong =
+    if targets != null then
+      absent
+    else
+      lib.filter (target: !(extraKernels ? ${target.name} || isKnown target.name)) absent;
+  show = lib.concatMapStringsSep ", " (target: "${target.arch} ${target.name}");
   archsFound = lib.unique (map (target: target.arch) found);
 
   targetInputs =
     target:
     let
       kernel = find target;
-      built = lib.isDerivation kernel;
       # The file name of the image: named by the kernel from nixpkgs 26.11 on, by the platform before.
       file = kernel.target or (arch.pkgsFor target.arch).stdenv.hostPlatform.linux-kernel.target;
+      files =
+        kernel.guest or (
+          if lib.isDerivation kernel then
+            {
+              image = "${kernel}/${file}";
+              modules = "${kernel.modules or kernel}";
+              config = "${kernel.configfile}";
+            }
+          else
+            {
+              image = "${kernel.image}";
+              modules = if kernel ? modules && kernel.modules != null then "${kernel.modules}" else null;
+              config = if kernel ? config && kernel.config != null then "${kernel.config}" else null;
+            }
+        );
     in
     {
       inherit (target) arch name;
       inherit (kernel) version;
-      image = if built then "${kernel}/${file}" else "${kernel.image}";
-      modules = if built then "${kernel.modules or kernel}" else kernel.modules or null;
-      config = if built then "${kernel.configfile}" else kernel.config or null;
-    };
+    }
+    // files;
 
   spec = {
     format = 1;
@@ -129,10 +208,16 @@ let
     targets = map targetInputs found;
   };
 in
+assert lib.assertMsg (targets != null || study != null || extraKernels != { })
+  "${name}: which guests it is to have is not known: give mkTestbed a study, targets, or extraKernels";
+assert lib.assertMsg (wrong == [ ])
+  "${name}: there is no kernel for ${show wrong}; known names: ${
+    lib.concatMapStringsSep "; " (
+      arch: "${arch} ${toString (lib.attrNames (kernels.${arch} or { }))}"
+    ) archs
+  }";
 assert lib.assertMsg (found != [ ])
-  "${name}: nixpkgs has no kernel of the targets asked for (${
-    lib.concatMapStringsSep ", " (target: "${target.arch} ${target.name}") absent
-  })";
+  "${name}: there is no kernel for the targets asked for (${show absent}); `kernels` may be another set of the flake's";
 import ./compose-testbed.nix { inherit pkgs bpfassay; } {
   inherit name;
   spec = pkgs.writers.writeJSON "${name}-spec.json" spec;

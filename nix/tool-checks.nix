@@ -12,7 +12,8 @@ in
 # command   how it is started; it must run until SIGINT ends it, with status 0 then
 # ready     a command that succeeds as soon as the tool has attached; none: it has after `settle` seconds
 # check     a command that must succeed while the tool still runs, after IOR has: whether its figures are right
-# kernels   names of the catalogue; default: all that nixpkgs has for this system
+# kernels   names of the catalogue; default: all that nixpkgs has for this system, as it has them
+# node      more configuration of the machine that the tool runs on, as a NixOS module: what it needs besides its own package
 {
   name,
   package,
@@ -21,6 +22,7 @@ in
   settle ? 5,
   check ? "true",
   kernels ? null,
+  node ? { },
 }:
 let
   arch = pkgs.stdenv.hostPlatform.parsed.cpu.name;
@@ -28,14 +30,25 @@ let
     inherit pkgs arch;
     all = [ arch ];
   };
-  wanted = if kernels == null then all else lib.getAttrs kernels all;
+  wanted =
+    if kernels == null then
+      all
+    else
+      lib.genAttrs kernels (
+        kernel:
+        all.${kernel}
+          or (throw "mkToolChecks: nixpkgs has no kernel ${kernel} for ${arch}; it has ${toString (lib.attrNames all)}")
+      );
 in
 lib.mapAttrs' (
   kernelName: kernel:
   lib.nameValuePair "${name}-${kernelFile.attributeName kernelName}" (nixosTest {
     name = "${name}-${kernelFile.attributeName kernelName}";
     nodes.node = {
-      imports = [ ./node.nix ];
+      imports = [
+        ./node.nix
+        node
+      ];
       boot.kernelPackages = pkgs.linuxPackagesFor kernel;
       boot.kernel.sysctl."vm.panic_on_oom" = 0;
       environment.systemPackages = [ package ];

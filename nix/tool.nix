@@ -4,6 +4,7 @@
 let
   inherit (pkgs) lib;
   storeTree = import ./store-tree.nix { inherit pkgs; };
+  beside = import ./beside.nix { inherit lib; };
 in
 # file      the tool file (crates/bpfassay-tool/FORMAT.md), with `nix = { attribute = …; program = …; }` as its source
 # package   the package, as a function of the package set of the guest's architecture; default: that attribute of nixpkgs
@@ -15,6 +16,7 @@ in
 }:
 let
   inherit (lib.importTOML file) tool source;
+  found = beside file;
   packageFor =
     packages:
     lib.getBin (
@@ -39,6 +41,12 @@ pkgs.runCommand "bpfassay-tool-${tool.name}"
   }
   ''
     mkdir -p $out
-    cp ${file} $out/${tool.name}.toml
+    cd ${found.directory}
+    for name in ${lib.escapeShellArgs found.named}; do
+      cp --recursive --parents "$name" $out/
+      # The store's directories may not be written.
+      chmod --recursive u+w $out
+    done
+    cp ${found.name} $out/${tool.name}.toml
     ${lib.concatMapStrings add archs}
   ''

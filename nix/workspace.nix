@@ -6,6 +6,23 @@ let
   root = ../.;
   manifest = lib.importTOML (root + "/Cargo.toml");
   lockFile = root + "/Cargo.lock";
+
+  # The crates of this workspace that a crate's manifest names, for whatever.
+  dependencies =
+    crate:
+    let
+      found = lib.importTOML (root + "/crates/${crate}/Cargo.toml");
+      tables = [ found ] ++ lib.attrValues (found.target or { });
+      named = lib.concatMap (
+        table:
+        lib.concatMap (kind: lib.attrNames (table.${kind} or { })) [
+          "dependencies"
+          "build-dependencies"
+          "dev-dependencies"
+        ]
+      ) tables;
+    in
+    lib.unique (lib.filter (name: (manifest.workspace.dependencies.${name} or { }) ? path) named);
 in
 rec {
   inherit (manifest.workspace.package) version;
@@ -19,8 +36,77 @@ rec {
   # The description that a crate's own manifest gives.
   description = crate: (lib.importTOML (root + "/crates/${crate}/Cargo.toml")).package.description;
 
-  # Everything that crates are built and tested from. Nix files, CI scripts and the README are not among it: changing them
-  # rebuilds nothing.
+  # The crates that `names` are built from: they, and every crate of the workspace that their manifests name. Those for tests
+  # are among them, for cargo wants to see all that a manifest names.
+  closureOf =
+    names:
+    map (found: found.key) (
+      lib.genericClosure {
+        startSet = map (key: { inherit key; }) names;
+        operator = found: map (key: { inherit key; }) (dependencies found.key);
+      }
+    );
+
+  # What the programs of the crates `names` are made of, and nothing else: neither tests nor pages. A change anywhere else makes no
+  # other program, and so no other guest, and measures nothing again. `more` are files that crates reach by symbolic links.
+  sourceOf =
+    names: more:
+    lib.fileset.toSource {
+      inherit root;
+      fileset = lib.fileset.unions (
+        [
+          (root + "/Cargo.toml")
+          (root + "/Cargo.lock")
+        ]
+        ++ map (
+          crate:
+          lib.fileset.difference (root + "/crates/${crate}") (
+            lib.fileset.unions (
+              map (part: lib.fileset.maybeMissing (root + "/crates/${crate}/${part}")) [
+                "tests"
+                "FORMAT.md"
+              ]
+            )
+          )
+        ) (closureOf names)
+        ++ more
+      );
+    };
+
+  # The crates of the guests' programs, as crates/bpfassay-stage/src/lib.rs has them.
+  guestCrates = [
+    "bpfassay-guest"
+    "bpfassay-tracer"
+    "bpfassay-workload"
+  ];
+  ebpfCrate = "bpfassay-tracer-ebpf";
+
+  guestSource = sourceOf guestCrates [ ];
+  ebpfSource = sourceOf [ ebpfCrate ] [ ];
+  # The command has in it what kernels there are, and the digest of the guests' sources.
+  commandSource = sourceOf ([ "bpfassay" ] ++ guestCrates ++ [ ebpfCrate ]) [
+    (root + "/docs/findings.md")
+    (root + "/ior-configs")
+    (root + "/testbed.lock")
+    (lib.fileset.fileFilter (file: file.hasExt "toml" || file.hasExt "config") (root + "/kernels"))
+  ];
+
+  # What tests read: of pages, scripts and Nix files, too, whether they agree with the program.
+  testSource = lib.fileset.toSource {
+    inherit root;
+    fileset = lib.fileset.difference root (
+      lib.fileset.unions (
+        map (name: lib.fileset.maybeMissing (root + "/${name}")) [
+          ".git"
+          "target"
+          "bpfassay-results"
+        ]
+      )
+    );
+  };
+
+  # Everything that crates are compiled from, with their tests. Nix files, CI scripts and the README are not among it: changing them
+  # compiles nothing.
   source = lib.fileset.toSource {
     inherit root;
     fileset = lib.fileset.unions [
@@ -53,6 +139,10 @@ rec {
     inherit version;
     src = source;
     cargoLock.lockFile = lockFile;
+    # Cargo wants the crate that it names, and a source need not have it.
+    postPatch = ''
+      sed --in-place '/^default-members = /d' Cargo.toml
+    '';
     meta = {
       license = with lib.licenses; [
         mit
@@ -63,11 +153,12 @@ rec {
     };
   };
 
-  # libbpf-sys builds its own libbpf for every crate that depends on it: the tracer, and the workspace as a whole.
-  tracerInputs = {
+  # libbpf-sys builds its own libbpf for every crate that depends on it: the tracer, and the workspace as a whole. `pkgs` is the
+  # package set of the machine that it is built for.
+  tracerInputs = pkgs: {
     nativeBuildInputs = [ pkgs.buildPackages.pkg-config ];
     buildInputs = [
-      pkgs.elfutils
+      (elfutilsOf pkgs)
       pkgs.zlib
     ];
     # The wrapped compiler adds flags for the host, which are wrong for BPF.
@@ -75,4 +166,7 @@ rec {
     # libbpf's makefile hardens nothing, and -Wp,-D_FORTIFY_SOURCE has no place in eBPF programs.
     hardeningDisable = [ "zerocallusedregs" ];
   };
+
+  # libelf is all that is wanted: without the client and server of debuginfod, which need 100 packages more.
+  elfutilsOf = pkgs: pkgs.elfutils.override { enableDebuginfod = false; };
 }

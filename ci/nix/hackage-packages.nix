@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Stands in for nixpkgs' large generated file of Haskell packages: packages without dependencies, which evaluate and are never built.
-{ pkgs, lib, callPackage }:
+{
+  pkgs,
+  lib,
+  callPackage,
+}:
 self:
 lib.genAttrs
   (lib.splitString " " "pandoc pandoc-cli ShellCheck safe-exceptions cmdargs file-embed megaparsec parser-combinators pretty-simple scientific cabal-install extra base16-bytestring alex happy hscolour shake unordered-containers cryptohash-sha256 pandoc-types hspec-discover jailbreak-cabal")

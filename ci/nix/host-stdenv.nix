@@ -38,21 +38,47 @@ import nixpkgs {
           // {
             pname = name;
             version = "host";
-            meta = { mainProgram = builtins.head (bins ++ [ name ]); };
+            meta = {
+              mainProgram = builtins.head (bins ++ [ name ]);
+            };
           };
       in
       {
-        bash = host "bash" [ "bash" "sh" ] // { shellPath = "/bin/bash"; };
+        bash =
+          host "bash" [
+            "bash"
+            "sh"
+          ]
+          // {
+            shellPath = "/bin/bash";
+          };
         bashNonInteractive = final.bash;
         runtimeShell = "/bin/bash";
         runtimeShellPackage = final.bash;
-        coreutils = host "coreutils" [ "ls" "cp" "mv" "cat" "mkdir" "rm" "ln" "env" "timeout" "true" ];
+        coreutils = host "coreutils" [
+          "ls"
+          "cp"
+          "mv"
+          "cat"
+          "mkdir"
+          "rm"
+          "ln"
+          "env"
+          "timeout"
+          "true"
+        ];
         gnused = host "gnused" [ "sed" ];
         gnugrep = host "gnugrep" [ "grep" ];
         gawk = host "gawk" [ "awk" ];
-        findutils = host "findutils" [ "find" "xargs" ];
+        findutils = host "findutils" [
+          "find"
+          "xargs"
+        ];
         gnutar = host "gnutar" [ "tar" ];
-        diffutils = host "diffutils" [ "diff" "cmp" ];
+        diffutils = host "diffutils" [
+          "diff"
+          "cmp"
+        ];
         file = host "file" [ "file" ];
         gnumake = host "gnumake" [ "make" ];
         gzip = host "gzip" [ "gzip" ];
@@ -82,11 +108,18 @@ import nixpkgs {
           pythonOnBuildForHost = final.python3;
         };
         clang = host "clang" [ "clang" ];
-        llvm = host "llvm" [ "llvm-strip" "llvm-objdump" ];
+        llvm = host "llvm" [
+          "llvm-strip"
+          "llvm-objdump"
+        ];
         bpftools = host "bpftools" [ "bpftool" ];
         pkg-config = host "pkg-config" [ "pkg-config" ];
-        cargo-auditable = host "cargo-auditable" [ ] // { meta.broken = true; };
-        shellcheck-minimal = host "shellcheck" [ "shellcheck" ] // { compiler.bootstrapAvailable = true; };
+        cargo-auditable = host "cargo-auditable" [ ] // {
+          meta.broken = true;
+        };
+        shellcheck-minimal = host "shellcheck" [ "shellcheck" ] // {
+          compiler.bootstrapAvailable = true;
+        };
         shellcheck = host "shellcheck" [ "shellcheck" ];
       }
     )

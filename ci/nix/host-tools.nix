@@ -113,10 +113,14 @@ in
   nixfmt = from "/opt/tools" "nixfmt" [ "nixfmt" ];
   # Headers and libraries of these lie in the tool root; but for a static libelf, of which elfutils 0.192 left out a part
   # (nixpkgs has 0.194). Where it is wanted, that of the toolchain root is taken.
-  elfutils = prev.runCommand "elfutils" { } ''
-    mkdir -p $out/lib
-    ln -s /opt/toolchain/usr/lib/x86_64-linux-gnu/libelf.a /usr/lib/x86_64-linux-gnu/libelf.so $out/lib/
-  '';
+  elfutils = final.lib.makeOverridable (
+    { enableDebuginfod }:
+    prev.runCommand "elfutils" { inherit enableDebuginfod; } ''
+      mkdir -p $out/lib
+      ln -s /opt/toolchain/usr/lib/x86_64-linux-gnu/libelf.a /usr/lib/x86_64-linux-gnu/libelf.so $out/lib/
+    ''
+  ) { enableDebuginfod = true; };
+  dpkg = from "/usr/bin" "dpkg" [ "dpkg-deb" ];
   zlib = nothing "zlib";
   zstd = prev.zstd // {
     override = _: prev.zstd;

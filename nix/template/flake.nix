@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 {
-  # `nix flake check` runs your eBPF tool on every kernel of bpfassay's catalogue.
+  # `nix flake check` runs your eBPF tool on every kernel of bpfassay's catalogue that nixpkgs has.
   inputs.bpfassay.url = "github:bpfassay/bpfassay";
   inputs.nixpkgs.follows = "bpfassay/nixpkgs";
 
@@ -12,10 +12,13 @@
     in
     {
       checks.${system} = bpfassay.lib.${system}.mkToolChecks {
-        name = "vfsstat";
+        name = "writes";
         # Your own package here: callPackage ./package.nix { }
-        package = pkgs.bcc;
-        command = "vfsstat 1";
+        package = pkgs.bpftrace;
+        command = "bpftrace -e 'BEGIN { printf(\"ready\\n\"); } kprobe:vfs_write { @writes = count(); }'";
+        ready = "journalctl --unit=tool.service | grep ready";
+        # What it needs on the machine besides its own package, as a NixOS module:
+        # node = { pkgs, ... }: { systemd.services.tool.path = [ pkgs.kmod ]; };
       };
     };
 }

@@ -38,7 +38,6 @@ use std::{
 
 use etcetera::BaseStrategy;
 
-pub(crate) use self::session::{Session, sweep};
 pub use self::{
     digest::{Digest, Hasher, NotADigest},
     lock::Lock,
@@ -46,6 +45,10 @@ pub use self::{
     session::Scratch,
     tree::{Tree, TreeFile},
     usage::{Item, ItemKind},
+};
+pub(crate) use self::{
+    session::{Session, sweep},
+    tree::digest_of_directory,
 };
 use crate::{Error, Result};
 

@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    cache::{Cache, Digest},
+    apt::{Package, is_plain},
+    cache::{Cache, Digest, digest_of_directory},
     catalogue::Catalogue,
     image,
     kernel::Kernel,
@@ -77,6 +78,9 @@ pub struct TargetInputs {
     pub modules: Option<PathBuf>,
     /// Its configuration.
     pub config: Option<PathBuf>,
+    /// The packages that it was unpacked from; none for one that was built.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub packages: Vec<Package>,
 }
 
 /// Why a spec cannot be used.
@@ -160,6 +164,12 @@ impl TestbedSpec {
             if !spec.programs.contains_key(&arch) {
                 return Err(refuse(format!("there are no programs for the target {arch} {name}")));
             }
+            for Package { name: package, version, architecture, .. } in &target.packages {
+                if ![package, version, architecture].into_iter().all(|text| is_plain(text)) {
+                    let package = package.escape_debug();
+                    return Err(refuse(format!("the target {arch} {name} names `{package}`, which is no package")));
+                }
+            }
         }
         Ok(spec)
     }
@@ -195,6 +205,11 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
         let mut kernel = local::prepare(cache, &inputs, Some(made.arch))?;
         kernel.name.clone_from(&made.name);
         kernel.version.clone_from(&made.version);
+        kernel.packages.clone_from(&made.packages);
+        // By content, as the Debian provider has it: times and places say nothing about what a builder made.
+        if let Some(modules) = &mut kernel.modules {
+            modules.key = digest_of_directory(&modules.path)?;
+        }
         Ok(kernel)
     };
     let parts = Parts {

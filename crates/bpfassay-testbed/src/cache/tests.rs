@@ -191,6 +191,7 @@ fn the_digest_of_a_tree_depends_on_content_only() {
     assert_ne!(one.digest, make(&second, "3", "y").unwrap().digest);
     assert_ne!(one.digest, one.digest_below("m"));
     assert_eq!(one.digest_below("m"), make(&second, "2", "x").unwrap().digest_below("m"));
+    assert_eq!(one.digest_below("m"), digest_of_directory(&one.path.join("m")).unwrap());
 }
 
 #[test]

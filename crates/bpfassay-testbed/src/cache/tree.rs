@@ -183,6 +183,14 @@ impl Tree {
     }
 }
 
+/// Digest over paths, modes and contents of the files below `directory`: what [`Tree::digest_below`] is of the same files in a tree.
+///
+/// # Errors
+/// [`Error::Io`] where something in it cannot be read, or has a name that is not UTF-8.
+pub(crate) fn digest_of_directory(directory: &Path) -> Result<Digest> {
+    Ok(digest_of_all(&list(directory)?))
+}
+
 /// The files and links below `root`, sorted by path.
 fn list(root: &Path) -> Result<Vec<TreeFile>> {
     let mut files = Vec::new();

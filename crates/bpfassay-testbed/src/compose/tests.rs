@@ -60,6 +60,39 @@ fn the_same_inputs_make_the_same_testbed() {
     assert_eq!(packed(1), packed(2));
 }
 
+/// As of the Debian provider's kernels: results of either name the same things.
+#[test]
+fn a_kernel_of_packages_has_their_names_and_modules_by_content() {
+    let kernel = |modified: u64, text: &str| {
+        let (work, path) = inputs();
+        let tree = work.path().join("lib/modules/6.12.94");
+        fs::create_dir_all(tree.join("kernel")).unwrap();
+        let builtin = fs::File::create(tree.join("modules.builtin")).unwrap();
+        fs::write(tree.join("modules.builtin"), text).unwrap();
+        builtin.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(modified)).unwrap();
+        fs::write(&path, TEXT.replace("null", "\".\"").replace("\"config\" }", &packages("linux-image"))).unwrap();
+        let cache = Cache::open(work.path().join("cache")).unwrap();
+        compose(&cache, &TestbedSpec::load(&path).unwrap()).unwrap().targets.remove(0).kernel
+    };
+    let made = kernel(1, "kernel/fs/nfs.ko\n");
+    let [package] = made.packages.as_slice() else { panic!("{:?}", made.packages) };
+    assert_eq!((package.name.as_str(), package.size), ("linux-image", 3));
+    assert_eq!(made.modules, kernel(2, "kernel/fs/nfs.ko\n").modules);
+    assert_ne!(made.modules, kernel(1, "kernel/fs/nfsd.ko\n").modules);
+    let error = parse(&TEXT.replace("\"config\" }", &packages("../linux"))).unwrap_err().to_string();
+    assert!(error.ends_with("the target aarch64 6.12 names `../linux`, which is no package"), "{error}");
+}
+
+/// The end of a target, with a package.
+fn packages(name: &str) -> String {
+    let digest = Digest::of(b"deb");
+    format!(
+        r#""config", "packages": [
+            {{ "name": "{name}", "version": "6.12.94-1", "architecture": "arm64", "size": 3, "sha256": "{digest}" }}
+        ] }}"#
+    )
+}
+
 #[test]
 fn a_testbed_is_not_packed_over_another() {
     let (work, path) = inputs();

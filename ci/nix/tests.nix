@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Tests of what the flake evaluates to, for ci/nix-eval: { NAME = true; }, or what was found instead. `flake` is a directory with the
+# flake, `tree` a nixpkgs tree, `files` a directory with files for the tests.
+{
+  flake,
+  tree,
+  files,
+}:
+let
+  nixpkgs = builtins.getFlake "path:${tree}";
+  inherit (nixpkgs) lib;
+  system = "x86_64-linux";
+  pkgs = nixpkgs.legacyPackages.${system};
+  bpfassay = (import (flake + "/flake.nix")).outputs {
+    self = bpfassay // {
+      outPath = flake;
+    };
+    inherit nixpkgs;
+  };
+  packages = bpfassay.packages.${system};
+  legacy = bpfassay.legacyPackages.${system};
+  assay = bpfassay.lib.${system};
+
+  equal = found: expected: if found == expected then true else { inherit found expected; };
+  fails = value: !(builtins.tryEval (builtins.deepSeq value value)).success;
+  targetsOf = testbed: map (target: "${target.arch} ${target.name}") testbed.targets;
+  kernel = {
+    version = "6.12.1";
+    image = files + "/image";
+  };
+  extra = assay.mkTestbed {
+    extraKernels.mine = {
+      riscv64 = kernel;
+      x86_64 = kernel;
+    };
+  };
+  # A kernel of Debian's that has a time stamp in testbed.lock.
+  locked = lib.head (lib.importTOML (flake + "/testbed.lock")).kernel;
+  archived =
+    (bpfassay.lib.using {
+      inherit pkgs;
+      debian = {
+        mirrors = [ "https://mirror.invalid" ];
+        archives = [ "https://archive.invalid" ];
+      };
+    }).kernels.debian.${locked.architecture}.${locked.name};
+  # Whether every store path that a build of the cross package has in it is its own, and not one for this machine.
+  ebpf = bpfassay.checks.${system}.ebpf-c-aarch64;
+  # A test as other flakes write it, with our modules.
+  foreign = pkgs.testers.runNixOSTest {
+    name = "foreign";
+    nodes.node = {
+      imports = [
+        bpfassay.nixosModules.node
+        bpfassay.nixosModules.tracer
+      ];
+      services.bpfassay-tracer.enable = true;
+    };
+    testScript = "";
+  };
+  check = assay.mkToolChecks {
+    name = "tool";
+    package = pkgs.hello;
+    kernels = [ "6.12" ];
+    node.environment.etc."for-the-tool".text = "x";
+  };
+in
+{
+  # The default package is the command, and needs no guest.
+  default = equal packages.default.drvPath packages.bpfassay.drvPath;
+
+  # A study and a tool bring what lies beside them and is named, and nothing else.
+  study-with-script =
+    let
+      check = assay.mkStudyCheck {
+        name = "beside";
+        study = files + "/study.toml";
+        testbed = "/none";
+      };
+    in
+    equal (lib.sort lib.lessThan (lib.attrNames (builtins.readDir (builtins.dirOf check.study)))) [
+      "beside.ior"
+      "study.toml"
+    ];
+  study-of-a-string =
+    equal
+      (assay.mkStudyCheck {
+        name = "string";
+        study = "quick";
+        testbed = "/none";
+      }).study
+      "quick";
+
+  # A testbed of kernels that were built elsewhere needs neither a study nor targets, and begins with this machine's architecture.
+  extra-kernels = equal (targetsOf extra) [
+    "x86_64 mine"
+    "riscv64 mine"
+  ];
+  nothing-asked = fails (assay.mkTestbed { }).drvPath;
+  misspelt-target =
+    fails
+      (assay.mkTestbed {
+        targets = [
+          {
+            arch = "x86_64";
+            name = "6.12";
+          }
+          {
+            arch = "x86_64";
+            name = "6.21";
+          }
+        ];
+      }).drvPath;
+  misspelt-study = fails (assay.mkTestbed { study = files + "/misspelt.toml"; }).drvPath;
+  build-by-name =
+    equal
+      (targetsOf (
+        assay.mkTestbed {
+          targets = [
+            {
+              arch = "x86_64";
+              name = lib.head (builtins.match "(.*)-[^-]*" assay.kernels.debian.x86_64."6.12".version);
+            }
+          ];
+        }
+      ))
+      [
+        "x86_64 ${lib.head (builtins.match "(.*)-[^-]*" assay.kernels.debian.x86_64."6.12".version)}"
+      ];
+
+  # Debian's kernels by default: with their packages, in the study's order but for this machine's architecture.
+  locked-kernels = equal (map (target: target.version) packages.testbed.spec.targets) (
+    map (target: assay.kernels.debian.${target.arch}.${target.name}.version) packages.testbed.targets
+  );
+  packages-named = lib.all (target: target.packages != [ ]) packages.testbed.spec.targets;
+  host-first = equal (lib.head packages.testbed.targets).arch "x86_64";
+  mirrors =
+    let
+      package = lib.head locked.packages;
+    in
+    equal (lib.head archived.files).urls [
+      "https://mirror.invalid/${package.path}"
+      "https://archive.invalid/debian/${package.snapshot}/${package.path}"
+    ];
+  mirrors-of-nixpkgs =
+    lib.all (url: lib.hasPrefix "mirror://debian/pool/" url)
+      (lib.head assay.kernels.debian.x86_64."6.12".files).urls;
+
+  # A real IOR for the study that needs MPI-IO only.
+  no-ior = equal packages.testbed.spec.ior { };
+  ior = equal (lib.attrNames legacy.testbeds.ceems-ior.spec.ior) [
+    "aarch64"
+    "riscv64"
+    "x86_64"
+  ];
+
+  # Cross packages are linked with libraries of their own architecture, and the objects are looked at in a phase that cross builds have.
+  cross-libraries = equal (lib.unique (
+    map (input: input.stdenv.hostPlatform.parsed.cpu.name or "none") ebpf.buildInputs
+  )) [ "aarch64" ];
+  objects-looked-at = lib.hasInfix "require-loadable" ebpf.installPhase;
+  no-debuginfod =
+    !lib.any (input: input.pname or "" == "libmicrohttpd") (
+      lib.concatMap (
+        input: input.buildInputs or [ ] ++ input.propagatedBuildInputs or [ ]
+      ) packages.payload-x86_64.buildInputs
+    );
+
+  # Modules work where a package set cannot be changed.
+  modules-in-a-test = lib.hasPrefix builtins.storeDir foreign.drvPath;
+  node-of-tool-checks = check.tool-6_12.config.nodes.node.environment.etc."for-the-tool".text == "x";
+  unknown-kernel-of-tool-checks =
+    fails
+      (assay.mkToolChecks {
+        name = "tool";
+        package = pkgs.hello;
+        kernels = [ "6.21" ];
+      })."tool-6_21".drvPath;
+
+  # What caches have; and kernels with our configuration, which is far from nixpkgs' own.
+  stock = equal legacy.kernels.nixpkgs.x86_64."6.12".drvPath pkgs.linux_6_12.drvPath;
+  stock-elsewhere =
+    equal legacy.kernels.nixpkgs.aarch64."6.12".drvPath
+      nixpkgs.legacyPackages.aarch64-linux.linux_6_12.drvPath;
+  full =
+    let
+      settings = legacy.kernels.full.x86_64."6.12".configfile.structuredConfig;
+    in
+    settings ? NFSD && settings ? FUNCTION_ERROR_INJECTION && lib.length (lib.attrNames settings) < 150;
+
+  # As Hydra wants them.
+  jobs = equal (lib.attrNames bpfassay.hydraJobs.packages.bpfassay) [
+    "aarch64-linux"
+    "x86_64-linux"
+  ];
+
+  # What can be overridden.
+  override = packages.bpfassay-tracer.override { ebpfRust = "/other"; } != packages.bpfassay-tracer;
+  override-scope =
+    (legacy.scope.overrideScope (_: _: { ebpfRust = "/other"; })).bpfassay-tracer.drvPath
+    != packages.bpfassay-tracer.drvPath;
+  tests =
+    lib.isDerivation packages.bpfassay.tests.runs
+    && lib.isDerivation packages.bpfassay-tracer.tests.runs;
+}

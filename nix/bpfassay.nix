@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# The command, for the machine that it is built for.
+{
+  lib,
+  stdenv,
+  rustPlatform,
+  makeWrapper,
+  workspace,
+  tests ? { },
+}:
+rustPlatform.buildRustPackage (
+  workspace.common
+  // {
+    pname = "bpfassay";
+    src = workspace.commandSource;
+    cargoBuildFlags = [ "--package=bpfassay" ];
+    # The checks test the whole workspace.
+    doCheck = false;
+    nativeBuildInputs = [ makeWrapper ];
+    # The command itself prints its pages.
+    postInstall = lib.optionalString (stdenv.buildPlatform.canExecute stdenv.hostPlatform) ''
+      share=$out/share
+      mkdir -p $share/man/man1 $share/bash-completion/completions $share/zsh/site-functions $share/fish/vendor_completions.d
+      $out/bin/bpfassay man $share/man/man1
+      $out/bin/bpfassay completions bash >$share/bash-completion/completions/bpfassay
+      $out/bin/bpfassay completions zsh >$share/zsh/site-functions/_bpfassay
+      $out/bin/bpfassay completions fish >$share/fish/vendor_completions.d/bpfassay.fish
+    '';
+    # Where no testbed is given, guests' programs are built from these sources, as from a checkout.
+    postFixup = ''
+      wrapProgram $out/bin/bpfassay --set-default BPFASSAY_SOURCE ${workspace.commandSource}
+    '';
+    passthru = { inherit tests; };
+    meta = workspace.common.meta // {
+      description = workspace.description "bpfassay";
+      mainProgram = "bpfassay";
+    };
+  }
+)

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# What is built for one machine by its package set `pkgs`: the command, the agent with the embedded engine, the tracer, and IOR with MPICH.
+# A scope: `override` changes the inputs of one, `overrideScope` what all of them see.
+{ pkgs }:
+let
+  inherit (pkgs) lib;
+in
+lib.makeScope pkgs.newScope (self: {
+  workspace = import ./workspace.nix { inherit pkgs; };
+
+  bpfassay = self.callPackage ./bpfassay.nix {
+    tests.runs = pkgs.runCommand "bpfassay-runs" { nativeBuildInputs = [ self.bpfassay ]; } ''
+      export HOME=$TMPDIR
+      bpfassay --help >$out
+      bpfassay studies >>$out
+      grep quick $out
+      # The sources of guests' programs come with it.
+      sources=$(grep -ao "${builtins.storeDir}/[^'\"}]*-source" "$(command -v bpfassay)")
+      [ -f "$sources/Cargo.lock" ] && [ -f "$sources/crates/bpfassay-guest/src/main.rs" ]
+    '';
+  };
+
+  bpfassay-agent = self.callPackage ./agent.nix { };
+
+  ebpfRust = pkgs.pkgsBuildBuild.callPackage ./ebpf-rust.nix {
+    inherit (self) workspace;
+    arch = pkgs.stdenv.hostPlatform.parsed.cpu.name;
+  };
+  bpfassay-tracer = self.callPackage ./tracer.nix {
+    tests.runs =
+      pkgs.runCommand "bpfassay-tracer-runs" { nativeBuildInputs = [ self.bpfassay-tracer ]; }
+        ''
+          bpfassay-tracer --help >$out
+        '';
+  };
+
+  # OpenMPI, nixpkgs' default, is marked broken for cross builds.
+  ior-mpich = pkgs.ior.override { mpi = pkgs.mpich; };
+})
