@@ -68,10 +68,8 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
     let log = boot.log.clone();
     let machine = host_setup.machine(study, block)?;
     let (qemu, _) = host_setup.qemu(block.target.arch)?;
-    let command = std::iter::once(qemu.program.as_os_str())
-        .chain(machine.arguments().iter().map(std::ffi::OsString::as_os_str))
-        .map(|argument| argument.to_string_lossy().into_owned())
-        .collect();
+    let command = qemu.command_line().into_iter().chain(machine.arguments());
+    let command = command.map(|argument| argument.to_string_lossy().into_owned()).collect();
     boot.started(command)?;
     let failed = |error: &dyn std::error::Error, class| Ok((host_failure(error, class), Vec::new()));
 

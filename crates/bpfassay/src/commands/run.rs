@@ -49,9 +49,11 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     }
     let mut options = store_options(global);
     let like = arguments.like.as_deref().map(like).transpose()?;
+    let recorded = interrupted.as_ref().and_then(Interrupted::qemu).or_else(|| like.as_ref().and_then(Like::qemu));
+    options.qemu = arguments.execution.qemu.qemu.or(recorded);
     let mut selection = match &interrupted {
         Some(_) => selection::overlays(&arguments.execution.overlays),
-        None => selection::selection(&arguments.selection, &arguments.execution.overlays)?,
+        None => selection::selection(&arguments.selection, &arguments.execution.overlays, global)?,
     };
     let plan = match &interrupted {
         Some(interrupted) => interrupted.plan().clone(),
@@ -65,8 +67,12 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
         selection.sources.recorded = like.guests(&plan)?;
     }
     let against = against.map(|against| against.check(&plan, &arguments.selection.probe)).transpose()?;
-    for lack in selection::lacks(&selection, &plan)? {
-        tracing::warn!("the kernel's .config does not set {}, which {} needs", lack.option, lack.needed_by);
+    let lacks = selection::lacks(&selection, &plan)?;
+    for lack in &lacks.options {
+        tracing::warn!("the kernel's .config does not set {lack}");
+    }
+    for lack in &lacks.modules {
+        tracing::warn!("the kernel's packages have no module {lack}");
     }
     if let Some(directory) = &arguments.execution.output {
         // Before the minutes that setting up may take.
@@ -74,7 +80,7 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     }
     let display = Display::begin(arguments.execution.message_format);
     let stages = display.stages();
-    let missing = host::Missing::find(&plan, selection.host_packages(), global)?;
+    let missing = host::Missing::find(&plan, selection.host_packages(), (global, &options))?;
     missing.install_to_make(&stages)?;
     let mut store = Store::open(&options)?.with_stages(stages.clone());
     if let Some(like) = &like {
