@@ -178,8 +178,13 @@ fn program(arch: Arch) -> PathBuf {
 /// That of `packages` with the program for guests of an architecture.
 #[must_use]
 pub fn package(packages: &[Package], arch: Arch) -> Option<&Package> {
-    let name = arch.facts().qemu_packages.split_whitespace().next()?;
-    packages.iter().find(|package| package.name == name)
+    packages.iter().find(|package| is_package(package, arch))
+}
+
+/// Whether a package has the program for guests of an architecture.
+#[must_use]
+pub fn is_package(package: &Package, arch: Arch) -> bool {
+    arch.facts().qemu_packages.split_whitespace().next() == Some(package.name.as_str())
 }
 
 fn key(packages: &[Package]) -> Digest {

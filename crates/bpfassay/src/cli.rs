@@ -71,7 +71,7 @@ pub(crate) enum Command {
     Tools(Lists),
     /// List results: study, how much of it was measured, fingerprint
     List(List),
-    /// List what testbed.lock has, the exact package files that kernels and compilers come from; or choose them anew
+    /// List what testbed.lock has, the exact package files that kernels, compilers and QEMU come from; or choose them anew
     Lock(Lock),
     /// Prepare everything that a study needs, so that it then runs offline
     Fetch(Fetch),

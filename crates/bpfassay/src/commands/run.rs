@@ -262,8 +262,10 @@ pub(super) fn report(
 fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     let path = |path: &Path| path.display().to_string();
     let selection = &arguments.selection;
-    let kernels = selection.targets.kernel.iter().filter(|kernel| is_path(kernel)).cloned();
-    let mut args: Vec<(&str, String)> = kernels.map(|kernel| ("--kernel", kernel)).collect();
+    // Several are the packages of one kernel.
+    let kernels: Vec<_> = selection.targets.kernel.iter().filter(|kernel| is_path(kernel)).cloned().collect();
+    let kernel = Some(kernels.join(",")).filter(|kernel| !kernel.is_empty());
+    let mut args: Vec<(&str, String)> = kernel.map(|kernel| ("--kernel", kernel)).into_iter().collect();
     args.extend(selection.targets.modules.as_deref().map(|modules| ("--modules", path(modules))));
     let of_arch = |(arch, tree): &(Arch, PathBuf)| ("--ior", format!("{arch}={}", tree.display()));
     args.extend(arguments.execution.overlays.ior.iter().map(of_arch));
@@ -271,6 +273,7 @@ fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     args.extend(selection.tool.iter().map(|tool| ("--tool", tool.clone())));
     args.extend(arguments.execution.overlays.bundle.as_deref().map(|bundle| ("--bundle", path(bundle))));
     args.extend(arguments.execution.overlays.manifest.as_deref().map(|manifest| ("--manifest", path(manifest))));
+    args.extend(arguments.execution.qemu.qemu.map(|source| ("--qemu", source.to_string())));
     args.extend(global.catalogue.as_deref().map(|catalogue| ("--catalogue", path(catalogue))));
     args.extend(global.cache.as_deref().map(|cache| ("--cache", path(cache))));
     let mut args: Vec<String> = args.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect();

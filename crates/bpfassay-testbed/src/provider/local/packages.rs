@@ -87,7 +87,7 @@ pub(super) fn find(cache: &Cache, packages: &[PathBuf], modules: Option<LocalMod
     let what = format!("the kernel in {}", shown.display());
     let needed = size.saturating_mul(GROWTH);
     let tree = cache.make_tree(KIND, &Digest::of_parts(parts), &what, needed, |content| {
-        tracing::info!("unpacking {what} ({} packages)", packages.len());
+        tracing::info!("unpacking {what}, package files: {}", packages.len());
         let scratch = cache.scratch()?;
         let root = scratch.path();
         // Packages from before and after the merge of /lib with /usr/lib come to lie in one place.
