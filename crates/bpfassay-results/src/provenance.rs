@@ -75,6 +75,10 @@ pub struct QemuFacts {
     /// on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin_api: Option<u32>,
+    /// The package that it comes from, by its file's SHA-256, where it is the QEMU of `testbed.lock`; `None` for that of the host. What is measured does not
+    /// depend on how the same program came to the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<Artefact>,
 }
 
 /// What one target was made of.

@@ -14,7 +14,11 @@ use bpfassay_vm::{
     accelerator::{self, AcceleratorKey},
 };
 
-use crate::{Error, HostSetup, Store, plugin};
+use crate::{
+    Error, HostSetup, Store,
+    emulator::{self, FoundQemu},
+    plugin,
+};
 
 /// How long a kernel may take to come to its end under KVM: it takes two seconds where KVM works.
 pub const KVM_PATIENCE: Duration = Duration::from_secs(20);
@@ -36,7 +40,7 @@ impl HostSetup {
     ///
     /// # Errors
     /// [`Error::NoPlugin`] where the study has a model and QEMU loads no plugin; [`Error::Vm`] where there is no QEMU, where KVM is demanded and does not work, or where it cannot be tried;
-    /// [`Error::Testbed`] where the cache cannot be read or written.
+    /// [`Error::Testbed`] where the cache cannot be read or written, and where QEMU is to be that of the lock and cannot be had.
     pub async fn find(
         store: &Store,
         images: BTreeMap<Target, GuestImage>,
@@ -44,9 +48,13 @@ impl HostSetup {
         wish: AcceleratorWish,
         trial: Trial,
     ) -> Result<Self, Error> {
-        Self { qemu: BTreeMap::new(), plugins: BTreeMap::new(), images: BTreeMap::new() }
-            .with(store, images, plan, wish, trial)
-            .await
+        let nothing = Self {
+            qemu: BTreeMap::new(),
+            qemu_packages: BTreeMap::new(),
+            plugins: BTreeMap::new(),
+            images: BTreeMap::new(),
+        };
+        nothing.with(store, images, plan, wish, trial).await
     }
 
     /// The same with further `images`; what was found for an architecture is kept.
@@ -62,6 +70,7 @@ impl HostSetup {
         trial: Trial,
     ) -> Result<Self, Error> {
         let (mut qemu, mut plugins, mut images) = (self.qemu.clone(), self.plugins.clone(), self.images.clone());
+        let mut qemu_packages = self.qemu_packages.clone();
         images.extend(further);
         let is_counted = is_counted(plan);
         for target in plan.targets() {
@@ -70,7 +79,8 @@ impl HostSetup {
             }
             let Some(image) = images.get(target) else { continue };
             let stage = store.stages.begin(Kind::Qemu, target.arch.name());
-            let found = Qemu::find(target.arch, None).await?;
+            let FoundQemu { qemu: found, package } = emulator::find(store, target.arch).await?;
+            qemu_packages.extend(package.map(|package| (target.arch, package)));
             let choice = match wish {
                 AcceleratorWish::Auto if is_counted => counting(),
                 _ => choose(store, &found, image, wish, trial, &stage).await?,
@@ -86,7 +96,7 @@ impl HostSetup {
             stage.end(true);
             qemu.insert(target.arch, (found, choice));
         }
-        Ok(Self { qemu, plugins, images })
+        Ok(Self { qemu, qemu_packages, plugins, images })
     }
 }
 

@@ -2,7 +2,6 @@
 //! One block: its boots, one after the other, until nothing of it is left to do.
 
 use std::{
-    ffi::OsString,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -69,8 +68,7 @@ pub(crate) async fn execute(
 /// [`HostSetupError`] where something that it needs was not prepared.
 pub(crate) fn command(host_setup: &HostSetup, study: &Study, block: &Block) -> Result<Vec<String>, HostSetupError> {
     let (qemu, _) = host_setup.qemu(block.target.arch)?;
-    let arguments = host_setup.machine(study, block)?.arguments();
-    let all = std::iter::once(qemu.program.as_os_str()).chain(arguments.iter().map(OsString::as_os_str));
+    let all = qemu.command_line().into_iter().chain(host_setup.machine(study, block)?.arguments());
     Ok(all.map(|argument| argument.to_string_lossy().into_owned()).collect())
 }
 

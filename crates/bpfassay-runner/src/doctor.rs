@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use bpfassay_protocol::{Arch, with_causes};
-use bpfassay_testbed::{payload, provider::debian::Kernels, toolchain::HOST_PACKAGES};
+use bpfassay_testbed::{payload, provider::debian::Kernels, qemu::Emulator, toolchain::HOST_PACKAGES};
 use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator};
 
-use crate::{Error, KVM_PATIENCE, Store, StoreOptions, missing_packages};
+use crate::{Error, KVM_PATIENCE, QemuSource, Store, StoreOptions, emulator, missing_packages};
 
 /// Free disk that a cold start takes, in MiB: toolchain root, payload build, packages and kernels of `quick`.
 const DISK_MIB: u64 = 9 * 1024;
@@ -49,8 +49,10 @@ pub enum Remedy {
     InstallPackages(Vec<String>),
     /// Use a Debian host, or a testbed that was made elsewhere.
     UseDebian,
-    /// Install QEMU for guests of this architecture.
+    /// Install QEMU for guests of this architecture, or take that of the lock.
     InstallQemu(Arch),
+    /// Nothing: QEMU is fetched with the first study.
+    FetchQemu,
     /// Install a Rust toolchain, once the sources of the guest's programs change.
     InstallRustLater,
     /// Install a Rust toolchain, name a place that offers the guest's programs, or use a testbed that was made elsewhere.
@@ -81,7 +83,7 @@ pub enum Remedy {
 /// reported as such, and the others follow all the same.
 pub async fn examine_host(options: &StoreOptions) -> Vec<HostCheck> {
     let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
-    let mut checks = vec![packages(missing_packages(HOST_PACKAGES, &archs)), memory()];
+    let mut checks = vec![packages(missing_packages(HOST_PACKAGES, &archs, options.qemu)), memory()];
     let store = Store::open(options);
     match &store {
         Ok(store) => {
@@ -94,7 +96,12 @@ pub async fn examine_host(options: &StoreOptions) -> Vec<HostCheck> {
         }
     }
     for &arch in &archs {
-        checks.push(qemu(arch).await);
+        checks.push(match &store {
+            Ok(store) => qemu(store, arch).await.unwrap_or_else(|error| {
+                bad(format!("QEMU for {arch}: {}", with_causes(&error)), Remedy::InstallQemu(arch))
+            }),
+            Err(_) => note(format!("QEMU for {arch}: not looked for without a cache"), Remedy::NameCache),
+        });
     }
     if let Ok(store) = &store {
         checks.push(kvm(store).await.unwrap_or_else(|error| {
@@ -202,11 +209,30 @@ fn mirrors(store: &Store) -> Vec<HostCheck> {
         .collect()
 }
 
-async fn qemu(arch: Arch) -> HostCheck {
-    match Qemu::find(arch, None).await {
-        Ok(qemu) => good(format!("QEMU for {arch}: {} ({})", qemu.version_text, qemu.program.display())),
-        Err(error) => bad(format!("QEMU for {arch}: {error}"), Remedy::InstallQemu(arch)),
+/// The QEMU that would be used, without fetching anything; `None`: it is that of the lock, and not in the cache.
+///
+/// # Errors
+/// As [`emulator::find`].
+async fn found_qemu(store: &Store, arch: Arch) -> Result<Option<Qemu>, Error> {
+    match QemuSource::resolved(store.qemu, arch)? {
+        QemuSource::Host => Ok(Some(Qemu::find(arch, None).await?)),
+        QemuSource::Lock => match Emulator::cached(&store.cache)? {
+            Some(emulator) => Ok(Some(emulator::of_lock(&emulator, arch).await?.qemu)),
+            None => Ok(None),
+        },
     }
+}
+
+async fn qemu(store: &Store, arch: Arch) -> Result<HostCheck, Error> {
+    Ok(match found_qemu(store, arch).await? {
+        Some(qemu) => {
+            let of = if qemu.own_root.is_some() { "of testbed.lock, " } else { "" };
+            good(format!("QEMU for {arch}: {} ({of}{})", qemu.version_text, qemu.program.display()))
+        }
+        None => {
+            note(format!("QEMU for {arch}: that of testbed.lock, which is not in the cache yet"), Remedy::FetchQemu)
+        }
+    })
 }
 
 /// KVM is tried with a kernel of the cache: booting is the only way to know.
@@ -220,7 +246,7 @@ async fn kvm(store: &Store) -> Result<HostCheck, Error> {
     for name in store.catalogue.names(arch) {
         cached = kernels.cached(arch, name)?.or(cached);
     }
-    let (Some(kernel), Ok(qemu)) = (cached, Qemu::find(arch, None).await) else {
+    let (Some(kernel), Ok(Some(qemu))) = (cached, found_qemu(store, arch).await) else {
         return Ok(note(format!("KVM: not tried, no {arch} kernel in the cache or no QEMU"), Remedy::FetchKernel));
     };
     let scratch = store.cache.scratch()?;

@@ -15,20 +15,32 @@ use bpfassay_testbed::{
 };
 use bpfassay_vm::qemu::is_on_path;
 
-use crate::Error;
+use crate::{Error, QemuSource};
 
 /// The Debian packages of `needed`, and of QEMU for `archs`, that this host lacks. Where nothing is `needed`, the guests are made
-/// elsewhere, and QEMU need not come from Debian's packages.
+/// elsewhere, and QEMU need not come from Debian's packages; nor does it where it comes from the lock.
+///
+/// On a host without dpkg, which is no Debian, nothing is missing here: what lacks a program reports that.
 ///
 /// # Errors
-/// [`Error::Testbed`] where packages are needed and the host has no dpkg.
-pub fn missing_packages(needed: &[&str], archs: &BTreeSet<Arch>) -> Result<Vec<String>, Error> {
-    let is_wanted = |arch: &&Arch| !needed.is_empty() || !is_on_path(**arch);
-    let qemu = archs.iter().filter(is_wanted).flat_map(|&arch| arch.facts().qemu_packages.split_whitespace());
-    let wanted: Vec<&str> = needed.iter().copied().chain(qemu).collect();
+/// [`Error::Testbed`] never, unless the lock that is compiled in is wrong.
+pub fn missing_packages(
+    needed: &[&str],
+    archs: &BTreeSet<Arch>,
+    qemu: Option<QemuSource>,
+) -> Result<Vec<String>, Error> {
+    let mut wanted = needed.to_vec();
+    for &arch in archs {
+        let is_host = QemuSource::resolved(qemu, arch)? == QemuSource::Host;
+        if is_host && (!needed.is_empty() || !is_on_path(arch)) {
+            wanted.extend(arch.facts().qemu_packages.split_whitespace());
+        }
+    }
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
     match missing_host_packages(&wanted) {
-        // No Debian: the search for QEMU reports what is missing.
-        Err(bpfassay_testbed::Error::Program { .. }) if needed.is_empty() => Ok(Vec::new()),
+        Err(bpfassay_testbed::Error::Program { .. }) => Ok(Vec::new()),
         missing => Ok(missing?),
     }
 }

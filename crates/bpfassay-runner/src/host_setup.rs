@@ -9,7 +9,7 @@ use bpfassay_protocol::{
     job::{Job, RunSpec, Scheduling, Task},
 };
 use bpfassay_study::{Addresses, Block, Model, PlannedRun, Study, Target};
-use bpfassay_testbed::image::GuestImage;
+use bpfassay_testbed::{apt::Package, image::GuestImage};
 use bpfassay_vm::{
     Accelerator, AcceleratorChoice, Aslr, Clock, Deadlines, Initramfs, Machine, Memory, Qemu, file_for_initramfs,
 };
@@ -19,6 +19,8 @@ use bpfassay_vm::{
 pub struct HostSetup {
     /// QEMU and its accelerator per architecture.
     pub qemu: BTreeMap<Arch, (Qemu, AcceleratorChoice)>,
+    /// The package that QEMU comes from, per architecture, where it is that of the lock.
+    pub qemu_packages: BTreeMap<Arch, Package>,
     /// The plugin that QEMU loads to count instructions, per architecture; none where it loads none.
     pub plugins: BTreeMap<Arch, Plugin>,
     /// The guest per target.

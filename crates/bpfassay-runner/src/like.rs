@@ -14,7 +14,7 @@ use bpfassay_testbed::{
     testbed_lock::LockedKernel,
 };
 
-use crate::Error;
+use crate::{Error, QemuSource};
 
 /// The provider whose guests can be made again from what results have.
 const DEBIAN: &str = "debian";
@@ -51,6 +51,12 @@ impl Like {
             target.initramfs.retain(is_own);
         }
         Ok(Self { path: path.to_owned(), recorded, manifest })
+    }
+
+    /// Where their QEMU came from, where that is known.
+    #[must_use]
+    pub fn qemu(&self) -> Option<QemuSource> {
+        QemuSource::of(&self.recorded)
     }
 
     /// Their guests, where all that `plan` needs are still where they were, and sound; `None`: they must be made again.

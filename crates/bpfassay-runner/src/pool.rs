@@ -255,7 +255,7 @@ mod tests {
             (target.clone(), GuestImage::from_manifest(&guest).unwrap())
         };
         let images = targets.iter().filter(|target| archs.contains(&target.arch)).map(image).collect();
-        Arc::new(HostSetup { qemu: BTreeMap::new(), plugins: BTreeMap::new(), images })
+        Arc::new(HostSetup { qemu: BTreeMap::new(), qemu_packages: BTreeMap::new(), plugins: BTreeMap::new(), images })
     }
 
     #[tokio::test]

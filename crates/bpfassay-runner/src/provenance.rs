@@ -15,7 +15,7 @@ use bpfassay_testbed::{
 };
 use bpfassay_vm::Machine;
 
-use crate::{Error, HostSetup, slots};
+use crate::{Error, HostSetup, emulator, slots};
 
 /// This host.
 #[derive(Debug)]
@@ -100,6 +100,7 @@ pub(crate) fn here(host: HostFacts, target: Target, agent: &Path, payload: &[&Pa
         machine: product.map_or_else(|| "unknown".to_owned(), |name| name.trim().to_owned()),
         cpu: host.cpu_model.clone(),
         plugin_api: None,
+        package: None,
     };
     let kernel = Artefact {
         name: format!("linux {}", host.kernel_release),
@@ -163,6 +164,7 @@ pub(crate) fn collect(
             machine: machine.machine_type().to_owned(),
             cpu: machine.cpu_model().to_owned(),
             plugin_api: host_setup.plugin(&plan.study, arch).map(|plugin| plugin.api),
+            package: host_setup.qemu_packages.get(&arch).map(emulator::artefact),
         };
         qemu.insert(arch, facts);
     }

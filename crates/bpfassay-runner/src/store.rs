@@ -11,7 +11,7 @@ use bpfassay_testbed::{
     stages::Stages,
 };
 
-use crate::Error;
+use crate::{Error, QemuSource};
 
 /// Largest catalogue of a user's that is read, in bytes; ours has about 10,000.
 const MAX_CATALOGUE: u64 = 1 << 20;
@@ -27,6 +27,8 @@ pub struct StoreOptions {
     pub packages: Options,
     /// Where the guest's programs may come from.
     pub programs: ProgramSources,
+    /// Where QEMU comes from; `None`: from the host, or else from the lock.
+    pub qemu: Option<QemuSource>,
 }
 
 /// The cache and the kernel catalogue.
@@ -40,6 +42,8 @@ pub struct Store {
     pub programs: ProgramSources,
     /// What takes time is reported to them.
     pub stages: Stages,
+    /// Where QEMU comes from; `None`: from the host, or else from the lock.
+    pub qemu: Option<QemuSource>,
     packages: Options,
 }
 
@@ -64,7 +68,7 @@ impl Store {
             source => Error::Cache { path: root.clone(), source: Box::new(source) },
         })?;
         let (stages, programs, packages) = (Stages::default(), options.programs.clone(), options.packages.clone());
-        Ok(Self { cache, catalogue, stages, programs, packages })
+        Ok(Self { cache, catalogue, stages, programs, packages, qemu: options.qemu })
     }
 
     /// The same, with what takes time reported to `stages`.

@@ -11,7 +11,7 @@ use bpfassay_study::{Block, Clock, Plan, Shard};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BlockKey, BlockStore, Error, Observer, Session, Store, Testbed, provenance,
+    BlockKey, BlockStore, Error, Observer, QemuSource, Session, Store, Testbed, provenance,
     same_guests::{MeasuredRun, host_packages},
     unix_ms,
     work::check_ids,
@@ -88,6 +88,12 @@ impl Verification {
     #[must_use]
     pub fn shard(&self) -> Option<Shard> {
         self.contents.header.plan.shard
+    }
+
+    /// Where the QEMU that the run was done with came from, where that is known.
+    #[must_use]
+    pub fn qemu(&self) -> Option<QemuSource> {
+        QemuSource::of(&self.contents.header.provenance)
     }
 
     /// Debian packages that this host needs to make the guests again, besides QEMU.

@@ -9,7 +9,7 @@ use bpfassay_results::{
 };
 use bpfassay_study::{Block, Clock, Plan};
 
-use crate::{Error, Summary, Testbed, results_directory, unix_ms};
+use crate::{Error, QemuSource, Summary, Testbed, results_directory, unix_ms};
 
 /// Where results are without another directory given.
 pub const DEFAULT_RESULTS: &str = "bpfassay-results";
@@ -101,6 +101,12 @@ impl Interrupted {
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.contents.header.plan
+    }
+
+    /// Where the QEMU that it was begun with came from, where that is known.
+    #[must_use]
+    pub fn qemu(&self) -> Option<QemuSource> {
+        QemuSource::of(&self.contents.header.provenance)
     }
 
     /// The guests that it was begun with; `None`: they must be made again.

@@ -34,7 +34,7 @@ pub(crate) use self::{
     package::{is_path, is_plain},
 };
 pub use self::{
-    dpkg::{GROWTH, missing_host_packages, unpack},
+    dpkg::{missing_host_packages, unpack},
     failure::AptError,
     package::{Indexed, Located, Package, ParseError, parse_index, parse_print_uris},
     release::ReleaseFile,

@@ -201,6 +201,8 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
             modules: made.modules.clone().map(LocalModules::Installed),
             config: made.config.clone(),
             release: None,
+            version: None,
+            packages: Vec::new(),
         };
         let mut kernel = local::prepare(cache, &inputs, Some(made.arch))?;
         kernel.name.clone_from(&made.name);

@@ -15,6 +15,7 @@ use crate::{
     manifest::ManifestError,
     modules::ModulesError,
     payload::{AssetError, StageError},
+    unpack::PackageError,
 };
 
 /// The result of everything that prepares a testbed.
@@ -192,6 +193,9 @@ pub enum Error {
     /// Package archives.
     #[error(transparent)]
     Apt(#[from] AptError),
+    /// Package files.
+    #[error(transparent)]
+    Package(#[from] PackageError),
     /// Kernel names.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),

@@ -2,12 +2,15 @@
 //! Readers of what comes from outside, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function gives its input to one
 //! reader and asserts what always holds of the answer; nothing else may use them.
 
-use std::io::{Cursor, Read as _};
+use std::{
+    io::{Cursor, Read as _},
+    path::Component,
+};
 
 use crate::{
     apt::{self, AptError},
     initramfs::{entries::Entries, find, tree},
-    payload, pvh, tools,
+    payload, pvh, tools, unpack,
 };
 
 /// An initramfs: what is found is in it.
@@ -28,6 +31,18 @@ pub fn initramfs(archive: &[u8]) {
         read += content.len();
     }
     assert!(read <= archive.len());
+}
+
+/// A package of Debian or RPM: no entry leads out of it, and no more comes out than may.
+pub fn package(bytes: &[u8]) {
+    const LIMIT: u64 = 1 << 20;
+    let (entries, _) = unpack::entries(bytes, LIMIT);
+    let mut all = 0;
+    for (path, size) in entries {
+        assert!(path.is_relative() && path.components().all(|part| matches!(part, Component::Normal(_))));
+        all += size;
+    }
+    assert!(all <= LIMIT);
 }
 
 /// A bzImage, for the kernel that is packed in it.

@@ -25,12 +25,14 @@ pub mod modules;
 pub mod payload;
 pub mod provider;
 pub mod pvh;
+pub mod qemu;
 pub mod stages;
 #[cfg(test)]
 mod test_support;
 pub mod testbed_lock;
 pub mod toolchain;
 pub mod tools;
+pub mod unpack;
 
 pub use bpfassay_protocol::Arch;
 

@@ -357,6 +357,14 @@ impl Reader<'_> {
     }
 }
 
+/// The names of the modules in the installed tree at `tree`, with `_` for `-`.
+///
+/// # Errors
+/// [`ModulesError::Read`] where it cannot be read.
+pub(crate) fn names(tree: &Path) -> Result<BTreeSet<String>, ModulesError> {
+    Ok(find_modules(tree)?.into_keys().collect())
+}
+
 /// Every module file of the tree by name. `updates` and `extra` win over `kernel`, as with depmod.
 fn find_modules(tree: &Path) -> Result<BTreeMap<String, PathBuf>, ModulesError> {
     let mut files = BTreeMap::new();

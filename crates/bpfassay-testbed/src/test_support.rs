@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tests of several modules need.
 
+pub(crate) mod package;
 pub(crate) mod server;
 
 use std::{

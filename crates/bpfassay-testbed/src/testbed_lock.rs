@@ -30,7 +30,9 @@ pub struct TestbedLock {
     /// One for each name and architecture, sorted by both.
     kernels: Vec<LockedKernel>,
     /// One for each architecture of a host.
-    toolchains: Vec<LockedToolchain>,
+    toolchains: Vec<LockedForHost>,
+    /// One for each architecture of a host.
+    emulators: Vec<LockedForHost>,
 }
 
 /// What the name of a kernel means on an architecture.
@@ -52,10 +54,10 @@ pub struct LockedKernel {
     pub packages: Vec<Located>,
 }
 
-/// What the cross toolchain of a host is made of.
+/// What programs that run on hosts are made of: the cross toolchain, or QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LockedToolchain {
+pub struct LockedForHost {
     /// The host's architecture.
     pub architecture: Arch,
     /// The suite that it was chosen from.
@@ -72,7 +74,9 @@ struct Text {
     #[serde(default)]
     kernel: Vec<LockedKernel>,
     #[serde(default)]
-    toolchain: Vec<LockedToolchain>,
+    toolchain: Vec<LockedForHost>,
+    #[serde(default)]
+    qemu: Vec<LockedForHost>,
 }
 
 /// A package as it stands in a line of the file.
@@ -126,15 +130,17 @@ impl TestbedLock {
             }
             check(packages, &[name, suite, release, version]).map_err(|problem| refuse(format!("{of}: {problem}")))?;
         }
-        let mut seen = BTreeSet::new();
-        for toolchain in &text.toolchain {
-            let of = format!("the toolchain for {}", toolchain.architecture);
-            if !seen.insert(toolchain.architecture) {
-                return Err(refuse(format!("{of} is there twice")));
+        for (what, locked) in [("the toolchain", &text.toolchain), ("QEMU", &text.qemu)] {
+            let mut seen = BTreeSet::new();
+            for LockedForHost { architecture, suite, packages } in locked {
+                let of = format!("{what} for {architecture}");
+                if !seen.insert(architecture) {
+                    return Err(refuse(format!("{of} is there twice")));
+                }
+                check(packages, &[suite]).map_err(|problem| refuse(format!("{of}: {problem}")))?;
             }
-            check(&toolchain.packages, &[&toolchain.suite]).map_err(|problem| refuse(format!("{of}: {problem}")))?;
         }
-        Ok(Self { kernels: text.kernel, toolchains: text.toolchain })
+        Ok(Self { kernels: text.kernel, toolchains: text.toolchain, emulators: text.qemu })
     }
 
     /// What `name` means on `architecture`: the name of a series, or of the build that this means.
@@ -162,8 +168,14 @@ impl TestbedLock {
 
     /// What the cross toolchain of hosts of `architecture` is made of.
     #[must_use]
-    pub fn toolchain(&self, architecture: Arch) -> Option<&LockedToolchain> {
+    pub fn toolchain(&self, architecture: Arch) -> Option<&LockedForHost> {
         self.toolchains.iter().find(|toolchain| toolchain.architecture == architecture)
+    }
+
+    /// What QEMU is made of that runs on hosts of `architecture`, for guests of all architectures.
+    #[must_use]
+    pub fn qemu(&self, architecture: Arch) -> Option<&LockedForHost> {
+        self.emulators.iter().find(|qemu| qemu.architecture == architecture)
     }
 
     /// The text of the file.
@@ -181,10 +193,13 @@ impl TestbedLock {
                 lines(packages)
             );
         }
-        for LockedToolchain { architecture, suite, packages } in &self.toolchains {
+        let of_hosts = |table| move |locked| (table, locked);
+        let toolchains = self.toolchains.iter().map(of_hosts("toolchain"));
+        for (table, locked) in toolchains.chain(self.emulators.iter().map(of_hosts("qemu"))) {
+            let LockedForHost { architecture, suite, packages } = locked;
             let _ = write!(
                 text,
-                "\n[[toolchain]]\narchitecture = \"{architecture}\"\nsuite = \"{suite}\"\npackages = {}\n",
+                "\n[[{table}]]\narchitecture = \"{architecture}\"\nsuite = \"{suite}\"\npackages = {}\n",
                 lines(packages)
             );
         }
@@ -197,11 +212,20 @@ impl TestbedLock {
         self.kernels.push(kernel);
     }
 
-    fn set_toolchain(&mut self, toolchain: LockedToolchain) {
-        self.toolchains.retain(|other| other.architecture != toolchain.architecture);
-        self.toolchains.push(toolchain);
-        self.toolchains.sort_by_key(|toolchain| toolchain.architecture);
+    fn set_toolchain(&mut self, toolchain: LockedForHost) {
+        set(&mut self.toolchains, toolchain);
     }
+
+    fn set_qemu(&mut self, qemu: LockedForHost) {
+        set(&mut self.emulators, qemu);
+    }
+}
+
+/// Puts `locked` in place of what `all` has for its architecture.
+fn set(all: &mut Vec<LockedForHost>, locked: LockedForHost) {
+    all.retain(|other| other.architecture != locked.architecture);
+    all.push(locked);
+    all.sort_by_key(|locked| locked.architecture);
 }
 
 /// Whether everything of it is what it should be: it becomes parts of paths, of arguments for apt and of URIs.

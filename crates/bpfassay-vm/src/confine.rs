@@ -6,12 +6,12 @@
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Stdio, time::Duration};
 
-use bpfassay_protocol::Arch;
+use bpfassay_protocol::{Arch, with_causes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    process::{Child, Command},
+    process::Child,
     time::timeout,
 };
 
@@ -21,6 +21,7 @@ use crate::{
     limits::{FIRST_USER, Limits, PROCESS_IDS},
     load,
     machine::{board::Board, no_defaults::NoDefaults, plugin::Plugin, sandbox::Sandbox},
+    own_root::{self, OwnRoot},
     process,
 };
 
@@ -40,14 +41,14 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// Starts `program` as confined as this host permits.
-    pub(crate) async fn find(program: &Path, arch: Arch) -> Self {
+    /// Starts `program`, which may lie in a directory of its own, as confined as this host permits.
+    pub(crate) async fn find(program: &Path, own_root: Option<&OwnRoot>, arch: Arch) -> Self {
         let mut lacking = Vec::new();
         let own_user = may_change_user().unwrap_or_else(|reason| {
             lacking.push(format!("QEMU runs as root: {reason}"));
             false
         });
-        let trial = async |sandbox, own_user| try_start(program, arch, sandbox, own_user, None).await;
+        let trial = async |sandbox, own_user| try_start((program, own_root), arch, sandbox, own_user, None).await;
         let Err(first) = trial(true, own_user).await else { return Self { sandbox: true, own_user, lacking } };
         let without_sandbox = format!("QEMU runs without its filter of system calls: {first}");
         if trial(false, own_user).await.is_ok() {
@@ -72,8 +73,13 @@ impl Confinement {
     ///
     /// # Errors
     /// Why it does not load it, in one line.
-    pub(crate) async fn try_plugin(&self, program: &Path, arch: Arch, plugin: &[u8]) -> Result<(), String> {
-        try_start(program, arch, self.sandbox, self.own_user, Some(plugin)).await
+    pub(crate) async fn try_plugin(
+        &self,
+        (program, own_root): (&Path, Option<&OwnRoot>),
+        arch: Arch,
+        plugin: &[u8],
+    ) -> Result<(), String> {
+        try_start((program, own_root), arch, self.sandbox, self.own_user, Some(plugin)).await
     }
 
     /// The confinement of a QEMU with that accelerator, and what is missing of it.
@@ -145,7 +151,7 @@ fn group_of_kvm(device: &Path) -> Result<Option<libc::gid_t>, String> {
 
 /// Starts QEMU with a board without devices, and makes it quit. `Err`: why that failed, in one line.
 async fn try_start(
-    program: &Path,
+    (program, own_root): (&Path, Option<&OwnRoot>),
     arch: Arch,
     sandbox: bool,
     own_user: bool,
@@ -159,8 +165,10 @@ async fn try_start(
         &Plugin { on: plugin.is_some(), model: None },
     ];
     let inherited = plugin.map(load::plugin).transpose().map_err(|error| error.to_string())?;
-    let inherited = inherited.into_iter().flat_map(|(inherited, _)| inherited).collect();
-    let mut command = Command::new(process::absolute(program));
+    let mut inherited: Vec<_> = inherited.into_iter().flat_map(|(inherited, _)| inherited).collect();
+    let started = own_root::command(program, own_root, &limits);
+    let (mut command, root) = started.map_err(|error| with_causes(&error))?;
+    inherited.extend(root);
     command
         .args(devices.iter().flat_map(|device| device.arguments()))
         .args(["-serial", "none", "-monitor", "none", "-qmp", "stdio", "-S"])
@@ -257,11 +265,11 @@ mod tests {
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         };
         script("#!/bin/sh\nyes | head -c 3000000 >&2\nexit 3\n");
-        let error = try_start(&program, Arch::X86_64, false, false, None).await.unwrap_err();
+        let error = try_start((&program, None), Arch::X86_64, false, false, None).await.unwrap_err();
         assert_eq!(error, "y; y; y");
         script("#!/bin/sh\nexec sleep 1000\n");
         let since = std::time::Instant::now();
-        let error = try_start(&program, Arch::X86_64, false, false, None).await.unwrap_err();
+        let error = try_start((&program, None), Arch::X86_64, false, false, None).await.unwrap_err();
         assert!(error.contains("did not quit within 10 s"), "{error}");
         assert!(since.elapsed() < PATIENCE * 2);
     }
@@ -274,7 +282,7 @@ mod tests {
         let text = "#!/bin/sh\ncase \"$*\" in *-sandbox*) echo '-sandbox support is not enabled in this QEMU binary' >&2; exit 1;; esac\n";
         fs::write(&program, text).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let found = Confinement::find(&program, Arch::X86_64).await;
+        let found = Confinement::find(&program, None, Arch::X86_64).await;
         assert!(!found.sandbox);
         let lines = "QEMU runs without its filter of system calls: -sandbox support is not enabled in this QEMU binary";
         assert_eq!(found.lacking.last().map(String::as_str), Some(lines));
@@ -284,7 +292,7 @@ mod tests {
         // Root's own directory: no other user finds the program there.
         fs::write(&program, "#!/bin/sh\n").unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
-        let found = Confinement::find(&program, Arch::X86_64).await;
+        let found = Confinement::find(&program, None, Arch::X86_64).await;
         assert_eq!((found.sandbox, found.own_user), (true, false));
         assert!(found.lacking[0].starts_with("QEMU runs as root: it does not start as another user"), "{found:?}");
     }

@@ -40,6 +40,8 @@ pub mod descriptor {
     pub const PLUGIN: i32 = 905;
     /// The output of the plugin.
     pub const COUNTS: i32 = 906;
+    /// The directory of a QEMU that is not installed.
+    pub const QEMU: i32 = 907;
 }
 
 /// A character device on an inherited socket.

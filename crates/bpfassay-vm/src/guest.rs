@@ -126,7 +126,10 @@ impl Guest {
         if !machine.sandbox && qemu.confinement.sandbox {
             unconfined.push("QEMU runs without its filter of system calls: the machine is to have none".to_owned());
         }
-        let mut process = process::start(&qemu.program, machine.arguments(), machine.clock, loaded, limits).await?;
+        let mut process = {
+            let program = (qemu.program.as_path(), qemu.own_root.as_ref());
+            process::start(program, machine.arguments(), machine.clock, loaded, limits).await?
+        };
         let started = tokio::time::Instant::now();
         let process_id = process.child.id();
         let (qemu_gone, gone) = watch::channel(false);

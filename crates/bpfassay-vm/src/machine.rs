@@ -16,7 +16,7 @@ pub(crate) mod sandbox;
 
 use std::{
     ffi::{OsStr, OsString},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use bpfassay_protocol::Arch;
@@ -162,16 +162,16 @@ impl Machine {
         self.devices().iter().flat_map(|device| device.arguments()).chain(boot.arguments()).collect()
     }
 
-    /// The whole command for people to read, quoted for a POSIX shell, with the paths of kernel and initramfs where they have some. Executed
+    /// The whole command for people to read, which begins as `start` does ([`crate::Qemu::command_line`]), quoted for a POSIX shell, with the paths of kernel and initramfs where they have some. Executed
     /// by hand it needs the sockets of [`crate::device::descriptor`].
     #[must_use]
-    pub fn shell_command(&self, program: &Path) -> String {
+    pub fn shell_command(&self, start: &[OsString]) -> String {
         let initrd = self.initrd.as_ref().map(|initrd| match initrd {
             Initramfs::Path(path) => path.clone().into_os_string(),
             Initramfs::OpenFile => path_of(descriptor::INITRD),
         });
         let arguments = self.arguments_with(self.kernel.clone().into_os_string(), initrd);
-        shell_command(std::iter::once(program.as_os_str()).chain(arguments.iter().map(OsString::as_os_str)))
+        shell_command(start.iter().chain(&arguments))
     }
 }
 

@@ -35,6 +35,7 @@ use crate::{
     device::descriptor,
     limits::Limits,
     output::{Backlog, Output, Tail, file_in_memory},
+    own_root::{self, OwnRoot},
 };
 
 /// Bytes of QEMU's standard error kept.
@@ -88,12 +89,12 @@ impl Channel {
     }
 }
 
-/// Starts `program` for a guest with that clock, which inherits `loaded` among other files.
+/// Starts `program`, which may lie in a directory of its own, for a guest with that clock, which inherits `loaded` among other files.
 ///
 /// # Errors
-/// [`VmError::System`] where a socket pair or a file in memory cannot be made; [`VmError::Spawn`] where the program cannot be started.
+/// [`VmError::Input`] where the directory of QEMU cannot be opened; [`VmError::System`] where a socket pair or a file in memory cannot be made; [`VmError::Spawn`] where the program cannot be started.
 pub(crate) async fn start(
-    program: &Path,
+    (program, own_root): (&Path, Option<&OwnRoot>),
     arguments: Vec<OsString>,
     clock: Clock,
     loaded: Vec<(OwnedFd, RawFd)>,
@@ -108,7 +109,8 @@ pub(crate) async fn start(
         (agent_end, descriptor::AGENT),
         (monitor_end, descriptor::MONITOR),
     ]);
-    let mut command = Command::new(absolute(program));
+    let (mut command, root) = own_root::command(program, own_root, &limits)?;
+    inherited.extend(root);
     command
         .args(arguments)
         .stdin(Stdio::null())
@@ -139,15 +141,6 @@ pub(crate) fn keep_stderr(stderr: Option<ChildStderr>) -> JoinHandle<String> {
     })
 }
 
-/// The path of `program` that is valid in any directory.
-pub(crate) fn absolute(program: &Path) -> PathBuf {
-    if program.components().count() < 2 {
-        // A name to be searched for on `PATH`.
-        return program.to_owned();
-    }
-    std::path::absolute(program).unwrap_or_else(|_| program.to_owned())
-}
-
 /// A connected pair: this side's end for tokio, and the other's.
 fn pair() -> Result<(UnixStream, OwnedFd), VmError> {
     let make = || -> io::Result<_> {
@@ -168,7 +161,6 @@ pub(crate) async fn spawn(
     cpus: Option<CpuSet>,
     limits: Limits,
 ) -> Result<Child, VmError> {
-    limits.environment(&mut command);
     let program = PathBuf::from(command.as_std().get_program());
     prepare(&mut command, descriptors, cpus, limits);
     on_spawner(command).await?.map_err(|source| VmError::Spawn { program, source })

@@ -2,6 +2,7 @@
 //! Finding QEMU and its version.
 
 use std::{
+    ffi::OsString,
     fmt, io,
     path::{Path, PathBuf},
     process::Stdio,
@@ -14,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::{process::Command, time::timeout};
 
-use crate::{Confinement, VmError, confine};
+use crate::{Confinement, OwnRoot, VmError, confine, own_root};
 
 /// How long a QEMU may take to print its version.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,6 +30,9 @@ pub struct Qemu {
     pub arch: Arch,
     /// The program.
     pub program: PathBuf,
+    /// The directory that it lies in, where it is not installed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_root: Option<OwnRoot>,
     /// Its version as a number.
     pub version: QemuVersion,
     /// Its version in full, distribution's revision included: `7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)`.
@@ -99,7 +103,26 @@ impl Qemu {
                 packages: arch.facts().qemu_packages,
             })?,
         };
-        let mut command = Command::new(&program);
+        Self::examine(arch, program, None).await
+    }
+
+    /// The QEMU for guests of `arch` that lies in a directory of its own.
+    ///
+    /// # Errors
+    /// As [`Qemu::find`].
+    pub async fn in_root(arch: Arch, own_root: OwnRoot) -> Result<Self, VmError> {
+        Self::examine(arch, own_root.directory.join(&own_root.program), Some(own_root)).await
+    }
+
+    async fn examine(arch: Arch, program: PathBuf, own_root: Option<OwnRoot>) -> Result<Self, VmError> {
+        let line = own_root::command_line(&program, own_root.as_ref());
+        let (start, arguments) =
+            line.split_first().map_or((program.as_os_str(), &[][..]), |(start, rest)| (start, rest));
+        let mut command = Command::new(start);
+        if own_root.is_some() {
+            command.env_remove("LD_LIBRARY_PATH");
+        }
+        command.args(arguments);
         command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|source| {
             if source.kind() == io::ErrorKind::NotFound {
@@ -120,11 +143,11 @@ impl Qemu {
         if version < MINIMUM {
             return Err(VmError::OldQemu { program, version, minimum: MINIMUM });
         }
-        let confinement = Confinement::find(&program, arch).await;
+        let confinement = Confinement::find(&program, own_root.as_ref(), arch).await;
         for lacking in &confinement.lacking {
             tracing::warn!("{}: {lacking}", program.display());
         }
-        Ok(Self { arch, program, version, version_text, confinement })
+        Ok(Self { arch, program, own_root, version, version_text, confinement })
     }
 }
 
@@ -134,7 +157,13 @@ impl Qemu {
     /// # Errors
     /// What QEMU printed, where it does not load it.
     pub async fn try_plugin(&self, plugin: &[u8]) -> Result<(), String> {
-        self.confinement.try_plugin(&self.program, self.arch, plugin).await
+        self.confinement.try_plugin((&self.program, self.own_root.as_ref()), self.arch, plugin).await
+    }
+
+    /// The beginning of the command line that starts it, in front of the arguments of a [`crate::Machine`].
+    #[must_use]
+    pub fn command_line(&self) -> Vec<OsString> {
+        own_root::command_line(&self.program, self.own_root.as_ref())
     }
 }
 

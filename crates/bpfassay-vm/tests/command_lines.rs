@@ -3,7 +3,7 @@
 //! `BPFASSAY_RENEW=1 cargo test -p bpfassay-vm --test command_lines`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, and prints what it skips and measures")]
 
-use std::{env, fs, path::Path};
+use std::{env, ffi::OsString, fs, path::Path};
 
 use bpfassay_protocol::Arch;
 use bpfassay_vm::{Accelerator, Aslr, Clock, Initramfs, Machine, qemu::program_name};
@@ -11,7 +11,7 @@ use bpfassay_vm::{Accelerator, Aslr, Clock, Initramfs, Machine, qemu::program_na
 fn check(name: &str, machine: &Machine) {
     let program = program_name(machine.arch);
     // One argument per line, an option and its value on one.
-    let shown = machine.shell_command(Path::new(&program)).replace(" -", "\n  -") + "\n";
+    let shown = machine.shell_command(&[OsString::from(&program)]).replace(" -", "\n  -") + "\n";
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/command-lines").join(name);
     if env::var_os("BPFASSAY_RENEW").is_some() {
         fs::write(&file, &shown).unwrap();
@@ -71,7 +71,7 @@ fn arguments_do_not_depend_on_the_paths_of_kernel_and_initramfs() {
     assert!(given.contains(" -kernel /dev/fd/904 -initrd /dev/fd/903 -append "), "{given}");
     let elsewhere = Machine { kernel: "/other".into(), initrd: Some(Initramfs::OpenFile), ..shown.clone() };
     assert_eq!(args(&elsewhere), given);
-    let for_people = elsewhere.shell_command(Path::new("qemu"));
+    let for_people = elsewhere.shell_command(&["qemu".into()]);
     assert!(for_people.contains(" -kernel /other -initrd /dev/fd/903 "), "{for_people}");
     assert!(!args(&Machine { initrd: None, ..shown.clone() }).contains("-initrd"));
     let sandbox = "-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";

@@ -144,7 +144,7 @@ fn stand_in_for(mode: &str, directory: &Path) -> Qemu {
     // Only this user may have access to this program.
     let confinement = Confinement { sandbox: false, own_user: false, lacking: Vec::new() };
     let version = "7.2.0".parse().unwrap();
-    Qemu { arch: Arch::X86_64, program, version, version_text: "7.2.0".to_owned(), confinement }
+    Qemu { arch: Arch::X86_64, program, own_root: None, version, version_text: "7.2.0".to_owned(), confinement }
 }
 
 /// A field of this process's /proc/self/status, in bytes.

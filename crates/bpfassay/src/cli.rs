@@ -9,6 +9,7 @@ mod here;
 mod lock;
 mod merge;
 mod payload;
+mod qemu;
 mod report;
 mod run;
 mod slurm;
@@ -18,6 +19,7 @@ mod tool;
 use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
+use bpfassay_runner::QemuSource;
 use bpfassay_study::{Clock, Denied, Design, Model, Shard, Share};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -28,6 +30,7 @@ pub(crate) use self::{
     lock::Lock,
     merge::Merge,
     payload::{Payload, PayloadCommand},
+    qemu::{QemuChoice, qemu_of_environment},
     report::Report,
     run::{AgainChoice, Against, Check, Execution, Run},
     slurm::Slurm,
@@ -68,7 +71,7 @@ pub(crate) enum Command {
     Tools(Lists),
     /// List results: study, how much of it was measured, fingerprint
     List(List),
-    /// List what testbed.lock has, the exact package files that kernels and compilers come from; or choose them anew
+    /// List what testbed.lock has, the exact package files that kernels, compilers and QEMU come from; or choose them anew
     Lock(Lock),
     /// Prepare everything that a study needs, so that it then runs offline
     Fetch(Fetch),
@@ -125,11 +128,12 @@ pub(crate) struct Targets {
     pub(crate) arch: Vec<Arch>,
 
     /// Only these kernels, by their names in the catalogue; or one that you built, in place of the study's targets: the tree that it was
-    /// built in, or the path of its image
+    /// built in, or the path of its image; or one of a distribution by its package files: image.deb,modules.deb, kernel-core.rpm,…, or a directory
+    /// with them
     #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
     pub(crate) kernel: Vec<String>,
 
-    /// Its modules, installed (INSTALL_MOD_PATH), where --kernel is a build tree or an image [default: those of the build tree]
+    /// Its modules, installed (INSTALL_MOD_PATH), where --kernel is a build tree, an image or packages [default: those of the build tree, or of the packages]
     #[arg(long, value_name = "DIR", requires = "kernel")]
     pub(crate) modules: Option<PathBuf>,
 }
@@ -220,9 +224,9 @@ pub(crate) struct Plan {
     #[command(flatten)]
     pub(crate) selection: Selection,
 
-    /// Print the exact QEMU command line of every block
-    #[arg(long)]
-    pub(crate) qemu: bool,
+    /// Print the exact QEMU command line of every block; with a value, that of this QEMU: `--qemu=lock`, `--qemu=host`, as `--qemu` of `run`
+    #[arg(long, value_name = "lock|host", num_args = 0..=1, require_equals = true)]
+    pub(crate) qemu: Option<Option<QemuSource>>,
 
     /// Print JSON
     #[arg(long)]
@@ -259,6 +263,10 @@ pub(crate) struct Fetch {
     /// Write the testbed manifest to this file, for --manifest
     #[arg(long, value_name = "FILE")]
     pub(crate) manifest_out: Option<PathBuf>,
+
+    /// Which QEMU.
+    #[command(flatten)]
+    pub(crate) qemu: QemuChoice,
 }
 
 /// Arguments of `doctor`.
@@ -267,6 +275,10 @@ pub(crate) struct Doctor {
     /// Install what is missing from the host's packages
     #[arg(long)]
     pub(crate) install: bool,
+
+    /// Which QEMU.
+    #[command(flatten)]
+    pub(crate) qemu: QemuChoice,
 }
 
 /// Arguments of `shell`.
@@ -279,7 +291,7 @@ pub(crate) struct Shell {
     #[arg(long, value_name = "ARCH", value_parser = arch)]
     pub(crate) arch: Option<Arch>,
 
-    /// Its kernel, by name in the catalogue, the tree that it was built in, or the path of its image [default: 6.12]
+    /// Its kernel, by name in the catalogue, the tree that it was built in, the path of its image, or its packages [default: 6.12]
     #[arg(long, value_name = "KERNEL")]
     pub(crate) kernel: Option<String>,
 
@@ -310,6 +322,10 @@ pub(crate) struct Shell {
     /// What is overlaid.
     #[command(flatten)]
     pub(crate) overlays: Overlays,
+
+    /// Which QEMU.
+    #[command(flatten)]
+    pub(crate) qemu: QemuChoice,
 }
 
 /// Arguments of `verify`.
@@ -339,6 +355,10 @@ pub(crate) struct Verify {
     /// Start nothing; check that the directory is whole: the journal and results as they were written, every figure as the journal has it
     #[arg(long, conflicts_with_all = ["sample", "jobs", "bundle"])]
     pub(crate) files: bool,
+
+    /// Which QEMU.
+    #[command(flatten)]
+    pub(crate) qemu: QemuChoice,
 }
 
 /// Arguments of `studies`, `probes` and `tools`.

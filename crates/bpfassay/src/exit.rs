@@ -256,6 +256,7 @@ impl From<bpfassay_testbed::Error> for Failure {
             Error::NotACache { .. }
             | Error::Catalogue(_)
             | Error::LocalKernel { .. }
+            | Error::Package(_)
             | Error::Manifest(_)
             | Error::Bundle(_)
             | Error::TestbedSpec(_)

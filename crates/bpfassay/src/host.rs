@@ -6,9 +6,9 @@ use std::{
     io::{BufRead, IsTerminal, Write},
 };
 
-use bpfassay_runner::install_command;
+use bpfassay_runner::{StoreOptions, install_command};
 use bpfassay_study::Plan;
-use bpfassay_testbed::stages::Stages;
+use bpfassay_testbed::{stages::Stages, toolchain::HOST_PACKAGES};
 
 use crate::{
     cli,
@@ -16,12 +16,17 @@ use crate::{
     output,
 };
 
-/// Finds what the host lacks for `plan`, and installs it as a stage: the Debian packages of `needed`, and QEMU.
+/// Finds what the host lacks for `plan`, and installs it as a stage: the Debian packages of `needed`, and QEMU, unless that comes from the lock.
 ///
 /// # Errors
 /// As with [`install`]; where dpkg cannot be asked.
-pub(crate) fn install_for(plan: &Plan, needed: &[&str], global: &cli::Global, stages: &Stages) -> Result<(), Failure> {
-    Missing::find(plan, needed, global)?.install(stages)
+pub(crate) fn install_for(
+    plan: &Plan,
+    needed: &[&str],
+    (global, options): (&cli::Global, &StoreOptions),
+    stages: &Stages,
+) -> Result<(), Failure> {
+    Missing::find(plan, needed, (global, options))?.install(stages)
 }
 
 /// What the host lacks, and may be installed.
@@ -34,13 +39,21 @@ pub(crate) struct Missing {
 }
 
 impl Missing {
-    /// Finds what the host lacks for `plan`, the packages of `needed` and QEMU, and asks whether to install it.
+    /// Finds what the host lacks for `plan`, the packages of `needed` and QEMU, and asks whether to install it. Where packages and programs come from a place that
+    /// was named, or nothing may be fetched, what they are fetched and built with is not asked for: if it is needed after all, that is reported then.
     ///
     /// # Errors
     /// As with [`install`]; where dpkg cannot be asked.
-    pub(crate) fn find(plan: &Plan, needed: &[&str], global: &cli::Global) -> Result<Self, Failure> {
+    pub(crate) fn find(
+        plan: &Plan,
+        needed: &[&str],
+        (global, options): (&cli::Global, &StoreOptions),
+    ) -> Result<Self, Failure> {
         let archs: BTreeSet<_> = plan.targets().into_iter().map(|target| target.arch).collect();
-        let missing = bpfassay_runner::missing_packages(needed, &archs)?;
+        let mut missing = bpfassay_runner::missing_packages(needed, &archs, options.qemu)?;
+        if options.packages.offline || !options.packages.from.is_empty() {
+            missing.retain(|name| !HOST_PACKAGES.contains(&name.as_str()));
+        }
         agree(&missing, answers_yes(global.yes))?;
         Ok(Self::of(missing, needed))
     }

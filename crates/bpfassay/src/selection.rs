@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From arguments to what the library runs: which study, which part of it, which kernels, tools and testbed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bpfassay_protocol::job::FileSystem;
 use bpfassay_runner::{Selection, StoreOptions};
 use bpfassay_study::{Narrowing, Plan};
 use bpfassay_testbed::{
     apt,
-    cache::Digest,
+    cache::{Cache, Digest},
     payload::ProgramSources,
     provider::{
         Sources,
-        local::{Config, Lack, LocalKernel, is_build_tree},
+        local::{Config, LocalKernel, is_build_tree, packages_in},
     },
+    unpack::is_package,
 };
 
 use crate::{
@@ -34,7 +35,8 @@ pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
         exact: false,
     };
     let programs = ProgramSources { from: global.from.clone(), built_with: built_with() };
-    StoreOptions { cache: global.cache.clone(), catalogue: global.catalogue.clone(), packages, programs }
+    let (cache, catalogue) = (global.cache.clone(), global.catalogue.clone());
+    StoreOptions { cache, catalogue, packages, programs, qemu: None }
 }
 
 /// Digest of the sources of the guest's programs that this command was built with; none where it was built without them.
@@ -52,11 +54,16 @@ pub(crate) fn offline(global: &cli::Global) -> StoreOptions {
 /// Reads the tool files of the arguments and puts everything together.
 ///
 /// # Errors
-/// A usage failure: a tool file that is wrong, an image or a build tree beside other kernels, a build tree that is not complete, modules without either.
-pub(crate) fn selection(arguments: &cli::Selection, overlays: &cli::Overlays) -> Result<Selection, Failure> {
+/// A usage failure: a tool file that is wrong, an image or a build tree beside other kernels, a build tree that is not complete, modules without either; packages
+/// that are none, or not those of one kernel. An infrastructure failure where packages cannot be unpacked into the cache.
+pub(crate) fn selection(
+    arguments: &cli::Selection,
+    overlays: &cli::Overlays,
+    global: &cli::Global,
+) -> Result<Selection, Failure> {
     let tools = arguments.tool.iter().map(|name| bpfassay_tool::load(name).map_err(Failure::usage));
     let mut own = self::overlays(overlays);
-    own.sources.local = local_kernel(&arguments.targets)?;
+    own.sources.local = local_kernel(&arguments.targets, global)?;
     Ok(Selection {
         study: arguments.study.clone(),
         narrowing: Narrowing {
@@ -93,20 +100,26 @@ pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
     }
 }
 
-/// The kernel image or build tree given in place of names, if one was.
+/// The kernel image, build tree or packages given in place of names, if one was.
 ///
 /// # Errors
-/// A usage failure for one beside other kernels, for a build tree that cannot be used, and for modules without either.
-fn local_kernel(targets: &cli::Targets) -> Result<Option<LocalKernel>, Failure> {
+/// A usage failure for one beside other kernels, for a build tree or packages that cannot be used, and for modules without either; an infrastructure failure where
+/// packages cannot be unpacked into the cache.
+fn local_kernel(targets: &cli::Targets, global: &cli::Global) -> Result<Option<LocalKernel>, Failure> {
     let refuse =
         |help: &str, what: &str| Err(Failure { code: USAGE, report: miette::miette!(help = help, "{}", what) });
+    let packages = packages(&targets.kernel)?;
+    if !packages.is_empty() {
+        let cache = Cache::open(Cache::locate(global.cache.as_deref())?)?;
+        return Ok(Some(LocalKernel::of_packages(&cache, &packages, targets.modules.as_deref())?));
+    }
     match targets.kernel.as_slice() {
         [one] if is_path(one) => {
             Ok(Some(LocalKernel::find(Path::new(one), targets.modules.as_deref(), &targets.arch)?))
         }
         names if names.iter().any(|name| is_path(name)) => refuse(
             "run the study once per kernel",
-            "--kernel takes the path of one image or build tree by itself, or names of the catalogue",
+            "--kernel takes the path of one image or build tree by itself, the packages of one kernel, or names of the catalogue",
         ),
         _ if targets.modules.is_some() => refuse(
             "give the path of the image or of the build tree with --kernel (./bzImage, ./linux), or leave --modules out: kernels of the catalogue have their own",
@@ -116,24 +129,56 @@ fn local_kernel(targets: &cli::Targets) -> Result<Option<LocalKernel>, Failure> 
     }
 }
 
-/// Whether an argument of `--kernel` is the path of an image or of a build tree, and no name of the catalogue, nearly all of which begin with a digit.
-pub(crate) fn is_path(argument: &str) -> bool {
-    let (path, is_number) = (Path::new(argument), argument.starts_with(|c: char| c.is_ascii_digit()));
-    argument.contains('/') || argument.starts_with('.') || (!is_number && (path.is_file() || is_build_tree(path)))
+/// The package files that `kernels`, the arguments of `--kernel`, are or hold; none where they are something else.
+///
+/// # Errors
+/// A usage failure for a directory with more packages than a kernel has; an infrastructure failure where it cannot be read.
+fn packages(kernels: &[String]) -> Result<Vec<PathBuf>, Failure> {
+    if kernels.is_empty() || !kernels.iter().all(|kernel| is_path(kernel)) {
+        return Ok(Vec::new());
+    }
+    if let [one] = kernels
+        && Path::new(one).is_dir()
+    {
+        return if is_build_tree(Path::new(one)) { Ok(Vec::new()) } else { Ok(packages_in(Path::new(one))?) };
+    }
+    let files: Vec<_> = kernels.iter().map(PathBuf::from).collect();
+    Ok(if files.iter().all(|file| is_package(file)) { files } else { Vec::new() })
 }
 
-/// What the user's kernel lacks of what `plan` needs, by the configuration in its build tree; nothing where there is none.
+/// Whether an argument of `--kernel` is the path of an image, of a build tree or of packages, and no name of the catalogue, nearly all of which begin with a digit.
+pub(crate) fn is_path(argument: &str) -> bool {
+    let (path, is_number) = (Path::new(argument), argument.starts_with(|c: char| c.is_ascii_digit()));
+    let is_kernel =
+        || path.is_file() || is_build_tree(path) || packages_in(path).is_ok_and(|packages| !packages.is_empty());
+    argument.contains('/') || argument.starts_with('.') || (!is_number && is_kernel())
+}
+
+/// What the user's kernel lacks of what `plan` needs, by the configuration in its build tree or packages, in words; nothing where there is none: what the
+/// configuration does not set, and which modules are not in the packages.
 ///
 /// # Errors
 /// An infrastructure failure where the configuration cannot be read.
-pub(crate) fn lacks(selection: &Selection, plan: &Plan) -> Result<Vec<Lack>, Failure> {
-    let Some((config, release)) =
-        selection.sources.local.as_ref().and_then(|kernel| kernel.config.as_deref().zip(kernel.release.as_deref()))
-    else {
-        return Ok(Vec::new());
-    };
+pub(crate) fn lacks(selection: &Selection, plan: &Plan) -> Result<Lacks, Failure> {
+    let Some(kernel) = &selection.sources.local else { return Ok(Lacks::default()) };
     let nfs = plan.blocks.iter().any(|block| matches!(block.file_system, FileSystem::Nfs(_)));
-    Ok(Config::read(config)?.lacks(release, nfs))
+    let options = match (&kernel.config, &kernel.release) {
+        (Some(config), Some(release)) => Config::read(config)?.lacks(release, nfs),
+        _ => Vec::new(),
+    };
+    let options = options.iter().map(|lack| format!("{}, which {} needs", lack.option, lack.needed_by)).collect();
+    let modules = kernel.absent_modules(nfs)?;
+    let modules = modules.iter().map(|absent| format!("{}, which {} needs", absent.module, absent.needed_by)).collect();
+    Ok(Lacks { options, modules })
+}
+
+/// What a kernel lacks, in words.
+#[derive(Debug, Default)]
+pub(crate) struct Lacks {
+    /// What its configuration does not set.
+    pub(crate) options: Vec<String>,
+    /// What its packages do not hold.
+    pub(crate) modules: Vec<String>,
 }
 
 #[cfg(test)]
@@ -147,6 +192,17 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
         assert!(is_path("./6.12") && is_path(&path("none")));
+        std::fs::write(path("a.deb"), b"!<arch>\ndebian-binary").unwrap();
+        std::fs::write(path("b.rpm"), b"\xed\xab\xee\xdb\x03\x00\x00\x00").unwrap();
+        std::fs::write(path("c.deb"), b"something else").unwrap();
+        std::fs::write(path("vmlinuz"), b"an image").unwrap();
+        let found = |kernels: &[String]| -> Vec<String> {
+            packages(kernels).unwrap().iter().map(|path| path.display().to_string()).collect()
+        };
+        assert_eq!(found(&[directory.path().display().to_string()]), [path("a.deb"), path("b.rpm")]);
+        assert_eq!(found(&[path("b.rpm"), path("a.deb")]), [path("b.rpm"), path("a.deb")]);
+        assert!(found(&[path("a.deb"), path("c.deb")]).is_empty() && found(&[path("vmlinuz")]).is_empty());
+        assert!(found(&["6.12".to_owned()]).is_empty() && found(&[]).is_empty());
         assert!(!is_path("6.12") && !is_path("testing"));
     }
 

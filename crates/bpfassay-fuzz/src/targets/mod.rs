@@ -66,6 +66,7 @@ pub const TARGETS: &[Target] = &[
     Target::bytes("compressed", 3000, &[], testbed::compressed),
     Target::bytes("kernel_module", 6000, &[], testbed::module),
     Target::bytes("initramfs", 6000, &[], private::initramfs),
+    Target::bytes("package_file", 3000, &[], private::package),
     Target::bytes("program", 6000, &OBJECTS, private::program),
     Target::text("packages", 700, &["crates/bpfassay-testbed/src/apt/testdata"], testbed::packages),
     Target::text("release", 4000, &[], testbed::release),

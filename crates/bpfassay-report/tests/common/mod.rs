@@ -91,6 +91,7 @@ pub(crate) fn header(plan: Plan) -> Header {
         machine: if arch == Arch::X86_64 { "q35" } else { "virt" }.to_owned(),
         cpu: "max".to_owned(),
         plugin_api: None,
+        package: None,
     };
     let targets = plan
         .targets()

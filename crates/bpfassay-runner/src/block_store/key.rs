@@ -112,11 +112,12 @@ fn named(artefacts: &[Artefact]) -> Result<Vec<(&str, &str)>, NoKey> {
     artefacts.iter().map(|artefact| Ok((artefact.name.as_str(), digest_of(artefact)?))).collect()
 }
 
-/// QEMU's arguments without what differs by host and changes nothing in the guest: the program's path and the filter of system calls. Everything else that has
+/// QEMU's arguments without what differs by host and changes nothing in the guest: how the program is started, which has paths, and the filter of system calls, which comes first. Everything else that has
 /// a path is opened before and inherited.
 fn arguments(command: &[String]) -> Vec<&str> {
     let mut all = Vec::with_capacity(command.len());
-    let mut arguments = command.iter().skip(1).map(String::as_str);
+    let start = command.iter().position(|argument| argument == SANDBOX).unwrap_or(1);
+    let mut arguments = command.iter().skip(start).map(String::as_str);
     while let Some(argument) = arguments.next() {
         if argument == SANDBOX {
             arguments.next();

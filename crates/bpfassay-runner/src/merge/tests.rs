@@ -80,6 +80,7 @@ pub(crate) fn provenance(plan: &Plan, host: &str) -> Provenance {
             machine: "virt".to_owned(),
             cpu: "max".to_owned(),
             plugin_api: None,
+            package: None,
         };
         (target.arch, facts)
     };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernels that the user built: `--kernel bzImage [--modules DIR]`, `--kernel BUILD-TREE`.
+//! Kernels that the user built, or has packages of: `--kernel bzImage [--modules DIR]`, `--kernel BUILD-TREE`, `--kernel PACKAGE,…`.
 
 mod build_tree;
 mod config;
 mod header;
+mod packages;
 mod zboot;
 
 use std::{
@@ -19,18 +20,19 @@ use bpfassay_protocol::{Arch, with_causes};
 pub(crate) use self::header::tests::arm64_image;
 pub use self::{
     build_tree::is_build_tree,
-    config::{Config, Lack},
+    config::{Absent, Config, Lack},
     header::{ImageKind, identify},
+    packages::packages_in,
     zboot::unpack as unpack_zboot,
 };
 use super::{Provider, Receiver, Request, Sources, with_checkout};
 use crate::{
     Error, Result,
-    apt::Apt,
+    apt::{Apt, Package},
     cache::{Cache, Digest, Hasher},
     kernel::{Kernel, Modules},
     manifest,
-    modules::{Layout, decompress::decompress},
+    modules::{Layout, decompress::decompress, names},
     pvh::{Unusable, extract},
 };
 
@@ -46,8 +48,12 @@ pub struct LocalKernel {
     pub modules: Option<LocalModules>,
     /// Its configuration, `.config` of the tree that it was built in.
     pub config: Option<PathBuf>,
-    /// Its release by that tree.
+    /// Its release by that tree, or by its packages.
     pub release: Option<String>,
+    /// The version of its packages.
+    pub version: Option<String>,
+    /// The packages that it was unpacked from.
+    pub packages: Vec<Package>,
 }
 
 /// Where the modules of a kernel are that the user built.
@@ -71,7 +77,33 @@ impl LocalKernel {
         if path.is_dir() {
             return build_tree::find(path, modules, archs);
         }
-        Ok(Self { image: path.to_owned(), modules, config: None, release: None })
+        let (image, packages) = (path.to_owned(), Vec::new());
+        Ok(Self { image, modules, config: None, release: None, version: None, packages })
+    }
+
+    /// The kernel in package files of a distribution (`.deb` or `.rpm`), unpacked into `cache` unless it is there; with the modules in `modules`, or
+    /// those of the packages.
+    ///
+    /// # Errors
+    /// [`Error::Package`] for a file that is no package; [`Error::LocalKernel`] for packages without an image, of several kernels, or without the modules that
+    /// guests need of them; [`Error::DiskFull`], [`Error::Io`] where the cache cannot take it.
+    pub fn of_packages(cache: &Cache, files: &[PathBuf], modules: Option<&Path>) -> Result<Self> {
+        packages::find(cache, files, modules.map(|directory| LocalModules::Installed(directory.to_owned())))
+    }
+
+    /// Modules that a guest needs by the configuration, with `nfs` for an NFS mount, too, and that are not among those of the kernel's packages; nothing where the
+    /// kernel is not of packages.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Modules`] where configuration or modules cannot be read.
+    pub fn absent_modules(&self, nfs: bool) -> Result<Vec<Absent>> {
+        let (Some(config), Some(LocalModules::Installed(directory)), false) =
+            (&self.config, &self.modules, self.packages.is_empty())
+        else {
+            return Ok(Vec::new());
+        };
+        let (tree, _) = find_modules(directory, self.release.as_deref())?;
+        Ok(Config::read(config)?.absent(&names(&tree)?, nfs))
     }
 }
 
@@ -192,11 +224,11 @@ pub fn prepare(cache: &Cache, local: &LocalKernel, arch: Option<Arch>) -> Result
         arch: kind.arch,
         name: NAME.to_owned(),
         release,
-        version: None,
+        version: local.version.clone(),
         image: manifest::File::from(&object),
         config,
         modules,
-        packages: Vec::new(),
+        packages: local.packages.clone(),
     })
 }
 

@@ -2,7 +2,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{catalogue::Catalogue, toolchain};
+use crate::{catalogue::Catalogue, qemu, toolchain};
 
 const PACKAGE: &str = "{ name = \"linux-image-a\", version = \"6.12.1-1\", architecture = \"amd64\", size = 3, \
      sha256 = \"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881\", path = \"pool/main/l/linux/a.deb\" }";
@@ -11,7 +11,7 @@ fn text() -> String {
     format!(
         "format = 1\n[[kernel]]\nname = \"6.12\"\narchitecture = \"x86_64\"\nsuite = \"trixie\"\nrelease = \"6.12.1+x-amd64\"\n\
          version = \"6.12.1-1\"\npackages = [\n  {PACKAGE},\n]\n[[toolchain]]\narchitecture = \"x86_64\"\nsuite = \"forky\"\n\
-         packages = [\n  {PACKAGE},\n]\n"
+         packages = [\n  {PACKAGE},\n]\n[[qemu]]\narchitecture = \"x86_64\"\nsuite = \"bookworm\"\npackages = [\n  {PACKAGE},\n]\n"
     )
 }
 
@@ -25,6 +25,8 @@ fn a_series_and_its_build_have_one_meaning() {
         assert_eq!(lock.kernel(arch, name), None, "{arch} {name}");
     }
     assert_eq!(lock.toolchain(Arch::X86_64).unwrap().packages, kernel.packages);
+    assert_eq!(lock.qemu(Arch::X86_64).unwrap().packages, kernel.packages);
+    assert_eq!((lock.qemu(Arch::Aarch64), lock.qemu(Arch::X86_64).unwrap().suite.as_str()), (None, "bookworm"));
     assert_eq!(TestbedLock::parse("x", &lock.text()).unwrap(), lock);
 }
 
@@ -32,6 +34,7 @@ fn a_series_and_its_build_have_one_meaning() {
 fn what_is_no_lock_is_refused_with_what_is_wrong() {
     let good = text();
     let second = good.split_once("[[kernel]]").unwrap().1.split_once("[[toolchain]]").unwrap();
+    let (toolchain, emulator) = second.1.split_once("[[qemu]]").unwrap();
     for (wrong, problem) in [
         (good.replace("format = 1", "format = 2"), "has format 2, this program reads 1"),
         (good.replace("suite = \"trixie\"", "suit = \"trixie\""), "unknown field `suit`"),
@@ -50,7 +53,9 @@ fn what_is_no_lock_is_refused_with_what_is_wrong() {
         (good.replace(&format!("  {PACKAGE},\n"), ""), "packages is empty"),
         (good.replace(PACKAGE, &format!("{PACKAGE}, {PACKAGE}")), "package `linux-image-a`: it is there twice"),
         (format!("{good}[[kernel]]{}", second.0), "kernel `6.12` for x86_64 is there twice"),
-        (format!("{good}[[toolchain]]{}", second.1), "the toolchain for x86_64 is there twice"),
+        (format!("{good}[[toolchain]]{toolchain}"), "the toolchain for x86_64 is there twice"),
+        (format!("{good}[[qemu]]{emulator}"), "QEMU for x86_64 is there twice"),
+        (good.replace("\"bookworm\"", "\"../x\""), "QEMU for x86_64: `../x` is no name"),
     ] {
         assert_ne!(wrong, good);
         let error = TestbedLock::parse("x.lock", &wrong).unwrap_err().to_string();
@@ -98,6 +103,22 @@ fn the_bundled_lock_has_every_package_that_builds_ask_for() {
             for name in toolchain::FOREIGN {
                 assert!(has(name, arch), "{name} of {arch} for {host}");
             }
+        }
+    }
+}
+
+#[test]
+fn the_bundled_lock_has_qemu_for_every_host_that_builds_guests() {
+    let lock = TestbedLock::bundled().unwrap();
+    for host in qemu::HOSTS {
+        let locked = lock.qemu(host).unwrap();
+        assert_eq!(locked.suite, qemu::SUITE);
+        for name in qemu::names() {
+            assert!(locked.packages.iter().any(|located| located.package.name == name), "{name} for {host}");
+        }
+        for Located { package, snapshot, .. } in &locked.packages {
+            assert!([host.facts().debian_name, "all"].contains(&package.architecture.as_str()), "{package:?}");
+            assert!(snapshot.is_some(), "{package:?} has no time stamp");
         }
     }
 }

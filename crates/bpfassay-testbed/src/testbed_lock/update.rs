@@ -8,13 +8,13 @@ use std::{
 
 use bpfassay_protocol::Arch;
 
-use super::{LockedKernel, LockedToolchain, TestbedLock};
+use super::{LockedForHost, LockedKernel, TestbedLock};
 use crate::{
     Error, Result,
     apt::{Apt, Indexed, Located, Root, Snapshot},
     catalogue::Catalogue,
     provider::debian::Kernels,
-    toolchain,
+    qemu, toolchain,
 };
 
 /// What is to be chosen anew.
@@ -22,6 +22,8 @@ use crate::{
 pub enum Wanted {
     /// The cross toolchains.
     Toolchain,
+    /// QEMU.
+    Qemu,
     /// Only the time stamps of packages that have none.
     Snapshots,
     /// A kernel, on every architecture that has it.
@@ -36,10 +38,11 @@ pub enum Wanted {
 impl FromStr for Wanted {
     type Err = std::convert::Infallible;
 
-    /// `toolchain`, `snapshots`, the name of a series (`6.12`), or one with a build (`6.12=6.12.107`).
+    /// `toolchain`, `qemu`, `snapshots`, the name of a series (`6.12`), or one with a build (`6.12=6.12.107`).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(match text.split_once('=') {
             _ if text == "toolchain" => Self::Toolchain,
+            _ if text == "qemu" => Self::Qemu,
             _ if text == "snapshots" => Self::Snapshots,
             Some((name, build)) => Self::Kernel { name: name.to_owned(), build: Some(build.to_owned()) },
             None => Self::Kernel { name: text.to_owned(), build: None },
@@ -118,7 +121,22 @@ pub fn update(
                     keep_snapshots(old.unwrap_or_default(), &mut packages);
                     update.note(&what, old, &packages);
                     let suite = toolchain::SUITE.to_owned();
-                    update.lock.set_toolchain(LockedToolchain { architecture, suite, packages });
+                    update.lock.set_toolchain(LockedForHost { architecture, suite, packages });
+                }
+                Err(error) => update.failed.push((what, error)),
+            }
+        }
+    }
+    if wanted.is_empty() || wanted.contains(&Wanted::Qemu) {
+        for architecture in qemu::HOSTS {
+            let what = format!("QEMU for {architecture}");
+            match qemu::choose(apt, architecture) {
+                Ok(mut packages) => {
+                    let old = old.qemu(architecture).map(|old| &*old.packages);
+                    keep_snapshots(old.unwrap_or_default(), &mut packages);
+                    update.note(&what, old, &packages);
+                    let suite = qemu::SUITE.to_owned();
+                    update.lock.set_qemu(LockedForHost { architecture, suite, packages });
                 }
                 Err(error) => update.failed.push((what, error)),
             }
@@ -166,8 +184,19 @@ impl Update {
             let listed = |root: &Root, _: &BTreeSet<String>| kernels.index(root, arch).map(found);
             changes.extend(stamp(apt, (&what, &kernel.suite, &[arch]), &mut kernel.packages, given, listed)?);
         }
-        for LockedToolchain { architecture, suite, packages } in &mut self.lock.toolchains {
-            let (what, all) = (format!("the toolchain for {architecture}"), toolchain::architectures(*architecture));
+        let toolchains = self.lock.toolchains.iter_mut().map(|locked| {
+            (
+                format!("the toolchain for {}", locked.architecture),
+                toolchain::architectures(locked.architecture),
+                locked,
+            )
+        });
+        let emulators = self
+            .lock
+            .emulators
+            .iter_mut()
+            .map(|locked| (format!("QEMU for {}", locked.architecture), vec![locked.architecture], locked));
+        for (what, all, LockedForHost { suite, packages, .. }) in toolchains.chain(emulators) {
             let listed = |root: &Root, names: &BTreeSet<String>| {
                 let of = |&arch| root.packages(arch, |name| names.contains(name)).map(found);
                 all.iter().map(of).collect::<Result<Vec<_>>>().map(|all| all.concat())
@@ -176,7 +205,8 @@ impl Update {
         }
         self.changes.extend(changes);
         let of_kernels = self.lock.kernels.iter().flat_map(|kernel| &kernel.packages);
-        let all = of_kernels.chain(self.lock.toolchains.iter().flat_map(|toolchain| &toolchain.packages));
+        let of_hosts = self.lock.toolchains.iter().chain(&self.lock.emulators);
+        let all = of_kernels.chain(of_hosts.flat_map(|locked| &locked.packages));
         self.without_snapshot = all.filter(|located| located.snapshot.is_none()).count();
         Ok(())
     }
@@ -338,6 +368,7 @@ mod tests {
         let kernel =
             |name: &str, build: Option<&str>| Wanted::Kernel { name: name.to_owned(), build: build.map(str::to_owned) };
         assert_eq!("toolchain".parse(), Ok(Wanted::Toolchain));
+        assert_eq!("qemu".parse(), Ok(Wanted::Qemu));
         assert_eq!("snapshots".parse(), Ok(Wanted::Snapshots));
         assert_eq!("6.12".parse(), Ok(kernel("6.12", None)));
         assert_eq!("6.12=6.12.107".parse(), Ok(kernel("6.12", Some("6.12.107"))));

@@ -10,7 +10,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 
-use super::{MessageFormat, Metrics, Overlays, Selection, Targets};
+use super::{MessageFormat, Metrics, Overlays, QemuChoice, Selection, Targets};
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -94,6 +94,10 @@ pub(crate) struct Execution {
     /// How guests are executed
     #[arg(long, value_parser = accelerator(), default_value = "auto")]
     pub(crate) accelerator: AcceleratorWish,
+
+    /// Which QEMU.
+    #[command(flatten)]
+    pub(crate) qemu: QemuChoice,
 
     /// How to report what happens: a bar or lines on standard error and a table at the end, or a JSON object per event on standard
     /// output (`bpfassay schema events`)

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use bpfassay_results::{Provenance, plain};
-use bpfassay_runner::{Bundling, Store};
+use bpfassay_runner::{Bundling, QemuSource, Store, StoreOptions};
 use bpfassay_testbed::error::human;
 
 use crate::{
@@ -27,8 +27,10 @@ pub(crate) fn bundle(arguments: &cli::Bundle, global: &cli::Global) -> Outcome {
         None => {
             let display = Display::begin(cli::MessageFormat::Human);
             let stages = display.stages();
-            host::install_for(bundling.plan(), bundling.host_packages(), global, &stages)?;
-            let testbed = bundling.made_again(&Store::open(&store_options(global))?.with_stages(stages));
+            // Nothing is booted.
+            let options = StoreOptions { qemu: Some(QemuSource::Lock), ..store_options(global) };
+            host::install_for(bundling.plan(), bundling.host_packages(), (global, &options), &stages)?;
+            let testbed = bundling.made_again(&Store::open(&options)?.with_stages(stages));
             display.finish();
             testbed?
         }

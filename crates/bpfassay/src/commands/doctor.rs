@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use bpfassay_protocol::Arch;
 use bpfassay_results::plain;
-use bpfassay_runner::{HostCheck, HostState, Remedy, examine_host, install_command, missing_packages};
+use bpfassay_runner::{HostCheck, HostState, Remedy, StoreOptions, examine_host, install_command, missing_packages};
 use bpfassay_testbed::toolchain::HOST_PACKAGES;
 
 use crate::{
@@ -25,9 +25,14 @@ pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outc
     if arguments.install {
         let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
         let stages = Display::begin(cli::MessageFormat::Human).stages();
-        host::install(&missing_packages(HOST_PACKAGES, &archs)?, host::answers_yes(global.yes), &stages)?;
+        host::install(
+            &missing_packages(HOST_PACKAGES, &archs, arguments.qemu.qemu)?,
+            host::answers_yes(global.yes),
+            &stages,
+        )?;
     }
-    let checks = examine_host(&store_options(global)).await;
+    let options = StoreOptions { qemu: arguments.qemu.qemu, ..store_options(global) };
+    let checks = examine_host(&options).await;
     super::print(&text(&checks))?;
     Ok(if checks.iter().any(|check| check.state == HostState::Bad) { INFRASTRUCTURE } else { SUCCESS })
 }
@@ -61,7 +66,13 @@ fn described(remedy: &Remedy) -> String {
             return format!("bpfassay doctor --install, or as root: {}", install_command(missing));
         }
         Remedy::UseDebian => "guests are made from Debian's packages: use a Debian host, or --manifest FILE",
-        Remedy::InstallQemu(arch) => return format!("as root: apt-get install {}", arch.facts().qemu_packages),
+        Remedy::InstallQemu(arch) => {
+            return format!(
+                "--qemu lock takes that of testbed.lock; or as root: apt-get install {}",
+                arch.facts().qemu_packages
+            );
+        }
+        Remedy::FetchQemu => "none: it is fetched when it is needed, or by bpfassay fetch",
         Remedy::InstallRustLater => {
             "none for now; to build them again when their sources change, install a Rust toolchain"
         }

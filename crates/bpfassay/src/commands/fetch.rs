@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay fetch`: prepare everything for a study, so that it then runs offline.
 
-use bpfassay_runner::{HostSetup, Shell, Store, Testbed, Trial};
+use bpfassay_runner::{HostSetup, Shell, Store, StoreOptions, Testbed, Trial};
 use bpfassay_vm::AcceleratorWish;
 
 use crate::{
@@ -19,11 +19,12 @@ use crate::{
 /// missing, a guest cannot be made, the cache cannot be read or written, QEMU does not start, or the manifest cannot be written.
 pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcome {
     let overlays = cli::Overlays { ior: Vec::new(), bundle: None, manifest: None, available: false };
-    let (selection, options) = (selection(&arguments.selection, &overlays)?, store_options(global));
+    let selection = selection(&arguments.selection, &overlays, global)?;
+    let options = StoreOptions { qemu: arguments.qemu.qemu, ..store_options(global) };
     let plan = selection.expand(&options)?;
     let display = Display::begin(cli::MessageFormat::Human);
     let stages = display.stages();
-    host::install_for(&plan, selection.host_packages(), global, &stages)?;
+    host::install_for(&plan, selection.host_packages(), (global, &options), &stages)?;
     let store = Store::open(&options)?.with_stages(stages);
     if arguments.verify {
         let checked = store.cache.check()?;

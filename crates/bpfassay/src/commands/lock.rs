@@ -6,8 +6,10 @@ use std::{fmt::Write as _, io::ErrorKind};
 use bpfassay_results::plain;
 use bpfassay_runner::Store;
 use bpfassay_testbed::{
+    Arch,
     apt::Located,
     error::human,
+    qemu,
     testbed_lock::{self, TestbedLock},
     toolchain,
 };
@@ -71,7 +73,7 @@ pub(crate) fn lock(arguments: &cli::Lock, global: &cli::Global) -> Outcome {
     Ok(if updated.failed.is_empty() { SUCCESS } else { INFRASTRUCTURE })
 }
 
-/// A line for each kernel and toolchain.
+/// A line for each kernel, the toolchain and QEMU.
 fn listed(lock: &TestbedLock) -> String {
     let mut text =
         format!("{:<10} {:<9} {:<28} {:<20} {:>8}  suite\n", "arch", "kernel", "release", "version", "download");
@@ -91,6 +93,16 @@ fn listed(lock: &TestbedLock) -> String {
         let (count, size) = (toolchain.packages.len(), size(&toolchain.packages));
         let _ =
             writeln!(text, "\ncross toolchain for hosts of {host}: {count} packages of {}, {size}", toolchain.suite);
+    }
+    if let Ok(host) = std::env::consts::ARCH.parse()
+        && let Some(qemu) = lock.qemu(host)
+    {
+        let version = Arch::ALL.iter().find_map(|&arch| {
+            qemu.packages.iter().map(|located| &located.package).find(|package| qemu::is_package(package, arch))
+        });
+        let (count, size) = (qemu.packages.len(), size(&qemu.packages));
+        let version = version.map_or("", |package| &package.version);
+        let _ = writeln!(text, "QEMU for hosts of {host}: {version}, {count} packages of {}, {size}", qemu.suite);
     }
     text
 }

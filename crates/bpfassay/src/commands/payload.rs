@@ -72,7 +72,7 @@ fn prepare(store: &Store, archs: Vec<Arch>, global: &cli::Global) -> Result<Vec<
 /// # Errors
 /// An infrastructure failure where the host has no dpkg, and those of [`host::install`].
 fn install(store: &Store, global: &cli::Global) -> Result<(), Failure> {
-    let missing = missing_packages(HOST_PACKAGES, &BTreeSet::new())?;
+    let missing = missing_packages(HOST_PACKAGES, &BTreeSet::new(), None)?;
     host::install(&missing, host::answers_yes(global.yes), &store.stages)
 }
 

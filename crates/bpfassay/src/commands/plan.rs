@@ -4,15 +4,14 @@
 use std::fmt::Write;
 
 use bpfassay_results::plain;
-use bpfassay_runner::{Error, HostSetup, Shell, Store, Testbed, Trial};
+use bpfassay_runner::{Error, HostSetup, Shell, Store, StoreOptions, Testbed, Trial};
 use bpfassay_study::Plan;
-use bpfassay_testbed::provider::local::Lack;
 use bpfassay_vm::AcceleratorWish;
 
 use crate::{
     cli,
     exit::{Outcome, SUCCESS},
-    selection::{lacks, offline, selection, store_options},
+    selection::{Lacks, lacks, offline, selection, store_options},
 };
 
 /// Executes the command.
@@ -21,16 +20,17 @@ use crate::{
 /// A usage failure for a study, a tool file, an image or a manifest that cannot be used. With `--qemu`, an infrastructure failure, too,
 /// where the cache lacks a guest, or QEMU is missing or does not start.
 pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome {
-    let selection = selection(&arguments.selection, &arguments.overlays)?;
+    let selection = selection(&arguments.selection, &arguments.overlays, global)?;
     let plan = selection.expand(&store_options(global))?;
     if arguments.json {
         super::print_json(serde_json::to_string_pretty(&plan))?;
         return Ok(SUCCESS);
     }
     super::print(&(as_text(&plan) + &lacks_as_text(&lacks(&selection, &plan)?)))?;
-    if arguments.qemu {
+    if let Some(source) = arguments.qemu {
+        let qemu = source.map_or_else(cli::qemu_of_environment, |source| Ok(Some(source)))?;
         // Only what is in the cache: planning downloads and builds nothing.
-        let store = Store::open(&offline(global))?;
+        let store = Store::open(&StoreOptions { qemu, ..offline(global) })?;
         let testbed = Testbed::provide(&store, &selection, &plan, Shell::Without)?;
         let host_setup = HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Recorded).await?;
         let mut text = String::new();
@@ -40,7 +40,7 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
             // Writing to a string cannot fail.
             let reason = plain::line(&choice.reason);
             let _ = writeln!(text, "\n# {}\n# accelerator {}: {reason}", plain::line(&block.id), choice.accelerator);
-            let _ = writeln!(text, "{}", plain::line(&machine.shell_command(&qemu.program)));
+            let _ = writeln!(text, "{}", plain::line(&machine.shell_command(&qemu.command_line())));
         }
         text.push_str(
             "\nQEMU inherits its sockets and files from bpfassay, among them the initramfs (/dev/fd/903) and the kernel.\n",
@@ -51,13 +51,21 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
 }
 
 /// What the kernel lacks; nothing where it lacks nothing, or where its configuration is not known.
-fn lacks_as_text(lacks: &[Lack]) -> String {
-    let lines = lacks.iter().map(|lack| format!("  {}, which {} needs\n", lack.option, lack.needed_by));
-    if lacks.is_empty() {
-        String::new()
-    } else {
-        format!("\nthe kernel's .config does not set:\n{}", lines.collect::<String>())
+fn lacks_as_text(lacks: &Lacks) -> String {
+    let mut text = String::new();
+    for (title, lines) in [
+        ("the kernel's .config does not set", &lacks.options),
+        ("the kernel's packages have no module", &lacks.modules),
+    ] {
+        if !lines.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "\n{title}:");
+            for line in lines {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
     }
+    text
 }
 
 fn as_text(plan: &Plan) -> String {

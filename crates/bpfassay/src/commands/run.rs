@@ -50,9 +50,11 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     }
     let mut options = store_options(global);
     let like = arguments.like.as_deref().map(like).transpose()?;
+    let recorded = interrupted.as_ref().and_then(Interrupted::qemu).or_else(|| like.as_ref().and_then(Like::qemu));
+    options.qemu = arguments.execution.qemu.qemu.or(recorded);
     let mut selection = match &interrupted {
         Some(_) => selection::overlays(&arguments.execution.overlays),
-        None => selection::selection(&arguments.selection, &arguments.execution.overlays)?,
+        None => selection::selection(&arguments.selection, &arguments.execution.overlays, global)?,
     };
     let plan = match &interrupted {
         Some(interrupted) => interrupted.plan().clone(),
@@ -66,8 +68,12 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
         selection.sources.recorded = like.guests(&plan)?;
     }
     let against = against.map(|against| against.check(&plan, &arguments.selection.probe)).transpose()?;
-    for lack in selection::lacks(&selection, &plan)? {
-        tracing::warn!("the kernel's .config does not set {}, which {} needs", lack.option, lack.needed_by);
+    let lacks = selection::lacks(&selection, &plan)?;
+    for lack in &lacks.options {
+        tracing::warn!("the kernel's .config does not set {lack}");
+    }
+    for lack in &lacks.modules {
+        tracing::warn!("the kernel's packages have no module {lack}");
     }
     if let Some(directory) = &arguments.execution.output {
         // Before the minutes that setting up may take.
@@ -77,7 +83,7 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let blocks = blocks(&arguments.execution)?;
     let display = Display::begin(arguments.execution.message_format);
     let stages = display.stages();
-    let missing = host::Missing::find(&plan, selection.host_packages(), global)?;
+    let missing = host::Missing::find(&plan, selection.host_packages(), (global, &options))?;
     missing.install_to_make(&stages)?;
     let mut store = Store::open(&options)?.with_stages(stages.clone());
     if let Some(like) = &like {
@@ -273,8 +279,10 @@ pub(super) fn report(
 fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     let path = |path: &Path| path.display().to_string();
     let selection = &arguments.selection;
-    let kernels = selection.targets.kernel.iter().filter(|kernel| is_path(kernel)).cloned();
-    let mut args: Vec<(&str, String)> = kernels.map(|kernel| ("--kernel", kernel)).collect();
+    // Several are the packages of one kernel.
+    let kernels: Vec<_> = selection.targets.kernel.iter().filter(|kernel| is_path(kernel)).cloned().collect();
+    let kernel = Some(kernels.join(",")).filter(|kernel| !kernel.is_empty());
+    let mut args: Vec<(&str, String)> = kernel.map(|kernel| ("--kernel", kernel)).into_iter().collect();
     args.extend(selection.targets.modules.as_deref().map(|modules| ("--modules", path(modules))));
     let of_arch = |(arch, tree): &(Arch, PathBuf)| ("--ior", format!("{arch}={}", tree.display()));
     args.extend(arguments.execution.overlays.ior.iter().map(of_arch));
@@ -282,6 +290,7 @@ fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     args.extend(selection.tool.iter().map(|tool| ("--tool", tool.clone())));
     args.extend(arguments.execution.overlays.bundle.as_deref().map(|bundle| ("--bundle", path(bundle))));
     args.extend(arguments.execution.overlays.manifest.as_deref().map(|manifest| ("--manifest", path(manifest))));
+    args.extend(arguments.execution.qemu.qemu.map(|source| ("--qemu", source.to_string())));
     args.extend(global.catalogue.as_deref().map(|catalogue| ("--catalogue", path(catalogue))));
     args.extend(global.cache.as_deref().map(|cache| ("--cache", path(cache))));
     let mut args: Vec<String> = args.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect();

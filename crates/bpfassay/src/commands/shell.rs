@@ -8,7 +8,7 @@ use bpfassay_protocol::{
     job::{FileSystem, Job, Scheduling, Task},
     message::GuestMessage,
 };
-use bpfassay_runner::{Error, HostSetup, Selection, Shell, Store, Testbed, Trial};
+use bpfassay_runner::{Error, HostSetup, Selection, Shell, Store, StoreOptions, Testbed, Trial};
 use bpfassay_study::{Clock, Narrowing, Target};
 use bpfassay_vm::{AcceleratorWish, BootOptions, EndReason, Event, Guest, Initramfs, Machine, shell_command};
 use tokio::signal::unix::{SignalKind, signal};
@@ -32,7 +32,8 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         let report = miette::miette!(help = help, "a shell needs a terminal, and standard input is none");
         return Err(Failure { code: USAGE, report });
     }
-    let (selection, options) = (selection_of(&arguments)?, store_options(global));
+    let selection = selection_of(&arguments, global)?;
+    let options = StoreOptions { qemu: arguments.qemu.qemu, ..store_options(global) };
     let plan = selection.expand(&options)?;
     let target = plan
         .targets()
@@ -41,7 +42,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         .ok_or_else(|| Failure { code: INTERNAL, report: miette::miette!("the plan of one guest has no target") })?;
     let display = Display::begin(cli::MessageFormat::Human);
     let stages = display.stages();
-    host::install_for(&plan, selection.host_packages(), global, &stages)?;
+    host::install_for(&plan, selection.host_packages(), (global, &options), &stages)?;
     let store = Store::open(&options)?.with_stages(stages);
     let testbed = Testbed::provide(&store, &selection, &plan, Shell::With)?;
     let host_setup = HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Boot).await?;
@@ -124,7 +125,7 @@ async fn asked_to_end() {
 ///
 /// # Errors
 /// As [`selection`]: a tool file or an image that cannot be used.
-fn selection_of(arguments: &cli::Shell) -> Result<Selection, Failure> {
+fn selection_of(arguments: &cli::Shell, global: &cli::Global) -> Result<Selection, Failure> {
     let kernel = match (&arguments.kernel, &arguments.cell) {
         (None, None) => Some("6.12".to_owned()),
         (kernel, _) => kernel.clone(),
@@ -133,7 +134,8 @@ fn selection_of(arguments: &cli::Shell) -> Result<Selection, Failure> {
         study: arguments.study.clone().unwrap_or_else(|| "quick".to_owned()),
         targets: cli::Targets {
             arch: arguments.arch.into_iter().collect(),
-            kernel: kernel.clone().into_iter().collect(),
+            // As `run` takes the packages of a kernel.
+            kernel: kernel.iter().flat_map(|kernel| kernel.split(',')).map(str::to_owned).collect(),
             modules: arguments.modules.clone(),
         },
         cell: arguments.cell.clone().into_iter().collect(),
@@ -143,7 +145,7 @@ fn selection_of(arguments: &cli::Shell) -> Result<Selection, Failure> {
         clock: Some(Clock::Wall),
         ..cli::Selection::default()
     };
-    let mut selection = selection(&of_arguments, &arguments.overlays)?;
+    let mut selection = selection(&of_arguments, &arguments.overlays, global)?;
     if let (Some(kernel), None, None) = (kernel, &arguments.cell, &selection.sources.local) {
         selection.targets = vec![Target { arch: arguments.arch.unwrap_or(Arch::X86_64), kernel }];
         selection.narrowing = Narrowing { replicates: Some(1), ..Narrowing::default() };

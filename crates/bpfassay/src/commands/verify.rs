@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use bpfassay_results::{fingerprint::RecordDifference, plain};
-use bpfassay_runner::{EventObserver, Session, Store, Verification, Verified};
+use bpfassay_runner::{EventObserver, Session, Store, StoreOptions, Verification, Verified};
 use bpfassay_vm::AcceleratorWish;
 
 use crate::{
@@ -39,8 +39,9 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let display = Display::begin(cli::MessageFormat::Human);
     let stages = display.stages();
     let to_make = if arguments.bundle.is_some() { &[] } else { verification.host_packages() };
-    host::install_for(plan, to_make, global, &stages)?;
-    let store = Store::open(&store_options(global))?.with_stages(stages);
+    let options = StoreOptions { qemu: arguments.qemu.qemu.or(verification.qemu()), ..store_options(global) };
+    host::install_for(plan, to_make, (global, &options), &stages)?;
+    let store = Store::open(&options)?.with_stages(stages);
     let testbed = verification.testbed(&store, arguments.bundle.as_deref())?;
     let session = Session::set_up(&store, testbed, plan.clone(), AcceleratorWish::Tcg, arguments.jobs).await?;
     let reporter = Reporter(Reporting {

@@ -6,7 +6,7 @@ use std::{path::Path, time::SystemTime};
 use bpfassay_protocol::with_causes;
 use bpfassay_results::plain;
 use bpfassay_runner::{
-    BlockKey, BlockStore, BlockStoreError, Error, EventObserver, Session, Store, Verification, Verified,
+    BlockKey, BlockStore, BlockStoreError, Error, EventObserver, Session, Store, StoreOptions, Verification, Verified,
 };
 use bpfassay_vm::AcceleratorWish;
 use tokio_util::sync::CancellationToken;
@@ -50,14 +50,13 @@ pub(super) async fn verify(directory: &Path, arguments: &cli::Verify, global: &c
     let wanted = arguments.sample.map_or(all, |sample| usize::try_from(sample).unwrap_or(usize::MAX));
     // Keys are digests, so that their order has nothing to do with what is measured; each call begins elsewhere.
     keys.rotate_left(start(all));
-    let store = Store::open(&store_options(global))?;
     let cancel = stop::on_signals();
     let (mut same, mut different, mut damaged, mut left_out) = (0, 0, 0, Vec::new());
     for key in &keys {
         if cancel.is_cancelled() || same + different + damaged >= wanted {
             break;
         }
-        match again(&blocks, key, &store, arguments, global, &cancel).await? {
+        match again(&blocks, key, arguments, global, &cancel).await? {
             Came::Same => same += 1,
             Came::Different(text) => {
                 different += 1;
@@ -104,7 +103,6 @@ pub(super) async fn verify(directory: &Path, arguments: &cli::Verify, global: &c
 async fn again(
     blocks: &BlockStore,
     key: &BlockKey,
-    store: &Store,
     arguments: &cli::Verify,
     global: &cli::Global,
     cancel: &CancellationToken,
@@ -119,21 +117,23 @@ async fn again(
         Err(error @ Error::WallClock) => return Ok(Came::LeftOut(error.to_string())),
         Err(error) => return Err(error.into()),
     };
-    if !verification.is_of_this_program(store) {
+    let options = StoreOptions { qemu: arguments.qemu.qemu.or(verification.qemu()), ..store_options(global) };
+    let store = Store::open(&options)?;
+    if !verification.is_of_this_program(&store) {
         return Ok(Came::LeftOut("it was measured by another program bpfassay".to_owned()));
     }
     let plan = verification.plan();
     let Some(block) = plan.blocks.first() else { return Ok(Came::LeftOut("it has no block".to_owned())) };
     let display = Display::begin(cli::MessageFormat::Human);
-    host::install_for(plan, verification.host_packages(), global, &display.stages())?;
-    let testbed = match verification.testbed(store, None) {
+    host::install_for(plan, verification.host_packages(), (global, &options), &display.stages())?;
+    let testbed = match verification.testbed(&store, None) {
         Ok(testbed) => testbed,
         Err(error @ (Error::OtherGuests | Error::GuestsGone { .. } | Error::ToolUnknown { .. })) => {
             return Ok(Came::LeftOut(format!("{}: {}", block.id, with_causes(&error))));
         }
         Err(error) => return Err(error.into()),
     };
-    let session = Session::set_up(store, testbed, plan.clone(), AcceleratorWish::Tcg, arguments.jobs).await?;
+    let session = Session::set_up(&store, testbed, plan.clone(), AcceleratorWish::Tcg, arguments.jobs).await?;
     if session.key_of(block).as_ref() != Ok(key) {
         return Ok(Came::LeftOut(format!("{}: it was measured with another QEMU", block.id)));
     }

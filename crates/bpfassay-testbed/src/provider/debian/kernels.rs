@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    apt::{Apt, AptError, GROWTH, Indexed, Origin, Package, Root},
+    apt::{Apt, AptError, Indexed, Origin, Package, Root},
     cache::{Digest, Tree},
     catalogue::{Catalogue, CatalogueError, Entry, Selection},
     kernel::{Kernel, Modules},
@@ -18,6 +18,7 @@ use crate::{
     modules::Layout,
     stages::Step,
     testbed_lock::LockedKernel,
+    unpack::GROWTH,
 };
 
 /// Gives kernels by name.

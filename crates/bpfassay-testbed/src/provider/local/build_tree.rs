@@ -73,7 +73,8 @@ pub(super) fn find(tree: &Path, modules: Option<LocalModules>, archs: &[Arch]) -
         Some(modules) => Some(modules),
         None => own_modules(tree, &Config::read(&config)?)?,
     };
-    Ok(LocalKernel { image, modules, config: Some(config), release: Some(release) })
+    let (config, release) = (Some(config), Some(release));
+    Ok(LocalKernel { image, modules, config, release, version: None, packages: Vec::new() })
 }
 
 /// The image in `tree` for one of `archs`, and its release where the image has it.

@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The configuration of a kernel (`.config`), and what of it guests need.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use crate::{Error, Result, image::MAX_CONFIG};
 
-/// Options that guests need and that may be modules, each for a study or for all.
-const GUEST_MODULES: [&str; 5] =
-    ["CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE", "CONFIG_NFSD", "CONFIG_NFS_V3", "CONFIG_NFS_V4"];
+/// Options that guests need and that may be modules, the modules, and what needs them.
+const GUEST_MODULES: [(&str, &str, Need); 5] = [
+    ("CONFIG_VIRTIO_PCI", "virtio_pci", Need::Guest),
+    ("CONFIG_VIRTIO_CONSOLE", "virtio_console", Need::Guest),
+    ("CONFIG_NFSD", "nfsd", Need::Nfs),
+    ("CONFIG_NFS_V3", "nfsv3", Need::Nfs),
+    ("CONFIG_NFS_V4", "nfsv4", Need::Nfs),
+];
 
 /// What needs the options of a fragment, and the fragment.
 const FRAGMENTS: [(Need, &str); 4] = [
@@ -44,6 +52,15 @@ pub struct Lack {
     pub needed_by: &'static str,
 }
 
+/// A module that a kernel has by its configuration, and that is not in its packages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Absent {
+    /// The module.
+    pub module: &'static str,
+    /// What needs it.
+    pub needed_by: &'static str,
+}
+
 /// The options of a kernel that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config(BTreeMap<String, String>);
@@ -72,7 +89,19 @@ impl Config {
 
     /// Options that guests may need, and that are modules.
     pub(super) fn modules_of_guests(&self) -> impl Iterator<Item = &'static str> {
-        GUEST_MODULES.into_iter().filter(|&option| self.0.get(option).is_some_and(|value| value == "m"))
+        GUEST_MODULES.into_iter().map(|(option, ..)| option).filter(|option| self.is_module(option))
+    }
+
+    fn is_module(&self, option: &str) -> bool {
+        self.0.get(option).is_some_and(|value| value == "m")
+    }
+
+    /// The modules that guests need, with `nfs` for an NFS mount, too, and that are not in `modules`.
+    pub(super) fn absent(&self, modules: &BTreeSet<String>, nfs: bool) -> Vec<Absent> {
+        let needed = GUEST_MODULES.into_iter().filter(|(option, module, need)| {
+            self.is_module(option) && (nfs || *need != Need::Nfs) && !modules.contains(*module)
+        });
+        needed.map(|(_, module, need)| Absent { module, needed_by: need.name() }).collect()
     }
 
     /// What a kernel of this configuration and `release` lacks: for guests, for probes, and with `nfs` for an NFS mount.
@@ -145,6 +174,18 @@ mod tests {
         let without = whole().replace("CONFIG_NFS_V4_1=y", "");
         assert_eq!(lacks(&without, "6.18.0-mine", true), ["CONFIG_NFS_V4_1: the NFS mount"]);
         assert!(lacks(&without, "7.0.0", true).is_empty());
+    }
+
+    #[test]
+    fn modules_that_are_not_there_are_named_with_what_needs_them() {
+        let config = Config::parse("CONFIG_NFSD=m\nCONFIG_VIRTIO_PCI=m\nCONFIG_NFS_V4=y\nCONFIG_NFS_V3=m\n");
+        let absent = |modules: &[&str], nfs| {
+            let modules = modules.iter().map(|&module| module.to_owned()).collect();
+            let absent = config.absent(&modules, nfs).into_iter();
+            absent.map(|Absent { module, needed_by }| format!("{module}: {needed_by}")).collect::<Vec<_>>()
+        };
+        assert_eq!(absent(&["virtio_pci", "nfsv3"], true), ["nfsd: the NFS mount"]);
+        assert_eq!(absent(&["nfsv3"], false), ["virtio_pci: a guest"]);
     }
 
     #[test]

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which QEMU boots guests: the one that this host has on `PATH`, or that of `testbed.lock`, which lies in the cache and is the same everywhere.
+
+use std::{fmt, str::FromStr, sync::Once};
+
+use bpfassay_protocol::Arch;
+use bpfassay_results::{Provenance, provenance::Artefact};
+use bpfassay_testbed::{
+    apt::Package,
+    qemu::{self, Emulator},
+};
+use bpfassay_vm::{OwnRoot, Qemu, qemu::is_on_path};
+
+use crate::{Error, Store};
+
+/// Where QEMU comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QemuSource {
+    /// From `testbed.lock`, unpacked into the cache.
+    Lock,
+    /// From this host: the one on `PATH`.
+    Host,
+}
+
+impl fmt::Display for QemuSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Lock => "lock",
+            Self::Host => "host",
+        })
+    }
+}
+
+/// A text that names no source of QEMU.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected `lock` (that of testbed.lock) or `host` (the one on PATH)")]
+pub struct NotAQemuSource;
+
+impl FromStr for QemuSource {
+    type Err = NotAQemuSource;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "lock" => Ok(Self::Lock),
+            "host" => Ok(Self::Host),
+            _ => Err(NotAQemuSource),
+        }
+    }
+}
+
+impl QemuSource {
+    /// The source of what `provenance` names, where that is known: results that were measured with the QEMU of a lock are verified with it.
+    #[must_use]
+    pub fn of(provenance: &Provenance) -> Option<Self> {
+        provenance.qemu.values().any(|facts| facts.package.is_some()).then_some(Self::Lock)
+    }
+
+    /// The source for guests of `arch` where `asked` was asked for, or nothing: then the host, unless it has none and the lock has one.
+    ///
+    /// The host goes first so that nothing changes for whoever has chosen a QEMU by `PATH` (Nix, containers, CI), and works without a network.
+    ///
+    /// # Errors
+    /// [`Error::Testbed`] never, unless the lock that is compiled in is wrong.
+    pub(crate) fn resolved(asked: Option<Self>, arch: Arch) -> Result<Self, Error> {
+        Ok(match asked {
+            Some(source) => source,
+            None if is_on_path(arch) || qemu::locked()?.is_none() => Self::Host,
+            None => Self::Lock,
+        })
+    }
+}
+
+/// A QEMU, and the package of the lock that it comes from, if it does.
+#[derive(Debug, Clone)]
+pub(crate) struct FoundQemu {
+    pub(crate) qemu: Qemu,
+    pub(crate) package: Option<Package>,
+}
+
+/// Finds the QEMU for guests of `arch` that `store` asks for. That of the lock is made in the cache, if need be.
+///
+/// # Errors
+/// [`Error::Vm`] where the host has none, or it does not start; [`Error::Testbed`] where that of the lock cannot be had.
+pub(crate) async fn find(store: &Store, arch: Arch) -> Result<FoundQemu, Error> {
+    static REPORTED: Once = Once::new();
+    match QemuSource::resolved(store.qemu, arch)? {
+        QemuSource::Host => {
+            let found = Qemu::find(arch, None).await?;
+            if let (None, Some(version)) = (store.qemu, locked_version(arch)?.filter(|locked| !is_of(&found, locked))) {
+                REPORTED.call_once(|| {
+                    tracing::info!(
+                        "QEMU is this host's, {}; testbed.lock has {version}: figures of other versions can differ, and --qemu lock takes \
+                         the same everywhere",
+                        found.version_text
+                    );
+                });
+            }
+            Ok(FoundQemu { qemu: found, package: None })
+        }
+        QemuSource::Lock => {
+            if store.qemu.is_none() {
+                REPORTED.call_once(|| {
+                    tracing::info!("this host has no QEMU for {arch}; that of testbed.lock is used (--qemu lock)");
+                });
+            }
+            of_lock(&Emulator::prepare(&store.apt())?, arch).await
+        }
+    }
+}
+
+/// The QEMU for guests of `arch` that is in `emulator`.
+///
+/// # Errors
+/// [`Error::Vm`] where it does not start.
+pub(crate) async fn of_lock(emulator: &Emulator, arch: Arch) -> Result<FoundQemu, Error> {
+    let own_root = OwnRoot {
+        directory: emulator.root.clone(),
+        loader: emulator.loader().to_owned(),
+        libraries: emulator.libraries.clone(),
+        firmware: emulator.firmware.clone(),
+        program: emulator.program(arch),
+    };
+    let package = emulator.package(arch).cloned();
+    Ok(FoundQemu { qemu: Qemu::in_root(arch, own_root).await?, package })
+}
+
+/// The version of the lock's package with QEMU for `arch`.
+fn locked_version(arch: Arch) -> Result<Option<String>, Error> {
+    let Some(locked) = qemu::locked()? else { return Ok(None) };
+    let packages: Vec<_> = locked.packages.into_iter().map(|located| located.package).collect();
+    Ok(qemu::package(&packages, arch).map(|package| package.version.clone()))
+}
+
+/// Whether a QEMU says that it comes from the Debian package of that version.
+fn is_of(qemu: &Qemu, version: &str) -> bool {
+    qemu.version_text.contains(&format!("(Debian {version})"))
+}
+
+/// A package as results have it.
+pub(crate) fn artefact(package: &Package) -> Artefact {
+    Artefact { name: package.name.clone(), version: package.version.clone(), sha256: Some(package.sha256.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_read_back_as_written() {
+        for source in [QemuSource::Lock, QemuSource::Host] {
+            assert_eq!(source.to_string().parse(), Ok(source));
+        }
+        assert!("qemu".parse::<QemuSource>().unwrap_err().to_string().contains("`lock`"));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_taken_and_otherwise_the_hosts_where_it_has_one() {
+        for &arch in Arch::ALL {
+            assert_eq!(QemuSource::resolved(Some(QemuSource::Lock), arch).unwrap(), QemuSource::Lock);
+            assert_eq!(QemuSource::resolved(Some(QemuSource::Host), arch).unwrap(), QemuSource::Host);
+            let by_itself = QemuSource::resolved(None, arch).unwrap();
+            let has_none = !is_on_path(arch) && qemu::locked().unwrap().is_some();
+            assert_eq!(by_itself == QemuSource::Lock, has_none, "{arch}");
+        }
+    }
+
+    #[test]
+    fn the_lock_names_a_version_for_every_architecture() {
+        if qemu::locked().unwrap().is_none() {
+            println!("skipped: testbed.lock has no QEMU for this host");
+            return;
+        }
+        for &arch in Arch::ALL {
+            assert!(locked_version(arch).unwrap().unwrap().contains("7.2"), "{arch}");
+        }
+    }
+}

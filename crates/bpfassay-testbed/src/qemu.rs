@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! QEMU of [`crate::testbed_lock`]: for guests of all architectures, with firmware and libraries, unpacked into the cache. It runs from there with its own dynamic
+//! loader and libraries, so that it is the same on every Linux, needs no rights of root, and nothing of the host but the kernel.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use bpfassay_protocol::Arch;
+
+use crate::{
+    Error, Result,
+    apt::{self, Apt, Located, Origin, Package},
+    cache::{Cache, Digest, Tree},
+    stages::{Kind, Stage, Step},
+    testbed_lock::{LockedForHost, TestbedLock},
+};
+
+/// The suite of Debian that it comes from: the one whose QEMU the recorded results were measured with, and the oldest that this program supports.
+pub const SUITE: &str = "bookworm";
+
+/// The architectures of hosts that the lock has it for: those that guests can be made on.
+pub const HOSTS: [Arch; 2] = crate::toolchain::HOSTS;
+
+/// What belongs to it of the packages: programs, libraries, modules of QEMU, firmware.
+const PARTS: &[&str] = &["lib", "usr/lib", "usr/share/qemu", "usr/share/seabios"];
+/// Where its programs are. Those for other architectures, which take most of the space, are left out.
+const PROGRAMS: &str = "usr/bin";
+/// The dynamic loader, beside the programs. QEMU finds its modules relative to the program that Linux executes, and that is the loader.
+const LOADER: &str = "usr/bin/loader";
+/// Directories with firmware (`--firmwarepath` of Debian's build), as far as they exist.
+const FIRMWARE: &[&str] = &["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"];
+
+/// How much larger than its packages it is.
+const GROWTH: u64 = 5;
+/// To be changed whenever another tree is made of the same packages.
+const KEY_VERSION: &str = "qemu tree 1";
+/// Kind of cache tree.
+const KIND: &str = "qemu";
+
+/// QEMU in the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Emulator {
+    /// The root directory that its paths are relative to; to be left as it is.
+    pub root: PathBuf,
+    /// The packages that it is made of, sorted.
+    pub packages: Vec<Package>,
+    /// Directories with libraries, relative to the root.
+    pub libraries: Vec<PathBuf>,
+    /// Directories with firmware, relative to the root.
+    pub firmware: Vec<PathBuf>,
+}
+
+/// The packages that it is asked for by, sorted: QEMU for each architecture, and firmware.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<_> = Arch::ALL.iter().flat_map(|arch| arch.facts().qemu_packages.split_whitespace()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// What the lock has for this host; `None` where it has no QEMU for it.
+///
+/// # Errors
+/// None in a released program: the text of its lock is checked by a test.
+pub fn locked() -> Result<Option<LockedForHost>> {
+    let Ok(host) = std::env::consts::ARCH.parse::<Arch>() else { return Ok(None) };
+    Ok(TestbedLock::bundled()?.qemu(host).cloned())
+}
+
+/// The packages to take for hosts of an architecture, with all that they depend on, sorted.
+///
+/// # Errors
+/// Those of [`Apt::root`]; where apt cannot list the packages of the suite.
+pub(crate) fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Located>> {
+    let root = apt.root(SUITE, &[host])?;
+    let mut packages = root.closure(&names())?;
+    packages.retain(|located| !UNUSED.contains(&located.package.name.as_str()));
+    for located in &mut packages {
+        located.snapshot = root.snapshot();
+    }
+    packages.sort();
+    packages.dedup();
+    Ok(packages)
+}
+
+/// Packages that others depend on to be installed, and that nothing of QEMU uses while it runs.
+const UNUSED: &[&str] = &[
+    "adduser",
+    "debconf",
+    "gcc-12-base",
+    "iso-codes",
+    "libasound2-data",
+    "libaudit-common",
+    "libcap2-bin",
+    "libdrm-common",
+    "libpam-modules",
+    "libpam-modules-bin",
+    "libsemanage-common",
+    "passwd",
+];
+
+impl Emulator {
+    /// QEMU of the lock: from the cache, or made there of its packages, as a stage.
+    ///
+    /// # Errors
+    /// [`Error::Build`] where the lock has none for this host; those of [`Apt::fetch`], of the cache, and of packages that cannot be unpacked.
+    pub fn prepare(apt: &Apt<'_>) -> Result<Self> {
+        let Some(locked) = locked()? else {
+            let hosts = HOSTS.map(Arch::name).join(", ");
+            let what = format!(
+                "testbed.lock has QEMU for hosts of {hosts}, not of {}: install QEMU, and take it with --qemu host",
+                std::env::consts::ARCH
+            );
+            return Err(Error::Build { what });
+        };
+        let packages: Vec<_> = locked.packages.iter().map(|located| located.package.clone()).collect();
+        let key = key(&packages);
+        let tree = match apt.cache().tree(KIND, &key)? {
+            Some(tree) => tree,
+            None => apt.during(Kind::Qemu, "of testbed.lock", |apt| make(apt, &locked, &packages, &key))?,
+        };
+        Self::of(tree, packages)
+    }
+
+    /// QEMU of the lock for this host, if it is in the cache; the network is not used.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`] where the cache cannot be read or repaired.
+    pub fn cached(cache: &Cache) -> Result<Option<Self>> {
+        let Some(locked) = locked()? else { return Ok(None) };
+        let packages: Vec<_> = locked.packages.into_iter().map(|located| located.package).collect();
+        let tree = cache.tree(KIND, &key(&packages))?;
+        tree.map(|tree| Self::of(tree, packages)).transpose()
+    }
+
+    fn of(tree: Tree, packages: Vec<Package>) -> Result<Self> {
+        let lacks = |what: &str| Error::Build {
+            what: format!(
+                "the packages of QEMU in testbed.lock hold no {what}: report it, and use the host's QEMU with --qemu host"
+            ),
+        };
+        let loader = tree.files.iter().find(|file| is_loader(Path::new(&file.path)));
+        let libraries = loader.and_then(|file| Path::new(&file.path).parent()).ok_or_else(|| lacks("loader"))?;
+        let triplet = libraries.file_name().unwrap_or_default();
+        let libraries = vec![libraries.to_owned(), Path::new("usr/lib").join(triplet)];
+        let firmware = FIRMWARE.iter().map(PathBuf::from).filter(|path| tree.path.join(path).is_dir()).collect();
+        Ok(Self { root: tree.path, packages, libraries, firmware })
+    }
+
+    /// Its program for guests of an architecture, relative to the root.
+    #[must_use]
+    pub fn program(&self, arch: Arch) -> PathBuf {
+        program(arch)
+    }
+
+    /// Its dynamic loader, relative to the root.
+    #[must_use]
+    pub fn loader(&self) -> &'static Path {
+        Path::new(LOADER)
+    }
+
+    /// The package with its program for guests of an architecture.
+    #[must_use]
+    pub fn package(&self, arch: Arch) -> Option<&Package> {
+        package(&self.packages, arch)
+    }
+}
+
+/// The program for guests of an architecture, relative to the root.
+fn program(arch: Arch) -> PathBuf {
+    Path::new(PROGRAMS).join(format!("qemu-system-{arch}"))
+}
+
+/// That of `packages` with the program for guests of an architecture.
+#[must_use]
+pub fn package(packages: &[Package], arch: Arch) -> Option<&Package> {
+    packages.iter().find(|package| is_package(package, arch))
+}
+
+/// Whether a package has the program for guests of an architecture.
+#[must_use]
+pub fn is_package(package: &Package, arch: Arch) -> bool {
+    arch.facts().qemu_packages.split_whitespace().next() == Some(package.name.as_str())
+}
+
+fn key(packages: &[Package]) -> Digest {
+    let digests = packages.iter().map(|package| package.sha256.to_string());
+    Digest::of_parts([KEY_VERSION.to_owned()].into_iter().chain(digests))
+}
+
+fn make(apt: &Apt<'_>, locked: &LockedForHost, packages: &[Package], key: &Digest) -> Result<Tree> {
+    let what = format!("QEMU ({} packages of {})", packages.len(), locked.suite);
+    let size: u64 = packages.iter().map(|package| package.size).sum();
+    apt.cache().make_tree(KIND, key, &what, size.saturating_mul(GROWTH), |content| {
+        let origin = Origin::Pool { suite: &locked.suite, packages: &locked.packages };
+        let objects = apt.fetch_from(origin, packages)?;
+        let files: Vec<_> = objects.into_iter().map(|object| object.path).collect();
+        let scratch = apt.cache().scratch()?;
+        fill(&files, scratch.path(), content, apt.stage())
+    })
+}
+
+/// Unpacks `packages` into `scratch`, and moves what belongs to QEMU into `content`.
+fn fill(packages: &[PathBuf], scratch: &Path, content: &Path, stage: &Stage) -> Result<()> {
+    stage.step(Step::Unpack, packages.len() as u64);
+    for package in packages {
+        apt::unpack(package, scratch, &["./usr/share/doc", "./usr/share/man", "./usr/share/locale"], "QEMU")?;
+        stage.one_more();
+    }
+    stage.step(Step::Store, 0);
+    for part in PARTS {
+        let (from, to) = (scratch.join(part), content.join(part));
+        if from.is_dir() {
+            place(&from, &to)?;
+        }
+    }
+    for program in Arch::ALL.iter().map(|&arch| program(arch)) {
+        let path = scratch.join(&program);
+        if path.is_file() {
+            place(&path, &content.join(&program))?;
+        }
+    }
+    let found = entries(&content.join("lib"))?.into_iter().filter(|path| path.is_dir());
+    for directory in found {
+        for path in entries(&directory)? {
+            if is_loader(&path) && path.is_file() && !path.is_symlink() {
+                let to = content.join(LOADER);
+                return fs::copy(&path, &to).map(drop).map_err(Error::io("create", to));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Moves what is at `from` to `to`.
+fn place(from: &Path, to: &Path) -> Result<()> {
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
+    }
+    fs::rename(from, to).map_err(Error::io("move", from))
+}
+
+/// What is in `directory`, sorted; nothing where it does not exist.
+fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
+    if !directory.is_dir() {
+        return Ok(Vec::new());
+    }
+    let failed = || Error::io("read", directory);
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed())? {
+        paths.push(entry.map_err(failed())?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Whether a path is that of glibc's dynamic loader in its package: `lib/TRIPLET/ld-linux-….so.…`.
+fn is_loader(path: &Path) -> bool {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    name.starts_with("ld-linux-") && name.contains(".so.")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Packages of Debian and Ubuntu (deb(5)): an archive of `ar` with `debian-binary`, `control.tar.*` and `data.tar.*`.
+
+use std::io::Read;
+
+use super::{About, Fault, Kind, Taker, ar::Members, stream::decompressed, tar, wrong};
+
+/// Largest control file that is read, in bytes.
+const MOST_CONTROL: u64 = 1 << 20;
+
+/// Gives every entry of the package in `reader` to `take`, and returns what it says about itself.
+pub(super) fn read(reader: &mut dyn Read, limit: u64, take: &mut Taker<'_>) -> Result<About, Fault> {
+    let mut members = Members::new(reader)?;
+    let mut about = None;
+    while let Some(name) = members.next()? {
+        if is_tar(&name, "control.tar") && about.is_none() {
+            about = Some(control(&mut decompressed(&mut members, limit)?)?);
+        } else if is_tar(&name, "data.tar") {
+            let about = about.ok_or_else(|| Fault::Package("its data come before its control file".to_owned()))?;
+            tar::read(&mut decompressed(&mut members, limit)?, take)?;
+            return Ok(about);
+        }
+    }
+    wrong("it has no data.tar")
+}
+
+/// What the package in `reader` says about itself.
+pub(super) fn about(reader: &mut dyn Read, limit: u64) -> Result<About, Fault> {
+    let mut members = Members::new(reader)?;
+    while let Some(name) = members.next()? {
+        if is_tar(&name, "control.tar") {
+            return control(&mut decompressed(&mut members, limit)?);
+        }
+    }
+    wrong("it has no control.tar")
+}
+
+/// Whether a member is that archive, compressed in whatever way.
+fn is_tar(name: &str, archive: &str) -> bool {
+    name.strip_prefix(archive).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+fn control(reader: &mut dyn Read) -> Result<About, Fault> {
+    let mut text = None;
+    tar::read(reader, &mut |path, kind, content| {
+        if let (b"./control" | b"control", Kind::File { size: ..=MOST_CONTROL, .. }) = (path, kind) {
+            let mut bytes = Vec::new();
+            content.read_to_end(&mut bytes)?;
+            text = Some(String::from_utf8_lossy(&bytes).into_owned());
+        }
+        Ok(())
+    })?;
+    let text = text.ok_or_else(|| Fault::Package("it has no control file".to_owned()))?;
+    let field = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let value = value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        value.ok_or_else(|| Fault::Package(format!("its control file has no {name}")))
+    };
+    Ok(About { name: field("Package")?, version: field("Version")?, architecture: field("Architecture")? })
+}

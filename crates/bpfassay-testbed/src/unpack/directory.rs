@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files made below a directory, which no name and no symbolic link leaves.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    fs::File,
+    io::{self, Read},
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
+};
+
+use bpfassay_input::NoInput;
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags},
+    io::Errno,
+};
+
+use super::{Fault, Kind, MOST_PATH, place_of, wrong};
+
+/// How a directory below the root is found: the root is the root of symbolic links, too.
+const BELOW: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
+const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// How often a directory is looked for while others rename something on the way to it.
+const ATTEMPTS: u32 = 16;
+
+/// A directory that packages are unpacked into.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    root: OwnedFd,
+    path: PathBuf,
+    /// The directory in which something was made last.
+    last: Option<(PathBuf, OwnedFd)>,
+    /// Directories that were made or found.
+    known: BTreeSet<PathBuf>,
+}
+
+impl Directory {
+    /// The one at `path`, which exists.
+    pub(crate) fn open(path: &Path) -> Result<Self, Fault> {
+        let root = rustix::fs::open(path, PLACE, Mode::empty());
+        let root = root.map_err(|error| Fault::Place("open", path.to_owned(), error.into()))?;
+        if let Err(Errno::NOSYS) = rustix::fs::openat2(&root, ".", PLACE, Mode::empty(), BELOW) {
+            return Err(Fault::Place("unpack a package into", path.to_owned(), NoInput::NoOpenat2.into()));
+        }
+        Ok(Self { root, path: path.to_owned(), last: None, known: BTreeSet::new() })
+    }
+
+    /// Makes what `kind` is at `place`, relative to the root, in place of what is there, but for a directory.
+    pub(crate) fn take(&mut self, place: &Path, kind: Kind, content: &mut dyn Read) -> Result<(), Fault> {
+        if kind == Kind::Directory {
+            return self.directory(place).map(drop);
+        }
+        let Some(name) = place.file_name() else { return Ok(()) };
+        let whole = self.path.join(place);
+        let failed = |action| {
+            let whole = whole.clone();
+            move |error: Errno| Fault::Place(action, whole, error.into())
+        };
+        let target = match &kind {
+            Kind::Link(target) if target.len() > MOST_PATH || target.is_empty() || target.contains(&0) => {
+                return wrong(format!("the target of the link `{}` is none", place.display()));
+            }
+            Kind::Same(target) => match place_of(target)? {
+                Some(target) => Some(self.found(&target)?),
+                None => return wrong(format!("`{}` is another name of no file", place.display())),
+            },
+            _ => None,
+        };
+        let parent = self.directory(place.parent().unwrap_or(Path::new("")))?;
+        match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(Errno::ISDIR | Errno::PERM) => {
+                return wrong(format!("`{}` is a directory and something else", place.display()));
+            }
+            Err(error) => return Err(failed("replace")(error)),
+        }
+        match kind {
+            Kind::Directory => Ok(()),
+            Kind::Link(link) => rustix::fs::symlinkat(OsStr::from_bytes(&link), parent, name).map_err(failed("create")),
+            Kind::Same(_) => {
+                let Some((directory, file)) = target else { return Ok(()) };
+                // A symbolic link is not followed.
+                let linked = rustix::fs::linkat(&directory, &file, parent, name, AtFlags::empty());
+                linked.map_err(failed("create"))
+            }
+            Kind::File { size, executable } => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let mode = Mode::from_raw_mode(if executable { 0o777 } else { 0o666 });
+                let file = rustix::fs::openat(parent, name, flags, mode).map_err(failed("create"))?;
+                copy(content, size, &mut File::from(file), &whole)
+            }
+        }
+    }
+
+    /// Where the existing file at `place` is: its directory, and its name in it.
+    fn found(&mut self, place: &Path) -> Result<(OwnedFd, PathBuf), Fault> {
+        let wanted = place.file_name().map(PathBuf::from).unwrap_or_default();
+        let parent = self.open_below(place.parent().unwrap_or(Path::new("")));
+        let parent = parent.map_err(|_| Fault::Package(format!("`{}` is linked and is not there", place.display())))?;
+        let is_file = rustix::fs::statat(&parent, &wanted, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::RegularFile);
+        if is_file { Ok((parent, wanted)) } else { wrong(format!("`{}` is linked and is no file", place.display())) }
+    }
+
+    /// The directory at `place`, made with those on the way to it where it is missing.
+    fn directory(&mut self, place: &Path) -> Result<&OwnedFd, Fault> {
+        if self.last.as_ref().is_none_or(|(last, _)| last != place) {
+            if !self.known.contains(place) {
+                let mut way = PathBuf::new();
+                for part in place {
+                    let parent = way.clone();
+                    way.push(part);
+                    if !self.known.contains(&way) {
+                        self.make(&parent, part, &way)?;
+                        self.known.insert(way.clone());
+                    }
+                }
+            }
+            let found = self.open_below(place);
+            let found = found.map_err(|error| Fault::Place("open", self.path.join(place), error.into()))?;
+            self.last = Some((place.to_owned(), found));
+        }
+        match &self.last {
+            Some((_, found)) => Ok(found),
+            None => Ok(&self.root),
+        }
+    }
+
+    /// Makes the directory `name` in that at `parent`, unless it is there, maybe as a link to one.
+    fn make(&self, parent: &Path, name: &OsStr, whole: &Path) -> Result<(), Fault> {
+        let failed = |error: Errno| Fault::Place("create", self.path.join(whole), error.into());
+        match self.open_below(whole) {
+            Ok(_) => return Ok(()),
+            Err(Errno::NOENT) => {}
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                return wrong(format!("`{}` is a directory and something else", whole.display()));
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        let parent = self.open_below(parent).map_err(failed)?;
+        match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
+            // A link that leads nowhere: what belongs below it would come to lie elsewhere.
+            Err(Errno::EXIST) => wrong(format!("`{}` is a directory and a link to nothing", whole.display())),
+            made => made.map_err(failed),
+        }
+    }
+
+    /// The directory at `place`, through links that stay below the root.
+    fn open_below(&self, place: &Path) -> Result<OwnedFd, Errno> {
+        let place = if place.as_os_str().is_empty() { Path::new(".") } else { place };
+        for _ in 0..ATTEMPTS {
+            match rustix::fs::openat2(&self.root, place, PLACE, Mode::empty(), BELOW) {
+                // Something was renamed on the way, so that the kernel cannot decide it.
+                Err(Errno::AGAIN) => {}
+                found => return found,
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+}
+
+/// Copies all `size` bytes of `content`. What cannot be read is a fault of the package, what cannot be written one of the place.
+fn copy(content: &mut dyn Read, size: u64, file: &mut File, path: &Path) -> Result<(), Fault> {
+    let mut buffer = [0; 1 << 16];
+    let mut left = size;
+    while left > 0 {
+        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let length = match content.read(buffer.get_mut(..most).unwrap_or_default()) {
+            Ok(0) => return wrong("it is cut off"),
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let written = io::Write::write_all(file, buffer.get(..length).unwrap_or_default());
+        written.map_err(|error| Fault::Place("write", path.to_owned(), error))?;
+        left -= length as u64;
+    }
+    Ok(())
+}

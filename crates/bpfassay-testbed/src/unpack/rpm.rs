@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! RPM packages of the formats 3, 4 and 6: lead, signature header, header, and an archive of cpio, compressed.
+//!
+//! Signatures are not checked: no key is known. Where the header has a digest of the compressed archive, that is compared, so that a damaged package is found.
+
+use std::{
+    io::{self, Read},
+    str::FromStr as _,
+};
+
+use super::{About, Fault, MOST_ENTRIES, Taker, cpio, stream::decompressed, wrong};
+use crate::cache::{Digest, Hasher};
+
+/// How packages begin.
+pub(super) const LEAD_MAGIC: [u8; 4] = [0xed, 0xab, 0xee, 0xdb];
+/// Bytes of the lead.
+const LEAD: usize = 96;
+/// How a header begins: its magic number and version, before four bytes that are reserved.
+const HEADER_MAGIC: [u8; 4] = [0x8e, 0xad, 0xe8, 0x01];
+/// Entries that a header may have, as RPM has it (`HEADER_TAGS_MAX`).
+const MOST_TAGS: u32 = 0xffff;
+/// Bytes of data that a header may have; RPM permits 256 MiB, and those of kernels have some MiB.
+const MOST_DATA: u32 = 64 << 20;
+
+/// Values that a tag may have to be looked at: one for each file, at most.
+const MOST_VALUES: usize = MOST_ENTRIES as usize;
+
+/// Numbers of tags (lib/rpmtag.h of RPM).
+mod tag {
+    pub(super) const NAME: u32 = 1000;
+    pub(super) const VERSION: u32 = 1001;
+    pub(super) const RELEASE: u32 = 1002;
+    pub(super) const EPOCH: u32 = 1003;
+    pub(super) const ARCH: u32 = 1022;
+    pub(super) const FILE_SIZES: u32 = 1028;
+    pub(super) const FILE_MODES: u32 = 1030;
+    pub(super) const FILE_LINKS: u32 = 1036;
+    pub(super) const DIRECTORY_INDEXES: u32 = 1116;
+    pub(super) const BASE_NAMES: u32 = 1117;
+    pub(super) const DIRECTORY_NAMES: u32 = 1118;
+    pub(super) const PAYLOAD_FORMAT: u32 = 1124;
+    pub(super) const LONG_FILE_SIZES: u32 = 5008;
+    pub(super) const PAYLOAD_DIGEST: u32 = 5092;
+    pub(super) const PAYLOAD_DIGEST_KIND: u32 = 5093;
+}
+
+/// SHA-256 among the kinds of digests (RFC 4880, section 9.4).
+const SHA_256: u64 = 8;
+
+/// Gives every entry of the package in `reader` to `take`, and returns what it says about itself.
+pub(super) fn read(mut reader: impl Read, limit: u64, take: &mut Taker<'_>) -> Result<About, Fault> {
+    let Header { about, table, digest } = Header::read(&mut reader)?;
+    let mut hashed = Hashed { reader: &mut reader, hasher: Hasher::default() };
+    cpio::read(&mut decompressed(&mut hashed, limit)?, &table, take)?;
+    // What follows the archive is a part of what was hashed.
+    io::copy(&mut hashed.by_ref().take(limit), &mut io::sink())?;
+    match digest {
+        Some(expected) if hashed.hasher.finish() != expected => {
+            wrong("its content has another digest than its header names")
+        }
+        _ => Ok(about),
+    }
+}
+
+/// What is in front of the archive.
+pub(super) struct Header {
+    pub(super) about: About,
+    table: FileTable,
+    digest: Option<Digest>,
+}
+
+impl Header {
+    /// The one in the package that `reader` begins with.
+    pub(super) fn read(reader: &mut impl Read) -> Result<Self, Fault> {
+        let mut lead = [0; LEAD];
+        reader.read_exact(&mut lead)?;
+        if !lead.starts_with(&LEAD_MAGIC) {
+            return wrong("it does not begin as an .rpm does");
+        }
+        let signature = Tags::read(reader)?;
+        let padding = signature.length().next_multiple_of(8) - signature.length();
+        reader.read_exact(&mut [0; 8][..padding])?;
+        let tags = Tags::read(reader)?;
+        let text = |number: u32, what: &str| {
+            tags.text(number).ok_or_else(|| Fault::Package(format!("its header has no {what}")))
+        };
+        if let Some(format) = tags.text(tag::PAYLOAD_FORMAT).filter(|format| format != "cpio") {
+            return wrong(format!("its content is of the form `{}` and not of cpio", format.escape_debug()));
+        }
+        let version = format!("{}-{}", text(tag::VERSION, "version")?, text(tag::RELEASE, "release")?);
+        let version = match tags.numbers(tag::EPOCH).first() {
+            Some(epoch) => format!("{epoch}:{version}"),
+            None => version,
+        };
+        let about = About { name: text(tag::NAME, "name")?, version, architecture: text(tag::ARCH, "architecture")? };
+        let is_sha_256 = tags.numbers(tag::PAYLOAD_DIGEST_KIND).first() == Some(&SHA_256);
+        let digest = tags.text(tag::PAYLOAD_DIGEST).filter(|_| is_sha_256);
+        let digest = digest.and_then(|digest| Digest::from_str(&digest).ok());
+        Ok(Self { about, table: FileTable::of(&tags), digest })
+    }
+}
+
+/// A header: an index of tags, and their data.
+struct Tags {
+    /// Number, kind, place in the data, count.
+    index: Vec<[u32; 4]>,
+    data: Vec<u8>,
+}
+
+impl Tags {
+    fn read(reader: &mut impl Read) -> Result<Self, Fault> {
+        let mut start = [0; 16];
+        reader.read_exact(&mut start)?;
+        if !start.starts_with(&HEADER_MAGIC) {
+            return wrong("a header of it does not begin as one");
+        }
+        let (count, size) = (word(&start, 8), word(&start, 12));
+        if count > MOST_TAGS || size > MOST_DATA {
+            return wrong("a header of it is larger than any is");
+        }
+        let mut index = Vec::new();
+        for _ in 0..count {
+            let mut entry = [0; 16];
+            reader.read_exact(&mut entry)?;
+            index.push([0, 4, 8, 12].map(|at| word(&entry, at)));
+        }
+        let mut data = Vec::new();
+        reader.take(u64::from(size)).read_to_end(&mut data)?;
+        if data.len() as u64 != u64::from(size) {
+            return wrong("it is cut off");
+        }
+        Ok(Self { index, data })
+    }
+
+    /// Bytes that it takes.
+    fn length(&self) -> usize {
+        16 + 16 * self.index.len() + self.data.len()
+    }
+
+    /// Kind, data from its place on, and count of a tag.
+    fn find(&self, number: u32) -> Option<(u32, &[u8], usize)> {
+        let [_, kind, at, count] = self.index.iter().find(|[of, ..]| *of == number)?;
+        Some((*kind, self.data.get(*at as usize..)?, *count as usize))
+    }
+
+    /// The texts of a tag, as bytes; none where it has others, or they are not whole.
+    fn texts(&self, number: u32) -> Vec<&[u8]> {
+        // One text, several, several in languages.
+        let Some((6 | 8 | 9, data, count @ ..=MOST_VALUES)) = self.find(number) else { return Vec::new() };
+        let mut texts: Vec<_> = data.split(|&byte| byte == 0).take(count).collect();
+        // What follows the last NUL has no end.
+        if texts.iter().map(|text| text.len() + 1).sum::<usize>() > data.len() {
+            texts.clear();
+        }
+        texts
+    }
+
+    fn text(&self, number: u32) -> Option<String> {
+        self.texts(number).first().map(|text| String::from_utf8_lossy(text).into_owned())
+    }
+
+    /// The numbers of a tag; none where it has something else, or they are not whole.
+    fn numbers(&self, number: u32) -> Vec<u64> {
+        let Some((kind, data, count @ ..=MOST_VALUES)) = self.find(number) else { return Vec::new() };
+        let size = match kind {
+            3 => 2,
+            4 => 4,
+            5 => 8,
+            _ => return Vec::new(),
+        };
+        let whole = count.checked_mul(size).and_then(|length| data.get(..length));
+        let value = |bytes: &[u8]| bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte));
+        whole.unwrap_or_default().chunks(size).map(value).collect()
+    }
+}
+
+fn word(bytes: &[u8; 16], at: usize) -> u32 {
+    bytes[at..at + 4].iter().fold(0, |value, &byte| value << 8 | u32::from(byte))
+}
+
+/// What a header has of the package's files. Paths are put together where one is asked for: a small header could have many that are long.
+#[derive(Debug, Default)]
+pub(super) struct FileTable {
+    names: Vec<Vec<u8>>,
+    directories: Vec<Vec<u8>>,
+    /// Which directory a file is in.
+    places: Vec<u64>,
+    modes: Vec<u64>,
+    sizes: Vec<u64>,
+    links: Vec<Vec<u8>>,
+}
+
+/// A file in a header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TableFile {
+    pub(super) path: Vec<u8>,
+    pub(super) mode: u32,
+    pub(super) size: u64,
+    /// What it points to, if it is a symbolic link.
+    pub(super) link: Vec<u8>,
+}
+
+impl FileTable {
+    fn of(tags: &Tags) -> Self {
+        let texts = |number| tags.texts(number).into_iter().map(<[u8]>::to_vec).collect();
+        let sizes = Some(tags.numbers(tag::LONG_FILE_SIZES)).filter(|sizes| !sizes.is_empty());
+        Self {
+            names: texts(tag::BASE_NAMES),
+            directories: texts(tag::DIRECTORY_NAMES),
+            places: tags.numbers(tag::DIRECTORY_INDEXES),
+            modes: tags.numbers(tag::FILE_MODES),
+            sizes: sizes.unwrap_or_else(|| tags.numbers(tag::FILE_SIZES)),
+            links: texts(tag::FILE_LINKS),
+        }
+    }
+
+    /// The file with that number; `None` where the header does not have everything of it.
+    pub(super) fn file(&self, index: usize) -> Option<TableFile> {
+        let directory = self.directories.get(usize::try_from(*self.places.get(index)?).ok()?)?;
+        Some(TableFile {
+            path: [directory.as_slice(), self.names.get(index)?].concat(),
+            mode: u32::try_from(*self.modes.get(index)?).ok()?,
+            size: *self.sizes.get(index)?,
+            link: self.links.get(index)?.clone(),
+        })
+    }
+}
+
+/// A reader whose bytes are hashed as they come.
+struct Hashed<R> {
+    reader: R,
+    hasher: Hasher,
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.reader.read(buffer)?;
+        self.hasher.update(buffer.get(..length).unwrap_or_default());
+        Ok(length)
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Streams that are decompressed while they are read, bounded in memory and output.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use super::{Fault, wrong};
+
+/// Most memory that decompressing may take, in KiB: the presets of xz take less than 70,000.
+const MOST_MEMORY: u32 = 256 << 10;
+
+/// `reader` decompressed, by how it begins; as it is where that is no compressed stream. Reading more than `limit` bytes of it is an error.
+pub(super) fn decompressed<'a>(reader: impl Read + 'a, limit: u64) -> Result<Bounded<'a>, Fault> {
+    let mut reader = BufReader::with_capacity(1 << 16, reader);
+    let start = reader.fill_buf()?;
+    let reader: Box<dyn Read + 'a> = if start.starts_with(b"\xfd7zXZ\0") {
+        Box::new(lzma_rust2::XzReader::new_mem_limit(reader, true, MOST_MEMORY))
+    } else if start.starts_with(b"\x28\xb5\x2f\xfd") {
+        let decoder = ruzstd::decoding::StreamingDecoder::new(reader);
+        Box::new(decoder.map_err(|error| Fault::Package(format!("its zstd stream: {error}")))?)
+    } else if start.starts_with(b"\x1f\x8b") {
+        Box::new(flate2::bufread::MultiGzDecoder::new(reader))
+    } else if start.starts_with(b"BZh") {
+        return wrong(
+            "it is compressed by bzip2, which is not read here: convert it with `rpmrebuild` or `dpkg-deb -Zxz`",
+        );
+    } else if start.starts_with(&[0x5d, 0, 0]) {
+        let decoder = lzma_rust2::LzmaReader::new_mem_limit(reader, MOST_MEMORY, None);
+        Box::new(decoder.map_err(|error| Fault::Package(format!("its lzma stream: {error}")))?)
+    } else {
+        Box::new(reader)
+    };
+    Ok(Bounded { reader, left: limit, limit })
+}
+
+/// A stream out of which only so much comes.
+pub(super) struct Bounded<'a> {
+    reader: Box<dyn Read + 'a>,
+    left: u64,
+    limit: u64,
+}
+
+impl Read for Bounded<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 && !buffer.is_empty() {
+            let mut more = [0];
+            if self.reader.read(&mut more)? == 0 {
+                return Ok(0);
+            }
+            let problem =
+                format!("its content has more than {} bytes, far more than a package of its size", self.limit);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        }
+        let length = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let length = self.reader.read(buffer.get_mut(..length).unwrap_or_default())?;
+        self.left -= length as u64;
+        Ok(length)
+    }
+}

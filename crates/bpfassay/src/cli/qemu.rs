@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The option for which QEMU boots guests.
+
+use bpfassay_runner::{NotAQemuSource, QemuSource};
+use clap::Args;
+
+use crate::exit::{Failure, USAGE};
+
+/// The variable of the environment in place of `--qemu`.
+const VARIABLE: &str = "BPFASSAY_QEMU";
+
+/// Which QEMU boots guests.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct QemuChoice {
+    /// Where QEMU comes from: `lock`, that of testbed.lock, which is unpacked into the cache, runs from there with its own libraries, and is the same on
+    /// every machine; or `host`, the one on PATH [default: that of the host, or of testbed.lock where the host has none]
+    #[arg(long, value_name = "lock|host", env = VARIABLE)]
+    pub(crate) qemu: Option<QemuSource>,
+}
+
+/// The source that the environment names, for a command whose option `--qemu` says more than that.
+///
+/// # Errors
+/// A usage failure for a value that is none.
+pub(crate) fn qemu_of_environment() -> Result<Option<QemuSource>, Failure> {
+    let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let refuse =
+        |error: NotAQemuSource| Failure { code: USAGE, report: miette::miette!("the variable {VARIABLE}: {error}") };
+    value.to_string_lossy().parse().map(Some).map_err(refuse)
+}
