@@ -42,6 +42,7 @@ fn host_setup(plan: &Plan) -> HostSetup {
         let qemu = Qemu {
             arch: target.arch,
             program: "/nonexistent/qemu".into(),
+            own_root: None,
             version: "7.2.22".parse::<QemuVersion>().unwrap(),
             version_text: "7.2.22".to_owned(),
             confinement: Confinement { sandbox: true, own_user: false, lacking: Vec::new() },
@@ -54,6 +55,7 @@ fn host_setup(plan: &Plan) -> HostSetup {
         qemu: targets.iter().map(|target| qemu(target)).collect(),
         plugins: BTreeMap::new(),
         images: targets.iter().map(|target| image(target)).collect(),
+        qemu_packages: BTreeMap::new(),
     }
 }
 
