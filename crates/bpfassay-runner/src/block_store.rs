@@ -62,6 +62,14 @@ pub enum BlockStoreError {
         /// The size of its records.
         bytes: u64,
     },
+    /// There can be no entry of a block.
+    #[error("block {block} has no entry in a store: {problem}")]
+    NoEntry {
+        /// The block.
+        block: String,
+        /// Why not.
+        problem: String,
+    },
     /// An entry is not what its name says, or not as it was written.
     #[error("{} is damaged: {problem}", path.display())]
     Damaged {

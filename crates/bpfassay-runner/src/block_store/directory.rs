@@ -177,7 +177,7 @@ impl BlockStore {
     /// Keeps `records` of `block`, a block of `plan` that was measured with `provenance`: in the place of what is there of it.
     ///
     /// # Errors
-    /// [`BlockStoreError::Io`] where the entry cannot be written; [`BlockStoreError::TooLarge`]; [`BlockStoreError::Damaged`] where it has no key.
+    /// [`BlockStoreError::Io`] where the entry cannot be written; [`BlockStoreError::TooLarge`]; [`BlockStoreError::NoEntry`] where what determines its figures is not known.
     pub(super) fn keep(
         &self,
         records: Records,
@@ -185,7 +185,7 @@ impl BlockStore {
         block: &Block,
         provenance: &Provenance,
     ) -> Result<BlockKey, BlockStoreError> {
-        let no_entry = |problem| BlockStoreError::Damaged { path: self.path.join(&block.id), problem };
+        let no_entry = |problem| BlockStoreError::NoEntry { block: block.id.clone(), problem };
         let (key, contents) = records.entry(plan, block, provenance).map_err(no_entry)?;
         let text = contents.text(&self.entry(&key))?;
         let bytes = text.len() as u64;

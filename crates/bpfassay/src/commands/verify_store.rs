@@ -82,11 +82,13 @@ pub(super) async fn verify(directory: &Path, arguments: &cli::Verify, global: &c
     }
     let (line, code) = match (same, different, damaged) {
         (_, 1.., _) => (
-            format!("not reproduced: {different} of {all} blocks of {store}, put aside; {same} were\n"),
+            format!("not reproduced: {different} of {all} blocks of {store}, put aside; {same} others were\n"),
             NOT_REPRODUCED,
         ),
         (_, 0, 1..) => (
-            format!("damaged: {damaged} of {all} blocks of {store}, put aside; {same} have identical raw figures\n"),
+            format!(
+                "damaged: {damaged} of {all} blocks of {store}, put aside; {same} others have identical raw figures\n"
+            ),
             USAGE,
         ),
         (0, 0, 0) => (

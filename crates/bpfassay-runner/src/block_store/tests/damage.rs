@@ -198,6 +198,12 @@ fn a_block_in_which_something_failed_is_not_kept() {
         started.runs.pop();
     });
     assert_eq!(part, "its boot was for a part of its runs");
+    // Nor is one of which it is not known what it was measured with.
+    let mut unknown = one.contents.header.provenance.clone();
+    unknown.bpfassay.sha256 = None;
+    let records = Records::of(one.block(), of_block(&one.contents, one.block())).unwrap();
+    let kept = one.store.keep(records, &one.contents.header.plan, one.block(), &unknown);
+    assert!(matches!(kept, Err(BlockStoreError::NoEntry { .. })), "{kept:?}");
     // A boot that failed before is no reason: the last one did the whole block.
     let entries = of_block(&one.contents, one.block());
     let again = [entries[..2].to_vec(), entries].concat();
