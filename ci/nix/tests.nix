@@ -82,6 +82,15 @@ in
       "beside.ior"
       "study.toml"
     ];
+  tool-with-file =
+    let
+      tool = assay.mkTool {
+        file = files + "/tool.toml";
+        package = packages: packages.hello;
+      };
+    in
+    lib.hasInfix "for name in beside.ior; do" tool.buildCommand
+    && !lib.hasInfix "other" tool.buildCommand;
   study-of-a-string =
     equal
       (assay.mkStudyCheck {
@@ -186,7 +195,12 @@ in
     let
       settings = legacy.kernels.full.x86_64."6.12".configfile.structuredConfig;
     in
-    settings ? NFSD && settings ? FUNCTION_ERROR_INJECTION && lib.length (lib.attrNames settings) < 150;
+    settings ? NFSD
+    && settings ? FUNCTION_ERROR_INJECTION
+    # Its own console and no other architecture's.
+    && settings ? SERIAL_8250_CONSOLE
+    && !(settings ? SERIAL_AMBA_PL011_CONSOLE)
+    && lib.length (lib.attrNames settings) < 150;
 
   # As Hydra wants them.
   jobs = equal (lib.attrNames bpfassay.hydraJobs.packages.bpfassay) [
