@@ -121,6 +121,19 @@ in
         ];
       }).drvPath;
   misspelt-study = fails (assay.mkTestbed { study = files + "/misspelt.toml"; }).drvPath;
+  # A study may name kernels that only other testbeds have: they are named in the log.
+  left-out =
+    let
+      testbed = assay.mkTestbed {
+        study = files + "/absent.toml";
+        archs = [ "x86_64" ];
+      };
+    in
+    equal (targetsOf testbed) [
+      "x86_64 6.1"
+      "x86_64 7.2"
+    ]
+    && lib.hasInfix "left out, for want of a kernel: x86_64 6.6" testbed.buildCommand;
   build-by-name =
     equal
       (targetsOf (
