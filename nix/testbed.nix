@@ -220,6 +220,7 @@ assert lib.assertMsg (found != [ ])
   "${name}: there is no kernel for the targets asked for (${show absent}); `kernels` may be another set of the flake's";
 import ./compose-testbed.nix { inherit pkgs bpfassay; } {
   inherit name;
+  leftOut = show absent;
   spec = pkgs.writers.writeJSON "${name}-spec.json" spec;
   passthru = {
     inherit spec absent;

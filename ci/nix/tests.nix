@@ -82,6 +82,15 @@ in
       "beside.ior"
       "study.toml"
     ];
+  tool-with-file =
+    let
+      tool = assay.mkTool {
+        file = files + "/tool.toml";
+        package = packages: packages.hello;
+      };
+    in
+    lib.hasInfix "for name in beside.ior; do" tool.buildCommand
+    && !lib.hasInfix "other" tool.buildCommand;
   study-of-a-string =
     equal
       (assay.mkStudyCheck {
@@ -112,6 +121,19 @@ in
         ];
       }).drvPath;
   misspelt-study = fails (assay.mkTestbed { study = files + "/misspelt.toml"; }).drvPath;
+  # A study may name kernels that only other testbeds have: they are named in the log.
+  left-out =
+    let
+      testbed = assay.mkTestbed {
+        study = files + "/absent.toml";
+        archs = [ "x86_64" ];
+      };
+    in
+    equal (targetsOf testbed) [
+      "x86_64 6.1"
+      "x86_64 7.2"
+    ]
+    && lib.hasInfix "left out, for want of a kernel: x86_64 6.6" testbed.buildCommand;
   build-by-name =
     equal
       (targetsOf (
@@ -186,7 +208,12 @@ in
     let
       settings = legacy.kernels.full.x86_64."6.12".configfile.structuredConfig;
     in
-    settings ? NFSD && settings ? FUNCTION_ERROR_INJECTION && lib.length (lib.attrNames settings) < 150;
+    settings ? NFSD
+    && settings ? FUNCTION_ERROR_INJECTION
+    # Its own console and no other architecture's.
+    && settings ? SERIAL_8250_CONSOLE
+    && !(settings ? SERIAL_AMBA_PL011_CONSOLE)
+    && lib.length (lib.attrNames settings) < 150;
 
   # As Hydra wants them.
   jobs = equal (lib.attrNames bpfassay.hydraJobs.packages.bpfassay) [
