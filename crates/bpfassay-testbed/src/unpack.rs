@@ -131,7 +131,7 @@ pub fn unpack(path: &Path, directory: &Path, left_out: &[&str], what: &str) -> R
             }
             let Some(place) = place_of(path)? else { return Ok(()) };
             let is_below = |left_out: &&str| place.starts_with(left_out.strip_prefix("./").unwrap_or(left_out));
-            if left_out.iter().any(|left_out| is_below(&left_out)) { Ok(()) } else { into.take(&place, kind, content) }
+            if left_out.iter().any(is_below) { Ok(()) } else { into.take(&place, kind, content) }
         };
         read(path, &mut size, &mut take)
     };
