@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr, sync::Once};
 use bpfassay_protocol::Arch;
 use bpfassay_results::{Provenance, provenance::Artefact};
 use bpfassay_testbed::{
-    apt::Package,
+    apt::{Package, is_of_another_distribution},
     qemu::{self, Emulator},
 };
 use bpfassay_vm::{OwnRoot, Qemu, qemu::is_on_path};
@@ -57,14 +57,15 @@ impl QemuSource {
 
     /// The source for guests of `arch` where `asked` was asked for, or nothing: then the host, unless it has none and the lock has one.
     ///
-    /// The host goes first so that nothing changes for whoever has chosen a QEMU by `PATH` (Nix, containers, CI), and works without a network.
+    /// The host goes first so that nothing changes for whoever has chosen a QEMU by `PATH` (Nix, containers, CI), and works without a network. A host whose
+    /// apt is of another distribution gets no packages of Debian by itself, and installs its own QEMU.
     ///
     /// # Errors
     /// [`Error::Testbed`] never, unless the lock that is compiled in is wrong.
     pub(crate) fn resolved(asked: Option<Self>, arch: Arch) -> Result<Self, Error> {
         Ok(match asked {
             Some(source) => source,
-            None if is_on_path(arch) || qemu::locked()?.is_none() => Self::Host,
+            None if is_on_path(arch) || qemu::locked()?.is_none() || is_of_another_distribution() => Self::Host,
             None => Self::Lock,
         })
     }
@@ -160,8 +161,33 @@ mod tests {
             assert_eq!(QemuSource::resolved(Some(QemuSource::Host), arch).unwrap(), QemuSource::Host);
             let by_itself = QemuSource::resolved(None, arch).unwrap();
             let has_none = !is_on_path(arch) && qemu::locked().unwrap().is_some();
-            assert_eq!(by_itself == QemuSource::Lock, has_none, "{arch}");
+            assert_eq!(by_itself == QemuSource::Lock, has_none && !is_of_another_distribution(), "{arch}");
         }
+    }
+
+    #[test]
+    fn results_of_the_locks_qemu_are_repeated_with_it() {
+        let mut provenance = Provenance::default();
+        assert_eq!(QemuSource::of(&provenance), None);
+        let artefact = |name: &str| Artefact { name: name.to_owned(), version: "1".to_owned(), sha256: None };
+        let facts = bpfassay_results::provenance::QemuFacts {
+            program: artefact("qemu-system-x86_64"),
+            path: "/cache/usr/bin/qemu-system-x86_64".to_owned(),
+            accelerator: "tcg".to_owned(),
+            accelerator_reason: "asked for".to_owned(),
+            machine: "q35".to_owned(),
+            cpu: "max".to_owned(),
+            plugin_api: None,
+            package: None,
+        };
+        provenance.qemu.insert(Arch::X86_64, facts.clone());
+        assert_eq!(QemuSource::of(&provenance), None);
+        let of_lock =
+            bpfassay_results::provenance::QemuFacts { package: Some(artefact("qemu-system-x86")), ..facts.clone() };
+        // The same program is the same machine, however it came to the host.
+        assert!(facts.is_same_machine(&of_lock));
+        provenance.qemu.insert(Arch::X86_64, of_lock);
+        assert_eq!(QemuSource::of(&provenance), Some(QemuSource::Lock));
     }
 
     #[test]

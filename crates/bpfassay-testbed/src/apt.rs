@@ -36,6 +36,7 @@ pub(crate) use self::{
 pub use self::{
     dpkg::{missing_host_packages, unpack},
     failure::AptError,
+    host::is_of_another_distribution,
     package::{Indexed, Located, Package, ParseError, parse_index, parse_print_uris},
     release::ReleaseFile,
     root::{IndexState, Root},

@@ -124,7 +124,7 @@ pub enum Error {
     #[error("no cache directory: neither XDG_CACHE_HOME nor HOME is set; name one with --cache")]
     NoCacheDirectory,
     /// A program could not be started.
-    #[error("cannot start `{program}`: install the Debian package `{package}`")]
+    #[error("cannot start `{program}`: install the Debian package `{package}`{}", instead_of(package))]
     Program {
         /// The program.
         program: String,
@@ -284,6 +284,11 @@ impl Error {
         let path = path.into();
         move |source| Self::Io { action, path, source }
     }
+}
+
+/// What takes the place of a Debian package, as the end of a message.
+fn instead_of(package: &str) -> &'static str {
+    if package == "apt" { ", or name a place that has the package files with --from" } else { "" }
 }
 
 /// Bytes as people write them, for messages, in decimal units.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's own apt configuration: where the Debian archive is, and how to reach it.
 
-use std::{path::Path, process::Command};
+use std::{path::Path, process::Command, sync::OnceLock};
 
 use super::{AptError, program};
-use crate::Result;
+use crate::{Error, Result};
 
 /// Code names of Debian's suites.
 const SUITES: &[&str] = &["bullseye", "bookworm", "trixie", "forky", "duke", "sid"];
@@ -48,6 +48,13 @@ impl Host {
             user: sandbox_user(&dump),
         })
     }
+}
+
+/// Whether this host has apt, and its sources name no archive of Debian, as on Ubuntu: packages of Debian then come from places that are named, or not at all.
+#[must_use]
+pub fn is_of_another_distribution() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| matches!(Host::read(None), Err(Error::Apt(AptError::NoArchive))))
 }
 
 /// The user as which apt uses the network where root runs it.

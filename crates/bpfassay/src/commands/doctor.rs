@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use bpfassay_protocol::Arch;
 use bpfassay_results::plain;
-use bpfassay_runner::{HostCheck, HostState, Remedy, StoreOptions, examine_host, install_command, missing_packages};
+use bpfassay_runner::{
+    HostCheck, HostState, QemuSource, Remedy, StoreOptions, examine_host, install_command, missing_packages,
+};
 use bpfassay_testbed::toolchain::HOST_PACKAGES;
 
 use crate::{
@@ -25,11 +27,9 @@ pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outc
     if arguments.install {
         let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
         let stages = Display::begin(cli::MessageFormat::Human).stages();
-        host::install(
-            &missing_packages(HOST_PACKAGES, &archs, arguments.qemu.qemu)?,
-            host::answers_yes(global.yes),
-            &stages,
-        )?;
+        // What is installed is the host's, unless that of the lock is asked for.
+        let qemu = arguments.qemu.qemu.or(Some(QemuSource::Host));
+        host::install(&missing_packages(HOST_PACKAGES, &archs, qemu)?, host::answers_yes(global.yes), &stages)?;
     }
     let options = StoreOptions { qemu: arguments.qemu.qemu, ..store_options(global) };
     let checks = examine_host(&options).await;
