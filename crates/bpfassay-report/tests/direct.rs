@@ -9,7 +9,6 @@
 
 mod common;
 
-use bpfassay_protocol::Arch;
 use bpfassay_report::{
     compare::{Comparison, Question, compare},
     derive,
@@ -296,23 +295,19 @@ fn what_runs_and_seeds_differ_by_is_no_change() {
     assert!(found.iter().all(|change| *change == Change::Inconclusive), "{found:?}");
     let found = changes(&compare(&wobbling(100), &wobbling(102), &question).unwrap());
     assert!(found.iter().all(|change| *change == Change::Increase), "{found:?}");
-    // Other seeds: up to half a per cent of 130 more.
+    // Other seeds: up to 0.75 % of 130 more.
     let other = |program: u64| with_program(&instructions(1, 2), move |_| program);
     let base = with_program(&instructions(1, 1), |_| 100);
     let found = changes(&compare(&base, &other(101), &question).unwrap());
     assert!(found.iter().all(|change| *change == Change::Equivalent), "{found:?}");
     let found = changes(&compare(&base, &other(102), &question).unwrap());
     assert!(found.iter().all(|change| *change == Change::Increase), "{found:?}");
-    // 8 of 1030 more are 0.8 %, as seeds differ by where code depends on addresses.
+    // 8 of 1030 more are within that, and half an instruction.
     let base = with_program(&instructions(1, 1), |_| 1000);
-    let comparison = compare(&base, &other(1008), &question).unwrap();
-    for cell in &comparison.cells {
-        let expected = if cell.arch == Arch::X86_64 { Change::Increase } else { Change::Equivalent };
-        let found: Vec<Change> = cell.metrics.iter().filter_map(|metric| metric.direct_change()).collect();
-        assert!(found.iter().all(|change| *change == expected), "{}: {found:?}", cell.arch);
+    for (program, expected) in [(1008, Change::Equivalent), (1009, Change::Increase)] {
+        let found = changes(&compare(&base, &other(program), &question).unwrap());
+        assert!(!found.is_empty() && found.iter().all(|change| *change == expected), "{program}: {found:?}");
     }
-    let archs: Vec<Arch> = comparison.cells.iter().map(|cell| cell.arch).collect();
-    assert!(archs.contains(&Arch::X86_64) && archs.contains(&Arch::Aarch64), "{archs:?}");
     // What only one of the two counted is not compared.
     let none = derive(&counted_in(&instructions(1, 1), |_, _| Figure::missing("nothing was counted"), None));
     let comparison = compare(&base, &none, &question).unwrap();
