@@ -122,7 +122,7 @@ impl Header<'_> {
     fn number(&self, from: usize, length: usize) -> Result<u64, Fault> {
         let field = &self.block[from..from + length];
         if let [0x80, rest @ ..] = field {
-            let (high, low) = rest.split_at(rest.len() - 8);
+            let (high, low) = rest.split_at(rest.len().saturating_sub(8));
             let number = low.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
             return if high.iter().all(|&byte| byte == 0) { Ok(number) } else { wrong("a number of it is too large") };
         }

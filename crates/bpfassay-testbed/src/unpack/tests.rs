@@ -287,6 +287,34 @@ fn what_dpkg_packs_is_unpacked_as_by_dpkg() {
     }
 }
 
+/// Fields of eight bytes have the form of GNU tar for large numbers, too, which has seven bytes of number there.
+#[test]
+fn numbers_in_the_form_of_gnu_tar_may_be_in_short_fields() {
+    for field in [148, 100, 124] {
+        let mut entry = tar_entry(b'0', "./boot/vmlinuz", 0o644, "", b"x");
+        entry[field] = 0x80;
+        assert!(refused(&deb(&[entry])).contains("damaged"), "{field}");
+    }
+}
+
+proptest! {
+    /// In a `.deb` archives are compressed, where changed bytes of the package do not reach.
+    #[test]
+    fn damaged_archives_end_in_entries_or_a_reason(at in 0usize..1024, bytes: [u8; 8]) {
+        let mut archive = [tar_entry(b'0', "./boot/vmlinuz", 0o644, "", b"kernel"), vec![0; 1024]].concat();
+        for (place, byte) in archive.iter_mut().skip(at).zip(bytes) {
+            *place = byte;
+        }
+        let mut taken = 0;
+        let read = tar::read(&mut archive.as_slice(), &mut |_: &[u8], _, content: &mut dyn Read| {
+            taken += 1;
+            io::copy(content, &mut io::sink())?;
+            Ok(())
+        });
+        prop_assert!(taken <= 2, "{read:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn damage_ends_in_entries_or_an_error(is_rpm: bool, changes in prop::collection::vec((0_usize..2200, any::<u8>()), 0..4), length in 0_usize..2400) {
