@@ -104,15 +104,13 @@ type OfCell<'a> = (&'a str, (&'a str, u32, u32));
 /// some), and has no reason to do so in all.
 fn coming(phases: &[Phase]) -> BTreeMap<OfCell<'_>, BTreeSet<&str>> {
     let mut coming: BTreeMap<OfCell<'_>, BTreeSet<&str>> = BTreeMap::new();
-    let most: BTreeMap<OfCell<'_>, u64> = phases
-        .iter()
-        .filter(|phase| !phase.is_warm_up)
-        .map(|phase| ((phase.cell.as_str(), place(phase)), phase.calls))
-        .collect();
+    let counted = phases.iter().filter(|phase| !phase.is_warm_up);
+    let calls: BTreeMap<OfCell<'_>, u64> =
+        counted.map(|phase| ((phase.cell.as_str(), place(phase)), phase.calls)).collect();
     for phase in phases.iter().filter(|phase| !phase.is_baseline) {
         let Figure::Value(profile) = &phase.profile else { continue };
         let key = (phase.cell.as_str(), place(phase));
-        if most.get(&key) != Some(&phase.calls) {
+        if calls.get(&key) != Some(&phase.calls) {
             continue;
         }
         let hits = Hits::of(profile, phase.calls);
