@@ -79,7 +79,7 @@ pub fn direct(phases: &[Phase]) -> Vec<RunCount> {
             (Figure::NotMeasured(reason), _) => Figure::NotMeasured(reason.clone()),
             (Figure::Value(_), None) => Figure::missing("no run of the baseline was counted in this phase"),
             (Figure::Value(profile), Some(baseline)) => {
-                let path = match coming.get(&(phase.cell.as_str(), place(phase))) {
+                let path = match coming.get(&of_cell(phase)) {
                     Some(coming) if !phase.is_baseline => {
                         path(profile, baseline, coming, Hits::of(profile, phase.calls))
                     }
@@ -105,11 +105,10 @@ type OfCell<'a> = (&'a str, (&'a str, u32, u32));
 fn coming(phases: &[Phase]) -> BTreeMap<OfCell<'_>, BTreeSet<&str>> {
     let mut coming: BTreeMap<OfCell<'_>, BTreeSet<&str>> = BTreeMap::new();
     let counted = phases.iter().filter(|phase| !phase.is_warm_up);
-    let calls: BTreeMap<OfCell<'_>, u64> =
-        counted.map(|phase| ((phase.cell.as_str(), place(phase)), phase.calls)).collect();
+    let calls: BTreeMap<OfCell<'_>, u64> = counted.map(|phase| (of_cell(phase), phase.calls)).collect();
     for phase in phases.iter().filter(|phase| !phase.is_baseline) {
         let Figure::Value(profile) = &phase.profile else { continue };
-        let key = (phase.cell.as_str(), place(phase));
+        let key = of_cell(phase);
         if calls.get(&key) != Some(&phase.calls) {
             continue;
         }
@@ -122,6 +121,10 @@ fn coming(phases: &[Phase]) -> BTreeMap<OfCell<'_>, BTreeSet<&str>> {
         coming.entry(key).and_modify(|all| all.retain(|name| found.contains(name))).or_insert(found);
     }
     coming
+}
+
+fn of_cell(phase: &Phase) -> OfCell<'_> {
+    (&phase.cell, place(phase))
 }
 
 fn place(phase: &Phase) -> (&str, u32, u32) {

@@ -227,7 +227,7 @@ fn failed(fault: Fault, package: &Path, directory: &Path, size: u64, what: &str)
     }
 }
 
-/// For fuzz targets: the entries of a package in memory, whatever it is, and whether it was read to its end.
+/// For fuzz targets: the entries of a package in memory, and whether all of it could be read.
 pub(crate) fn entries(bytes: &[u8], limit: u64) -> (Vec<(PathBuf, u64)>, bool) {
     let mut found = Vec::new();
     let mut take = |path: &[u8], _: Kind, content: &mut dyn Read| {

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 
-use super::{Fault, wrong};
+use super::{Fault, stream::read_of, wrong};
 
 /// How they begin.
 pub(super) const MAGIC: &[u8; 8] = b"!<arch>\n";
@@ -51,11 +51,6 @@ impl<R: Read> Members<R> {
 
 impl<R: Read> Read for Members<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = self.reader.by_ref().take(self.left).read(buffer)?;
-        if length == 0 && self.left > 0 && !buffer.is_empty() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        self.left -= length as u64;
-        Ok(length)
+        read_of(&mut self.reader, &mut self.left, buffer)
     }
 }

@@ -7,7 +7,12 @@ use std::{
     io::{self, Read},
 };
 
-use super::{Fault, Kind, MOST_PATH, Taker, rpm::FileTable, wrong};
+use super::{
+    Fault, Kind, MOST_PATH, Taker,
+    rpm::FileTable,
+    stream::{Whole, skip},
+    wrong,
+};
 
 /// Bytes of the rest of a newc header, after its magic number: 13 numbers of 8 hexadecimal digits.
 const NEWC: usize = 13 * 8;
@@ -40,7 +45,7 @@ pub(super) fn read(reader: &mut dyn Read, table: &FileTable, take: &mut Taker<'_
     let mut count = 0;
     while let Some(entry) = next(reader, &mut at, table)? {
         let Entry { path, mode, size, shared, link } = entry;
-        let mut content = Content { reader: &mut *reader, left: size };
+        let mut content = Whole { reader: &mut *reader, left: size };
         match mode & KIND {
             DIRECTORY => take(&path, Kind::Directory, &mut io::empty())?,
             LINK => {
@@ -149,22 +154,5 @@ fn number(digits: &[u8]) -> Result<u32, Fault> {
 fn pad(reader: &mut dyn Read, at: &mut u64) -> Result<(), Fault> {
     let missing = at.next_multiple_of(4) - *at;
     *at += missing;
-    let skipped = io::copy(&mut reader.take(missing), &mut io::sink())?;
-    if skipped == missing { Ok(()) } else { wrong("it is cut off") }
-}
-
-struct Content<'a> {
-    reader: &'a mut dyn Read,
-    left: u64,
-}
-
-impl Read for Content<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = self.reader.take(self.left).read(buffer)?;
-        if length == 0 && self.left > 0 && !buffer.is_empty() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        self.left -= length as u64;
-        Ok(length)
-    }
+    skip(reader, missing)
 }

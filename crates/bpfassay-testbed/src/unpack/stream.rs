@@ -56,3 +56,32 @@ impl Read for Bounded<'_> {
         Ok(length)
     }
 }
+
+/// The content of an entry: all of it, or an error.
+pub(super) struct Whole<'a> {
+    pub(super) reader: &'a mut dyn Read,
+    /// Bytes that are still to come.
+    pub(super) left: u64,
+}
+
+impl Read for Whole<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        read_of(self.reader, &mut self.left, buffer)
+    }
+}
+
+/// Reads of the next `left` bytes of `reader`, which must have them, and counts them down.
+pub(super) fn read_of(reader: &mut dyn Read, left: &mut u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let length = reader.take(*left).read(buffer)?;
+    if length == 0 && *left > 0 && !buffer.is_empty() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    *left -= length as u64;
+    Ok(length)
+}
+
+/// Reads `bytes` of `reader` and drops them.
+pub(super) fn skip(reader: &mut dyn Read, bytes: u64) -> Result<(), Fault> {
+    let skipped = io::copy(&mut reader.take(bytes), &mut io::sink())?;
+    if skipped == bytes { Ok(()) } else { wrong("it is cut off") }
+}

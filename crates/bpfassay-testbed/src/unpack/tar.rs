@@ -3,7 +3,11 @@
 
 use std::io::{self, Read};
 
-use super::{Fault, Kind, MOST_PATH, Taker, wrong};
+use super::{
+    Fault, Kind, MOST_PATH, Taker,
+    stream::{Whole, skip},
+    wrong,
+};
 
 /// Bytes of a block: a header, or a part of a content that is padded to whole ones.
 const BLOCK: usize = 512;
@@ -145,23 +149,6 @@ impl Header<'_> {
     }
 }
 
-/// The content of an entry: all of it, or an error.
-struct Whole<'a> {
-    reader: &'a mut dyn Read,
-    left: u64,
-}
-
-impl Read for Whole<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = self.reader.take(self.left).read(buffer)?;
-        if length == 0 && self.left > 0 && !buffer.is_empty() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        self.left -= length as u64;
-        Ok(length)
-    }
-}
-
 /// Fills `block`; false where the file ends before it.
 fn read_block(reader: &mut dyn Read, block: &mut [u8; BLOCK]) -> Result<bool, Fault> {
     loop {
@@ -178,11 +165,6 @@ fn read_block(reader: &mut dyn Read, block: &mut [u8; BLOCK]) -> Result<bool, Fa
 
 fn padding(size: u64) -> u64 {
     (BLOCK as u64 - size % BLOCK as u64) % BLOCK as u64
-}
-
-fn skip(reader: &mut dyn Read, bytes: u64) -> Result<(), Fault> {
-    let skipped = io::copy(&mut reader.take(bytes), &mut io::sink())?;
-    if skipped == bytes { Ok(()) } else { wrong("it is cut off") }
 }
 
 fn content(reader: &mut dyn Read, size: u64, limit: u64) -> Result<Vec<u8>, Fault> {
