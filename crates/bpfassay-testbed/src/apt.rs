@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debian packages through the host's own apt configuration, with private indexes: nothing on the host changes.
+//! Debian packages through the host's own apt configuration, with private indexes: nothing on the host changes. A host without apt downloads files at known
+//! paths without it.
 //!
 //! One [`Root`] per suite and set of architectures, so that a suite that a mirror cannot give today does not affect the others. The
 //! archive, the proxies and the keys are the host's; no mirror is named here.
 
 pub(crate) mod configuration;
+mod direct;
 mod download;
 pub(crate) mod dpkg;
 mod failure;
@@ -29,11 +31,8 @@ use std::{
 
 pub(crate) use self::turn::First;
 use self::turn::Turn;
-pub(crate) use self::{
-    download::Origin,
-    package::{is_path, is_plain},
-};
 pub use self::{
+    direct::Client,
     dpkg::{missing_host_packages, unpack},
     failure::AptError,
     host::is_of_another_distribution,
@@ -42,6 +41,10 @@ pub use self::{
     root::{IndexState, Root},
     snapshot::{NotASnapshot, Snapshot},
     source::{AssetSource, NotAnAssetSource},
+};
+pub(crate) use self::{
+    download::Origin,
+    package::{is_path, is_plain},
 };
 use crate::{
     Error, Result,
@@ -65,6 +68,8 @@ pub struct Options {
     pub accept_stale: bool,
     /// URI of a Debian archive to use in place of the one that the host's apt sources name.
     pub mirror: Option<String>,
+    /// What downloads.
+    pub client: Client,
     /// Places that may have package files, asked before the mirror: at their paths in an archive's pool.
     pub from: Vec<AssetSource>,
     /// An archive that keeps what mirrors drop, asked after the mirror: it has every file below `debian/TIMESTAMP/`, for the time stamps that

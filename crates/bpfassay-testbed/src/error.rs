@@ -232,7 +232,9 @@ pub enum Error {
     #[error(transparent)]
     Asset(#[from] AssetError),
     /// A file cannot be downloaded.
-    #[error("cannot download {url} ({detail}): check the URL, the network and the host's apt configuration")]
+    #[error(
+        "cannot download {url} ({detail}): check the URL, the network and the proxies and certificates of the host"
+    )]
     Download {
         /// Where it is.
         url: String,

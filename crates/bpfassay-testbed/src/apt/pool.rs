@@ -25,8 +25,8 @@ const ARCHIVE_NAME: &str = "debian";
 enum Place<'a> {
     /// One that the user names (`--from`).
     Named(&'a AssetSource),
-    /// The archive that the host's apt uses, by its URI.
-    Mirror(&'a str),
+    /// A mirror of Debian's archive, by its URI, and whether the user names it (`--mirror`): else it is that of the host's apt.
+    Mirror(&'a str, bool),
     /// An archive of snapshots.
     Archive(&'a AssetSource),
 }
@@ -35,11 +35,12 @@ enum Place<'a> {
 type Asked = (String, String);
 
 impl Place<'_> {
-    /// For messages. A mirror is not named: its URI may have a password.
+    /// For messages. The mirror of apt is not named: its URI may have a password.
     fn name(self) -> String {
         match self {
             Self::Named(source) => format!("{source} (--from)"),
-            Self::Mirror(_) => "the mirror of this host's apt".to_owned(),
+            Self::Mirror(uri, true) => format!("{uri} (--mirror)"),
+            Self::Mirror(_, false) => "the mirror of this host's apt".to_owned(),
             Self::Archive(source) => format!("the archive {source}"),
         }
     }
@@ -50,7 +51,7 @@ impl Place<'_> {
             // People put what they have there.
             Self::Named(_) if located.path.is_empty() => Some(format!("pool/{}", located.package.file_name())),
             Self::Named(_) => Some(located.path.clone()),
-            Self::Mirror(_) => Some(located.path.clone()).filter(|path| !path.is_empty()),
+            Self::Mirror(..) => Some(located.path.clone()).filter(|path| !path.is_empty()),
             Self::Archive(_) if located.path.is_empty() => None,
             Self::Archive(_) => located.snapshot.map(|time| format!("{ARCHIVE_NAME}/{time}/{}", located.path)),
         }
@@ -61,7 +62,7 @@ impl Place<'_> {
         match self {
             Self::Named(AssetSource::Directory(path)) | Self::Archive(AssetSource::Directory(path)) => Ok(path),
             Self::Named(AssetSource::Url(url)) | Self::Archive(AssetSource::Url(url)) => Err(url),
-            Self::Mirror(uri) => Err(uri.trim_end_matches('/')),
+            Self::Mirror(uri, _) => Err(uri.trim_end_matches('/')),
         }
     }
 }
@@ -85,7 +86,16 @@ impl Apt<'_> {
             self.ask(place, suite, located, &mut left, arrived, &mut asked)?;
         }
         if !left.is_empty() && !options.offline {
-            mirror = self.ask(Place::Mirror(&self.host()?.archive), suite, located, &mut left, arrived, &mut asked)?;
+            match self.mirror()? {
+                Some(uri) => {
+                    let place = Place::Mirror(&uri, options.mirror.is_some());
+                    mirror = self.ask(place, suite, located, &mut left, arrived, &mut asked)?;
+                }
+                None => asked.push((
+                    "a mirror of Debian".to_owned(),
+                    "this host has no apt whose configuration names one; --mirror URL does".to_owned(),
+                )),
+            }
         }
         if let Some(archive) = &options.archive {
             self.ask(Place::Archive(archive), suite, located, &mut left, arrived, &mut asked)?;
@@ -124,7 +134,7 @@ impl Apt<'_> {
         if let Some(unknown) = left.iter().find(|package| path_of(package).is_none()) {
             let what = match place {
                 Place::Archive(_) => "time stamp",
-                Place::Named(_) | Place::Mirror(_) => "path",
+                Place::Named(_) | Place::Mirror(..) => "path",
             };
             asked.push((place.name(), format!("testbed.lock has no {what} of {}", unknown.specification())));
         }
@@ -141,11 +151,14 @@ impl Apt<'_> {
                 // Those whose path is not known are not asked for, and come back.
                 let unknown: Vec<_> = left.iter().copied().filter(|package| path_of(package).is_none()).collect();
                 left.retain(|package| path_of(package).is_some());
-                let ended = self.transfer(suite, left, arrived, FileNames::Digests, |packages, directory| {
-                    download_file(packages, directory, |package| {
-                        path_of(package).map(|path| format!("{base}/{}", encoded(&path)))
+                let uri_of = |package: &Package| path_of(package).map(|path| format!("{base}/{}", encoded(&path)));
+                let ended = if self.is_direct() {
+                    self.transfer_directly(suite, left, arrived, uri_of)
+                } else {
+                    self.transfer(suite, left, arrived, FileNames::Digests, |packages, directory| {
+                        download_file(packages, directory, uri_of)
                     })
-                });
+                };
                 left.extend(unknown);
                 ended
             }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files that are no packages, by URL: downloaded by apt's own helper, with the host's proxies and certificates, so that this program
-//! has no network code.
+//! Files that are no packages, by URL: downloaded by apt's own helper, with the host's proxies and certificates, where the host has apt.
 
 use std::process::Command;
 
@@ -18,10 +17,13 @@ impl Apt<'_> {
     ///
     /// # Errors
     /// [`Error::Download`] where the server fails or the file is larger, [`Error::Offline`] where the network may not be used, [`Error::Program`]
-    /// where there is no apt or no `prlimit`, [`Error::Io`].
+    /// where there is no `prlimit`, [`Error::Io`].
     pub(crate) fn read_url(&self, url: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         if self.options().offline {
             return Err(Error::Offline { what: url.to_owned() });
+        }
+        if self.is_direct() {
+            return self.read_url_directly(url, limit);
         }
         let sandbox = Sandbox::make(self.cache(), &download_user()?, url, limit)?;
         let scratch = self.cache().scratch()?;

@@ -80,10 +80,11 @@ impl Shared {
         while let Some(Ok(request)) = lines.next() {
             let (mut begin, mut same) = (0, true);
             for line in lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()) {
-                if let Some(range) = line.strip_prefix("Range: bytes=") {
-                    begin = range.trim_end_matches('-').parse().unwrap();
-                } else if let Some(time) = line.strip_prefix("If-Range: ") {
-                    same = time == MODIFIED;
+                let (name, value) = line.split_once(": ").unwrap();
+                if name.eq_ignore_ascii_case("range") {
+                    begin = value.strip_prefix("bytes=").unwrap().trim_end_matches('-').parse().unwrap();
+                } else if name.eq_ignore_ascii_case("if-range") {
+                    same = value == MODIFIED;
                 }
             }
             // apt writes a tilde so.

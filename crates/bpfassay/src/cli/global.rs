@@ -3,7 +3,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use bpfassay_testbed::apt::AssetSource;
+use bpfassay_testbed::apt::{AssetSource, NotAnAssetSource};
 use clap::Args;
 
 /// Options of every command.
@@ -40,6 +40,10 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_FROM")]
     pub(crate) from: Vec<AssetSource>,
 
+    /// The mirror of Debian's archive to take packages from, in place of that of the host's apt. A host without apt has no other
+    #[arg(long, global = true, value_name = "URL", env = "BPFASSAY_MIRROR", value_parser = mirror)]
+    pub(crate) mirror: Option<String>,
+
     /// An archive that keeps what package mirrors drop: package files of testbed.lock that no other place has are taken from it, by
     /// their time stamps (ARCHIVE/debian/20251101T000000Z/pool/…), and nothing takes their place
     #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_ARCHIVE")]
@@ -54,12 +58,32 @@ pub(crate) struct Global {
     pub(crate) verbose: u8,
 }
 
+/// The URL of a mirror.
+fn mirror(text: &str) -> Result<String, NotAnAssetSource> {
+    match text.parse()? {
+        AssetSource::Url(url) => Ok(url),
+        AssetSource::Directory(_) => Err(NotAnAssetSource),
+    }
+}
+
 impl Global {
     /// The options that decide what is measured, and where it is taken from, as arguments: those that another command needs to do the same. What a
     /// command asks and prints is not among them.
     pub(crate) fn of_testbed(&self) -> Vec<OsString> {
         // Without `..`: who adds an option decides here whether it is one of them.
-        let Self { yes: _, offline, newest, refresh, accept_stale, cache, from, archive, catalogue, verbose: _ } = self;
+        let Self {
+            yes: _,
+            offline,
+            newest,
+            refresh,
+            accept_stale,
+            cache,
+            from,
+            mirror,
+            archive,
+            catalogue,
+            verbose: _,
+        } = self;
         let source = |source: &AssetSource| match source {
             AssetSource::Directory(path) => path.clone().into_os_string(),
             AssetSource::Url(url) => url.into(),
@@ -75,6 +99,7 @@ impl Global {
         let with_values = path("--cache", cache)
             .into_iter()
             .chain(from.iter().map(|from| ("--from", source(from))))
+            .chain(mirror.iter().map(|mirror| ("--mirror", mirror.into())))
             .chain(archive.iter().map(|archive| ("--archive", source(archive))))
             .chain(path("--catalogue", catalogue));
         flags.chain(with_values.flat_map(|(name, value)| [name.into(), value])).collect()

@@ -190,6 +190,7 @@ mod tests {
             ["--cache", "a cache"],
             ["--from", "assets"],
             ["--from", "https://host/more"],
+            ["--mirror", "https://host/debian"],
             ["--archive", "/archive"],
             ["--catalogue", "own.toml"],
         ]

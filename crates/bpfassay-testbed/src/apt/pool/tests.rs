@@ -3,15 +3,20 @@ use std::fs;
 
 use super::*;
 use crate::{
-    apt::{Options, Origin},
+    apt::{Client, Options, Origin},
     cache::{Cache, Digest},
     test_support::{left_in_tmp, server::Server},
 };
 
 const TIME: &str = "20251101T000000Z";
 
-/// Whether this host can download from itself.
-fn can_download() -> bool {
+/// What can download from this host: apt, if it has one without a proxy, and this program.
+fn clients() -> Vec<Client> {
+    let by_apt = Path::new(APT_HELPER).exists() && apt_can_download();
+    [(by_apt, Client::OfHost), (true, Client::Own)].iter().filter(|(can, _)| *can).map(|(_, client)| *client).collect()
+}
+
+fn apt_can_download() -> bool {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::open(directory.path().join("cache")).unwrap();
     match Apt::new(&cache, Options::default()).host() {
@@ -55,97 +60,97 @@ fn url(text: String) -> AssetSource {
 
 #[test]
 fn what_the_mirror_dropped_comes_from_the_archive_by_its_time_stamp() {
-    if !can_download() {
-        return;
-    }
-    let contents = ["one", "two", "three"].map(|text| text.as_bytes().to_vec());
-    let packages = [("a", 0), ("b", 1), ("c", 2)].map(|(name, index)| located(name, &contents[index]));
-    let mirror = Server::start([(format!("/{}", packages[1].path), contents[1].clone())]);
-    let archive = Server::start(packages.iter().map(in_archive).zip(contents.clone()));
-    let directory = tempfile::tempdir().unwrap();
-    let (cache, place) = (Cache::open(directory.path().join("cache")).unwrap(), directory.path().join("place"));
-    fs::create_dir_all(place.join("pool/main/x")).unwrap();
-    fs::write(place.join(&packages[2].path), &contents[2]).unwrap();
-    let options = Options {
-        mirror: Some(mirror.url().to_owned()),
-        from: vec![AssetSource::Directory(place)],
-        archive: Some(url(format!("{}/archive", archive.url()))),
-        ..Options::default()
-    };
-    let objects = fetch(&Apt::new(&cache, options), &packages).unwrap();
-    for (object, content) in objects.iter().zip(&contents) {
-        assert_eq!(&fs::read(&object.path).unwrap(), content);
-    }
-    let paths = |server: &Server| server.requests().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
-    // What --from has is asked of nobody else, and the archive only for what the mirror lacks.
-    let mut asked = paths(&mirror);
-    asked.sort();
-    asked.dedup();
-    assert_eq!(asked, [0, 1].map(|index| format!("/{}", packages[index].path)));
-    assert_eq!(paths(&archive), [in_archive(&packages[0])]);
-    assert!(left_in_tmp(cache.root()).is_empty());
-}
-
-#[test]
-fn wrong_content_is_refused_everywhere_and_nothing_of_it_is_kept() {
-    if !can_download() {
-        return;
-    }
-    let content = b"what a package holds".to_vec();
-    let package = located("a", &content);
-    let (other, longer, shorter) =
-        (content.to_ascii_uppercase(), content.to_ascii_uppercase().repeat(3), content[..5].to_vec());
-    for wrong in [other, longer, shorter] {
-        let mirror = Server::start([(format!("/{}", package.path), wrong.clone())]);
-        let archive = Server::start([(in_archive(&package), wrong.clone())]);
+    for client in clients() {
+        let contents = ["one", "two", "three"].map(|text| text.as_bytes().to_vec());
+        let packages = [("a", 0), ("b", 1), ("c", 2)].map(|(name, index)| located(name, &contents[index]));
+        let mirror = Server::start([(format!("/{}", packages[1].path), contents[1].clone())]);
+        let archive = Server::start(packages.iter().map(in_archive).zip(contents.clone()));
         let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::open(directory.path().join("cache")).unwrap();
-        let place = directory.path().join("place");
+        let (cache, place) = (Cache::open(directory.path().join("cache")).unwrap(), directory.path().join("place"));
         fs::create_dir_all(place.join("pool/main/x")).unwrap();
-        fs::write(place.join(&package.path), &wrong).unwrap();
+        fs::write(place.join(&packages[2].path), &contents[2]).unwrap();
         let options = Options {
             mirror: Some(mirror.url().to_owned()),
-            from: vec![AssetSource::Directory(place.clone())],
+            from: vec![AssetSource::Directory(place)],
             archive: Some(url(format!("{}/archive", archive.url()))),
+            client,
             ..Options::default()
         };
-        let error = fetch(&Apt::new(&cache, options), std::slice::from_ref(&package)).unwrap_err();
-        let Error::Nowhere { replaceable: false, .. } = error else { panic!("{error:?}") };
-        let message = error.to_string();
-        let places = [
-            format!("{} (--from): ", place.display()),
-            "the mirror of this host's apt: ".to_owned(),
-            format!("the archive {}/archive: ", archive.url()),
-        ];
-        for words in places.iter().map(String::as_str).chain(["a:amd64=1:2~3", "--archive", "--from", "--newest"]) {
-            assert!(message.contains(words), "{words}: {message}");
+        let objects = fetch(&Apt::new(&cache, options), &packages).unwrap();
+        for (object, content) in objects.iter().zip(&contents) {
+            assert_eq!(&fs::read(&object.path).unwrap(), content);
         }
-        assert!(cache.object(&package.package.sha256).unwrap().is_none());
-        assert!(cache.object(&Digest::of(&wrong)).unwrap().is_none(), "the wrong file was kept");
+        let paths = |server: &Server| server.requests().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+        // What --from has is asked of nobody else, and the archive only for what the mirror lacks.
+        let mut asked = paths(&mirror);
+        asked.sort();
+        asked.dedup();
+        assert_eq!(asked, [0, 1].map(|index| format!("/{}", packages[index].path)));
+        assert_eq!(paths(&archive), [in_archive(&packages[0])]);
         assert!(left_in_tmp(cache.root()).is_empty());
     }
 }
 
 #[test]
-fn a_mirror_that_sends_something_else_is_no_obstacle_where_the_archive_has_it() {
-    if !can_download() {
-        return;
+fn wrong_content_is_refused_everywhere_and_nothing_of_it_is_kept() {
+    for client in clients() {
+        let content = b"what a package holds".to_vec();
+        let package = located("a", &content);
+        let (other, longer, shorter) =
+            (content.to_ascii_uppercase(), content.to_ascii_uppercase().repeat(3), content[..5].to_vec());
+        for wrong in [other, longer, shorter] {
+            let mirror = Server::start([(format!("/{}", package.path), wrong.clone())]);
+            let archive = Server::start([(in_archive(&package), wrong.clone())]);
+            let directory = tempfile::tempdir().unwrap();
+            let cache = Cache::open(directory.path().join("cache")).unwrap();
+            let place = directory.path().join("place");
+            fs::create_dir_all(place.join("pool/main/x")).unwrap();
+            fs::write(place.join(&package.path), &wrong).unwrap();
+            let options = Options {
+                mirror: Some(mirror.url().to_owned()),
+                from: vec![AssetSource::Directory(place.clone())],
+                archive: Some(url(format!("{}/archive", archive.url()))),
+                client,
+                ..Options::default()
+            };
+            let error = fetch(&Apt::new(&cache, options), std::slice::from_ref(&package)).unwrap_err();
+            let Error::Nowhere { replaceable: false, .. } = error else { panic!("{error:?}") };
+            let message = error.to_string();
+            let places = [
+                format!("{} (--from): ", place.display()),
+                format!("{} (--mirror): ", mirror.url()),
+                format!("the archive {}/archive: ", archive.url()),
+            ];
+            for words in places.iter().map(String::as_str).chain(["a:amd64=1:2~3", "--archive", "--from", "--newest"]) {
+                assert!(message.contains(words), "{words}: {message}");
+            }
+            assert!(cache.object(&package.package.sha256).unwrap().is_none());
+            assert!(cache.object(&Digest::of(&wrong)).unwrap().is_none(), "the wrong file was kept");
+            assert!(left_in_tmp(cache.root()).is_empty());
+        }
     }
-    let content = b"what a package holds".to_vec();
-    let package = located("a", &content);
-    let mirror = Server::start([(format!("/{}", package.path), content.to_ascii_uppercase())]);
-    let directory = tempfile::tempdir().unwrap();
-    let (cache, archive) = (Cache::open(directory.path().join("cache")).unwrap(), directory.path().join("archive"));
-    let file = archive.join(format!("debian/{TIME}")).join(&package.path);
-    fs::create_dir_all(file.parent().unwrap()).unwrap();
-    fs::write(&file, &content).unwrap();
-    let options = Options {
-        mirror: Some(mirror.url().to_owned()),
-        archive: Some(AssetSource::Directory(archive)),
-        ..Options::default()
-    };
-    let object = fetch(&Apt::new(&cache, options), std::slice::from_ref(&package)).unwrap().remove(0);
-    assert_eq!(fs::read(object.path).unwrap(), content);
+}
+
+#[test]
+fn a_mirror_that_sends_something_else_is_no_obstacle_where_the_archive_has_it() {
+    for client in clients() {
+        let content = b"what a package holds".to_vec();
+        let package = located("a", &content);
+        let mirror = Server::start([(format!("/{}", package.path), content.to_ascii_uppercase())]);
+        let directory = tempfile::tempdir().unwrap();
+        let (cache, archive) = (Cache::open(directory.path().join("cache")).unwrap(), directory.path().join("archive"));
+        let file = archive.join(format!("debian/{TIME}")).join(&package.path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, &content).unwrap();
+        let options = Options {
+            mirror: Some(mirror.url().to_owned()),
+            archive: Some(AssetSource::Directory(archive)),
+            client,
+            ..Options::default()
+        };
+        let object = fetch(&Apt::new(&cache, options), std::slice::from_ref(&package)).unwrap().remove(0);
+        assert_eq!(fs::read(object.path).unwrap(), content);
+    }
 }
 
 #[test]
@@ -159,21 +164,48 @@ fn places_that_are_no_help_are_named() {
     let from = vec![AssetSource::Directory(empty.clone())];
     let error = of(Options { offline: true, from: from.clone(), ..Options::default() });
     assert!(matches!(error, Error::Offline { .. }), "{error}");
-    if !can_download() {
-        return;
-    }
     let mirror = Server::start([]);
-    let options =
-        |archive| Options { mirror: Some(mirror.url().to_owned()), from: from.clone(), archive, ..Options::default() };
-    let error = of(options(None));
+    for client in clients() {
+        let options = |archive| Options {
+            mirror: Some(mirror.url().to_owned()),
+            from: from.clone(),
+            archive,
+            client,
+            ..Options::default()
+        };
+        let error = of(options(None));
+        assert!(
+            error.dropped().is_some_and(|asked| asked.contains("(--from): has no pool/main/x/a_2~3_amd64.deb; ")),
+            "{error}"
+        );
+        // Whoever names an archive does not want anything else.
+        let error = of(options(Some(AssetSource::Directory(empty.clone()))));
+        assert!(error.dropped().is_none(), "{error}");
+        assert!(error.to_string().contains("testbed.lock has no time stamp of a:amd64=1:2~3"), "{error}");
+    }
+    // Without apt, and with no mirror named, there is none.
+    let error = of(Options { from: from.clone(), client: Client::Own, ..Options::default() });
+    let Error::Nowhere { replaceable: false, .. } = error else { panic!("{error:?}") };
     assert!(
-        error.dropped().is_some_and(|asked| asked.contains("(--from): has no pool/main/x/a_2~3_amd64.deb; ")),
+        error
+            .to_string()
+            .contains("a mirror of Debian: this host has no apt whose configuration names one; --mirror URL does"),
         "{error}"
     );
-    // Whoever names an archive does not want anything else.
-    let error = of(options(Some(AssetSource::Directory(empty.clone()))));
-    assert!(error.dropped().is_none(), "{error}");
-    assert!(error.to_string().contains("testbed.lock has no time stamp of a:amd64=1:2~3"), "{error}");
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_asked_for_one_file_only() {
+    let packages = [located("a", b"x"), located("b", b"y")];
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::open(directory.path().join("cache")).unwrap();
+    let refused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let options = Options { mirror: Some(format!("http://{refused}")), client: Client::Own, ..Options::default() };
+    let begun = std::time::Instant::now();
+    let error = fetch(&Apt::new(&cache, options), &packages).unwrap_err();
+    assert!(matches!(&error, Error::Apt(AptError::Unreachable { .. })), "{error:?}");
+    // Attempts are one and two seconds apart, and not once more for the second file.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 /// A package that is large enough to be broken off, and a mirror that has it.
@@ -184,14 +216,14 @@ fn large() -> (Vec<u8>, Located, Server) {
     (content, package, mirror)
 }
 
-fn of_mirror(mirror: &Server) -> Options {
-    Options { mirror: Some(mirror.url().to_owned()), ..Options::default() }
+fn of_mirror(mirror: &Server, client: Client) -> Options {
+    Options { mirror: Some(mirror.url().to_owned()), client, ..Options::default() }
 }
 
 /// Breaks the download of `package` off, as often as it is tried, and returns where the next one can go on.
-fn break_off(cache: &Cache, package: &Located, mirror: &Server) -> u64 {
+fn break_off(cache: &Cache, package: &Located, mirror: &Server, client: Client) -> u64 {
     mirror.break_after(100_000);
-    let error = fetch(&Apt::new(cache, of_mirror(mirror)), std::slice::from_ref(package)).unwrap_err();
+    let error = fetch(&Apt::new(cache, of_mirror(mirror, client)), std::slice::from_ref(package)).unwrap_err();
     assert!(matches!(error, Error::Apt(_)), "{error}");
     mirror.break_after(usize::MAX);
     mirror.requests();
@@ -201,49 +233,49 @@ fn break_off(cache: &Cache, package: &Located, mirror: &Server) -> u64 {
 
 #[test]
 fn a_download_that_was_broken_off_goes_on_in_another_process() {
-    if !can_download() {
-        return;
+    for client in clients() {
+        let (content, package, mirror) = large();
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path().join("cache")).unwrap();
+        let kept = break_off(&cache, &package, &mirror, client);
+        assert!(kept >= 100_000, "{kept}");
+        drop(cache);
+        let cache = Cache::open(directory.path().join("cache")).unwrap();
+        let object =
+            fetch(&Apt::new(&cache, of_mirror(&mirror, client)), std::slice::from_ref(&package)).unwrap().remove(0);
+        assert_eq!(fs::read(object.path).unwrap(), content);
+        assert_eq!(mirror.requests(), [(format!("/{}", package.path), kept)]);
+        assert_eq!(fs::read_dir(cache.root().join("tmp/partial")).unwrap().count(), 0);
     }
-    let (content, package, mirror) = large();
-    let directory = tempfile::tempdir().unwrap();
-    let cache = Cache::open(directory.path().join("cache")).unwrap();
-    let kept = break_off(&cache, &package, &mirror);
-    assert!(kept >= 100_000, "{kept}");
-    drop(cache);
-    let cache = Cache::open(directory.path().join("cache")).unwrap();
-    let object = fetch(&Apt::new(&cache, of_mirror(&mirror)), std::slice::from_ref(&package)).unwrap().remove(0);
-    assert_eq!(fs::read(object.path).unwrap(), content);
-    assert_eq!(mirror.requests(), [(format!("/{}", package.path), kept)]);
-    assert_eq!(fs::read_dir(cache.root().join("tmp/partial")).unwrap().count(), 0);
 }
 
 #[test]
 fn a_server_without_ranges_and_a_damaged_part_begin_again() {
-    if !can_download() {
-        return;
-    }
-    let (content, package, mirror) = large();
-    let path = format!("/{}", package.path);
-    for damaged in [true, false] {
-        let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::open(directory.path().join("cache")).unwrap();
-        let kept = break_off(&cache, &package, &mirror);
-        let part = cache.root().join("tmp/partial").join(package.package.sha256.to_string());
-        if damaged {
-            let modified = fs::metadata(&part).unwrap().modified().unwrap();
-            let mut bytes = fs::read(&part).unwrap();
-            bytes[0] ^= 1;
-            fs::write(&part, bytes).unwrap();
-            // The server takes it for what it is by its time.
-            fs::File::options().write(true).open(&part).unwrap().set_modified(modified).unwrap();
-        } else {
-            mirror.without_ranges();
+    for client in clients() {
+        let (content, package, mirror) = large();
+        let path = format!("/{}", package.path);
+        for damaged in [true, false] {
+            let directory = tempfile::tempdir().unwrap();
+            let cache = Cache::open(directory.path().join("cache")).unwrap();
+            let kept = break_off(&cache, &package, &mirror, client);
+            let part = cache.root().join("tmp/partial").join(package.package.sha256.to_string());
+            if damaged {
+                let modified = fs::metadata(&part).unwrap().modified().unwrap();
+                let mut bytes = fs::read(&part).unwrap();
+                bytes[0] ^= 1;
+                fs::write(&part, bytes).unwrap();
+                // The server takes it for what it is by its time.
+                fs::File::options().write(true).open(&part).unwrap().set_modified(modified).unwrap();
+            } else {
+                mirror.without_ranges();
+            }
+            let object =
+                fetch(&Apt::new(&cache, of_mirror(&mirror, client)), std::slice::from_ref(&package)).unwrap().remove(0);
+            assert_eq!(fs::read(object.path).unwrap(), content);
+            let begins: Vec<_> = mirror.requests().into_iter().map(|(asked, begin)| (asked == path, begin)).collect();
+            let expected = if damaged { vec![(true, kept), (true, 0)] } else { vec![(true, 0)] };
+            assert_eq!(begins, expected, "damaged: {damaged}");
+            assert!(!part.exists());
         }
-        let object = fetch(&Apt::new(&cache, of_mirror(&mirror)), std::slice::from_ref(&package)).unwrap().remove(0);
-        assert_eq!(fs::read(object.path).unwrap(), content);
-        let begins: Vec<_> = mirror.requests().into_iter().map(|(asked, begin)| (asked == path, begin)).collect();
-        let expected = if damaged { vec![(true, kept), (true, 0)] } else { vec![(true, 0)] };
-        assert_eq!(begins, expected, "damaged: {damaged}");
-        assert!(!part.exists());
     }
 }

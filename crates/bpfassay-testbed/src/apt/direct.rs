@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files at URLs on hosts without apt: downloaded by this program itself ([`crate::http`]).
+//!
+//! Nothing is parsed of what comes before its hash was checked, so that no other user is needed for it, as apt needs one.
+
+use std::{fs, mem, path::Path, thread, time::Duration};
+
+use super::{
+    Apt, AptError, Package,
+    download::{FileNames, named},
+    mirror::ATTEMPTS,
+    root::APT_HELPER,
+};
+use crate::{
+    Error, Result,
+    cache::Object,
+    error::human,
+    http::{self, HttpError, Partial},
+    stages::Step,
+};
+
+/// What downloads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Client {
+    /// apt, with its proxies and certificates, where the host has it, and this program elsewhere.
+    #[default]
+    OfHost,
+    /// This program, wherever it runs.
+    Own,
+}
+
+impl Apt<'_> {
+    /// Whether this program downloads, and not apt.
+    pub(super) fn is_direct(&self) -> bool {
+        self.options().client == Client::Own || !Path::new(APT_HELPER).exists()
+    }
+
+    /// The archive to take packages from: the one that options name, else that of the host's apt. `None` where there is neither.
+    ///
+    /// # Errors
+    /// Those of reading apt's configuration.
+    pub(super) fn mirror(&self) -> Result<Option<String>> {
+        if self.is_direct() {
+            return Ok(self.options().mirror.clone());
+        }
+        Ok(Some(self.host()?.archive.clone()))
+    }
+
+    /// Downloads `left` from the URIs that `uri_of` gives, one after the other. What has arrived, checked, is taken out of `left`; what has no URI stays.
+    ///
+    /// # Errors
+    /// The first that concerns the server, after all files were asked for, or as soon as it does not answer; those of this machine at once.
+    pub(super) fn transfer_directly(
+        &self,
+        suite: &str,
+        left: &mut Vec<&Package>,
+        arrived: &mut dyn FnMut(&Package, Object),
+        uri_of: impl Fn(&Package) -> Option<String>,
+    ) -> Result<()> {
+        let Some(what) = named(left) else { return Ok(()) };
+        let size = left.iter().fold(0, |sum: u64, package| sum.saturating_add(package.size));
+        self.cache().require_access(&what)?;
+        self.cache().require_space(&what, size)?;
+        self.stage().step(Step::Download, size);
+        let scratch = self.cache().scratch()?;
+        let (mut done, mut failed, mut gives_up) = (0, None, false);
+        for package in mem::take(left) {
+            let Some(uri) = uri_of(package).filter(|_| !gives_up) else {
+                left.push(package);
+                continue;
+            };
+            let path = scratch.path().join(FileNames::Digests.of(package));
+            match self.download_package(suite, &uri, package, &path, done) {
+                Ok(object) => arrived(package, object),
+                Err(error @ (Error::Apt(_) | Error::Mismatch { .. })) => {
+                    gives_up = matches!(&error, Error::Apt(AptError::Unreachable { .. }));
+                    left.push(package);
+                    failed.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+            done = package.size.saturating_add(done);
+            self.stage().at(done);
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Downloads the file of `package` to `path`, and from there into the cache. `before` bytes have been downloaded of the whole.
+    fn download_package(&self, suite: &str, uri: &str, package: &Package, path: &Path, before: u64) -> Result<Object> {
+        let (what, suite) = (package.specification(), suite.to_owned());
+        let mut resumed = self.cache().take_partial(&package.sha256, package.size, path)?;
+        if resumed > 0 {
+            tracing::info!("the download of {what} goes on after {}", human(resumed));
+        }
+        let mut attempt = 1;
+        loop {
+            let file = fs::File::options().create(true).truncate(false).write(true).open(path);
+            let mut sink = file.and_then(Partial::continued).map_err(Error::io("open", path))?;
+            let mut progress = |at: u64| self.stage().at(before.saturating_add(at));
+            let ended = http::download(uri, &mut sink, package.size, &mut progress);
+            drop(sink);
+            let is_wrong = match ended {
+                Ok(()) => match self.cache().adopt(&what, path, Some(package.sha256)) {
+                    Err(error @ Error::Mismatch { .. }) => error,
+                    ended => return ended,
+                },
+                Err(HttpError::TooLarge(_)) => {
+                    let detail = format!("it is larger than {} bytes", package.size);
+                    AptError::Other { suite: suite.clone(), detail }.into()
+                }
+                Err(HttpError::Passing(detail)) if attempt == ATTEMPTS => {
+                    self.cache().keep_partial(&package.sha256, package.size, path)?;
+                    return Err(AptError::Unreachable { suite, detail }.into());
+                }
+                Err(HttpError::Passing(detail)) => {
+                    tracing::info!("attempt {attempt} of {ATTEMPTS} at {what} failed; trying again");
+                    tracing::debug!("{detail}");
+                    thread::sleep(Duration::from_secs(attempt.into()));
+                    attempt += 1;
+                    continue;
+                }
+                Err(error @ HttpError::Missing(_)) => {
+                    return Err(AptError::Missing { suite, detail: error.to_string() }.into());
+                }
+                Err(HttpError::Refused(detail)) => return Err(AptError::Other { suite, detail }.into()),
+                Err(HttpError::Write(error)) => return Err(self.cache().write_error(&what, package.size, path, error)),
+            };
+            // What another process or another place had begun may be what is wrong: once more, all of it from here.
+            if mem::take(&mut resumed) == 0 {
+                return Err(is_wrong);
+            }
+            if path.exists() {
+                fs::remove_file(path).map_err(Error::io("remove", path))?;
+            }
+        }
+    }
+
+    /// As [`Apt::read_url`], by this program.
+    pub(super) fn read_url_directly(&self, url: &str, limit: u64) -> Result<Option<Vec<u8>>> {
+        let mut attempt = 1;
+        loop {
+            let mut content = Vec::new();
+            let error = match http::download(url, &mut content, limit, &mut |_| ()) {
+                Ok(()) => return Ok(Some(content)),
+                Err(HttpError::Missing(_)) => return Ok(None),
+                Err(error) => error,
+            };
+            if !matches!(error, HttpError::Passing(_)) || attempt == ATTEMPTS {
+                return Err(Error::Download { url: url.to_owned(), detail: error.to_string() });
+            }
+            tracing::debug!("attempt {attempt} of {ATTEMPTS} at {url} failed: {error}");
+            thread::sleep(Duration::from_secs(attempt.into()));
+            attempt += 1;
+        }
+    }
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files over HTTP, on hosts whose package manager does not download them: a bounded client over `ureq`.
+//!
+//! What a server sends is bounded in size and in time, and is believed by nobody: whoever downloads compares hashes. Proxies are those of `http_proxy`,
+//! `https_proxy` and `NO_PROXY`; certificates are the host's (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others).
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek as _, SeekFrom, Write},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use ureq::{
+    Agent,
+    config::Config,
+    http::{StatusCode, header},
+    tls::{Certificate, RootCerts, TlsConfig},
+};
+
+/// How long a connection may take, and a server that sends nothing is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Redirections that are followed. Those of `https` lead to `https` only.
+const REDIRECTIONS: u32 = 5;
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
+
+/// Why a file was not downloaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum HttpError {
+    /// The server does not have it (404 or 410).
+    #[error("the server does not have it ({0})")]
+    Missing(u16),
+    /// Another attempt may succeed: no connection, no answer in time, an answer that broke off, or a server that is overloaded.
+    #[error("{0}")]
+    Passing(String),
+    /// The server or its certificate does not serve this request, and will not soon.
+    #[error("{0}")]
+    Refused(String),
+    /// The file is larger than what was asked for.
+    #[error("it is larger than {0} bytes")]
+    TooLarge(u64),
+    /// The file cannot be written here.
+    #[error("cannot write it: {0}")]
+    Write(#[source] io::Error),
+}
+
+/// What is downloaded into: what is there of a file is kept or thrown away.
+pub(crate) trait Sink: Write {
+    /// Bytes that are there of the file.
+    fn known(&self) -> u64;
+    /// Throws them away.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn begin_again(&mut self) -> io::Result<()>;
+}
+
+impl Sink for Vec<u8> {
+    fn known(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn begin_again(&mut self) -> io::Result<()> {
+        self.clear();
+        Ok(())
+    }
+}
+
+/// A file that may have the beginning of what is downloaded.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    file: File,
+    known: u64,
+}
+
+impl Partial {
+    /// `file`, to be continued at its end.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn continued(mut file: File) -> io::Result<Self> {
+        let known = file.seek(SeekFrom::End(0))?;
+        Ok(Self { file, known })
+    }
+}
+
+impl Write for Partial {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Sink for Partial {
+    fn known(&self) -> u64 {
+        self.known
+    }
+
+    fn begin_again(&mut self) -> io::Result<()> {
+        self.known = 0;
+        self.file.set_len(0)?;
+        self.file.rewind()
+    }
+}
+
+/// Downloads `url` to the end of `sink`, which has `limit` bytes at most afterwards. A server that does not understand ranges sends it as a whole.
+/// `progress` receives the bytes that are there.
+///
+/// # Errors
+/// [`HttpError`]. What arrived before stays in `sink`.
+pub(crate) fn download(
+    url: &str,
+    sink: &mut impl Sink,
+    limit: u64,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), HttpError> {
+    download_by(agent(url)?, url, sink, limit, progress)
+}
+
+fn download_by(
+    agent: &Agent,
+    url: &str,
+    sink: &mut impl Sink,
+    limit: u64,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), HttpError> {
+    let known = sink.known();
+    let mut request = agent.get(url);
+    if known > 0 {
+        request = request.header(header::RANGE, format!("bytes={known}-"));
+    }
+    let mut response = request.call().map_err(|error| failure(&error))?;
+    let status = response.status();
+    let mut done = match status {
+        StatusCode::PARTIAL_CONTENT if begins_at(response.headers(), known) => known,
+        StatusCode::OK => {
+            sink.begin_again().map_err(HttpError::Write)?;
+            0
+        }
+        // What is there is no beginning of the server's file, or the server answers something else than was asked for.
+        StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::PARTIAL_CONTENT if known > 0 => {
+            sink.begin_again().map_err(HttpError::Write)?;
+            return download_by(agent, url, sink, limit, progress);
+        }
+        StatusCode::NOT_FOUND | StatusCode::GONE => return Err(HttpError::Missing(status.as_u16())),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => return Err(HttpError::Passing(answer(status))),
+        other if other.is_server_error() => return Err(HttpError::Passing(answer(status))),
+        _ => return Err(HttpError::Refused(answer(status))),
+    };
+    // One byte more than may come shows that more comes.
+    let mut body = response.body_mut().as_reader().take(limit.saturating_sub(done).saturating_add(1));
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let count = match body.read(&mut chunk) {
+            Ok(0) => return Ok(()),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(HttpError::Passing(format!("it broke off after {done} bytes: {error}"))),
+        };
+        if done.saturating_add(count as u64) > limit {
+            return Err(HttpError::TooLarge(limit));
+        }
+        sink.write_all(chunk.get(..count).unwrap_or_default()).map_err(HttpError::Write)?;
+        done += count as u64;
+        progress(done);
+    }
+}
+
+/// Whether an answer in part begins at `known`.
+fn begins_at(headers: &ureq::http::HeaderMap, known: u64) -> bool {
+    let range = headers.get(header::CONTENT_RANGE).and_then(|value| value.to_str().ok());
+    let begin = range.and_then(|range| range.trim().strip_prefix("bytes ")?.split('-').next()?.parse().ok());
+    begin == Some(known)
+}
+
+fn answer(status: StatusCode) -> String {
+    format!("the server answers {}", status.as_u16())
+}
+
+fn failure(error: &ureq::Error) -> HttpError {
+    use ureq::Error as E;
+    match error {
+        // A certificate that is not trusted, among others.
+        E::Io(error) if error.get_ref().is_some_and(|error| error.is::<rustls::Error>()) => {
+            HttpError::Refused(error.to_string())
+        }
+        E::Io(_) | E::Timeout(_) | E::HostNotFound | E::ConnectionFailed | E::Protocol(_) => {
+            HttpError::Passing(error.to_string())
+        }
+        other => HttpError::Refused(other.to_string()),
+    }
+}
+
+/// The client for `url`. That for `https` reads the host's certificates when it is first needed.
+fn agent(url: &str) -> Result<&'static Agent, HttpError> {
+    static PLAIN: OnceLock<Agent> = OnceLock::new();
+    static ENCRYPTED: OnceLock<Result<Agent, String>> = OnceLock::new();
+    if !url.starts_with("https://") {
+        return Ok(PLAIN.get_or_init(|| config(TlsConfig::builder().build(), false).new_agent()));
+    }
+    let encrypted = ENCRYPTED.get_or_init(|| {
+        let certificates = rustls_native_certs::load_native_certs().certs;
+        if certificates.is_empty() {
+            return Err("this host has no certificates to check https with: install its package ca-certificates, or \
+                        name a file with them in SSL_CERT_FILE"
+                .to_owned());
+        }
+        Ok(encrypting(certificates.iter().map(|der| Certificate::from_der(der).to_owned()).collect()))
+    });
+    encrypted.as_ref().map_err(|reason| HttpError::Refused(reason.clone()))
+}
+
+/// The client that trusts who has a certificate from one of `authorities`.
+fn encrypting(authorities: Vec<Certificate<'static>>) -> Agent {
+    let tls = TlsConfig::builder()
+        .root_certs(RootCerts::Specific(Arc::new(authorities)))
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    config(tls.build(), true).new_agent()
+}
+
+fn config(tls: TlsConfig, https_only: bool) -> Config {
+    Agent::config_builder()
+        .tls_config(tls)
+        .https_only(https_only)
+        .http_status_as_error(false)
+        .max_redirects(REDIRECTIONS)
+        .user_agent(concat!("bpfassay/", env!("CARGO_PKG_VERSION")))
+        // What is compressed in transit is not what was asked for.
+        .accept_encoding("identity")
+        .timeout_resolve(Some(PATIENCE))
+        .timeout_connect(Some(PATIENCE))
+        .timeout_recv_response(Some(PATIENCE))
+        .timeout_per_read(Some(PATIENCE))
+        .timeout_per_write(Some(PATIENCE))
+        .build()
+}
+
+#[cfg(test)]
+mod tests;
