@@ -4,7 +4,10 @@
 use std::{fmt, str::FromStr, sync::Once};
 
 use bpfassay_protocol::Arch;
-use bpfassay_results::{Provenance, provenance::Artefact};
+use bpfassay_results::{
+    Provenance,
+    provenance::{Artefact, QemuFacts},
+};
 use bpfassay_testbed::{
     apt::{Package, is_of_another_distribution},
     qemu::{self, Emulator},
@@ -104,7 +107,7 @@ pub(crate) async fn find(store: &Store, arch: Arch) -> Result<FoundQemu, Error> 
                     tracing::info!("this host has no QEMU for {arch}; that of testbed.lock is used (--qemu lock)");
                 });
             }
-            of_lock(&Emulator::prepare(&store.apt())?, arch).await
+            of_lock(&Emulator::prepare(&store.apt(), &store.bundled_qemu)?, arch).await
         }
     }
 }
@@ -134,7 +137,27 @@ fn locked_version(arch: Arch) -> Result<Option<String>, Error> {
 
 /// Whether a QEMU says that it comes from the Debian package of that version.
 fn is_of(qemu: &Qemu, version: &str) -> bool {
-    qemu.version_text.contains(&format!("(Debian {version})"))
+    is_text_of(&qemu.version_text, version)
+}
+
+fn is_text_of(version_text: &str, version: &str) -> bool {
+    version_text.contains(&format!("(Debian {version})"))
+}
+
+/// Whether everything in `recorded` was measured with the QEMU that the lock has now: its packages, or the host's of the same version.
+///
+/// # Errors
+/// [`Error::Testbed`] never, unless the lock that is compiled in is wrong.
+pub(crate) fn is_of_lock(recorded: &Provenance) -> Result<bool, Error> {
+    let Some(locked) = qemu::locked()? else { return Ok(false) };
+    let packages: Vec<_> = locked.packages.into_iter().map(|located| located.package).collect();
+    let is_locked = |(arch, facts): (&Arch, &QemuFacts)| {
+        qemu::package(&packages, *arch).is_some_and(|package| match &facts.package {
+            Some(recorded) => *recorded == artefact(package),
+            None => is_text_of(&facts.program.version, &package.version),
+        })
+    };
+    Ok(!recorded.qemu.is_empty() && recorded.qemu.iter().all(is_locked))
 }
 
 /// A package as results have it.
@@ -170,7 +193,7 @@ mod tests {
         let mut provenance = Provenance::default();
         assert_eq!(QemuSource::of(&provenance), None);
         let artefact = |name: &str| Artefact { name: name.to_owned(), version: "1".to_owned(), sha256: None };
-        let facts = bpfassay_results::provenance::QemuFacts {
+        let facts = QemuFacts {
             program: artefact("qemu-system-x86_64"),
             path: "/cache/usr/bin/qemu-system-x86_64".to_owned(),
             accelerator: "tcg".to_owned(),
@@ -182,8 +205,7 @@ mod tests {
         };
         provenance.qemu.insert(Arch::X86_64, facts.clone());
         assert_eq!(QemuSource::of(&provenance), None);
-        let of_lock =
-            bpfassay_results::provenance::QemuFacts { package: Some(artefact("qemu-system-x86")), ..facts.clone() };
+        let of_lock = QemuFacts { package: Some(artefact("qemu-system-x86")), ..facts.clone() };
         // The same program is the same machine, however it came to the host.
         assert!(facts.is_same_machine(&of_lock));
         provenance.qemu.insert(Arch::X86_64, of_lock);

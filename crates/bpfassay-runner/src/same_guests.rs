@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use bpfassay_results::{Contents, Provenance, provenance::TargetArtefacts};
 use bpfassay_study::{Plan, Target};
-use bpfassay_testbed::{bundle, manifest::Manifest, provider};
+use bpfassay_testbed::{apt::Package, bundle, cache::Object, manifest::Manifest, provider, qemu::Emulator};
 
-use crate::{Error, Selection, Shell, Store, Testbed, provenance, testbed::keep_planned, work::check_ids};
+use crate::{Error, Selection, Shell, Store, Testbed, emulator, provenance, testbed::keep_planned, work::check_ids};
 
 /// A run that was measured before.
 pub(crate) struct MeasuredRun<'a> {
@@ -108,14 +108,27 @@ impl Bundling {
         self.run().made_again(self.plan(), store)
     }
 
-    /// Writes those guests of `testbed` that the run needs to the file `path`, which must not exist; their manifest, and the size of the file in bytes.
+    /// The package files of the QEMU that the run was measured with, where `testbed.lock` has it: from the cache, or downloaded. None where it has not.
+    ///
+    /// # Errors
+    /// [`Error::Testbed`] where they cannot be had.
+    pub fn qemu(&self, store: &Store) -> Result<Vec<(Package, Object)>, Error> {
+        if emulator::is_of_lock(self.provenance())? {
+            Ok(Emulator::package_files(&store.apt())?)
+        } else {
+            Ok(Vec::new())
+        }
+    }
+
+    /// Writes those guests of `testbed` that the run needs, and the packages `qemu`, to the file `path`, which must not exist; the guests' manifest, and the
+    /// size of the file in bytes.
     ///
     /// # Errors
     /// [`Error::Testbed`] where a file of the testbed is missing or changed, or the bundle cannot be written.
-    pub fn write(&self, testbed: Testbed, path: &Path) -> Result<(Manifest, u64), Error> {
+    pub fn write(&self, testbed: Testbed, qemu: &[(Package, Object)], path: &Path) -> Result<(Manifest, u64), Error> {
         let mut manifest = testbed.manifest;
         keep_planned(&mut manifest, self.plan());
-        let size = bundle::write(&manifest, path)?;
+        let size = bundle::write(&manifest, qemu, path)?;
         Ok((manifest, size))
     }
 

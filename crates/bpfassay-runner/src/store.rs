@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What guests are made with: the cache, the kernel catalogue, and the way to packages.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bpfassay_testbed::{
-    apt::{Apt, Options},
+    apt::{Apt, Options, Package},
+    bundle,
     cache::Cache,
     catalogue::Catalogue,
     payload::ProgramSources,
+    qemu::is_for_this_host,
     stages::Stages,
 };
 
@@ -29,6 +31,24 @@ pub struct StoreOptions {
     pub programs: ProgramSources,
     /// Where QEMU comes from; `None`: from the host, or else from the lock.
     pub qemu: Option<QemuSource>,
+    /// The packages of the QEMU of a bundle, which takes the place of the lock's; none where there is no bundle, or no QEMU in it.
+    pub bundled_qemu: Vec<Package>,
+}
+
+impl StoreOptions {
+    /// The same, with the QEMU of the bundle in the file `bundle`, if it has one for this host, and another was not asked for.
+    ///
+    /// # Errors
+    /// [`Error::Testbed`] for a file that is no bundle.
+    pub fn with_bundle(mut self, bundle: &Path) -> Result<Self, Error> {
+        let found = bundle::qemu(bundle)?;
+        if !found.is_empty() && !is_for_this_host(&found) {
+            tracing::info!("the bundle has QEMU for hosts of another architecture only");
+        } else if !found.is_empty() && self.qemu != Some(QemuSource::Host) {
+            (self.qemu, self.bundled_qemu) = (Some(QemuSource::Lock), found);
+        }
+        Ok(self)
+    }
 }
 
 /// The cache and the kernel catalogue.
@@ -44,6 +64,8 @@ pub struct Store {
     pub stages: Stages,
     /// Where QEMU comes from; `None`: from the host, or else from the lock.
     pub qemu: Option<QemuSource>,
+    /// The packages of the QEMU of a bundle.
+    pub bundled_qemu: Vec<Package>,
     packages: Options,
 }
 
@@ -68,7 +90,8 @@ impl Store {
             source => Error::Cache { path: root.clone(), source: Box::new(source) },
         })?;
         let (stages, programs, packages) = (Stages::default(), options.programs.clone(), options.packages.clone());
-        Ok(Self { cache, catalogue, stages, programs, packages, qemu: options.qemu })
+        let (qemu, bundled_qemu) = (options.qemu, options.bundled_qemu.clone());
+        Ok(Self { cache, catalogue, stages, programs, packages, qemu, bundled_qemu })
     }
 
     /// The same, with what takes time reported to `stages`.

@@ -3,11 +3,12 @@
 //!
 //! ```text
 //! FILE                 a stream of xz, in it an archive of cpio (newc):
+//!   emulator.json      the packages of QEMU, where it is in the bundle
 //!   manifest.json      the manifest, whose paths are those below
-//!   objects/SHA-256…   each file that it names, once
+//!   objects/SHA-256…   each file that the two name, once
 //! ```
 //!
-//! `xz -dc FILE | cpio -t` shows what is in it. QEMU is not: results name the one that they were measured with.
+//! `xz -dc FILE | cpio -t` shows what is in it. QEMU is in it where it is that of [`crate::testbed_lock`], for hosts of one architecture.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +21,8 @@ use lzma_rust2::{XzOptions, XzReader, XzWriter};
 
 use crate::{
     Error, Result,
-    cache::{Cache, Digest},
+    apt::{Package, is_plain},
+    cache::{Cache, Digest, Object},
     compose::MANIFEST,
     initramfs::{
         Archive, Content, Node,
@@ -29,8 +31,13 @@ use crate::{
     manifest::{Check, MAX_MANIFEST, Manifest, Target},
 };
 
-/// The directory of everything but the manifest, which is first: archives are sorted by name.
+/// The file that lists the packages of QEMU. It and the manifest come first: archives are sorted by name.
+const EMULATOR: &str = "emulator.json";
+/// The directory of everything else.
 const OBJECTS: &str = "objects";
+
+/// Largest list of packages that is read, in bytes; one has about 25,000.
+const MAX_EMULATOR: u64 = 1 << 20;
 
 /// Preset of xz. Higher ones take several times as long for a few per cent: kernels are compressed already on most architectures.
 const PRESET: u32 = 1;
@@ -69,12 +76,12 @@ pub enum BundleError {
     },
 }
 
-/// Writes a bundle of the guests of `manifest` to the file `path`, which must not exist, and returns its size in bytes. The file appears when it is complete.
+/// Writes a bundle of the guests of `manifest`, and of the packages `qemu` with their files, if there are any, to the file `path`, which must not exist, and returns its size in bytes. The file appears when it is complete.
 ///
 /// # Errors
 /// [`Error::Manifest`] for a file that is missing or not what the manifest promises; [`Error::Archive`] where one changes meanwhile, or the disk is full;
 /// [`Error::Io`] where `path` exists or cannot be made.
-pub fn write(manifest: &Manifest, path: &Path) -> Result<u64> {
+pub fn write(manifest: &Manifest, qemu: &[(Package, Object)], path: &Path) -> Result<u64> {
     let create = |source| Error::io("create", path)(source);
     if path.symlink_metadata().is_ok() {
         return Err(create(io::ErrorKind::AlreadyExists.into()));
@@ -88,6 +95,17 @@ pub fn write(manifest: &Manifest, path: &Path) -> Result<u64> {
             archive.add(&name, Node::File { executable: false, content: Content::of_file(&file.path)? })?;
         }
         file.path = name.into();
+    }
+    for (package, object) in qemu {
+        if added.insert(package.sha256) {
+            let content = Content::of_file(&object.path)?;
+            archive.add(&format!("{OBJECTS}/{}", package.sha256), Node::File { executable: false, content })?;
+        }
+    }
+    if !qemu.is_empty() {
+        let packages: Vec<_> = qemu.iter().map(|(package, _)| package).collect();
+        let text = serde_json::to_vec_pretty(&packages).map_err(|error| create(error.into()))?;
+        archive.add(EMULATOR, Node::File { executable: false, content: text.into() })?;
     }
     let text = packed.to_json()?.into_bytes();
     archive.add(MANIFEST, Node::File { executable: false, content: text.into() })?;
@@ -112,20 +130,29 @@ pub fn write(manifest: &Manifest, path: &Path) -> Result<u64> {
 /// # Errors
 /// [`Error::Bundle`] for a file that is none; [`Error::Manifest`] where its manifest contradicts itself.
 pub fn manifest(path: &Path) -> Result<Manifest> {
-    Reader::open(path).map(|(manifest, _)| manifest)
+    Reader::open(path).map(|reader| reader.manifest)
 }
 
-/// Puts what is in the bundle in the file `path` into the cache, and returns the manifest of its guests there.
+/// The packages of QEMU in the bundle in the file `path`; none where it has no QEMU.
+///
+/// # Errors
+/// As [`manifest()`].
+pub fn qemu(path: &Path) -> Result<Vec<Package>> {
+    Reader::open(path).map(|reader| reader.qemu)
+}
+
+/// Puts what is in the bundle in the file `path` into the cache, QEMU's packages, too, and returns the manifest of its guests there.
 ///
 /// # Errors
 /// [`Error::Bundle`] for a file that is none, or lacks something; [`Error::Mismatch`] where something has another content than its name promises;
 /// [`Error::Manifest`] where its manifest contradicts itself; [`Error::Io`] and [`Error::DiskFull`] where the cache cannot take it.
 pub fn unpack(cache: &Cache, path: &Path) -> Result<Manifest> {
-    let (mut manifest, mut reader) = Reader::open(path)?;
+    let mut reader = Reader::open(path)?;
     let mut missing = BTreeMap::new();
-    for file in manifest.targets.iter().flat_map(Target::files) {
-        if *missing.entry(file.sha256).or_insert(file.size) != file.size {
-            return Err(reader.refuse(format!("its manifest names {} with two sizes", file.sha256)));
+    let files = reader.manifest.targets.iter().flat_map(Target::files).map(|file| (file.sha256, file.size));
+    for (sha256, size) in files.chain(reader.qemu.iter().map(|package| (package.sha256, package.size))) {
+        if *missing.entry(sha256).or_insert(size) != size {
+            return Err(reader.refuse(format!("its manifest names {sha256} with two sizes")));
         }
     }
     let mut places = BTreeMap::new();
@@ -153,6 +180,7 @@ pub fn unpack(cache: &Cache, path: &Path) -> Result<Manifest> {
             reader.refuse(format!("{} of the files of its manifest are missing, such as {digest}", missing.len()))
         );
     }
+    let mut manifest = reader.manifest;
     for file in manifest.targets.iter_mut().flat_map(Target::files_mut) {
         if let Some(place) = places.get(&file.sha256) {
             file.path.clone_from(place);
@@ -170,36 +198,59 @@ fn digest_of(entry: &Entry) -> Option<Digest> {
 /// A bundle that is read.
 struct Reader {
     path: PathBuf,
+    qemu: Vec<Package>,
+    manifest: Manifest,
     entries: Entries<XzReader<BufReader<fs::File>>>,
 }
 
 impl Reader {
-    /// The manifest, and what reads everything after it.
-    fn open(path: &Path) -> Result<(Manifest, Self)> {
+    /// Reads the lists that it begins with.
+    fn open(path: &Path) -> Result<Self> {
         let file = bpfassay_input::open(path).map_err(|source| BundleError::Open { path: path.to_owned(), source })?;
         let xz = XzReader::new_mem_limit(BufReader::with_capacity(1 << 20, file), false, MOST_MEMORY);
-        let mut reader = Self { path: path.to_owned(), entries: Entries::new(xz) };
-        let first = reader.next()?;
-        let Some(entry) = first.filter(|entry| entry.is_file && entry.name == MANIFEST && entry.size <= MAX_MANIFEST)
-        else {
-            return Err(reader.refuse(format!("it does not begin with `{MANIFEST}`")));
-        };
-        let mut text = Vec::new();
-        let read = reader.entries.by_ref().take(entry.size).read_to_end(&mut text);
-        read.map_err(|source| reader.damaged(source))?;
-        Ok((Manifest::parse(path, &text)?, reader))
+        let mut entries = Entries::new(xz);
+        let damaged = |source| Error::from(BundleError::Damaged { path: path.to_owned(), source });
+        let refuse = |problem: String| Error::from(BundleError::Content { path: path.to_owned(), problem });
+        let mut qemu = Vec::new();
+        loop {
+            let most = |name: &str| match name {
+                EMULATOR if qemu.is_empty() => Some(MAX_EMULATOR),
+                MANIFEST => Some(MAX_MANIFEST),
+                _ => None,
+            };
+            let first = entries.next().map_err(damaged)?.filter(|entry| entry.is_file);
+            let Some(entry) = first.filter(|entry| most(&entry.name).is_some_and(|most| entry.size <= most)) else {
+                return Err(refuse(format!("it does not begin with `{MANIFEST}`")));
+            };
+            let mut text = Vec::new();
+            entries.by_ref().take(entry.size).read_to_end(&mut text).map_err(damaged)?;
+            if entry.name == MANIFEST {
+                return Ok(Self { path: path.to_owned(), qemu, manifest: Manifest::parse(path, &text)?, entries });
+            }
+            qemu = packages(&text).map_err(|problem| refuse(format!("`{EMULATOR}`: {problem}")))?;
+        }
     }
 
     fn next(&mut self) -> Result<Option<Entry>> {
-        self.entries.next().map_err(|source| self.damaged(source))
-    }
-
-    fn damaged(&self, source: io::Error) -> Error {
-        BundleError::Damaged { path: self.path.clone(), source }.into()
+        let damaged = |source| BundleError::Damaged { path: self.path.clone(), source };
+        self.entries.next().map_err(|source| damaged(source).into())
     }
 
     fn refuse(&self, problem: String) -> Error {
         BundleError::Content { path: self.path.clone(), problem }.into()
+    }
+}
+
+/// The packages in a list of them, or what is wrong with it.
+fn packages(text: &[u8]) -> Result<Vec<Package>, String> {
+    let packages: Vec<Package> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let fields = |package: &Package| {
+        [&package.name, &package.version, &package.architecture].into_iter().all(|text| is_plain(text))
+    };
+    match packages.iter().find(|package| !fields(package)) {
+        _ if packages.is_empty() => Err("it lists no package".to_owned()),
+        Some(wrong) => Err(format!("`{}` is no package", wrong.specification().escape_debug())),
+        None => Ok(packages),
     }
 }
 

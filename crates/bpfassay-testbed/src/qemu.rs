@@ -13,7 +13,7 @@ use bpfassay_protocol::Arch;
 use crate::{
     Error, Result,
     apt::{self, Apt, Located, Origin, Package},
-    cache::{Cache, Digest, Tree},
+    cache::{Cache, Digest, Object, Tree},
     stages::{Kind, Stage, Step},
     testbed_lock::{LockedForHost, TestbedLock},
 };
@@ -104,11 +104,18 @@ const UNUSED: &[&str] = &[
 ];
 
 impl Emulator {
-    /// QEMU of the lock: from the cache, or made there of its packages, as a stage.
+    /// QEMU of the lock: from the cache, or made there of its packages, as a stage. Those in `bundled`, which are in the cache, take their place, if there are any.
     ///
     /// # Errors
-    /// [`Error::Build`] where the lock has none for this host; those of [`Apt::fetch`], of the cache, and of packages that cannot be unpacked.
-    pub fn prepare(apt: &Apt<'_>) -> Result<Self> {
+    /// [`Error::Build`] where the lock has none for this host; [`Error::Offline`] where one of those in `bundled` is not in the cache; those of [`Apt::fetch`], of the cache, and of packages that cannot be unpacked.
+    pub fn prepare(apt: &Apt<'_>, bundled: &[Package]) -> Result<Self> {
+        if !bundled.is_empty() {
+            let missing = |package: &&Package| apt.cache().object(&package.sha256).is_ok_and(|found| found.is_none());
+            if let Some(missing) = bundled.iter().find(missing) {
+                return Err(Error::Offline { what: missing.specification() });
+            }
+            return Self::made(apt, "of the bundle", "the bundle", bundled.to_vec(), &[]);
+        }
         let Some(locked) = locked()? else {
             let hosts = HOSTS.map(Arch::name).join(", ");
             let what = format!(
@@ -117,13 +124,31 @@ impl Emulator {
             );
             return Err(Error::Build { what });
         };
-        let packages: Vec<_> = locked.packages.iter().map(|located| located.package.clone()).collect();
+        let packages = locked.packages.iter().map(|located| located.package.clone()).collect();
+        Self::made(apt, "of testbed.lock", &locked.suite, packages, &locked.packages)
+    }
+
+    /// From the cache, or made of `packages`, which are in the cache or where `located` has them.
+    fn made(apt: &Apt<'_>, from: &str, suite: &str, packages: Vec<Package>, located: &[Located]) -> Result<Self> {
         let key = key(&packages);
+        let origin = Origin::Pool { suite, packages: located };
         let tree = match apt.cache().tree(KIND, &key)? {
             Some(tree) => tree,
-            None => apt.during(Kind::Qemu, "of testbed.lock", |apt| make(apt, &locked, &packages, &key))?,
+            None => apt.during(Kind::Qemu, from, |apt| make(apt, (origin, suite), &packages, &key))?,
         };
         Self::of(tree, packages)
+    }
+
+    /// The package files of the lock's QEMU for this host, from the cache or downloaded; none where it has no QEMU for it.
+    ///
+    /// # Errors
+    /// Those of [`Apt::fetch`].
+    pub fn package_files(apt: &Apt<'_>) -> Result<Vec<(Package, Object)>> {
+        let Some(locked) = locked()? else { return Ok(Vec::new()) };
+        let packages: Vec<_> = locked.packages.iter().map(|located| located.package.clone()).collect();
+        let origin = Origin::Pool { suite: &locked.suite, packages: &locked.packages };
+        let objects = apt.during(Kind::Qemu, "of testbed.lock", |apt| apt.fetch_from(origin, &packages))?;
+        Ok(packages.into_iter().zip(objects).collect())
     }
 
     /// QEMU of the lock for this host, if it is in the cache; the network is not used.
@@ -175,6 +200,13 @@ fn program(arch: Arch) -> PathBuf {
     Path::new(PROGRAMS).join(format!("qemu-system-{arch}"))
 }
 
+/// Whether `packages` are of a QEMU for this host.
+#[must_use]
+pub fn is_for_this_host(packages: &[Package]) -> bool {
+    let host = std::env::consts::ARCH.parse::<Arch>();
+    packages.iter().any(|package| host.as_ref().is_ok_and(|arch| package.architecture == arch.facts().debian_name))
+}
+
 /// That of `packages` with the program for guests of an architecture.
 #[must_use]
 pub fn package(packages: &[Package], arch: Arch) -> Option<&Package> {
@@ -192,11 +224,10 @@ fn key(packages: &[Package]) -> Digest {
     Digest::of_parts([KEY_VERSION.to_owned()].into_iter().chain(digests))
 }
 
-fn make(apt: &Apt<'_>, locked: &LockedForHost, packages: &[Package], key: &Digest) -> Result<Tree> {
-    let what = format!("QEMU ({} packages of {})", packages.len(), locked.suite);
+fn make(apt: &Apt<'_>, (origin, of): (Origin<'_>, &str), packages: &[Package], key: &Digest) -> Result<Tree> {
+    let what = format!("QEMU ({} packages of {of})", packages.len());
     let size: u64 = packages.iter().map(|package| package.size).sum();
     apt.cache().make_tree(KIND, key, &what, size.saturating_mul(GROWTH), |content| {
-        let origin = Origin::Pool { suite: &locked.suite, packages: &locked.packages };
         let objects = apt.fetch_from(origin, packages)?;
         let files: Vec<_> = objects.into_iter().map(|object| object.path).collect();
         let scratch = apt.cache().scratch()?;

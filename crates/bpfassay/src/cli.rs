@@ -420,6 +420,10 @@ pub(crate) struct Bundle {
     /// The file to write, which must not exist
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: PathBuf,
+
+    /// Leave QEMU out, which is in it otherwise (93 MB) where the run was measured with the version that testbed.lock has
+    #[arg(long)]
+    pub(crate) without_qemu: bool,
 }
 
 /// Arguments of `schema`.

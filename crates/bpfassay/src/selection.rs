@@ -37,7 +37,7 @@ pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
     };
     let programs = ProgramSources { from: global.from.clone(), built_with: built_with() };
     let (cache, catalogue) = (global.cache.clone(), global.catalogue.clone());
-    StoreOptions { cache, catalogue, packages, programs, qemu: None }
+    StoreOptions { cache, catalogue, packages, programs, qemu: None, bundled_qemu: Vec::new() }
 }
 
 /// Digest of the sources of the guest's programs that this command was built with; none where it was built without them.

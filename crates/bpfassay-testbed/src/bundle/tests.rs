@@ -85,7 +85,7 @@ fn refused(directory: &Path, parts: &[(String, Node)]) -> String {
 fn what_is_bundled_is_the_same_in_another_cache() {
     let (directory, manifest) = made();
     let path = directory.path().join("a.bundle");
-    let size = write(&manifest, &path).unwrap();
+    let size = write(&manifest, &[], &path).unwrap();
     assert_eq!(size, fs::metadata(&path).unwrap().len());
     fs::remove_dir_all(directory.path().join("cache")).unwrap();
     assert_eq!(contents(&super::manifest(&path).unwrap()), contents(&manifest));
@@ -98,8 +98,62 @@ fn what_is_bundled_is_the_same_in_another_cache() {
     }
     // The same guests make the same file.
     let again = directory.path().join("b.bundle");
-    write(&unpack(&cache, &path).unwrap(), &again).unwrap();
+    write(&unpack(&cache, &path).unwrap(), &[], &again).unwrap();
     assert_eq!(fs::read(&path).unwrap(), fs::read(&again).unwrap());
+}
+
+/// Two packages, the files of which are in the cache in `directory`.
+fn packages_in(directory: &Path) -> Vec<(Package, Object)> {
+    let cache = Cache::open(directory.join("cache")).unwrap();
+    let package = |name: &str| {
+        let content = format!("the package {name}").into_bytes();
+        let (size, sha256) = (content.len() as u64, Digest::of(&content));
+        let (name, version, architecture) = (name.to_owned(), "1:7.2+dfsg-7".to_owned(), "amd64".to_owned());
+        (Package { name, version, architecture, size, sha256 }, cache.add_bytes("a test", &content).unwrap())
+    };
+    vec![package("libfdt1"), package("qemu-system-x86")]
+}
+
+#[test]
+fn qemu_comes_with_the_guests_where_it_was_put_in() {
+    let (directory, manifest) = made();
+    let (path, packages) = (directory.path().join("a.bundle"), packages_in(directory.path()));
+    write(&manifest, &packages, &path).unwrap();
+    fs::remove_dir_all(directory.path().join("cache")).unwrap();
+    let listed: Vec<_> = packages.iter().map(|(package, _)| package.clone()).collect();
+    assert_eq!(qemu(&path).unwrap(), listed);
+    assert_eq!(contents(&super::manifest(&path).unwrap()), contents(&manifest));
+    let cache = Cache::open(directory.path().join("elsewhere")).unwrap();
+    assert_eq!(contents(&unpack(&cache, &path).unwrap()), contents(&manifest));
+    for package in &listed {
+        let object = cache.object(&package.sha256).unwrap().unwrap();
+        assert_eq!(fs::read_to_string(object.path).unwrap(), format!("the package {}", package.name));
+    }
+    let without = directory.path().join("b.bundle");
+    write(&unpack(&cache, &path).unwrap(), &[], &without).unwrap();
+    assert_eq!(qemu(&without).unwrap(), []);
+}
+
+#[test]
+fn a_list_of_packages_that_is_none_is_refused() {
+    let (directory, manifest) = made();
+    let (directory, whole) = (directory.path(), parts(&manifest));
+    let packages: Vec<_> = packages_in(directory).into_iter().map(|(package, _)| package).collect();
+    let with = |text: Vec<u8>| {
+        let mut parts = whole.clone();
+        parts.insert(0, (EMULATOR.to_owned(), node(text)));
+        refused(directory, &parts)
+    };
+    let json = |packages: &[Package]| serde_json::to_vec(packages).unwrap();
+    assert!(with(json(&packages)).contains("2 of the files of its manifest are missing"));
+    assert!(with(json(&[])).contains("`emulator.json`: it lists no package"));
+    assert!(with(b"{}".to_vec()).contains("`emulator.json`: invalid type"));
+    let hostile = Package { name: "../x\u{1b}".to_owned(), ..packages[0].clone() };
+    assert!(with(json(&[hostile])).contains("`../x\\u{1b}:amd64=1:7.2+dfsg-7` is no package"));
+    let shared = Package { sha256: manifest.targets[0].initramfs[0].archive.sha256, ..packages[0].clone() };
+    assert!(with(json(&[shared])).contains("with two sizes"));
+    let twice = [(EMULATOR.to_owned(), node(json(&packages))), ("f".to_owned(), node("x"))];
+    assert!(refused(directory, &twice).contains("does not begin with `manifest.json`"));
 }
 
 #[test]
@@ -107,12 +161,12 @@ fn no_file_is_written_over_and_none_is_left_half_written() {
     let (directory, mut manifest) = made();
     let path = directory.path().join("a.bundle");
     fs::write(&path, "mine").unwrap();
-    let error = write(&manifest, &path).unwrap_err();
+    let error = write(&manifest, &[], &path).unwrap_err();
     assert!(matches!(error, Error::Io { action: "create", .. }), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"mine");
     fs::remove_file(&path).unwrap();
     manifest.targets[1].kernel.image.sha256 = Digest::of(b"other");
-    assert!(matches!(write(&manifest, &path), Err(Error::Manifest(_))));
+    assert!(matches!(write(&manifest, &[], &path), Err(Error::Manifest(_))));
     let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["cache"]);
 }
@@ -154,7 +208,7 @@ fn what_does_not_belong_in_a_bundle_is_refused() {
 fn a_bundle_that_is_cut_off_is_refused_at_every_length() {
     let (directory, manifest) = made();
     let path = directory.path().join("a.bundle");
-    write(&manifest, &path).unwrap();
+    write(&manifest, &[], &path).unwrap();
     let whole = fs::read(&path).unwrap();
     let cache = Cache::open(directory.path().join("other")).unwrap();
     // The end of the archive, and of the stream, are not needed.
@@ -172,7 +226,7 @@ fn a_bundle_that_is_cut_off_is_refused_at_every_length() {
 fn a_stream_that_takes_more_memory_than_any_of_ours_is_refused() {
     let (directory, manifest) = made();
     let path = directory.path().join("a.bundle");
-    write(&manifest, &path).unwrap();
+    write(&manifest, &[], &path).unwrap();
     let mut bytes = fs::read(&path).unwrap();
     // The header of the first block comes after the 12 bytes of the stream's; its last filter is LZMA2, with the size of the dictionary in one byte of
     // properties (the format's specification, 3.1 and 5.3.1).
@@ -195,7 +249,7 @@ proptest! {
     fn damage_is_refused_or_changes_nothing(at in any::<prop::sample::Index>(), bit in 0u8..8) {
         let (directory, manifest) = made();
         let path = directory.path().join("a.bundle");
-        write(&manifest, &path).unwrap();
+        write(&manifest, &[], &path).unwrap();
         let mut bytes = fs::read(&path).unwrap();
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;

@@ -98,7 +98,7 @@ fn what_is_not_in_the_cache_is_asked_of_no_network_that_may_not_be_used() {
     }
     assert_eq!(Emulator::cached(&cache).unwrap(), None);
     let apt = Apt::new(&cache, Options { offline: true, ..Options::default() });
-    let error = Emulator::prepare(&apt).unwrap_err();
+    let error = Emulator::prepare(&apt, &[]).unwrap_err();
     assert!(matches!(error, Error::Offline { .. }), "{error}");
 }
 

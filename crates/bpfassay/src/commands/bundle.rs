@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use bpfassay_results::{Provenance, plain};
 use bpfassay_runner::{Bundling, QemuSource, Store, StoreOptions};
-use bpfassay_testbed::error::human;
+use bpfassay_testbed::{apt::Package, error::human, qemu::package};
 
 use crate::{
     cli,
-    exit::{Outcome, SUCCESS},
+    exit::{Failure, Outcome, SUCCESS},
     host, output,
     progress::Display,
     selection::store_options,
@@ -22,26 +22,39 @@ use crate::{
 /// infrastructure failure where the guests cannot be made again, or are different then, and where the file exists or cannot be written.
 pub(crate) fn bundle(arguments: &cli::Bundle, global: &cli::Global) -> Outcome {
     let bundling = Bundling::new(&arguments.directory)?;
-    let testbed = match bundling.testbed()? {
-        Some(testbed) => testbed,
-        None => {
-            let display = Display::begin(cli::MessageFormat::Human);
-            let stages = display.stages();
-            // Nothing is booted.
-            let options = StoreOptions { qemu: Some(QemuSource::Lock), ..store_options(global) };
-            host::install_for(bundling.plan(), bundling.host_packages(), (global, &options), &stages)?;
-            let testbed = bundling.made_again(&Store::open(&options)?.with_stages(stages));
-            display.finish();
-            testbed?
-        }
+    let display = Display::begin(cli::MessageFormat::Human);
+    let stages = display.stages();
+    // Nothing is booted.
+    let options = StoreOptions { qemu: Some(QemuSource::Lock), ..store_options(global) };
+    let store = Store::open(&options)?.with_stages(stages.clone());
+    let made = || {
+        host::install_for(bundling.plan(), bundling.host_packages(), (global, &options), &stages)?;
+        Ok::<_, Failure>(bundling.made_again(&store)?)
     };
-    let (manifest, size) = bundling.write(testbed, &arguments.output)?;
+    let testbed = bundling.testbed()?.map_or_else(made, Ok);
+    let qemu = if arguments.without_qemu { Ok(Vec::new()) } else { bundling.qemu(&store) };
+    display.finish();
+    let qemu = qemu?;
+    let (manifest, size) = bundling.write(testbed?, &qemu, &arguments.output)?;
     for target in &manifest.targets {
         super::print(&super::testbed::summary(target))?;
     }
     let text = format!("bundle: {} ({})\n", output::path(&arguments.output), human(size));
-    super::print(&(text + &not_in_it(bundling.provenance())))?;
+    let packages: Vec<_> = qemu.into_iter().map(|(package, _)| package).collect();
+    super::print(&(text + &emulator(&packages, bundling.provenance())))?;
     Ok(SUCCESS)
+}
+
+/// Which QEMU is in it, or must come from elsewhere.
+fn emulator(packages: &[Package], provenance: &Provenance) -> String {
+    let archs = provenance.qemu.keys();
+    let bundled: BTreeSet<&str> = archs.filter_map(|&arch| Some(package(packages, arch)?.version.as_str())).collect();
+    if !bundled.is_empty() {
+        let versions: Vec<_> = bundled.into_iter().collect();
+        let host = std::env::consts::ARCH;
+        return format!("in it: QEMU {} of testbed.lock, for hosts of {host}\n", versions.join(", "));
+    }
+    not_in_it(provenance)
 }
 
 /// What else a host needs to measure again.

@@ -52,6 +52,9 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let like = arguments.like.as_deref().map(like).transpose()?;
     let recorded = interrupted.as_ref().and_then(Interrupted::qemu).or_else(|| like.as_ref().and_then(Like::qemu));
     options.qemu = arguments.execution.qemu.qemu.or(recorded);
+    if let Some(bundle) = &arguments.execution.overlays.bundle {
+        options = options.with_bundle(bundle)?;
+    }
     let mut selection = match &interrupted {
         Some(_) => selection::overlays(&arguments.execution.overlays),
         None => selection::selection(&arguments.selection, &arguments.execution.overlays, global)?,

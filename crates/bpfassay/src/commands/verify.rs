@@ -39,7 +39,10 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let display = Display::begin(cli::MessageFormat::Human);
     let stages = display.stages();
     let to_make = if arguments.bundle.is_some() { &[] } else { verification.host_packages() };
-    let options = StoreOptions { qemu: arguments.qemu.qemu.or(verification.qemu()), ..store_options(global) };
+    let mut options = StoreOptions { qemu: arguments.qemu.qemu.or(verification.qemu()), ..store_options(global) };
+    if let Some(bundle) = &arguments.bundle {
+        options = options.with_bundle(bundle)?;
+    }
     host::install_for(plan, to_make, (global, &options), &stages)?;
     let store = Store::open(&options)?.with_stages(stages);
     let testbed = verification.testbed(&store, arguments.bundle.as_deref())?;
