@@ -108,6 +108,7 @@ impl Selection {
             let request = self.request(&apt, &store);
             study.resolve_patterns(|arch| self.sources.provider().kernels(&request, arch).map_err(Error::from))?;
         }
+        self.add_kernels(&mut study, &narrowing, store)?;
         let mut available = Available { targets: self.available()?, ..Available::default() };
         let mut launchers = BTreeMap::new();
         for (arch, tree) in &self.sources.ior {
@@ -132,6 +133,28 @@ impl Selection {
             Some(shard) => Ok(plan.of_shard(shard)?),
             None => Ok(plan),
         }
+    }
+
+    /// Adds the kernels that are asked for and the study has not: any of the catalogue, or of a testbed that was made before.
+    ///
+    /// # Errors
+    /// Those of [`StoreOptions::kernels`] and [`Sources::made_before`].
+    fn add_kernels(&self, study: &mut Study, narrowing: &Narrowing, store: &StoreOptions) -> Result<(), Error> {
+        if narrowing.kernels.iter().all(|kernel| study.targets.iter().any(|target| target.kernel == *kernel)) {
+            return Ok(());
+        }
+        match self.sources.made_before()? {
+            Some(made) => study.add_kernels(&narrowing.kernels, &narrowing.archs, |arch, kernel| {
+                made.targets.iter().any(|target| (target.arch, target.name.as_str()) == (arch, kernel))
+            }),
+            None => {
+                let catalogue = store.kernels()?;
+                study.add_kernels(&narrowing.kernels, &narrowing.archs, |arch, kernel| {
+                    catalogue.find(arch, kernel).is_ok()
+                });
+            }
+        }
+        Ok(())
     }
 
     /// What guests must be supplied with for the tools, and for the workloads of `plan`, a plan of this selection. `folder` is that of the study.

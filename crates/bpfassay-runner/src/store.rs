@@ -36,6 +36,21 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
+    /// The kernels that have names: ours, and those of the user's catalogue.
+    ///
+    /// # Errors
+    /// [`Error::OwnCatalogue`] for a catalogue of the user's that cannot be read or understood; [`Error::Catalogue`] never, unless the catalogue that is compiled
+    /// in is wrong.
+    pub fn kernels(&self) -> Result<Catalogue, Error> {
+        let catalogue = Catalogue::bundled().map_err(Error::Catalogue)?;
+        let Some(path) = &self.catalogue else { return Ok(catalogue) };
+        let failed =
+            |source: bpfassay_testbed::Error| Error::OwnCatalogue { path: path.clone(), source: Box::new(source) };
+        let text = bpfassay_input::read_text(path, MAX_CATALOGUE)
+            .map_err(|source| failed(bpfassay_testbed::Error::io("read", path)(source)))?;
+        catalogue.with(&path.display().to_string(), &text).map_err(|error| failed(error.into()))
+    }
+
     /// The same, with the QEMU of the bundle in the file `bundle`, if it has one for this host, and another was not asked for.
     ///
     /// # Errors
@@ -76,14 +91,7 @@ impl Store {
     /// [`Error::OwnCatalogue`] for a catalogue of the user's that cannot be read or understood; [`Error::Cache`] if the directory cannot be made or written to; [`Error::Testbed`] if it is something else than a cache, or if no
     /// directory is known; [`Error::Catalogue`] never, unless the catalogue that is compiled in is wrong.
     pub fn open(options: &StoreOptions) -> Result<Self, Error> {
-        let mut catalogue = Catalogue::bundled().map_err(Error::Catalogue)?;
-        if let Some(path) = &options.catalogue {
-            let failed =
-                |source: bpfassay_testbed::Error| Error::OwnCatalogue { path: path.clone(), source: Box::new(source) };
-            let text = bpfassay_input::read_text(path, MAX_CATALOGUE)
-                .map_err(|source| failed(bpfassay_testbed::Error::io("read", path)(source)))?;
-            catalogue = catalogue.with(&path.display().to_string(), &text).map_err(|error| failed(error.into()))?;
-        }
+        let catalogue = options.kernels()?;
         let root = Cache::locate(options.cache.as_deref())?;
         let cache = Cache::open(&root).map_err(|error| match error {
             error @ bpfassay_testbed::Error::NotACache { .. } => error.into(),

@@ -140,15 +140,16 @@ impl Stage {
         let shared = workspace_dependencies(&root);
         let mut files = BTreeMap::new();
         let mut pending: Vec<String> = packages.iter().map(|&name| name.to_owned()).collect();
-        let mut taken = BTreeSet::new();
+        let (mut taken, mut used) = (BTreeSet::new(), BTreeSet::new());
         while let Some(package) = pending.pop() {
             if taken.insert(package.clone()) {
                 let manifest = stage(&package, &mut files)?;
+                used.extend(dependencies(&manifest).map(str::to_owned));
                 pending
                     .extend(dependencies(&manifest).filter(|name| shared.get(*name) == Some(&true)).map(str::to_owned));
             }
         }
-        strip_workspace(&mut root, &taken);
+        strip_workspace(&mut root, &taken, &used);
         put_toml(&mut files, "Cargo.toml", "the workspace", &root)?;
         let locked = locked(&lock, &taken).map_err(|source| StageError::Toml { path: lock_path, source })?;
         let digest = digest(&files, &locked);
@@ -251,9 +252,9 @@ fn dependencies(manifest: &Table) -> impl Iterator<Item = &str> {
         .flat_map(|table| table.keys().map(String::as_str))
 }
 
-/// Leaves in the workspace's manifest what `packages` have use for: not its other members, and no profile but the one
-/// for the guest (and what that inherits).
-fn strip_workspace(root: &mut Table, packages: &BTreeSet<String>) {
+/// Leaves in the workspace's manifest what `packages`, which name the dependencies `used`, have use for: not its other members and what they depend on, and
+/// no profile but the one for the guest (and what that inherits).
+fn strip_workspace(root: &mut Table, packages: &BTreeSet<String>, used: &BTreeSet<String>) {
     if let Some(workspace) = root.get_mut("workspace").and_then(Value::as_table_mut) {
         workspace.remove("default-members");
         workspace.remove("exclude");
@@ -262,7 +263,7 @@ fn strip_workspace(root: &mut Table, packages: &BTreeSet<String>) {
         let members = packages.iter().map(|package| Value::String(format!("crates/{package}"))).collect();
         workspace.insert("members".to_owned(), Value::Array(members));
         if let Some(shared) = workspace.get_mut("dependencies").and_then(Value::as_table_mut) {
-            shared.retain(|name, value| value.get("path").is_none() || packages.contains(name));
+            shared.retain(|name, _| used.contains(name));
         }
     }
     if let Some(profiles) = root.get_mut("profile").and_then(Value::as_table_mut) {

@@ -136,7 +136,8 @@ fn the_stage_holds_what_the_programs_need_and_nothing_else() {
     let root = read("Cargo.toml");
     assert_eq!(root["workspace"]["members"].to_string(), r#"["crates/agent", "crates/common"]"#);
     assert!(root["workspace"].get("default-members").is_none());
-    assert!(root["workspace"]["dependencies"].get("command").is_none());
+    let shared: Vec<_> = root["workspace"]["dependencies"].as_table().unwrap().keys().collect();
+    assert_eq!(shared, ["common", "libc"]);
     assert_eq!(root["profile"].as_table().unwrap().keys().collect::<Vec<_>>(), ["payload"]);
     let agent = read("crates/agent/Cargo.toml");
     assert!(agent.get("dev-dependencies").is_none() && agent.get("test").is_none() && agent.get("lints").is_none());
@@ -158,6 +159,8 @@ fn the_digest_follows_what_goes_into_the_programs() {
         ("Cargo.lock", "checksum = \"cc\"", "checksum = \"cd\""),
         ("Cargo.lock", "checksum = \"bb\"", "checksum = \"bc\""),
         ("Cargo.toml", "opt-level = 3", "opt-level = 2"),
+        // What only the host's command depends on.
+        ("Cargo.toml", "[workspace.dependencies]", "[workspace.dependencies]\nhttp = \"1\""),
     ] {
         change(path, from, to);
         assert_eq!(stage(&directory).digest(), before, "{path}: {to}");
@@ -167,6 +170,7 @@ fn the_digest_follows_what_goes_into_the_programs() {
         ("crates/agent/src/bpf/probe.bpf.c", "", "int y;"),
         ("crates/common/src/lib.rs", "", "// a change"),
         ("Cargo.lock", "checksum = \"aa\"", "checksum = \"ab\""),
+        ("Cargo.toml", "libc = \"0.2\"", "libc = \"0.2.1\""),
         ("Cargo.toml", "inherits = \"release\"", "inherits = \"release\"\nlto = true"),
     ] {
         change(path, from, to);

@@ -148,6 +148,25 @@ impl Study {
         Ok(())
     }
 
+    /// Adds targets for those of `kernels` that this study has not, on each of its architectures, or of `archs` where there are any, for which `is_known` knows
+    /// them. What nobody knows is not added, and is refused where the study is narrowed to it.
+    pub fn add_kernels(&mut self, kernels: &[String], archs: &[Arch], is_known: impl Fn(Arch, &str) -> bool) {
+        let mut own: Vec<Arch> = Vec::new();
+        for target in &self.targets {
+            if !own.contains(&target.arch) && (archs.is_empty() || archs.contains(&target.arch)) {
+                own.push(target.arch);
+            }
+        }
+        for kernel in kernels {
+            if check_kernel_name(kernel).is_err() || self.targets.iter().any(|target| target.kernel == *kernel) {
+                continue;
+            }
+            let known = own.iter().filter(|&&arch| is_known(arch, kernel));
+            let added: Vec<_> = known.map(|&arch| Target { arch, kernel: kernel.clone() }).collect();
+            self.targets.extend(added);
+        }
+    }
+
     /// Prices direct costs by `model`. A study that leaves its clock to the host is under the instruction clock then.
     ///
     /// # Errors

@@ -127,7 +127,7 @@ pub(crate) struct Targets {
     #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = arch)]
     pub(crate) arch: Vec<Arch>,
 
-    /// Only these kernels, by their names in the catalogue; or one that you built, in place of the study's targets: the tree that it was
+    /// Only these kernels, by their names in the catalogue (`bpfassay kernels`), also those that the study has not; or one that you built, in place of the study's targets: the tree that it was
     /// built in, or the path of its image; or one of a distribution by its package files: image.deb,modules.deb, kernel-core.rpm,…, or a directory
     /// with them
     #[arg(long, value_name = "KERNEL", value_delimiter = ',')]

@@ -271,6 +271,11 @@ impl From<bpfassay_testbed::Error> for Failure {
 
 impl From<bpfassay_study::ExpandError> for Failure {
     fn from(error: bpfassay_study::ExpandError) -> Self {
+        if matches!(error, bpfassay_study::ExpandError::NotInStudy { kind: "kernel", .. }) {
+            let help =
+                "`bpfassay kernels` lists the kernels of the catalogue, which --kernel takes, too, by architecture";
+            return Self { code: USAGE, report: miette::Report::new(Helped { error, help }) };
+        }
         Self::usage(error)
     }
 }

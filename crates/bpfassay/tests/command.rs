@@ -40,6 +40,20 @@ fn plan_is_the_same_every_time_and_narrows() {
     assert!(some.starts_with("study quick: 2 cells, 1 boots, "), "{some}");
 }
 
+/// What `bpfassay kernels` lists can follow --kernel, also where the study has other kernels.
+#[test]
+fn any_kernel_of_the_catalogue_takes_the_place_of_a_studys_kernels() {
+    for (kernel, boots) in [("6.16", "2 boots"), ("6.12.107", "3 boots"), ("6.12,7.3", "5 boots")] {
+        let all = exits(&["plan", "quick", "--kernel", kernel], 0);
+        assert!(all.contains(boots), "{kernel}: {all}");
+        let last = kernel.rsplit(',').next().unwrap();
+        assert!(all.contains(&format!("x86_64_{last}_quick_nfs4.2_fexit")), "{kernel}: {all}");
+    }
+    // riscv64 has no 6.16.
+    let refused = exits(&["plan", "quick", "--kernel", "6.16", "--arch", "riscv64"], 2);
+    assert!(refused.contains("has no kernel `6.16`") && refused.contains("bpfassay kernels"), "{refused}");
+}
+
 #[test]
 fn ceems_ior_leaves_out_mpi_io_with_its_reason() {
     let printed = exits(&["plan", "ceems-ior"], 0);
@@ -123,7 +137,7 @@ fn unknown_studies_kernels_and_options_are_usage_errors_that_help() {
     let printed = exits(&["plan", "quik"], 2);
     assert!(printed.contains("did you mean `quick`?"), "{printed}");
     let printed = exits(&["plan", "quick", "--kernel", "6.13"], 2);
-    assert!(printed.contains("6.12"), "{printed}");
+    assert!(printed.contains("6.12") && printed.contains("`bpfassay kernels` lists"), "{printed}");
     let printed = exits(&["plan", "quick", "--arch", "sparc"], 2);
     assert!(printed.contains("riscv64"), "{printed}");
     let printed = exits(&["run", "--resume", "nowhere"], 2);
