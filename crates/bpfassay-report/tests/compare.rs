@@ -423,6 +423,11 @@ fn another_kernel_is_compared_by_its_place_or_by_what_the_user_names() {
     let question = Question { kernels: vec![("6.1".to_owned(), "6.18".to_owned())], ..Question::default() };
     let comparison = compare(&base, &new, &question).unwrap();
     assert_eq!(cell(&comparison, "x86_64 6.1 → 6.18", "fexit").fate, Fate::Compared);
+    // Two kernels of one result: the one that is compared with the other is not gone.
+    let question = Question { kernels: vec![("6.12".to_owned(), "6.18".to_owned())], ..Question::default() };
+    let comparison = compare(&new, &new, &question).unwrap();
+    assert_eq!(cell(&comparison, "x86_64 6.12 → 6.18", "fexit").fate, Fate::Compared);
+    assert!(comparison.cells.iter().all(|cell| cell.fate == Fate::Compared), "{:#?}", comparison.cells);
 }
 
 #[test]

@@ -46,7 +46,12 @@ pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question)
         pairs.push(Pair { base: of_base.get(&key).copied(), new: Some(is) });
         found.insert(key);
     }
-    let gone = base.cells.iter().filter(|was| !found.contains(&key(was, &was.target.kernel)));
+    // A kernel that the new results have, and that is compared with another one of the base, is not gone.
+    let is_elsewhere = |was: &CellResult| {
+        names.get(&(was.target.arch, was.target.kernel.as_str())).is_some_and(|base| *base != was.target.kernel)
+            && new.cells.iter().any(|is| is.target == was.target)
+    };
+    let gone = base.cells.iter().filter(|was| !found.contains(&key(was, &was.target.kernel)) && !is_elsewhere(was));
     pairs.extend(gone.map(|was| Pair { base: Some(was), new: None }));
     let (of_others_base, of_others_new) = (of_other_shards(base), of_other_shards(new));
     pairs.retain(|pair| match (pair.base, pair.new) {
