@@ -7,13 +7,14 @@ use bpfassay_protocol::Arch;
 
 use crate::{
     Error, Result,
-    apt::{self, Apt},
+    apt::{self, Apt, Origin, Package},
     cache::{Digest, Object},
     manifest::Component,
+    testbed_lock::TestbedLock,
     toolchain,
 };
 
-const PACKAGE: &str = "busybox-static";
+pub(crate) const PACKAGE: &str = "busybox-static";
 
 /// The paths of the program in the package, by Debian release.
 const PLACES: [&str; 2] = ["usr/bin/busybox", "bin/busybox"];
@@ -21,13 +22,30 @@ const PLACES: [&str; 2] = ["usr/bin/busybox", "bin/busybox"];
 /// Kind of cache record: architecture → the program and its package.
 const RECORD: &str = "busybox";
 
-/// The program for `arch`, and the package that it comes from: from the cache, or downloaded. What is in the cache
-/// stays until a refresh is asked for.
+/// The program for `arch`, and the package that it comes from: from the cache, or downloaded: the package that [`crate::testbed_lock`] has. Where it has none,
+/// the mirror no longer has it, or another was asked for, the newest; what is in the cache then stays until a refresh is asked for.
 ///
 /// # Errors
 /// [`Error`] of packages and of the cache; [`Error::Build`] if the package does not hold the program.
 pub fn prepare(apt: &Apt<'_>, arch: Arch) -> Result<(Object, Component)> {
     let cache = apt.cache();
+    if apt.options().is_locked()
+        && let Some(located) = TestbedLock::bundled()?.closure(arch, toolchain::SUITE, [PACKAGE])
+        && let Some(package) = located.iter().map(|located| &located.package).find(|package| package.name == PACKAGE)
+    {
+        let key = Digest::of_parts([toolchain::SUITE, arch.name(), &package.sha256.to_string()]);
+        if let Some((digest, component)) = cache.recorded::<(Digest, Component)>(RECORD, &key)?
+            && let Some(object) = cache.object(&digest)?
+        {
+            return Ok((object, component));
+        }
+        match taken(apt, Origin::Pool { suite: toolchain::SUITE, packages: &located }, package, &key) {
+            Err(ref error) if let Some(detail) = error.dropped() => tracing::warn!(
+                "the mirror no longer has busybox of testbed.lock for {arch} ({detail}); another takes its place in the shell"
+            ),
+            taken => return taken,
+        }
+    }
     let key = Digest::of_parts([toolchain::SUITE, arch.name()]);
     if !apt.options().refresh
         && let Some((digest, component)) = cache.recorded::<(Digest, Component)>(RECORD, &key)?
@@ -45,17 +63,23 @@ pub fn prepare(apt: &Apt<'_>, arch: Arch) -> Result<(Object, Component)> {
         ),
     };
     let package = found.pop().ok_or_else(missing)?.found.package;
+    taken(apt, Origin::Index(&root), &package, &key)
+}
+
+/// The program of `package`, recorded under `key`.
+fn taken(apt: &Apt<'_>, origin: Origin<'_>, package: &Package, key: &Digest) -> Result<(Object, Component)> {
+    let cache = apt.cache();
     let scratch = cache.scratch()?;
-    for file in apt.fetch(&root, std::slice::from_ref(&package))? {
+    for file in apt.fetch_from(origin, std::slice::from_ref(package))? {
         apt::unpack(&file.path, scratch.path(), &[], &package.specification())?;
     }
     let program = PLACES.iter().map(|place| scratch.path().join(place)).find(|path: &std::path::PathBuf| is_file(path));
     let program = program.ok_or_else(|| Error::Build {
         what: format!("{} holds no {}: its layout has changed; report it", package.specification(), PLACES[0]),
     })?;
-    let component = Component::from(&package);
+    let component = Component::from(package);
     let object = cache.add_file(&package.specification(), &program, None)?;
-    cache.record(RECORD, &key, &(object.digest, &component))?;
+    cache.record(RECORD, key, &(object.digest, &component))?;
     Ok((object, component))
 }
 

@@ -33,6 +33,8 @@ pub struct TestbedLock {
     toolchains: Vec<LockedForHost>,
     /// One for each architecture of a host.
     emulators: Vec<LockedForHost>,
+    /// One for each suite, name and architecture of a guest, sorted by these.
+    of_guests: Vec<LockedForGuests>,
 }
 
 /// What the name of a kernel means on an architecture.
@@ -67,6 +69,21 @@ pub struct LockedForHost {
     pub packages: Vec<Located>,
 }
 
+/// What the name of a package in guests means: it, with everything that it depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockedForGuests {
+    /// The suite that it was chosen from.
+    pub suite: String,
+    /// The name of the package.
+    pub name: String,
+    /// The guest's architecture.
+    pub architecture: Arch,
+    /// It and those that it depends on, sorted.
+    #[serde(deserialize_with = "located")]
+    pub packages: Vec<Located>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -77,6 +94,8 @@ struct Text {
     toolchain: Vec<LockedForHost>,
     #[serde(default)]
     qemu: Vec<LockedForHost>,
+    #[serde(default)]
+    guest: Vec<LockedForGuests>,
 }
 
 /// A package as it stands in a line of the file.
@@ -140,7 +159,15 @@ impl TestbedLock {
                 check(packages, &[suite]).map_err(|problem| refuse(format!("{of}: {problem}")))?;
             }
         }
-        Ok(Self { kernels: text.kernel, toolchains: text.toolchain, emulators: text.qemu })
+        let mut seen = BTreeSet::new();
+        for LockedForGuests { suite, name, architecture, packages } in &text.guest {
+            let of = format!("package `{name}` of `{suite}` for guests of {architecture}");
+            if !seen.insert((suite, name, architecture)) {
+                return Err(refuse(format!("{of} is there twice")));
+            }
+            check(packages, &[suite, name]).map_err(|problem| refuse(format!("{of}: {problem}")))?;
+        }
+        Ok(Self { kernels: text.kernel, toolchains: text.toolchain, emulators: text.qemu, of_guests: text.guest })
     }
 
     /// What `name` means on `architecture`: the name of a series, or of the build that this means.
@@ -178,6 +205,36 @@ impl TestbedLock {
         self.emulators.iter().find(|qemu| qemu.architecture == architecture)
     }
 
+    /// What the package `name` of a suite means in guests of `architecture`.
+    #[must_use]
+    pub fn of_guests(&self, architecture: Arch, suite: &str, name: &str) -> Option<&LockedForGuests> {
+        let of = |locked: &&LockedForGuests| {
+            (locked.architecture, &*locked.suite, &*locked.name) == (architecture, suite, name)
+        };
+        self.of_guests.iter().find(of)
+    }
+
+    /// What all of the packages `names` of a suite are in guests of `architecture`, each once, sorted; `None` where one of them is not here.
+    #[must_use]
+    pub fn closure<'a>(
+        &self,
+        architecture: Arch,
+        suite: &str,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Option<Vec<Located>> {
+        let mut all = BTreeSet::new();
+        for name in names {
+            all.extend(self.of_guests(architecture, suite, name)?.packages.iter().cloned());
+        }
+        Some(all.into_iter().collect())
+    }
+
+    /// The packages of guests.
+    #[must_use]
+    pub fn packages_of_guests(&self) -> &[LockedForGuests] {
+        &self.of_guests
+    }
+
     /// The text of the file.
     #[must_use]
     pub fn text(&self) -> String {
@@ -203,6 +260,13 @@ impl TestbedLock {
                 lines(packages)
             );
         }
+        for LockedForGuests { suite, name, architecture, packages } in &self.of_guests {
+            let _ = write!(
+                text,
+                "\n[[guest]]\nsuite = \"{suite}\"\nname = \"{name}\"\narchitecture = \"{architecture}\"\npackages = {}\n",
+                lines(packages)
+            );
+        }
         text
     }
 
@@ -214,6 +278,13 @@ impl TestbedLock {
 
     fn set_toolchain(&mut self, toolchain: LockedForHost) {
         set(&mut self.toolchains, toolchain);
+    }
+
+    fn set_of_guests(&mut self, locked: LockedForGuests) {
+        let key = |of: &LockedForGuests| (of.suite.clone(), of.name.clone(), of.architecture);
+        self.of_guests.retain(|other| key(other) != key(&locked));
+        self.of_guests.push(locked);
+        self.of_guests.sort_by_key(key);
     }
 
     fn set_qemu(&mut self, qemu: LockedForHost) {

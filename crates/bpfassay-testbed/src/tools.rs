@@ -8,6 +8,7 @@
 
 mod beside;
 pub(crate) mod closure;
+mod packages;
 mod start;
 
 use std::{
@@ -20,13 +21,15 @@ use bpfassay_input::document::suggestion;
 use bpfassay_protocol::Arch;
 use bpfassay_tool::{DebianPackage, Nix, Source, Supply, file::of_arch, guest};
 
+pub(crate) use self::packages::bundled_packages;
 use self::{
     beside::{Beside, Kind},
     closure::Closure,
+    packages::Chosen,
 };
 use crate::{
     Error, Result,
-    apt::{self, Apt, AptError, Package},
+    apt::{self, Apt, Package},
     cache::{Digest, Scratch},
     image::{role, segment},
     initramfs::{Archive, Content, Node, tree},
@@ -69,8 +72,8 @@ pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<
         return Ok(None);
     }
     let (mut own, mut contents) = needs.beside(arch)?;
-    let found = packages(apt, arch, &needs)?;
-    let of_packages = found.as_ref().map_or(&[][..], |(_, packages)| packages);
+    let found = Chosen::of(apt, arch, &needs.packages)?;
+    let of_packages = found.as_ref().map_or(&[][..], |found| &found.packages);
     let started = started_from_packages(arch, tools);
     let key = key(&own, of_packages, &started)?;
     contents.extend(of_packages.iter().map(Component::from));
@@ -84,9 +87,9 @@ pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<
     let mut unpacked: Option<Scratch> = None;
     let what = format!("the tools for {arch}");
     let object = segment(apt.cache(), &key, &what, || {
-        if let Some((root, packages)) = &found {
+        if let Some(found) = &found {
             let scratch = apt.cache().scratch()?;
-            for package in apt.fetch(root, packages)? {
+            for package in found.files(apt)? {
                 apt::unpack(&package.path, scratch.path(), &LEFT_OUT, &what)?;
             }
             lay_out(scratch.path(), &mut own)?;
@@ -215,29 +218,6 @@ impl<'a> Needs<'a> {
 
 fn refuse(tool: &str, problem: String) -> Error {
     Error::Tool { tool: tool.to_owned(), problem }
-}
-
-/// The packages with everything that they depend on, and where they are from.
-fn packages(apt: &Apt<'_>, arch: Arch, needs: &Needs<'_>) -> Result<Option<(apt::Root, Vec<Package>)>> {
-    let mut suites = needs.packages.iter();
-    let Some((suite, names)) = suites.next() else { return Ok(None) };
-    if let Some((other, names)) = suites.next() {
-        // Two C libraries have one place.
-        let tool = names.iter().next().cloned().unwrap_or_default();
-        return Err(refuse(
-            &tool,
-            format!("its packages are from suite {other}, others from {suite}: test them in two runs"),
-        ));
-    }
-    let root = apt.root(suite, &[arch])?;
-    let packages = root.closure(&names.iter().collect::<Vec<_>>()).map_err(|error| match error {
-        // A name that no package has is an error of the tool file, not of the mirror.
-        Error::Apt(AptError::Unsatisfiable { packages, detail, .. }) if detail.contains("Unable to locate package") => {
-            refuse(&packages, format!("it is not in suite {suite}: {detail}"))
-        }
-        other => other,
-    })?;
-    Ok(Some((root, packages.into_iter().map(|located| located.package).collect())))
 }
 
 fn key(own: &Archive, packages: &[Package], started: &[Started<'_>]) -> Result<Digest> {

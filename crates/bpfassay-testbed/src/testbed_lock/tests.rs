@@ -11,7 +11,8 @@ fn text() -> String {
     format!(
         "format = 1\n[[kernel]]\nname = \"6.12\"\narchitecture = \"x86_64\"\nsuite = \"trixie\"\nrelease = \"6.12.1+x-amd64\"\n\
          version = \"6.12.1-1\"\npackages = [\n  {PACKAGE},\n]\n[[toolchain]]\narchitecture = \"x86_64\"\nsuite = \"forky\"\n\
-         packages = [\n  {PACKAGE},\n]\n[[qemu]]\narchitecture = \"x86_64\"\nsuite = \"bookworm\"\npackages = [\n  {PACKAGE},\n]\n"
+         packages = [\n  {PACKAGE},\n]\n[[qemu]]\narchitecture = \"x86_64\"\nsuite = \"bookworm\"\npackages = [\n  {PACKAGE},\n]\n\
+         [[guest]]\nsuite = \"sid\"\nname = \"bpftrace\"\narchitecture = \"riscv64\"\npackages = [\n  {PACKAGE},\n]\n"
     )
 }
 
@@ -27,6 +28,15 @@ fn a_series_and_its_build_have_one_meaning() {
     assert_eq!(lock.toolchain(Arch::X86_64).unwrap().packages, kernel.packages);
     assert_eq!(lock.qemu(Arch::X86_64).unwrap().packages, kernel.packages);
     assert_eq!((lock.qemu(Arch::Aarch64), lock.qemu(Arch::X86_64).unwrap().suite.as_str()), (None, "bookworm"));
+    let of_guests = lock.of_guests(Arch::Riscv64, "sid", "bpftrace").unwrap();
+    assert_eq!(lock.closure(Arch::Riscv64, "sid", ["bpftrace"]).unwrap(), of_guests.packages);
+    for (arch, suite, names) in [
+        (Arch::X86_64, "sid", ["bpftrace"].as_slice()),
+        (Arch::Riscv64, "trixie", &["bpftrace"]),
+        (Arch::Riscv64, "sid", &["bpftrace", "other"]),
+    ] {
+        assert_eq!(lock.closure(arch, suite, names.iter().copied()), None);
+    }
     assert_eq!(TestbedLock::parse("x", &lock.text()).unwrap(), lock);
 }
 
@@ -35,6 +45,7 @@ fn what_is_no_lock_is_refused_with_what_is_wrong() {
     let good = text();
     let second = good.split_once("[[kernel]]").unwrap().1.split_once("[[toolchain]]").unwrap();
     let (toolchain, emulator) = second.1.split_once("[[qemu]]").unwrap();
+    let (emulator, of_guests) = emulator.split_once("[[guest]]").unwrap();
     for (wrong, problem) in [
         (good.replace("format = 1", "format = 2"), "has format 2, this program reads 1"),
         (good.replace("suite = \"trixie\"", "suit = \"trixie\""), "unknown field `suit`"),
@@ -55,6 +66,8 @@ fn what_is_no_lock_is_refused_with_what_is_wrong() {
         (format!("{good}[[kernel]]{}", second.0), "kernel `6.12` for x86_64 is there twice"),
         (format!("{good}[[toolchain]]{toolchain}"), "the toolchain for x86_64 is there twice"),
         (format!("{good}[[qemu]]{emulator}"), "QEMU for x86_64 is there twice"),
+        (format!("{good}[[guest]]{of_guests}"), "package `bpftrace` of `sid` for guests of riscv64 is there twice"),
+        (good.replace("\"sid\"", "\"../x\""), "package `bpftrace` of `../x` for guests of riscv64: `../x` is no name"),
         (good.replace("\"bookworm\"", "\"../x\""), "QEMU for x86_64: `../x` is no name"),
     ] {
         assert_ne!(wrong, good);

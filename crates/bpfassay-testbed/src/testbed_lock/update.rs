@@ -8,13 +8,14 @@ use std::{
 
 use bpfassay_protocol::Arch;
 
-use super::{LockedForHost, LockedKernel, TestbedLock};
+use super::{LockedForGuests, LockedForHost, LockedKernel, TestbedLock};
 use crate::{
     Error, Result,
     apt::{Apt, Indexed, Located, Root, Snapshot},
+    busybox,
     catalogue::Catalogue,
     provider::debian::Kernels,
-    qemu, toolchain,
+    qemu, toolchain, tools,
 };
 
 /// What is to be chosen anew.
@@ -24,6 +25,8 @@ pub enum Wanted {
     Toolchain,
     /// QEMU.
     Qemu,
+    /// The packages of the bundled tools, and busybox.
+    Tools,
     /// Only the time stamps of packages that have none.
     Snapshots,
     /// A kernel, on every architecture that has it.
@@ -38,11 +41,12 @@ pub enum Wanted {
 impl FromStr for Wanted {
     type Err = std::convert::Infallible;
 
-    /// `toolchain`, `qemu`, `snapshots`, the name of a series (`6.12`), or one with a build (`6.12=6.12.107`).
+    /// `toolchain`, `qemu`, `tools`, `snapshots`, the name of a series (`6.12`), or one with a build (`6.12=6.12.107`).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(match text.split_once('=') {
             _ if text == "toolchain" => Self::Toolchain,
             _ if text == "qemu" => Self::Qemu,
+            _ if text == "tools" => Self::Tools,
             _ if text == "snapshots" => Self::Snapshots,
             Some((name, build)) => Self::Kernel { name: name.to_owned(), build: Some(build.to_owned()) },
             None => Self::Kernel { name: text.to_owned(), build: None },
@@ -142,6 +146,9 @@ pub fn update(
             }
         }
     }
+    if wanted.is_empty() || wanted.contains(&Wanted::Tools) {
+        update.choose_tools(apt, old)?;
+    }
     update.stamp(apt, catalogue, snapshot)?;
     Ok(update)
 }
@@ -174,6 +181,32 @@ fn kernel(
 }
 
 impl Update {
+    /// Chooses the packages of guests anew; those that nothing asks for any more are left out.
+    fn choose_tools(&mut self, apt: &Apt<'_>, old: &TestbedLock) -> Result<()> {
+        let mut wanted = tools::bundled_packages()?;
+        wanted.extend(Arch::ALL.iter().map(|&arch| (toolchain::SUITE.to_owned(), busybox::PACKAGE.to_owned(), arch)));
+        self.lock.of_guests.retain(|of| wanted.contains(&(of.suite.clone(), of.name.clone(), of.architecture)));
+        for (suite, name, architecture) in wanted {
+            let what = format!("package {name} of {suite} for guests of {architecture}");
+            let chosen = apt.root(&suite, &[architecture]).and_then(|root| {
+                let mut packages = root.closure(&[&name])?;
+                packages.iter_mut().for_each(|located| located.snapshot = root.snapshot());
+                packages.sort();
+                Ok(packages)
+            });
+            match chosen {
+                Ok(mut packages) => {
+                    let old = old.of_guests(architecture, &suite, &name).map(|old| &*old.packages);
+                    keep_snapshots(old.unwrap_or_default(), &mut packages);
+                    self.note(&what, old, &packages);
+                    self.lock.set_of_guests(LockedForGuests { suite, name, architecture, packages });
+                }
+                Err(error) => self.failed.push((what, error)),
+            }
+        }
+        Ok(())
+    }
+
     /// Gives packages without a time stamp that of the index in the cache that lists them, or else `given`.
     fn stamp(&mut self, apt: &Apt<'_>, catalogue: &Catalogue, given: Option<Snapshot>) -> Result<()> {
         let kernels = Kernels::new(apt, catalogue);
@@ -196,7 +229,12 @@ impl Update {
             .emulators
             .iter_mut()
             .map(|locked| (format!("QEMU for {}", locked.architecture), vec![locked.architecture], locked));
-        for (what, all, LockedForHost { suite, packages, .. }) in toolchains.chain(emulators) {
+        let of_hosts = toolchains.chain(emulators).map(|(what, all, of)| (what, all, &of.suite, &mut of.packages));
+        let of_guests = self.lock.of_guests.iter_mut().map(|of| {
+            let what = format!("package {} of {} for guests of {}", of.name, of.suite, of.architecture);
+            (what, vec![of.architecture], &of.suite, &mut of.packages)
+        });
+        for (what, all, suite, packages) in of_hosts.chain(of_guests) {
             let listed = |root: &Root, names: &BTreeSet<String>| {
                 let of = |&arch| root.packages(arch, |name| names.contains(name)).map(found);
                 all.iter().map(of).collect::<Result<Vec<_>>>().map(|all| all.concat())
@@ -206,7 +244,8 @@ impl Update {
         self.changes.extend(changes);
         let of_kernels = self.lock.kernels.iter().flat_map(|kernel| &kernel.packages);
         let of_hosts = self.lock.toolchains.iter().chain(&self.lock.emulators);
-        let all = of_kernels.chain(of_hosts.flat_map(|locked| &locked.packages));
+        let of_guests = self.lock.of_guests.iter().flat_map(|locked| &locked.packages);
+        let all = of_kernels.chain(of_hosts.flat_map(|locked| &locked.packages)).chain(of_guests);
         self.without_snapshot = all.filter(|located| located.snapshot.is_none()).count();
         Ok(())
     }
@@ -369,6 +408,7 @@ mod tests {
             |name: &str, build: Option<&str>| Wanted::Kernel { name: name.to_owned(), build: build.map(str::to_owned) };
         assert_eq!("toolchain".parse(), Ok(Wanted::Toolchain));
         assert_eq!("qemu".parse(), Ok(Wanted::Qemu));
+        assert_eq!("tools".parse(), Ok(Wanted::Tools));
         assert_eq!("snapshots".parse(), Ok(Wanted::Snapshots));
         assert_eq!("6.12".parse(), Ok(kernel("6.12", None)));
         assert_eq!("6.12=6.12.107".parse(), Ok(kernel("6.12", Some("6.12.107"))));

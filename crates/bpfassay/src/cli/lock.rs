@@ -14,7 +14,7 @@ pub(crate) struct Lock {
     pub(crate) update: bool,
 
     /// With --update: a kernel of the catalogue (6.12), which then means its newest build, or the one named (6.12=6.12.107); `toolchain`;
-    /// `qemu`; or `snapshots`: only the time stamps of packages that have none
+    /// `qemu`; `tools`: the packages of the bundled tools, and busybox; or `snapshots`: only the time stamps of packages that have none
     #[arg(value_name = "WHAT", requires = "update")]
     pub(crate) what: Vec<Wanted>,
 

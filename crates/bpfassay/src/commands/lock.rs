@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay lock`: which package files testbeds are made of, and choosing them anew.
 
-use std::{fmt::Write as _, io::ErrorKind};
+use std::{collections::BTreeSet, fmt::Write as _, io::ErrorKind};
 
 use bpfassay_results::plain;
 use bpfassay_runner::Store;
@@ -73,7 +73,7 @@ pub(crate) fn lock(arguments: &cli::Lock, global: &cli::Global) -> Outcome {
     Ok(if updated.failed.is_empty() { SUCCESS } else { INFRASTRUCTURE })
 }
 
-/// A line for each kernel, the toolchain and QEMU.
+/// A line for each kernel, the toolchain, QEMU, and what the packages of tools are for each architecture.
 fn listed(lock: &TestbedLock) -> String {
     let mut text =
         format!("{:<10} {:<9} {:<28} {:<20} {:>8}  suite\n", "arch", "kernel", "release", "version", "download");
@@ -103,6 +103,15 @@ fn listed(lock: &TestbedLock) -> String {
         let (count, size) = (qemu.packages.len(), size(&qemu.packages));
         let version = version.map_or("", |package| &package.version);
         let _ = writeln!(text, "QEMU for hosts of {host}: {version}, {count} packages of {}, {size}", qemu.suite);
+    }
+    for &arch in Arch::ALL {
+        let locked: Vec<_> = lock.packages_of_guests().iter().filter(|of| of.architecture == arch).collect();
+        let names: Vec<&str> = locked.iter().map(|of| of.name.as_str()).collect();
+        let all: BTreeSet<_> = locked.iter().flat_map(|of| &of.packages).cloned().collect();
+        if !all.is_empty() {
+            let size = size(&all.iter().cloned().collect::<Vec<_>>());
+            let _ = writeln!(text, "in guests of {arch}: {} packages, {size}: {}", all.len(), names.join(", "));
+        }
     }
     text
 }

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The Debian packages of tools: those of [`crate::testbed_lock`] where it has them all, the newest of an index otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_protocol::Arch;
+use bpfassay_tool::bundled;
+
+use super::refuse;
+use crate::{
+    Error, Result,
+    apt::{Apt, AptError, Located, Origin, Package, Root},
+    cache::Object,
+    testbed_lock::TestbedLock,
+};
+
+/// The packages that tools need, with everything that they depend on.
+pub(super) struct Chosen {
+    /// Sorted.
+    pub(super) packages: Vec<Package>,
+    from: From,
+}
+
+/// Where they are from.
+enum From {
+    Index(Root),
+    Lock { suite: String, located: Vec<Located> },
+}
+
+impl Chosen {
+    /// What the packages `wanted`, names by suite, mean for guests of `arch`; `None` where none is wanted.
+    ///
+    /// # Errors
+    /// [`Error::Tool`] for packages of two suites, and for a name that no package of the suite has; those of package indexes, where the lock lacks a name.
+    pub(super) fn of(apt: &Apt<'_>, arch: Arch, wanted: &BTreeMap<String, BTreeSet<String>>) -> Result<Option<Self>> {
+        let mut suites = wanted.iter();
+        let Some((suite, names)) = suites.next() else { return Ok(None) };
+        if let Some((other, names)) = suites.next() {
+            // Two C libraries have one place.
+            let tool = names.iter().next().cloned().unwrap_or_default();
+            return Err(refuse(
+                &tool,
+                format!("its packages are from suite {other}, others from {suite}: test them in two runs"),
+            ));
+        }
+        if apt.options().is_locked()
+            && let Some(located) = TestbedLock::bundled()?.closure(arch, suite, names.iter().map(String::as_str))
+        {
+            let chosen = Self::locked(suite, located);
+            match chosen.files(apt) {
+                Err(ref error) if let Some(detail) = error.dropped() => tracing::warn!(
+                    "the mirror no longer has the packages {} of testbed.lock for {arch} ({detail}); others take their place, so the tools may be other \
+                     versions than on other machines; --archive names a place that has them",
+                    names.iter().cloned().collect::<Vec<_>>().join(", ")
+                ),
+                // What is missing altogether is reported where a segment needs it.
+                _ => return Ok(Some(chosen)),
+            }
+        }
+        let root = apt.root(suite, &[arch])?;
+        let packages = root.closure(&names.iter().collect::<Vec<_>>()).map_err(|error| match error {
+            // A name that no package has is an error of the tool file, not of the mirror.
+            Error::Apt(AptError::Unsatisfiable { packages, detail, .. })
+                if detail.contains("Unable to locate package") =>
+            {
+                refuse(&packages, format!("it is not in suite {suite}: {detail}"))
+            }
+            other => other,
+        })?;
+        let packages = packages.into_iter().map(|located| located.package).collect();
+        Ok(Some(Self { packages, from: From::Index(root) }))
+    }
+
+    fn locked(suite: &str, located: Vec<Located>) -> Self {
+        let packages = located.iter().map(|located| located.package.clone()).collect();
+        Self { packages, from: From::Lock { suite: suite.to_owned(), located } }
+    }
+
+    /// Their files, from the cache or downloaded.
+    ///
+    /// # Errors
+    /// Those of [`Apt::fetch`].
+    pub(super) fn files(&self, apt: &Apt<'_>) -> Result<Vec<Object>> {
+        let origin = match &self.from {
+            From::Index(root) => Origin::Index(root),
+            From::Lock { suite, located } => Origin::Pool { suite, packages: located },
+        };
+        apt.fetch_from(origin, &self.packages)
+    }
+}
+
+/// Suite, name and architecture of each package that a bundled tool asks for.
+///
+/// # Errors
+/// None in a released program: bundled tool files are checked by tests.
+pub(crate) fn bundled_packages() -> Result<BTreeSet<(String, String, Arch)>> {
+    let mut all = BTreeSet::new();
+    for name in bundled::NAMES {
+        let tool = bpfassay_tool::load(name).map_err(|error| refuse(name, error.to_string()))?;
+        for &arch in Arch::ALL {
+            for (_, from) in tool.file.source.packages(arch) {
+                let names = [&from.package].into_iter().chain(&from.with);
+                all.extend(names.map(|package| (from.suite.clone(), package.clone(), arch)));
+            }
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{apt::Options, cache::Cache};
+
+    /// Also where there is no apt.
+    #[test]
+    fn the_bundled_tools_need_no_index() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path().join("cache")).unwrap();
+        let apt = Apt::new(&cache, Options { offline: true, ..Options::default() });
+        let wanted = bundled_packages().unwrap();
+        assert!(wanted.iter().any(|(_, name, arch)| (name.as_str(), *arch) == ("bpftrace", Arch::Riscv64)));
+        for (suite, name, arch) in wanted {
+            let chosen = Chosen::of(&apt, arch, &BTreeMap::from([(suite, BTreeSet::from([name.clone()]))])).unwrap();
+            let chosen = chosen.unwrap();
+            assert!(chosen.packages.iter().any(|package| package.name == name), "{name} for {arch}");
+            assert!(matches!(chosen.files(&apt), Err(Error::Offline { .. })));
+        }
+        let unknown = BTreeMap::from([("trixie".to_owned(), BTreeSet::from(["hello".to_owned()]))]);
+        assert!(Chosen::of(&apt, Arch::X86_64, &unknown).is_err());
+    }
+}
