@@ -48,7 +48,8 @@ fn a_release_measures_with_the_guests_of_its_packed_testbed_and_nothing_else() {
     }
     let program = fs::read(env!("CARGO_BIN_EXE_bpfassay")).unwrap();
     let release = release(directory.path(), &program, Some(&directory.path().join("testbed-one")));
-    let inputs = [("STUDY", "./one.toml"), ("TESTBED", "one"), ("GATES", "byte_error=0, attach=true")];
+    let inputs =
+        [("STUDY", "./one.toml"), ("TESTBED", "one"), ("GATES", "byte_error=0, attach=true"), ("STORE", "blocks")];
     let Ended { code, stdout, stderr } = action(directory.path(), &release, &inputs);
     assert_eq!(code, Some(0), "{stdout}\n{stderr}");
 
@@ -66,4 +67,15 @@ fn a_release_measures_with_the_guests_of_its_packed_testbed_and_nothing_else() {
     let notice = "::notice title=bpfassay%2C study one::gates: 3 pass; exact, 1 of 1\n";
     assert!(stdout.ends_with(notice) && !stdout.contains("::error") && !stdout.contains("::warning"), "{stdout}");
     assert!(fs::read_to_string(directory.path().join("summary")).unwrap().contains("**gates: 3 pass; exact, 1 of 1**"));
+
+    // The next job measures nothing that the store has.
+    fs::rename(directory.path().join("out"), directory.path().join("first")).unwrap();
+    let Ended { code, stdout, stderr } = action(directory.path(), &release, &inputs);
+    assert_eq!(code, Some(0), "{stdout}\n{stderr}");
+    let again = common::results(&directory.path().join("out/results"));
+    let outcomes = |of: &serde_json::Value| -> Vec<_> {
+        of["runs"].as_array().unwrap().iter().map(|run| run["record"]["outcome"].clone()).collect()
+    };
+    assert_eq!(outcomes(&again), outcomes(&results));
+    assert!(!again["boots"][0]["reused"].is_null() && results["boots"][0]["reused"].is_null(), "{:#}", again["boots"]);
 }
