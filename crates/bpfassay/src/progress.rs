@@ -121,7 +121,8 @@ impl EventSink for Reporter<'_> {
         Some(match here {
             Some(mount) => {
                 let mount = mount.display().to_string();
-                ["bpfassay", "here", study, "--mount", &mount, "--cell", cell].map(str::to_owned).to_vec()
+                let command = ["bpfassay", "here", study, "--mount", &mount, "--cell", cell].map(str::to_owned);
+                command.into_iter().chain(self.0.overlays.iter().cloned()).collect()
             }
             None => self.command(&["run", study, "--cell", cell, "--clock", &clock.to_string()]),
         })
