@@ -158,11 +158,12 @@ const fn needs(probe: Option<Probe>) -> &'static [&'static [&'static str]] {
         Some(Probe::None | Probe::RawTracepoint) => &[],
         Some(Probe::Kprobe | Probe::Kretprobe) => &[KPROBES],
         Some(Probe::KprobeMulti) => &[KPROBES, FPROBES],
-        Some(Probe::Fentry | Probe::Fexit | Probe::Complete) => &[TRAMPOLINES],
         Some(Probe::Tracepoint) => &[SYSCALLS],
         Some(Probe::Uprobe) => &[UPROBES],
         Some(Probe::TaskIo) => &[ACCOUNTING],
         Some(Probe::Programs) => &[TRAMPOLINES, KPROBES],
+        // Those that hook functions by their prototypes.
+        Some(_) => &[TRAMPOLINES],
     }
 }
 

@@ -205,10 +205,8 @@ fn place(tool: &Supply<'_>, arch: Arch, kernel: &str, root: &Path) -> Result<Pla
             })?;
             let program = package.join(&nix.program);
             if !package.starts_with("/nix/store") || !is_there(root, &program.to_string_lossy()) {
-                let problem = format!(
-                    "{} is not in this machine's Nix store: `nix copy` or `nix-store --realise` puts it there",
-                    program.display()
-                );
+                let problem =
+                    format!("{} is not in this machine's Nix store: `nix copy` puts it there", program.display());
                 return Err(refuse(tool, problem));
             }
             found.parts.insert(name(guest::package(&tool.name)), text(tool, &package)?);
