@@ -213,8 +213,8 @@ fn ours(directory: &File, device: u64) -> io::Result<Option<String>> {
     Ok(if facts.uid() != user {
         // An NFS server that maps root to another user gives that user power over what root makes.
         Some(format!(
-            "belongs to user {} and not to {user}, who could change it under root's hands (an NFS server does that unless it \
-             exports with no_root_squash)",
+            "belongs to user {} and not to {user}, who could change it under root's hands (a server that maps root to another user \
+             does that: NFS exports without no_root_squash, Lustre with root_squash)",
             facts.uid()
         ))
     } else if facts.mode() & 0o777 != 0o700 {

@@ -28,9 +28,15 @@ impl Held {
             let name = entry.file_name();
             let process = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
             let Some(process) = process.filter(|process| !own.contains(process)) else { continue };
-            let path = format!("/proc/{}/fdinfo", process.as_raw_nonzero());
-            for descriptor in fs::read_dir(path).into_iter().flatten().flatten() {
-                if let Ok(text) = fs::read_to_string(descriptor.path()) {
+            let directory = format!("/proc/{}", process.as_raw_nonzero());
+            for descriptor in fs::read_dir(format!("{directory}/fd")).into_iter().flatten().flatten() {
+                let number = descriptor.file_name();
+                // Names such as `anon_inode:bpf-prog`: nearly all other descriptors need no look.
+                let is_bpf = fs::read_link(descriptor.path()).is_ok_and(|name| name.to_string_lossy().contains("bpf"));
+                if !is_bpf {
+                    continue;
+                }
+                if let Ok(text) = fs::read_to_string(format!("{directory}/fdinfo/{}", number.to_string_lossy())) {
                     held.add(&text);
                 }
             }
