@@ -6,11 +6,13 @@ use std::{
     ffi::CString,
     fs,
     fs::File,
+    io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use bpfassay_protocol::{layout, message::MountFacts};
+use bpfassay_protocol::{layout, message::MountFacts, with_causes};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -19,14 +21,12 @@ use rustix::{
 use crate::{
     cgroup,
     error::{Error, Result},
+    hierarchy::{self, Hierarchy},
     made::{Made, Record},
     nfs::remove_tree,
-    stop, system,
+    stop,
     test_dir::{self, TestDir},
 };
-
-/// Where cgroup2 is mounted.
-const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// All files of runs on a running system that are not on the file system under test; locked while an agent measures. Only this user
 /// can write there ([`test_dir::private`]), so names in it can be trusted.
@@ -45,6 +45,8 @@ pub(crate) struct Environment {
     pub symbols: String,
     /// Directory of the cgroup in which those of workloads are created.
     pub cgroups: String,
+    /// Its path below the root of the hierarchy; empty: that root.
+    pub cgroups_path: String,
     /// The bundled tracer.
     pub tracer: String,
     /// The embedded IOR-compatible engine.
@@ -65,7 +67,8 @@ impl Environment {
             test_dir: TestDir::Guest { path: mount.to_owned() },
             work: "/run/bpfassay".to_owned(),
             symbols: "/run/bpfassay-symbols".to_owned(),
-            cgroups: CGROUPS.to_owned(),
+            cgroups: hierarchy::USUAL.to_owned(),
+            cgroups_path: String::new(),
             tracer: layout::TRACER.to_owned(),
             ior: layout::IOR.to_owned(),
             external_ior: layout::EXTERNAL_IOR.to_owned(),
@@ -81,18 +84,7 @@ impl Environment {
     /// # Errors
     /// Another agent measures on this system, a program is missing, or a directory cannot be made.
     pub(crate) fn here(mount: &MountFacts, external_ior: Option<&str>) -> Result<(Self, Vec<String>)> {
-        let lock = test_dir::private(WORK_HERE)?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                return Err(Error::Order(
-                    "another bpfassay measures on this system: wait until it has ended, because each would disturb the other's figures"
-                        .to_owned(),
-                ));
-            }
-            Err(error) => return Err(Error::file("lock", WORK_HERE)(error)),
-        }
-        let record = Record::new(WORK_HERE);
+        let (lock, record) = alone()?;
         let problems = record.clear();
         let search = env::var("PATH").unwrap_or_default();
         let find = |name: &str| {
@@ -102,22 +94,22 @@ impl Environment {
                 ))
             })
         };
-        let own = system::read("/proc/self/cgroup")?;
-        let own = own_cgroup(&own).ok_or_else(|| {
-            Error::unexpected("/proc/self/cgroup", "a line `0::/…`, as where cgroup v2 is mounted", &own)
-        })?;
         let (tracer, ior) = (find("bpfassay-tracer")?, find("bpfassay-ior")?);
         let name = TestDir::draw_name()?;
-        let cgroups = format!("{CGROUPS}{}/bpfassay-here-{}", own.trim_end_matches('/'), std::process::id());
+        let own = hierarchy::own_cgroup()?;
+        let cgroups_path = format!("{}/bpfassay-here-{}", own.trim_end_matches('/'), std::process::id());
+        let hierarchy = record.hierarchy();
+        let cgroups = hierarchy.directory(&cgroups_path);
         let made = Made {
             mount: mount.path.clone(),
             test_dir: name.to_string_lossy().into_owned(),
             test_dir_inode: None,
-            cgroup: cgroups.clone(),
+            cgroup: if hierarchy.is_own() { cgroups_path.clone() } else { cgroups.clone() },
             cgroup_inode: None,
+            detached: hierarchy.is_own(),
         };
         // From here on, `leave` must remove it, or this function.
-        let test_dir = match make(made, mount, name, &record) {
+        let test_dir = match make(made, &cgroups, mount, name, &record) {
             Ok(test_dir) => test_dir,
             Err(error) => {
                 record.clear();
@@ -127,9 +119,10 @@ impl Environment {
         let environment = Self {
             mount: mount.path.clone(),
             test_dir,
-            work: format!("{WORK_HERE}/runs"),
-            symbols: format!("{WORK_HERE}/symbols"),
+            work: work(),
+            symbols: symbols(),
             cgroups,
+            cgroups_path,
             tracer,
             ior,
             external_ior: external_ior.unwrap_or(layout::EXTERNAL_IOR).to_owned(),
@@ -156,7 +149,7 @@ impl Environment {
             cgroup::clear(&self.cgroups),
             self.test_dir.leave(),
             remove_tree(&self.work),
-            remove_tree(&self.symbols),
+            remove_file(&self.symbols),
             self.record
                 .as_ref()
                 .map_or(Ok(()), |record| record.remove().map_err(Error::file("remove a file in", WORK_HERE))),
@@ -165,13 +158,56 @@ impl Environment {
     }
 }
 
-/// Makes the directory of runs and the cgroup as `made` names them, and records them before and after.
-fn make(mut made: Made, mount: &MountFacts, name: CString, record: &Record) -> Result<TestDir> {
+/// Locks this system for this agent. Returns the lock, and the record of what an agent that was killed has left.
+fn alone() -> Result<(File, Record)> {
+    let lock = test_dir::private(WORK_HERE)?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok((lock, Record::new(WORK_HERE, Arc::new(Hierarchy::open()?)))),
+        Err(Errno::WOULDBLOCK) => Err(Error::Order(
+            "another bpfassay measures on this system: wait until it has ended, because each would disturb the other's figures"
+                .to_owned(),
+        )),
+        Err(error) => Err(Error::file("lock", WORK_HERE)(error)),
+    }
+}
+
+/// Removes what an agent that was killed has left. Returns a message for each part that could not be removed.
+///
+/// # Errors
+/// An agent measures on this system, or the hierarchy of cgroups cannot be reached.
+pub(crate) fn clear() -> Result<Vec<String>> {
+    let (_lock, record) = alone()?;
+    let mut problems = record.clear();
+    let removed = [remove_tree(&work()), remove_file(&symbols())];
+    problems.extend(removed.into_iter().filter_map(|removed| removed.err().map(|error| with_causes(&error))));
+    Ok(problems)
+}
+
+/// Where files of runs on a running system are that are not on the file system under test.
+fn work() -> String {
+    format!("{WORK_HERE}/runs")
+}
+
+/// The file in which tracers on a running system cache what they read about the kernel's functions.
+fn symbols() -> String {
+    format!("{WORK_HERE}/symbols")
+}
+
+/// Removes a file, where there is one.
+fn remove_file(path: &str) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the directory of runs, and the cgroup whose directory is `cgroups`, as `made` names them, and records them before and after.
+fn make(mut made: Made, cgroups: &str, mount: &MountFacts, name: CString, record: &Record) -> Result<TestDir> {
     let write = |made: &Made| record.write(made).map_err(Error::file("record what is made in", WORK_HERE));
     write(&made)?;
     let test_dir = TestDir::here(mount, name)?;
     made.test_dir_inode = test_dir.inode();
-    made.cgroup_inode = Some(cgroup::make(&made.cgroup)?);
+    made.cgroup_inode = Some(cgroup::make(cgroups)?);
     write(&made)?;
     Ok(test_dir)
 }
@@ -183,11 +219,6 @@ fn on_path(search: &str, name: &str) -> Option<String> {
     };
     let directories = search.split(':').filter(|directory| directory.starts_with('/'));
     directories.map(|directory| Path::new(directory).join(name)).find(is_program).map(|path| path.display().to_string())
-}
-
-/// The cgroup (v2) in `/proc/self/cgroup`.
-pub(crate) fn own_cgroup(text: &str) -> Option<&str> {
-    text.lines().find_map(|line| line.strip_prefix("0::")).filter(|path| path.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -208,12 +239,5 @@ mod tests {
         let search = format!("relative::{root}/a:{root}/b:{root}/c:{root}/d");
         assert_eq!(on_path(&search, "tool"), Some(format!("{root}/c/tool")));
         assert_eq!(on_path(&search, "other"), None);
-    }
-
-    #[test]
-    fn the_own_cgroup_is_read_from_the_line_of_version_2() {
-        assert_eq!(own_cgroup("0::/system.slice/x.service\n"), Some("/system.slice/x.service"));
-        assert_eq!(own_cgroup("1:name=systemd:/a\n0::/\n"), Some("/"));
-        assert_eq!(own_cgroup("1:cpu:/a\n"), None);
     }
 }

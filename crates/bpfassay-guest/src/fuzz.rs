@@ -11,7 +11,7 @@ use bpfassay_protocol::{
 };
 
 use crate::{
-    bpf, cgroup, environment, facts, figures, here,
+    bpf, cgroup, facts, figures, here, hierarchy,
     lines::{Lines, Taken},
     nfs::{self, channel, rpc, upcall},
     phases::Phases,
@@ -50,7 +50,7 @@ pub fn kernel_texts(text: &str) {
     let _ = bpf::memlock(text);
     let _ = processes::rss(text);
     let _ = processes::usage(text);
-    let _ = environment::own_cgroup(text);
+    let _ = hierarchy::of_version_2(text);
     let _ = shell::console(text);
     let names: usize = text.lines().map(|line| traces::name_of(line).len()).sum();
     assert!(names <= text.len());

@@ -2,7 +2,7 @@
 //! The agent on a running system: it measures on a file system that is mounted there, and reports the results in frames
 //! on standard output, as guests do through their port.
 //!
-//! It mounts nothing, inserts no module, changes no setting, reaps and kills only what it started, and removes what it made
+//! It mounts nothing that any other process has, inserts no module, changes no setting, reaps and kills only what it started, and removes what it made
 //! ([`Environment::leave`]). Before each run it writes out and drops the page cache of the system, as guests do.
 
 use std::{fs::File, io, os::fd::AsFd, process::ExitCode};
@@ -16,7 +16,7 @@ use bpfassay_protocol::{
 use crate::{
     children::Children,
     conditions::Conditions,
-    environment::Environment,
+    environment::{self, Environment},
     error::{Error, Result},
     facts,
     link::Link,
@@ -27,8 +27,8 @@ use crate::{
     stop,
 };
 
-const USAGE: &str =
-    "usage: bpfassay-guest here --job FILE --mount DIR [--external-ior FILE]; as process 1 it is the init of a guest";
+const USAGE: &str = "usage: bpfassay-guest here --job FILE --mount DIR [--external-ior FILE], or bpfassay-guest clear, which removes what an agent \
+                     that was killed has left; as process 1 it is the init of a guest";
 
 /// The command line, parsed.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,11 @@ pub(crate) struct Arguments {
 /// Measures as the arguments request. Exit status: 0 all runs were done, whatever their outcomes; 1 that was not possible, as the
 /// last message reports; 2 the arguments are wrong.
 pub(crate) fn main(args: impl Iterator<Item = String>) -> ExitCode {
-    let Some(arguments) = parse(args) else {
+    let args: Vec<String> = args.collect();
+    if args == ["clear"] {
+        return clear();
+    }
+    let Some(arguments) = parse(args.into_iter()) else {
         power::say(USAGE);
         return ExitCode::from(2);
     };
@@ -65,6 +69,14 @@ pub(crate) fn main(args: impl Iterator<Item = String>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Removes what an agent that was killed has left, and reports on standard error what it cannot remove. Exit status: 0 nothing is left; 1 something
+/// is, or another agent measures.
+fn clear() -> ExitCode {
+    let problems = environment::clear().unwrap_or_else(|error| vec![with_causes(&error)]);
+    problems.iter().for_each(|problem| power::say(problem));
+    if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Option<Arguments> {
@@ -100,7 +112,11 @@ fn measure(arguments: &Arguments, link: &Link) -> Result<Option<GuestMessage>> {
             fits_localio(nfs.localio, found)?;
             found
         }
-        FileSystem::Tmpfs { .. } => None,
+        // One of a version that the study does not name.
+        FileSystem::Mounted { file_system } if matches!(file_system.as_str(), "nfs" | "nfs4") => {
+            nfs::localio::in_use(&mount.path)?
+        }
+        FileSystem::Tmpfs { .. } | FileSystem::Mounted { .. } => None,
     };
     let mut children = Children::watch()?;
     let (environment, problems) = Environment::here(&mount, arguments.external_ior.as_deref())?;
@@ -166,11 +182,10 @@ fn runs(job: &Job) -> Result<&[RunSpec]> {
 fn fits(wanted: &FileSystem, mount: &MountFacts) -> Result<()> {
     let (study, fits) = match wanted {
         FileSystem::Nfs(nfs) => {
-            let version = format!("vers={}", nfs.version);
-            let is_nfs = mount.file_system == "nfs" || mount.file_system == "nfs4";
-            (format!("NFS {}", nfs.version), is_nfs && mount.options.split(',').any(|option| option == version))
+            (format!("NFS {}", nfs.version), nfs.version.is_mounted(&mount.file_system, &mount.options))
         }
         FileSystem::Tmpfs { .. } => ("tmpfs".to_owned(), mount.file_system == "tmpfs"),
+        FileSystem::Mounted { file_system } => (file_system.clone(), mount.file_system == *file_system),
     };
     if fits {
         return Ok(());
@@ -240,6 +255,11 @@ mod tests {
         assert!(error.contains("NFS 4.1") && error.contains("vers=4.2"), "{error}");
         assert!(fits(&nfs(NfsVersion::V3), &mounted("ext4", "rw,vers=3")).is_err());
         assert!(fits(&FileSystem::Tmpfs { size_mib: 1 }, &v42).is_err());
+        let lustre = FileSystem::Mounted { file_system: "lustre".to_owned() };
+        fits(&lustre, &mounted("lustre", "rw,flock")).unwrap();
+        assert!(
+            fits(&lustre, &v42).unwrap_err().to_string().contains("the study runs on lustre, and /mnt/nfs is nfs4")
+        );
     }
 
     #[test]

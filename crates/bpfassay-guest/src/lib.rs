@@ -20,6 +20,7 @@ mod free_memory;
 #[doc(hidden)]
 pub mod fuzz;
 mod here;
+mod hierarchy;
 mod lines;
 mod link;
 mod made;
@@ -115,6 +116,11 @@ fn live() -> Result<()> {
             system::mount_with("tmpfs", TMPFS_MOUNT_POINT, "tmpfs", &format!("size={size_mib}m,mode=0777"))?;
             steps.ended("tmpfs mount")?;
             (TMPFS_MOUNT_POINT, None)
+        }
+        FileSystem::Mounted { file_system } => {
+            return Err(Error::Order(format!(
+                "the job runs on {file_system} that is mounted, and a guest mounts its own file systems"
+            )));
         }
     };
     mounts::make(&job.mounts, mount)?;

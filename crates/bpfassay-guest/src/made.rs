@@ -7,13 +7,14 @@ use std::{
     fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
 
 use bpfassay_protocol::with_causes;
 
-use crate::{cgroup, tree};
+use crate::{cgroup, hierarchy::Hierarchy, tree};
 
 /// Everything that outlives an agent which is killed. A part without an inode was about to be made.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,28 +30,39 @@ pub(crate) struct Made {
     pub cgroup: String,
     /// Its inode.
     pub cgroup_inode: Option<u64>,
+    /// Whether [`Self::cgroup`] is a path from the root of a hierarchy that is mounted nowhere.
+    #[serde(default)]
+    pub detached: bool,
 }
 
-/// The file that holds the record.
+/// The file that holds the record, and the hierarchy that its cgroup is in.
 #[derive(Debug, Clone)]
-pub(crate) struct Record(PathBuf);
+pub(crate) struct Record {
+    file: PathBuf,
+    hierarchy: Arc<Hierarchy>,
+}
 
 impl Record {
     /// In `directory`, which is closed to others and locked.
-    pub(crate) fn new(directory: &str) -> Self {
-        Self(Path::new(directory).join("made.json"))
+    pub(crate) fn new(directory: &str, hierarchy: Arc<Hierarchy>) -> Self {
+        Self { file: Path::new(directory).join("made.json"), hierarchy }
+    }
+
+    /// The hierarchy that cgroups are made in.
+    pub(crate) fn hierarchy(&self) -> &Hierarchy {
+        &self.hierarchy
     }
 
     /// Writes the whole record.
     pub(crate) fn write(&self, made: &Made) -> io::Result<()> {
-        let new = self.0.with_extension("new");
+        let new = self.file.with_extension("new");
         fs::write(&new, serde_json::to_vec(made)?)?;
-        fs::rename(&new, &self.0)
+        fs::rename(&new, &self.file)
     }
 
     /// Removes the record.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        match fs::remove_file(&self.0) {
+        match fs::remove_file(&self.file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -64,34 +76,41 @@ impl Record {
                 problems.push(format!("could not remove {what}, which an agent left that was killed: {error}"));
             }
         };
-        let read = fs::read(&self.0).map(|text| serde_json::from_slice::<Made>(&text));
+        let read = fs::read(&self.file).map(|text| serde_json::from_slice::<Made>(&text));
         match read {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return problems,
-            Err(error) => done(format!("what {} names", self.0.display()), Err(error.to_string())),
-            Ok(Err(error)) => done(format!("what {} names", self.0.display()), Err(error.to_string())),
+            Err(error) => done(format!("what {} names", self.file.display()), Err(error.to_string())),
+            Ok(Err(error)) => done(format!("what {} names", self.file.display()), Err(error.to_string())),
             Ok(Ok(made)) => {
                 // The cgroup first: its processes may write into the directory.
-                done(made.cgroup.clone(), clear_cgroup(&made));
+                done(made.cgroup.clone(), self.clear_cgroup(&made));
                 let test_dir = format!("{}/{}", made.mount, made.test_dir);
                 done(test_dir, clear_test_dir(&made).map_err(|error| error.to_string()));
             }
         }
         if let Err(error) = self.remove() {
-            problems.push(format!("could not remove {}: {error}", self.0.display()));
+            problems.push(format!("could not remove {}: {error}", self.file.display()));
         }
         problems
     }
-}
 
-fn clear_cgroup(made: &Made) -> Result<(), String> {
-    match fs::symlink_metadata(&made.cgroup) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error.to_string()),
-        Ok(facts) if made.cgroup_inode.is_none_or(|inode| inode == facts.ino()) => {
-            cgroup::clear(&made.cgroup).map_err(|error| with_causes(&error))
+    fn clear_cgroup(&self, made: &Made) -> Result<(), String> {
+        let directory = match made.detached {
+            true if made.cgroup.starts_with('/') && !made.cgroup.contains("/../") => {
+                self.hierarchy.directory(&made.cgroup)
+            }
+            true => return Err("that is no path of a cgroup".to_owned()),
+            false => made.cgroup.clone(),
+        };
+        match fs::symlink_metadata(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error.to_string()),
+            Ok(facts) if made.cgroup_inode.is_none_or(|inode| inode == facts.ino()) => {
+                cgroup::clear(&directory).map_err(|error| with_causes(&error))
+            }
+            // It belongs to somebody else now.
+            Ok(_) => Ok(()),
         }
-        // It belongs to somebody else now.
-        Ok(_) => Ok(()),
     }
 }
 
@@ -125,6 +144,10 @@ fn clear_test_dir(made: &Made) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn in_directory(directory: &Path) -> Record {
+        Record::new(&directory.display().to_string(), Arc::new(Hierarchy::at(directory)))
+    }
+
     /// A record in a new directory, of a test directory with a file in it.
     fn recorded() -> (tempfile::TempDir, Record, Made) {
         let directory = tempfile::tempdir().unwrap();
@@ -137,8 +160,9 @@ mod tests {
             test_dir_inode: Some(fs::metadata(mount.join("test_dir")).unwrap().ino()),
             cgroup: directory.path().join("none").display().to_string(),
             cgroup_inode: Some(1),
+            detached: false,
         };
-        let record = Record::new(&directory.path().display().to_string());
+        let record = in_directory(directory.path());
         (directory, record, made)
     }
 
@@ -171,7 +195,7 @@ mod tests {
     fn a_record_that_cannot_be_read_is_reported_once() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("made.json"), "{}").unwrap();
-        let record = Record::new(&directory.path().display().to_string());
+        let record = in_directory(directory.path());
         assert_eq!(record.clear().len(), 1);
         assert!(record.clear().is_empty());
     }

@@ -224,7 +224,7 @@ fn attempt(
         None => None,
         Some(tool) => {
             let name = run_name::of_tool(&spec.id);
-            let tool = match tool::Running::start(tool, (&environment.cgroups, &name), spec.bpf_stats, children) {
+            let tool = match tool::Running::start(tool, (environment, &name), spec.bpf_stats, children) {
                 Ok(tool::Started::Ready(running)) => Ok(*running),
                 Ok(tool::Started::Refused(refusal)) => {
                     Err(Ok(RunOutcome::Refused(Refusal { run: Some(spec.id.clone()), ..refusal })))

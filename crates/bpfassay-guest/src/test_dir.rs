@@ -71,7 +71,8 @@ impl TestDir {
     pub(crate) fn here(mount: &MountFacts, name: CString) -> Result<Self> {
         let parent = tree::open(&mount.path).map_err(Error::file("open", &mount.path))?;
         let device = parent.metadata().map_err(Error::file("look at", &mount.path))?.dev();
-        if device != rustix::fs::makedev(mount.device.major, mount.device.minor) {
+        // By the mount and not by the device: a subvolume of btrfs has a device of its own, which mountinfo does not show.
+        if mount_id(&parent)? != mount.id {
             return Err(Error::Order(format!(
                 "{} is not the root of the file system that is mounted there: name a directory where a file system is mounted",
                 mount.path
@@ -197,6 +198,14 @@ impl TestDir {
     }
 }
 
+/// The id of the mount that `file` was opened on.
+fn mount_id(file: &File) -> Result<u64> {
+    let path = format!("/proc/self/fdinfo/{}", file.as_raw_fd());
+    let text = crate::system::read(&path)?;
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    id.ok_or_else(|| Error::unexpected(&path, "a line `mnt_id:`", &text))
+}
+
 /// Why `directory` is not the one that this process has just made on `device`; `None` where it is.
 fn ours(directory: &File, device: u64) -> io::Result<Option<String>> {
     let facts = directory.metadata()?;
@@ -204,8 +213,8 @@ fn ours(directory: &File, device: u64) -> io::Result<Option<String>> {
     Ok(if facts.uid() != user {
         // An NFS server that maps root to another user gives that user power over what root makes.
         Some(format!(
-            "belongs to user {} and not to {user}, who could change it under root's hands (an NFS server does that unless it \
-             exports with no_root_squash)",
+            "belongs to user {} and not to {user}, who could change it under root's hands (a server that maps root to another user \
+             does that: NFS exports without no_root_squash, Lustre with root_squash)",
             facts.uid()
         ))
     } else if facts.mode() & 0o777 != 0o700 {
@@ -257,15 +266,12 @@ fn private_at(parent: &str, name: &CStr) -> io::Result<File> {
 mod tests {
     use std::{fs, os::unix::fs::symlink};
 
-    use bpfassay_protocol::tracer::Device;
-
     use super::*;
 
     /// Facts of a mount whose root is `path`.
     fn mounted(path: &std::path::Path) -> MountFacts {
-        let device = fs::metadata(path).unwrap().dev();
-        let device = Device { major: rustix::fs::major(device), minor: rustix::fs::minor(device) };
-        MountFacts { path: path.display().to_string(), device, ..MountFacts::default() }
+        let id = mount_id(&tree::open(path).unwrap()).unwrap();
+        MountFacts { path: path.display().to_string(), id, ..MountFacts::default() }
     }
 
     fn only_entry(directory: &std::path::Path) -> std::path::PathBuf {
@@ -315,7 +321,7 @@ mod tests {
     fn a_directory_that_is_no_mount_s_root_is_refused() {
         let mount = tempfile::tempdir().unwrap();
         let mut facts = mounted(mount.path());
-        facts.device.minor += 1;
+        facts.id += 1;
         assert!(
             TestDir::here(&facts, TestDir::draw_name().unwrap())
                 .unwrap_err()

@@ -73,6 +73,11 @@ pub enum FileSystem {
         /// Size in MiB.
         size_mib: u32,
     },
+    /// Any file system that is mounted on a machine which measures itself: guests have none such.
+    Mounted {
+        /// Its type, as mountinfo has it (`ext4`, `lustre`, `fuse.sshfs`).
+        file_system: String,
+    },
 }
 
 /// A mount beside that of the file system under test.
@@ -131,7 +136,7 @@ impl FileSystem {
     pub const fn scheduling(&self) -> Option<Scheduling> {
         match self {
             Self::Nfs(nfs) => nfs.scheduling,
-            Self::Tmpfs { .. } => None,
+            Self::Tmpfs { .. } | Self::Mounted { .. } => None,
         }
     }
 }
@@ -145,6 +150,15 @@ names! {
         V41 = "4.1",
         /// NFSv4.2.
         V42 = "4.2",
+    }
+}
+
+impl NfsVersion {
+    /// Whether a mount of the type `file_system` with these superblock options, as mountinfo has both, is one of this version.
+    #[must_use]
+    pub fn is_mounted(self, file_system: &str, options: &str) -> bool {
+        let wanted = format!("vers={self}");
+        matches!(file_system, "nfs" | "nfs4") && options.split(',').any(|option| option == wanted)
     }
 }
 

@@ -165,6 +165,9 @@ pub struct ToolFigures {
     /// Id of its cgroup (v2); 0 where it is not known.
     #[serde(default)]
     pub cgroup: u64,
+    /// Path of the cgroup in which its own and the workload's were made, below the root of the hierarchy; empty: that root, as in guests.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cgroups: String,
     /// From its start until it was ready, in nanoseconds of `CLOCK_MONOTONIC`.
     pub ready_ns: u64,
     /// From the signal until its end, in the same unit; `None` where it was killed.

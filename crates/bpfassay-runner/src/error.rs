@@ -181,6 +181,29 @@ pub enum Error {
     /// A program is missing on this machine.
     #[error("there is no executable {0} in PATH")]
     NoProgram(&'static str),
+    /// A program of this machine cannot be started.
+    #[error("cannot start {}", path.display())]
+    Program {
+        /// The program.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Nothing is mounted at the directory that was named: what is measured there would be all that others do on the mount that it lies on.
+    #[error(
+        "{} is no mount point: it lies on the {file_system} that is mounted at {}",
+        path.display(),
+        mount.display()
+    )]
+    NoMountPoint {
+        /// The directory, without symbolic links.
+        path: PathBuf,
+        /// The mount that it lies on.
+        mount: PathBuf,
+        /// Its type.
+        file_system: String,
+    },
     /// The file system under test is not mounted.
     #[error("cannot use {} as the mount of the file system under test", path.display())]
     Mount {

@@ -4,6 +4,10 @@
 mod agent;
 mod boot;
 mod machine;
+mod mount;
+mod reason;
+mod reference;
+mod tools;
 
 use std::{path::Path, sync::Mutex};
 

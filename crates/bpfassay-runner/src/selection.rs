@@ -98,7 +98,7 @@ impl Selection {
         if let Some(rounds) = self.rounds {
             study.design.rounds = rounds;
         }
-        self.test_tools(&mut study)?;
+        test_tools(&self.tools, &self.deny, &mut study)?;
         for gate in &self.gates {
             study.demand(gate)?;
         }
@@ -202,19 +202,6 @@ impl Selection {
         Ok(kind.arch)
     }
 
-    /// Adds the tools to what `study` measures.
-    fn test_tools(&self, study: &mut Study) -> Result<(), Error> {
-        for tool in &self.tools {
-            let refuse = |problem| Error::ToolRefused { name: tool.file.name.clone(), problem };
-            study.test_tool(tool.under_test()?).map_err(refuse)?;
-        }
-        if !self.deny.is_empty() {
-            let probes = study.tool_files.iter().map(|tool| tool.file.name.clone()).collect();
-            study.gates.push(Gate { probes, deny: Denied::kinds(&self.deny), ..Gate::default() });
-        }
-        Ok(())
-    }
-
     /// The targets of the testbed manifest, where only these are wanted.
     fn available(&self) -> Result<Option<BTreeSet<Target>>, Error> {
         if !self.only_available {
@@ -224,6 +211,22 @@ impl Selection {
         let manifest = self.sources.made_before()?.ok_or(Error::NoManifest)?;
         Ok(Some(manifest.targets.into_iter().map(|made| Target { arch: made.arch, kernel: made.name }).collect()))
     }
+}
+
+/// Adds `tools` to what `study` measures, and a gate on findings that they may not have.
+///
+/// # Errors
+/// [`Error::Tool`] for a file of a tool that cannot be read, [`Error::ToolRefused`] for a name that the study has already.
+pub(crate) fn test_tools(tools: &[Loaded], deny: &[Denied], study: &mut Study) -> Result<(), Error> {
+    for tool in tools {
+        let refuse = |problem| Error::ToolRefused { name: tool.file.name.clone(), problem };
+        study.test_tool(tool.under_test()?).map_err(refuse)?;
+    }
+    if !deny.is_empty() {
+        let probes = study.tool_files.iter().map(|tool| tool.file.name.clone()).collect();
+        study.gates.push(Gate { probes, deny: Denied::kinds(deny), ..Gate::default() });
+    }
+    Ok(())
 }
 
 /// The most MPI ranks that `plan` has of a real IOR on `arch`, if several.

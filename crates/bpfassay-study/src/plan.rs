@@ -193,8 +193,11 @@ impl Plan {
     }
 }
 
+/// Most characters of the type of a mounted file system in an identifier.
+const LONGEST_TYPE: usize = 40;
+
 /// The identifier of a file system: type and version, and what differs from the defaults (8 threads, 256 MiB, the
-/// kernel's choice of LOCALIO, the study's scheduling).
+/// kernel's choice of LOCALIO, the study's scheduling). Of one that is mounted already, the type.
 #[must_use]
 pub fn file_system_id(file_system: &FileSystem) -> String {
     let (mut id, size) = match file_system {
@@ -214,6 +217,11 @@ pub fn file_system_id(file_system: &FileSystem) -> String {
             (id, nfs.size_mib)
         }
         FileSystem::Tmpfs { size_mib } => ("tmpfs".to_owned(), *size_mib),
+        // A FUSE server chooses the second half of its type itself.
+        FileSystem::Mounted { file_system } => {
+            let in_id = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_') { c } else { '-' };
+            return file_system.chars().take(LONGEST_TYPE).map(in_id).collect();
+        }
     };
     if size != DEFAULT_SIZE_MIB {
         id.push_str(&format!("-{size}MiB"));

@@ -193,6 +193,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
         gates: gates?,
         tools: tools?,
         tool_files: Vec::new(),
+        reference: None,
         design: design?,
         probes: probes?,
         workloads,

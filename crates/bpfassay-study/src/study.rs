@@ -62,6 +62,10 @@ pub struct Study {
     /// The model of caches and branches by which direct costs are priced besides, under the instruction clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Model>,
+    /// What stands beside tools as their reference tracer, where that was found out on the machine that is measured; `None`: what the kernel is not known to
+    /// refuse.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<ProbeConfiguration>,
     /// The size of each guest.
     pub guest: GuestSize,
     /// How long each phase of a guest may take.

@@ -190,6 +190,15 @@ impl From<bpfassay_runner::Error> for Failure {
                     "put it into PATH: the guests' programs of the cache or of the flake (packages payload-ARCH) will do",
                 ),
             ),
+            Error::Program { .. } => {
+                (INFRASTRUCTURE, Some("put programs of this bpfassay, for this machine, into PATH"))
+            }
+            Error::NoMountPoint { .. } => (
+                USAGE,
+                Some(
+                    "name that mount point with --mount, or mount the file system that is to be measured (mount --bind DIR DIR makes a directory a mount point)",
+                ),
+            ),
             Error::Mount { .. } => {
                 (USAGE, Some("--mount names the directory where the file system under test is mounted"))
             }

@@ -83,7 +83,7 @@ pub(crate) struct Reporting<'a> {
     pub(crate) study: Option<&'a str>,
     /// The clock that is measured with.
     pub(crate) clock: Clock,
-    /// Options that say where kernels, testbed and cache are, where the user did: arguments.
+    /// Options that say where kernels, testbed and cache are, and which tools are tested, where the user did: arguments.
     pub(crate) overlays: &'a [String],
     /// Where it is shown.
     pub(crate) display: &'a Display,
@@ -121,7 +121,8 @@ impl EventSink for Reporter<'_> {
         Some(match here {
             Some(mount) => {
                 let mount = mount.display().to_string();
-                ["bpfassay", "here", study, "--mount", &mount, "--cell", cell].map(str::to_owned).to_vec()
+                let command = ["bpfassay", "here", study, "--mount", &mount, "--cell", cell].map(str::to_owned);
+                command.into_iter().chain(self.0.overlays.iter().cloned()).collect()
             }
             None => self.command(&["run", study, "--cell", cell, "--clock", &clock.to_string()]),
         })
@@ -209,9 +210,13 @@ mod tests {
             shell_command(&shell),
             format!("bpfassay shell --study small.toml --cell {cell} --kernel ./bzImage --tool mine.toml")
         );
-        let here = Reporter(Reporting { here: Some(Path::new("/mnt/my nfs")), ..reporting });
+        let tools = ["--tool".to_owned(), "mine.toml".to_owned()];
+        let here = Reporter(Reporting { here: Some(Path::new("/mnt/my nfs")), overlays: &tools, ..reporting });
         let again = here.repeat(cell).unwrap();
-        assert_eq!(shell_command(&again), format!("bpfassay here small.toml --mount '/mnt/my nfs' --cell {cell}"));
+        assert_eq!(
+            shell_command(&again),
+            format!("bpfassay here small.toml --mount '/mnt/my nfs' --cell {cell} --tool mine.toml")
+        );
         assert_eq!(here.shell(cell), None);
         // All of them are commands.
         for args in [repeat, shell, again] {

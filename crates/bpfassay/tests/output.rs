@@ -267,7 +267,7 @@ fn here(messages: &[GuestMessage], arguments: &[&str]) -> (tempfile::TempDir, Ou
     }
     let output = bpfassay(directory.path())
         .env("PATH", directory.path())
-        .args(["here", "quick", "--mount", ".", "--output", "out"])
+        .args(["here", "quick", "--mount", "/proc", "--output", "out"])
         .args(arguments)
         .output()
         .unwrap();
@@ -339,7 +339,7 @@ fn shortage_of_the_host_is_reported_as_such() {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = bpfassay(directory.path())
         .env("PATH", directory.path())
-        .args(["here", "quick", "--mount", ".", "--output", "other", "--message-format", "json"])
+        .args(["here", "quick", "--mount", "/proc", "--output", "other", "--message-format", "json"])
         .stdout(full)
         .output()
         .unwrap();

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use bpfassay_protocol::message::MountStats;
+use bpfassay_protocol::{mangle::unescape, message::MountStats};
 
 use crate::error::{Error, Result};
 
@@ -26,8 +26,12 @@ pub(crate) fn read(path: &str) -> Result<Option<Counters>> {
 
 /// The counters of the last (topmost) mount at `path` in `text`.
 pub(crate) fn find(text: &str, path: &str) -> Result<Option<Counters>> {
-    let marker = format!(" mounted on {path} with fstype ");
-    let Some(start) = text.rfind(&marker) else { return Ok(None) };
+    let marker = " mounted on ";
+    let at_path = |(start, _): &(usize, &str)| {
+        let line = text[start + marker.len()..].lines().next().unwrap_or_default();
+        line.split_once(" with fstype ").is_some_and(|(place, _)| unescape(place) == path)
+    };
+    let Some((start, _)) = text.rmatch_indices(marker).find(at_path) else { return Ok(None) };
     let section = &text[start + marker.len()..];
     let section = section.find("\ndevice ").map_or(section, |end| &section[..end]);
     let Some(line) = section.lines().find_map(|line| line.trim_start().strip_prefix("bytes:")) else {
@@ -89,6 +93,13 @@ mod tests {
         assert_eq!(find(text, "/a").unwrap().unwrap().bytes.normal_read, 1);
         assert_eq!(find(text, "/b").unwrap(), None);
         assert_eq!(find(text, "/c").unwrap().unwrap().bytes.normal_read, 9);
+    }
+
+    #[test]
+    fn a_path_is_written_as_the_kernel_escapes_it() {
+        let text = "device a:/ mounted on /a\\040b with fstype nfs4 statvers=1.1\n\tbytes:\t7 2 3 4 5 6 7 8\n";
+        assert_eq!(find(text, "/a b").unwrap().unwrap().bytes.normal_read, 7);
+        assert_eq!(find(text, "/a").unwrap(), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub(crate) mod endpoint;
 pub(crate) mod output;
 pub(crate) mod processes;
+mod strangers;
 mod terminal;
 pub(crate) mod traces;
 
@@ -30,12 +31,14 @@ use rustix::{
 
 use self::{
     output::{Output, ReadyPattern, Streams},
+    strangers::Held,
     traces::Traces,
 };
 use crate::{
     bpf::{self, Kind},
     cgroup::Cgroup,
     children::{Children, ended_how, pid_of},
+    environment::Environment,
     error::{Error, Result},
     link::wait_readable,
     mounts::Namespace,
@@ -78,6 +81,8 @@ pub(crate) struct Running {
     output: Output,
     /// The kernel objects that existed before.
     before: Traces,
+    /// Whether other programs load some, too: on a running system.
+    is_shared: bool,
     started: Instant,
     asked: Instant,
     figures: ToolFigures,
@@ -86,11 +91,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `tool` in a cgroup named `name` below `parent` and waits until it is ready. `statistics`: whether the kernel is to keep
+    /// Starts `tool` in a cgroup named `name` at `environment` and waits until it is ready. `statistics`: whether the kernel is to keep
     /// statistics of programs meanwhile.
     pub(crate) fn start(
         tool: &Tool,
-        (parent, name): (&str, &str),
+        (environment, name): (&Environment, &str),
         statistics: bool,
         children: &mut Children,
     ) -> Result<Started> {
@@ -108,7 +113,7 @@ impl Running {
         };
         let before = Traces::now()?;
         let statistics = statistics.then(bpf::enable_statistics).transpose()?;
-        let cgroup = Cgroup::make(parent, name)?;
+        let cgroup = Cgroup::make(&environment.cgroups, name)?;
         cgroup.limit_processes(MAX_PROCESSES)?;
         let (terminal, output) = terminal::open()?;
         let mut command = Command::new(program);
@@ -132,13 +137,15 @@ impl Running {
         };
         let pid = pid_of(&child)?;
         children.expect(pid);
-        let figures = ToolFigures { cgroup: cgroup.id(), ..ToolFigures::default() };
+        let cgroups = environment.cgroups_path.clone();
+        let figures = ToolFigures { cgroup: cgroup.id(), cgroups, ..ToolFigures::default() };
         let mut running = Self {
             pid,
             cgroup,
             streams: Streams::new(Some(terminal), child.stderr.take())?,
             output: Output::new(tool.captured, ready),
             before,
+            is_shared: !environment.is_guest(),
             started,
             asked: started,
             figures,
@@ -227,12 +234,38 @@ impl Running {
     /// # Errors
     /// The kernel's error.
     pub(crate) fn programs(&self) -> Result<BTreeSet<u32>> {
-        self.before.new_programs()
+        let mut programs = self.before.new_programs()?;
+        if self.is_shared && !programs.is_empty() {
+            let others = self.others()?;
+            programs.retain(|id| !others.programs.contains(id));
+        }
+        Ok(programs)
+    }
+
+    /// The links that are there since it was started.
+    fn links(&self) -> Result<BTreeSet<u32>> {
+        let mut links = self.before.new_links()?;
+        if self.is_shared && !links.is_empty() {
+            let others = self.others()?;
+            links.retain(|id| !others.links.contains(id));
+        }
+        Ok(links)
+    }
+
+    /// The kernel objects that exist now, without what others made since it was started.
+    fn traces(&self) -> Result<Traces> {
+        let now = Traces::now()?;
+        if self.is_shared { Ok(now.without(&self.others()?, &self.before)) } else { Ok(now) }
+    }
+
+    /// What processes hold that are not in its cgroup.
+    fn others(&self) -> Result<Held> {
+        Held::by_all_but(&self.cgroup.processes()?)
     }
 
     /// Brings `programs`, names by id, up to date with those that the tool has made.
     fn look_for_programs(&self, programs: &mut BTreeMap<u32, String>) -> Result<()> {
-        let ids = self.before.new_programs()?;
+        let ids = self.programs()?;
         programs.retain(|id, _| ids.contains(id));
         let new = ids.into_iter().filter(|id| !programs.contains_key(id)).collect::<Vec<_>>();
         programs.extend(bpf::objects(Kind::Program, new)?.into_iter().map(|BpfObject { id, name, .. }| (id, name)));
@@ -247,7 +280,7 @@ impl Running {
 
     fn note_ready(&mut self) -> Result<()> {
         self.figures.ready_ns = nanoseconds(self.started.elapsed());
-        let now = Traces::now()?;
+        let now = self.traces()?;
         self.figures.programs = bpf::objects(Kind::Program, now.programs_since(&self.before))?;
         self.figures.maps = bpf::objects(Kind::Map, now.maps_since(&self.before))?;
         self.figures.links = now.links_since(&self.before);
@@ -394,9 +427,9 @@ impl Running {
         }
         self.figures.resident_bytes[1] = processes::resident(&self.cgroup)?;
         self.figures.processor_us.stopped = processes::processor_us(&self.cgroup)?;
-        let programs = self.before.new_programs()?;
+        let programs = self.programs()?;
         self.figures.recursion_misses = bpf::recursion_misses(programs.iter().copied())?;
-        self.figures.missed_probes = bpf::missed_probes(self.before.new_links()?)?;
+        self.figures.missed_probes = bpf::missed_probes(self.links()?)?;
         let statistics = match self.statistics {
             Some(_) => bpf::statistics(programs)?,
             None => Vec::new(),
@@ -454,7 +487,12 @@ impl Running {
         drop(self.statistics.take());
         let deadline = Instant::now() + FREEING;
         loop {
-            self.figures.left_behind = Traces::now()?.left_since(&self.before)?;
+            let mut now = Traces::now()?;
+            if self.is_shared {
+                // None of its processes is left.
+                now = now.without(&Held::by_all_but(&[])?, &self.before);
+            }
+            self.figures.left_behind = now.left_since(&self.before)?;
             if self.figures.left_behind.is_nothing() || Instant::now() >= deadline {
                 break;
             }

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fs};
 
 use bpfassay_protocol::tool::{BpfObject, LeftBehind};
 
+use super::strangers::Held;
 use crate::{
     bpf::{self, Kind},
     error::Result,
@@ -33,6 +34,16 @@ impl Traces {
             links: bpf::links()?,
             events: events.flat_map(|text| text.lines().map(name_of).collect::<Vec<_>>()).collect(),
         })
+    }
+
+    /// This without what `others` hold, but with what was there `before` all the same.
+    pub(super) fn without(mut self, others: &Held, before: &Self) -> Self {
+        self.programs.retain(|id| before.programs.contains(id) || !others.programs.contains(id));
+        self.maps.retain(|id| before.maps.contains(id) || !others.maps.contains(id));
+        if let (Some(links), Some(before)) = (&mut self.links, &before.links) {
+            links.retain(|id| before.contains(id) || !others.links.contains(id));
+        }
+        self
     }
 
     /// The programs that exist now and are not in this. Faster than [`Traces::now`], for frequent calls.
@@ -101,6 +112,15 @@ mod tests {
         assert_eq!(name_of("p:kprobes/mine vfs_read"), "kprobes/mine");
         assert_eq!(name_of("r8:kprobes/back vfs_read"), "kprobes/back");
         assert_eq!(name_of(""), "");
+    }
+
+    #[test]
+    fn what_others_hold_is_not_the_tool_s() {
+        let before = traces(&[1, 2], Some(&[7]), &[]);
+        let others = Held { programs: [2, 3].into(), links: [8].into(), ..Held::default() };
+        let after = traces(&[2, 3, 4], Some(&[7, 8, 9]), &[]).without(&others, &before);
+        assert_eq!(after.programs_since(&before).collect::<Vec<_>>(), [4]);
+        assert_eq!(after.links_since(&before), Some(1));
     }
 
     #[test]

@@ -6,11 +6,12 @@ use std::{
     io::{self, Seek as _, Write as _},
     path::{Path, PathBuf},
     process::Stdio,
+    time::Duration,
 };
 
 use bpfassay_protocol::{
     PROTOCOL_VERSION,
-    job::{Job, Scheduling, Task},
+    job::{Job, RunSpec, Scheduling, Task},
 };
 use bpfassay_study::{Block, Study};
 use rustix::{
@@ -19,10 +20,14 @@ use rustix::{
 };
 use tokio::process::{Child, Command};
 
+use super::{reason::Limits, tools::Places};
 use crate::host_setup;
 
 /// Where the agent reads its job from: a file without a name, of which nothing is left whatever becomes of anybody.
 const JOB: &str = "/dev/stdin";
+
+/// How long removing what was left may take: the processes of a cgroup are waited for, and files are removed.
+const CLEARING: Duration = Duration::from_secs(120);
 
 /// The agent as a program of this system.
 #[derive(Debug)]
@@ -33,10 +38,18 @@ pub(crate) struct Agent {
     pub(crate) mount: PathBuf,
     /// The real IOR, where there is one.
     pub(crate) external_ior: Option<PathBuf>,
+    /// Where tools under test lie.
+    pub(crate) tools: Places,
+    /// What explains a refusal of this kernel.
+    pub(crate) limits: Limits,
 }
 
-/// The job for `block`.
-pub(super) fn job(study: &Study, block: &Block) -> Job {
+/// The job for `block`, which `agent` is to do.
+pub(super) fn job(agent: &Agent, study: &Study, block: &Block) -> Job {
+    let spec = |run| {
+        let spec = host_setup::spec(study, block, run);
+        RunSpec { tool: spec.tool.as_ref().map(|tool| agent.tools.here(tool)), ..spec }
+    };
     Job {
         protocol: PROTOCOL_VERSION,
         modules: Vec::new(),
@@ -46,7 +59,7 @@ pub(super) fn job(study: &Study, block: &Block) -> Job {
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
         symbols: false,
-        task: Task::Runs { runs: block.runs.iter().map(|run| host_setup::spec(study, block, run)).collect() },
+        task: Task::Runs { runs: block.runs.iter().map(spec).collect() },
     }
 }
 
@@ -99,5 +112,21 @@ pub(super) fn kill(group: Option<Pid>) {
     match group.map(|group| kill_process_group(group, Signal::KILL)) {
         None | Some(Ok(()) | Err(Errno::SRCH)) => {}
         Some(Err(error)) => tracing::warn!("could not kill what the agent started: {error}"),
+    }
+}
+
+/// Has the agent's program remove what an agent that was killed has left: its directory of runs, its cgroups with their processes, its files. What it cannot
+/// remove it reports in `log`. Returns whether nothing is left.
+///
+/// # Errors
+/// Those of the system, where the log cannot be written or the program cannot be started.
+pub(super) async fn clear(agent: &Agent, log: &Path) -> io::Result<bool> {
+    let log = File::options().append(true).create(true).open(log)?;
+    let mut command = Command::new(&agent.program);
+    command.arg("clear").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0).kill_on_drop(true);
+    let mut child = command.spawn()?;
+    match tokio::time::timeout(CLEARING, child.wait()).await {
+        Ok(status) => Ok(status?.success()),
+        Err(_) => Ok(false),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bpfassay_protocol::{
     frame::{Decoder, FrameError},
-    message::{GuestMessage, Phase},
+    message::{GuestMessage, Phase, RunOutcome},
     with_causes,
 };
 use bpfassay_results::{BootVerdict, FailureKind, RunFailure};
@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::agent::{Agent, arguments, ask_to_stop, job, kill, start, unnamed};
+use super::agent::{Agent, arguments, ask_to_stop, clear, job, kill, start, unnamed};
 use crate::{
     attempt::{Conclusion, FailedRun},
     boot::Boot,
@@ -48,7 +48,7 @@ impl Boot<'_> {
         let arguments = arguments(agent);
         let command = std::iter::once(&agent.program).map(|path| path.display().to_string());
         self.started(command.chain(arguments.iter().cloned()).collect())?;
-        let job = job(self.context.study, self.block);
+        let job = job(agent, self.context.study, self.block);
         let log = self.context.directory.join(&self.log);
         let started = unnamed(&job).and_then(|job| start(agent, &arguments, job, &log));
         let mut child = match started {
@@ -62,12 +62,17 @@ impl Boot<'_> {
 
         let mut reported = AgentReport { phase: Phase::Boot, failed: None, unsound: None };
         let group = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-        let end = self.receive(&mut child, &mut reported).await;
+        let end = self.receive(agent, &mut child, &mut reported).await;
         if !matches!(end, Ok(End::Closed)) {
             ask_to_stop(group);
         }
         let status = tokio::time::timeout(ENDING, child.wait()).await;
         kill(group);
+        // One that exits by itself has removed what it made, or has reported what it could not remove.
+        let has_exited = matches!(&status, Ok(Ok(status)) if status.code().is_some());
+        if !has_exited && !clear(agent, &log).await.unwrap_or(false) {
+            tracing::error!("the agent was killed, and what it left could not all be removed: see {}", log.display());
+        }
         // Only of a run that has a tool and has ended: `handle_message` protests against any other.
         if let (Ok(End::Closed), Some((run, differences))) = (&end, reported.unsound.take()) {
             self.unsound(&run, differences)?;
@@ -150,7 +155,12 @@ impl Boot<'_> {
     }
 
     /// Receives the agent's messages until it closes its output, or must be stopped.
-    async fn receive(&mut self, child: &mut Child, reported: &mut AgentReport) -> Result<End, BlockError> {
+    async fn receive(
+        &mut self,
+        agent: &Agent,
+        child: &mut Child,
+        reported: &mut AgentReport,
+    ) -> Result<End, BlockError> {
         let Some(mut stdout) = child.stdout.take() else {
             return Ok(End::KernelIncident(FailureKind::Host, "the agent was started without a pipe".to_owned()));
         };
@@ -186,7 +196,7 @@ impl Boot<'_> {
             };
             decoder.push(&buffer[..length]);
             loop {
-                let message = match decoder.next::<GuestMessage>() {
+                let mut message = match decoder.next::<GuestMessage>() {
                     Ok(Some(message)) => message,
                     Ok(None) => break,
                     Err(error) => {
@@ -197,7 +207,16 @@ impl Boot<'_> {
                         return Ok(End::KernelIncident(kind, with_causes(&error)));
                     }
                 };
-                match &message {
+                match &mut message {
+                    GuestMessage::RunEnded { run, outcome } => {
+                        if let RunOutcome::Refused(refusal) = outcome.as_mut() {
+                            let planned = self.plan.runs.iter().find(|planned| planned.spec.id == *run);
+                            // A refusal that names no run is one of the reference tracer.
+                            let is_of_tool = refusal.run.is_some();
+                            let probe = planned.filter(|_| !is_of_tool).map(|planned| planned.spec.probe.probe);
+                            agent.limits.explain(probe, refusal);
+                        }
+                    }
                     GuestMessage::Phase { phase, .. } => {
                         reported.phase = *phase;
                         deadline = limit(*phase);

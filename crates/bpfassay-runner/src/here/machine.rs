@@ -2,18 +2,29 @@
 //! This machine as the only target of a study.
 
 use std::{
-    fs,
+    collections::BTreeMap,
     num::NonZeroU32,
     path::{Path, PathBuf},
 };
 
-use bpfassay_protocol::{Arch, job::Scheduling};
+use bpfassay_protocol::{Arch, ProbeConfiguration, job::Scheduling, layout};
 use bpfassay_results::Provenance;
-use bpfassay_study::{Available, Clock, LeftOut, Narrowing, Plan, Study, Target};
+use bpfassay_study::{Available, Clock, Denied, LeftOut, Narrowing, Plan, Study, Target};
+use bpfassay_tool::Loaded;
 use tokio_util::sync::CancellationToken;
 
-use super::{Agent, HereConfig, execute_here};
-use crate::{Error, Observer, Progress, Summary, Work, provenance, selection::interfaces_of, work::check_ids};
+use super::{
+    Agent, HereConfig, execute_here,
+    mount::{self, Mounted},
+    reason::Limits,
+    reference,
+    tools::Places,
+};
+use crate::{
+    Error, Observer, Progress, Summary, Work, provenance,
+    selection::{interfaces_of, test_tools},
+    work::check_ids,
+};
 
 /// The agent, and the programs that it starts.
 const AGENT: &str = "bpfassay-guest";
@@ -30,6 +41,10 @@ pub struct HereSelection {
     pub mount: PathBuf,
     /// The program of a real IOR, to use in place of the embedded engine.
     pub ior: Option<PathBuf>,
+    /// Tools under test, in addition to the study's probe configurations.
+    pub tools: Vec<Loaded>,
+    /// Findings that the tools may not have: a gate, in addition to the study's own.
+    pub deny: Vec<Denied>,
 }
 
 /// This machine, ready to measure a plan without guests: what [`crate::Session`] is with guests.
@@ -44,18 +59,23 @@ impl ThisMachine {
     /// Expands the study with this machine as its only target, and finds the programs that execute it.
     ///
     /// # Errors
-    /// [`Error::Mount`], [`Error::Machine`], [`Error::Study`], [`Error::Expand`], [`Error::BlockId`]; [`Error::Ior`], [`Error::NotIor`];
-    /// [`Error::NoProgram`] for a program that `PATH` lacks; [`Error::Testbed`] for one that cannot be read.
+    /// [`Error::Mount`], [`Error::NoMountPoint`], [`Error::Machine`], [`Error::Study`], [`Error::Expand`], [`Error::BlockId`]; [`Error::Ior`],
+    /// [`Error::NotIor`]; [`Error::Tool`], [`Error::ToolRefused`]; [`Error::NoProgram`] for a program that `PATH` lacks; [`Error::Testbed`] for one that
+    /// cannot be read.
     pub fn set_up(selection: &HereSelection) -> Result<Self, Error> {
-        let mount = |source| Error::Mount { path: selection.mount.clone(), source };
-        let mount = fs::canonicalize(&selection.mount).map_err(mount)?;
+        let mount = mount::at(&selection.mount)?;
         let host = provenance::host();
         let facts = host.facts(1);
         let uname = rustix::system::uname();
         let arch: Arch = uname.machine().to_string_lossy().parse()?;
         let target = Target { arch, kernel: uname.release().to_string_lossy().into_owned() };
-        let study = bpfassay_study::load(&selection.study)?;
-        let (study, left_out) = on(study, target.clone(), facts.memory_kib / 1024, host.room.cpus);
+        let mut study = bpfassay_study::load(&selection.study)?;
+        test_tools(&selection.tools, &selection.deny, &mut study)?;
+        let mut payload = PAYLOAD.iter().map(|name| program(name)).collect::<Result<Vec<_>, _>>()?;
+        if !selection.tools.is_empty() {
+            study.reference = reference(&program(PAYLOAD[0])?)?;
+        }
+        let (study, left_out) = on(study, &mount, target.clone(), facts.memory_kib / 1024, host.room.cpus);
         let mut available = Available::default();
         if let Some(program) = &selection.ior {
             available.external_ior.insert(arch, interfaces_of(program)?);
@@ -64,9 +84,17 @@ impl ThisMachine {
         plan.left_out.extend(left_out);
         // The kernel's release is part of them.
         check_ids(&plan)?;
-        let agent = Agent { program: program(AGENT)?, mount, external_ior: selection.ior.clone() };
-        let mut payload = PAYLOAD.iter().map(|name| program(name)).collect::<Result<Vec<_>, _>>()?;
+        let own = [layout::TRACER, layout::IOR].into_iter().zip(payload.iter().map(|path| path.display().to_string()));
+        let own = own.collect::<BTreeMap<_, _>>();
+        let agent = Agent {
+            program: program(AGENT)?,
+            mount: mount.path,
+            external_ior: selection.ior.clone(),
+            tools: Places::find(&selection.tools, (arch, &target.kernel), own)?,
+            limits: Limits::of_this_machine(&target.kernel),
+        };
         payload.extend(selection.ior.clone());
+        payload.extend(agent.tools.files().map(Path::to_path_buf));
         let payload: Vec<&Path> = payload.iter().map(PathBuf::as_path).collect();
         let provenance = provenance::here(facts, target, &agent.program, &payload)?;
         Ok(Self { plan, agent, provenance })
@@ -120,10 +148,12 @@ impl ThisMachine {
 }
 
 /// `study` on a machine that is there already, and what of it is not possible.
-fn on(study: Study, target: Target, memory_mib: u64, cpus: u32) -> (Study, Vec<LeftOut>) {
+fn on(study: Study, mount: &Mounted, target: Target, memory_mib: u64, cpus: u32) -> (Study, Vec<LeftOut>) {
     let mut study = Study { targets: vec![target], clock: Clock::Wall, clock_of_host: false, model: None, ..study };
     let parameters = std::mem::take(&mut study.guest.kernel_parameters);
     let mounts = std::mem::take(&mut study.mounts);
+    let (file_systems, others) = mount::file_systems(&study.file_systems, mount);
+    study.file_systems = file_systems;
     study.guest.cpus = cpus;
     study.guest.memory_mib = u32::try_from(memory_mib).unwrap_or(u32::MAX);
     let scheduling = study.guest.scheduling.replace(Scheduling::Kernel);
@@ -144,7 +174,13 @@ fn on(study: Study, target: Target, memory_mib: u64, cpus: u32) -> (Study, Vec<L
             reason: "the threads of this machine's kernel are left as they are".to_owned(),
         }),
     ];
-    (study, left_out.into_iter().flatten().collect())
+    (study, left_out.into_iter().flatten().chain(others).collect())
+}
+
+/// What stands beside tools as their reference tracer here, by `tracer`.
+fn reference(tracer: &Path) -> Result<Option<ProbeConfiguration>, Error> {
+    let found = reference::find(tracer);
+    found.map_err(|source| Error::Program { path: tracer.to_owned(), source })
 }
 
 /// The program `name`, where `PATH` has it.
@@ -162,11 +198,12 @@ mod tests {
         study.guest.kernel_parameters = vec!["mitigations=off".to_owned()];
         study.guest.scheduling = Some(Scheduling::Fixed);
         let target = Target { arch: Arch::X86_64, kernel: "6.12.117+deb13-amd64".to_owned() };
-        let (study, left_out) = on(study, target.clone(), 7900, 4);
+        let mount = mount::at(Path::new("/proc")).unwrap();
+        let (study, left_out) = on(study, &mount, target.clone(), 7900, 4);
         assert_eq!((study.targets.as_slice(), study.clock), ([target].as_slice(), Clock::Wall));
         assert_eq!((study.guest.cpus, study.guest.memory_mib), (4, 7900));
         let left_out: Vec<&str> = left_out.iter().map(|left| left.what.as_str()).collect();
-        assert_eq!(left_out, ["kernel parameters mitigations=off", "scheduling fixed"]);
+        assert_eq!(left_out, ["kernel parameters mitigations=off", "scheduling fixed", "file system nfs4.2"]);
         assert_eq!(study.scheduling(), Scheduling::Kernel);
         // Names of kernels in expectations and gates stand for the builds that a release string names.
         let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();

@@ -11,7 +11,7 @@ use bpfassay_protocol::{
 use bpfassay_results::{Contents, Entry, FailureKind, Header, JOURNAL_VERSION, Outcome, Provenance, RunFailure};
 use bpfassay_study::{Available, Narrowing, Plan, WarmUp};
 
-use super::*;
+use super::{reason::Limits, tools::Places, *};
 use crate::Progress;
 
 /// One boot of the baseline and fexit.
@@ -59,10 +59,18 @@ fn executed_until(
     let program = directory.path().join("agent");
     let root = directory.path().display();
     // Its arguments are kept, and the job that they name.
-    let script = format!("#!/bin/sh\necho \"$*\" >{root}/arguments; cp \"$3\" {root}/job; cat {root}/frames\n{end}\n");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = clear ] && {{ echo cleared >>{root}/cleared; exit 0; }}\necho \"$*\" >{root}/arguments; cp \"$3\" {root}/job; cat {root}/frames\n{end}\n"
+    );
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let agent = Agent { program, mount: "/mnt/nfs".into(), external_ior: Some("/opt/ior".into()) };
+    let agent = Agent {
+        program,
+        mount: "/mnt/nfs".into(),
+        external_ior: Some("/opt/ior".into()),
+        tools: Places::default(),
+        limits: Limits::default(),
+    };
     let order = HereConfig { study: &plan.study, blocks: plan.blocks.clone(), agent: &agent, directory: &results };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let summary = runtime.block_on(execute_here(order, journal, &Nobody, cancel)).unwrap();

@@ -36,6 +36,9 @@ pub(super) fn tools_left_out(study: &Study, targets: &[Target]) -> Vec<LeftOut> 
 /// and that the kernel is not known to refuse.
 fn reference_probe(study: &Study, target: &Target) -> ProbeConfiguration {
     let fexit = ProbeConfiguration::with_defaults(Probe::Fexit);
+    if let Some(known) = study.reference {
+        return known;
+    }
     match expectation::find(&study.expectations, target, fexit) {
         None => fexit,
         Some(_) => ProbeConfiguration::with_defaults(Probe::Kretprobe),
@@ -49,8 +52,13 @@ fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'stati
     let Some(report) = known.and_then(|known| known.file.report.as_ref()) else { return Vec::new() };
     let requested = report.figures.iter().any(|figure| figure.unit == Unit::BytesRequested);
     let returned = reference_probe(study, target);
-    let entry = if returned.probe == Probe::Fexit { Probe::Fentry } else { Probe::Kprobe };
-    let second = requested.then(|| ("-requested", ProbeConfiguration::with_defaults(entry)));
+    let entry = match returned.probe {
+        Probe::Fexit => Some(Probe::Fentry),
+        Probe::Kretprobe => Some(Probe::Kprobe),
+        // No other probe has one: what calls were asked to move is then not known.
+        _ => None,
+    };
+    let second = entry.filter(|_| requested).map(|entry| ("-requested", ProbeConfiguration::with_defaults(entry)));
     std::iter::once(("", returned)).chain(second).collect()
 }
 

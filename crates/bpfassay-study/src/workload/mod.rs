@@ -338,9 +338,10 @@ pub(crate) trait FindScript {
 impl Table<'_> {
     /// Reports that files of `bytes` in all do not fit into a file system, if that is so; `what` they are.
     fn must_fit(&self, bytes: u64, what: &str) -> Result<(), String> {
-        let sizes = self.file_systems.iter().map(|file_system| {
-            let (FileSystem::Nfs(Nfs { size_mib, .. }) | FileSystem::Tmpfs { size_mib }) = file_system;
-            *size_mib
+        let sizes = self.file_systems.iter().filter_map(|file_system| match file_system {
+            FileSystem::Nfs(Nfs { size_mib, .. }) | FileSystem::Tmpfs { size_mib } => Some(*size_mib),
+            // Studies name none.
+            FileSystem::Mounted { .. } => None,
         });
         match sizes.min().filter(|&size_mib| bytes > u64::from(size_mib) << 20) {
             None => Ok(()),

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use bpfassay_protocol::ProbeConfiguration;
+use bpfassay_study::Denied;
 use clap::Args;
 
 use super::MessageFormat;
@@ -11,15 +12,16 @@ use super::MessageFormat;
 /// Arguments of `here`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Needs root, cgroup v2, and the programs bpfassay-guest, bpfassay-tracer and bpfassay-ior in PATH. Time is measured by the wall \
-clock. Mounts nothing and changes no setting; before each run the page cache is written out and dropped, and the directory \
-.bpfassay-here of the file system is emptied.")]
+Needs root, a kernel with cgroup v2 (mounted anywhere, or nowhere), and the programs bpfassay-guest, bpfassay-tracer and bpfassay-ior in PATH. Time is \
+measured by the wall clock. The file system takes the place of the study's: any that is mounted. Mounts nothing that other \
+programs see and changes no setting; before each run the page cache is written out and dropped. Runs have a directory .bpfassay-here-… \
+in the file system and a cgroup, which are removed at the end, also where this program or the agent is killed.")]
 pub(crate) struct Here {
-    /// A bundled study (quick, io-paths) or the path of a study file; this machine takes the place of its targets
-    #[arg(default_value = "quick")]
+    /// A bundled study (here, quick, io-paths, …) or the path of a study file; this machine takes the place of its targets
+    #[arg(default_value = "here")]
     pub(crate) study: String,
 
-    /// Where the file system under test is mounted: one such as the study names (NFS of that version, tmpfs)
+    /// Where the file system under test is mounted: of any type, and a mount point
     #[arg(long, value_name = "DIR")]
     pub(crate) mount: PathBuf,
 
@@ -30,6 +32,15 @@ pub(crate) struct Here {
     /// Only this cell (and the baseline that it is compared with), by its id in results; may be given several times
     #[arg(long, value_name = "ID")]
     pub(crate) cell: Vec<String>,
+
+    /// Test this tool as well: a bundled one (vfsstat, filetop, …) or the path of a tool file; may be given several times. What comes from packages in
+    /// guests is what is installed on this machine
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) tool: Vec<String>,
+
+    /// Findings that the tools may not have (prototype-differs, …), or `all`: exit with 5 where one has
+    #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "tool")]
+    pub(crate) deny: Vec<Denied>,
 
     /// Replicates in place of the study's own number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

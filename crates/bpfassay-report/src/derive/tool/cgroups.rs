@@ -13,9 +13,9 @@ pub(super) struct Cgroups {
 }
 
 impl Cgroups {
-    /// Those of the run `id`: in a guest they are below the root.
+    /// Those of the run `id`: in a guest they are below the root, on a running system below the cgroup that the agent made.
     pub(super) fn of(id: &str, seen: &ToolFigures, figures: &RunFigures) -> Self {
-        let path = |name: String| format!("/{name}");
+        let path = |name: String| format!("{}/{name}", seen.cgroups.trim_end_matches('/'));
         let workload = (figures.cgroup, path(run_name::of(id)));
         Self { known: [(ROOT, "/".to_owned()), workload, (seen.cgroup, path(run_name::of_tool(id)))] }
     }
