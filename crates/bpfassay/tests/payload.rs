@@ -20,6 +20,10 @@ use bpfassay_testbed::{
 use common::{bpfassay, printed};
 use serde_json::Value;
 
+/// Packages of a toolchain: a compiler, and those of which code is in programs.
+const TOOLCHAIN: [&str; 7] =
+    ["rustc", "libc6-dev", "libelf-dev", "libgcc-16-dev", "libstd-rust-dev", "libzstd-dev", "zlib1g-dev"];
+
 /// Assets of programs that are none, as if they had been built from the checkout.
 fn assets(directory: &Path, archs: &[Arch]) -> PathBuf {
     let stage = Stage::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), &PACKAGES).unwrap();
@@ -33,7 +37,9 @@ fn assets(directory: &Path, archs: &[Arch]) -> PathBuf {
             ior: add("ior"),
             source: stage.digest().into(),
         },
-        toolchain: vec![Component { name: "rustc".into(), version: "1".into(), sha256: Digest::of(b"rustc") }],
+        toolchain: TOOLCHAIN
+            .map(|name| Component { name: name.into(), version: "1".into(), sha256: Digest::of(name.as_bytes()) })
+            .into(),
         toolchain_key: Digest::of(b"toolchain"),
         asset: None,
     });
@@ -107,6 +113,38 @@ fn a_damaged_asset_is_an_error_and_nothing_is_built() {
     assert!(printed.contains(name) && printed.contains(&Digest::of(&bytes).to_string()), "{printed}");
 }
 
+/// NOTICE and the bill of materials name what is linked in, with its licence, and nothing that only builds and tests need.
+fn contents_are_described(release: &Path) {
+    let notice = fs::read_to_string(release.join("NOTICE")).unwrap();
+    for (name, is_linked) in
+        [("clap 4.", true), ("libbpf-sys 1.", true), ("glibc: LGPL-2.1", true), ("proptest ", false)]
+    {
+        assert_eq!(notice.contains(&format!("\n  {name}")), is_linked, "{name} in NOTICE");
+    }
+    assert!(notice.contains("fexit.bpf.c: GPL-2.0-only OR MIT OR Apache-2.0\n"), "no eBPF licences in NOTICE");
+    assert!(notice.contains("Permission is hereby granted") && notice.contains("Apache License"), "no texts in NOTICE");
+    let materials: Value = serde_json::from_slice(&fs::read(release.join("sbom.cdx.json")).unwrap()).unwrap();
+    let components = materials["components"].as_array().unwrap();
+    let named = |name: &str| components.iter().filter(|component| component["name"] == name).count();
+    assert_eq!((named("serde"), named("aya-ebpf"), named("libelf-dev")), (1, 1, 1));
+    // A procedural macro, and a dependency of tests.
+    assert_eq!((named("serde_derive"), named("proptest")), (0, 0));
+    for component in components {
+        let is_crate = component["purl"].as_str().is_some_and(|purl| purl.starts_with("pkg:cargo/"));
+        let is_ours = component["name"].as_str().unwrap().starts_with("bpfassay");
+        assert!(!is_crate || is_ours || component["hashes"][0]["alg"] == "SHA-256", "{component}");
+        assert!(!is_crate || component["licenses"][0]["expression"].is_string(), "{component}");
+    }
+    // Each reference of a dependency is to a component, or to the release itself.
+    let known: Vec<&Value> = components.iter().map(|component| &component["bom-ref"]).collect();
+    let root = &materials["metadata"]["component"]["bom-ref"];
+    for entry in materials["dependencies"].as_array().unwrap() {
+        let on = entry["dependsOn"].as_array().unwrap();
+        assert!(entry["ref"] == *root || known.contains(&&entry["ref"]), "{entry}");
+        assert!(on.iter().all(|on| known.contains(&on)), "{entry}");
+    }
+}
+
 #[test]
 fn a_release_is_all_that_its_user_needs() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/release");
@@ -121,7 +159,8 @@ fn a_release_is_all_that_its_user_needs() {
     let release = work.path().join("release");
     let make = |version: &str| {
         let mut command = std::process::Command::new(&script);
-        command.args(["--no-testbed", "--command", env!("CARGO_BIN_EXE_bpfassay"), version]).arg(&release);
+        command.args(["--no-testbed", "--no-packages", "--no-image", "--command", env!("CARGO_BIN_EXE_bpfassay")]);
+        command.arg(version).arg(&release);
         // Its last step uses the release in the directory `/`, with an empty cache, offline.
         command.env("BPFASSAY_CACHE", &cache).stdin(Stdio::null()).output().unwrap()
     };
@@ -136,8 +175,9 @@ fn a_release_is_all_that_its_user_needs() {
         assert_eq!(provenance["guest_programs"][arch.name()]["toolchain"][0]["name"], "rustc", "{provenance}");
     }
     let sums = fs::read_to_string(release.join("SHA256SUMS")).unwrap();
-    // The command, two files for each architecture, and the provenance.
-    assert_eq!(sums.lines().count(), 2 + 2 * Arch::ALL.len(), "{sums}");
+    // The command, two files for each architecture; changelog, notices, bill of materials and provenance.
+    assert_eq!(sums.lines().count(), 1 + 2 * Arch::ALL.len() + 4, "{sums}");
+    contents_are_described(&release);
     let output = make(env!("CARGO_PKG_VERSION"));
     assert!(output.status.code() == Some(2) && printed(&output).contains("is not empty"), "{}", printed(&output));
 }

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is in `exporter/`: the unit of systemd for the tracer protects as the NixOS module does, and the dashboard names what the tracer serves, and all of it.
+//! `ci/dashboard` and `ci/packages-test` try both for real.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+/// The text of a file of the repository; `None`, with a message, where the sources are built without it.
+fn text(path: &str) -> Option<String> {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    if !path.exists() {
+        println!("SKIPPED: there is no {}", path.display());
+        return None;
+    }
+    Some(fs::read_to_string(path).unwrap())
+}
+
+/// Values of a unit by key; a value of several words is the set of them.
+fn unit(text: &str) -> BTreeMap<&str, BTreeSet<&str>> {
+    let lines = text.lines().filter(|line| !line.starts_with(['#', '[']));
+    lines.filter_map(|line| line.split_once('=')).map(|(key, value)| (key, value.split(' ').collect())).collect()
+}
+
+/// The quoted words of the module's list or string `key`; those of its lists stand on lines of their own.
+fn of_module<'a>(module: &'a str, key: &str) -> BTreeSet<&'a str> {
+    let rest = module.split_once(&format!("{key} = ")).unwrap_or_else(|| panic!("the module has no {key}")).1;
+    let value = rest.split_once(';').unwrap().0;
+    if value.starts_with('[') || value.starts_with('"') {
+        return value.split('"').skip(1).step_by(2).flat_map(|words| words.split(' ')).collect();
+    }
+    BTreeSet::from([if value == "true" { "yes" } else { value }])
+}
+
+#[test]
+fn the_unit_protects_as_the_module_does() {
+    let (Some(service), Some(module)) = (text("exporter/bpfassay-tracer.service"), text("nix/module.nix")) else {
+        return;
+    };
+    let unit = unit(&service);
+    for key in [
+        "CapabilityBoundingSet",
+        "LimitMEMLOCK",
+        "LockPersonality",
+        "MemoryDenyWriteExecute",
+        "NoNewPrivileges",
+        "Restart",
+        "RestartPreventExitStatus",
+        "RestrictAddressFamilies",
+        "RestrictNamespaces",
+        "RestrictRealtime",
+        "RestrictSUIDSGID",
+        "RuntimeDirectory",
+        "StandardInput",
+        "StandardOutput",
+        "SystemCallArchitectures",
+    ] {
+        assert_eq!(unit.get(key), Some(&of_module(&module, key)), "{key}");
+    }
+    // A mount namespace has other ids of mounts than the machine.
+    for key in ["PrivateTmp", "PrivateDevices", "ProtectSystem", "ProtectHome", "DynamicUser", "ReadOnlyPaths"] {
+        assert!(!unit.contains_key(key), "{key} makes a mount namespace");
+    }
+}
+
+#[test]
+fn the_settings_are_those_of_the_unit() {
+    let (Some(service), Some(settings)) =
+        (text("exporter/bpfassay-tracer.service"), text("exporter/bpfassay-tracer.default"))
+    else {
+        return;
+    };
+    let defaults = service.lines().find_map(|line| line.strip_prefix("Environment=")).unwrap();
+    let command = service.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    for default in defaults.split(' ') {
+        let name = default.split_once('=').unwrap().0;
+        assert!(command.contains(&format!("${{{name}}}")) || command.ends_with(&format!("${name}")), "{name}");
+        // Changing a setting begins with its default.
+        let shown = settings.lines().find_map(|line| line.strip_prefix('#')?.strip_prefix(&format!("{name}=")));
+        assert!(
+            default.ends_with('=') && shown.is_some()
+                || shown.map(|value| format!("{name}={value}")).as_deref() == Some(default),
+            "{name}: {shown:?}"
+        );
+    }
+    let listen = defaults.split("LISTEN=").nth(1).unwrap().split(' ').next().unwrap();
+    let prometheus = text("exporter/prometheus.yml").unwrap();
+    assert!(prometheus.contains(&format!("['{listen}']")), "{listen} is not scraped: {prometheus}");
+    let source = text("exporter/grafana/provisioning/datasources/bpfassay.yaml").unwrap();
+    let interval = |text: &str, key: &str| text.split_once(key).unwrap().1.lines().next().unwrap().to_owned();
+    assert_eq!(interval(&prometheus, "scrape_interval: "), interval(&source, "timeInterval: "));
+}
+
+/// Names in `text` that begin with `bpfassay_`.
+fn metrics(text: &str) -> BTreeSet<&str> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+    let names = text.match_indices("bpfassay_").map(|(at, _)| &text[at..]);
+    names.map(|rest| rest.split(|c| !is_part(c)).next().unwrap()).collect()
+}
+
+#[test]
+fn the_dashboard_names_all_that_the_tracer_serves() {
+    let (Some(dashboard), Some(golden)) =
+        (text("exporter/grafana/bpfassay-tracer.json"), text("crates/bpfassay-tracer/tests/golden/metrics.text"))
+    else {
+        return;
+    };
+    let samples: String =
+        golden.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    let mut served = metrics(&samples);
+    // The parts of a histogram are one metric.
+    assert!(served.remove("bpfassay_latency_seconds_count"));
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let expressions: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
+    assert!(expressions.len() > 10, "{expressions:#?}");
+    assert_eq!(metrics(&expressions.join("\n")), served);
+    // Panels neither overlap nor leave the grid.
+    let mut taken = BTreeSet::new();
+    for panel in panels {
+        let [x, y, w, h] = ["x", "y", "w", "h"].map(|key| panel["gridPos"][key].as_u64().unwrap());
+        assert!(x + w <= 24, "{}", panel["title"]);
+        for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+            assert!(taken.insert(cell), "{} lies on another panel", panel["title"]);
+        }
+    }
+    let ids: BTreeSet<u64> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids.len(), panels.len());
+}
