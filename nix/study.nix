@@ -79,8 +79,9 @@ pkgs.runCommand "bpfassay-study-${name}"
     grep -v '^results: ' "$TMPDIR/table.txt" > "$out/report.txt"
     jq --sort-keys --from-file ${./reproducible.jq} "$TMPDIR/results/results.json" > "$out/results.json"
     bash ${../ci/seal-results} "$out/results.json"
-    # Not the page, which describes the machine.
-    bpfassay report "$TMPDIR/results" --format junit --output "$out/junit.xml"
+    # Not the page, which describes the machine; and not how long the machine took.
+    bpfassay report "$TMPDIR/results" --format junit --output "$TMPDIR/junit.xml"
+    sed 's/ time="[0-9.]*"//g' "$TMPDIR/junit.xml" > "$out/junit.xml"
     if [ "$code" -ne 0 ] && [ -n "$gate" ]; then
       echo "the study failed (exit status $code); see the table above" >&2
       exit "$code"
