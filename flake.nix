@@ -38,10 +38,18 @@
       legacyPackages = of "legacyPackages";
       hydraJobs = lib.genAttrs [ "packages" "checks" "studies" ] (kind: bySystem (jobs kind));
 
-      # Functions for other flakes: lib.SYSTEM.mkStudyCheck, …; see nix/lib.nix. The same for a package set of yours, and with mirrors or
-      # archives of yours (nix/debian-kernels.nix): lib.using { inherit pkgs; debian.archives = [ URL ]; }
+      # Functions for other flakes: lib.SYSTEM.mkStudyCheck, …; see nix/lib.nix. The same for a package set of yours, with mirrors, archives, QEMU
+      # or programs of yours (nix/default.nix), and the testbeds and studies of it: lib.using { inherit pkgs; debian.archives = [ URL ]; }
       lib = of "lib" // {
-        using = arguments: (import ./nix arguments).lib;
+        using =
+          arguments:
+          let
+            assay = import ./nix arguments;
+          in
+          assay.lib
+          // {
+            inherit (assay.legacyPackages) testbeds studies withTestbeds;
+          };
       };
 
       overlays.default = import ./nix/overlay.nix;

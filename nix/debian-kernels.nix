@@ -2,29 +2,14 @@
 # The kernels of testbed.lock: Debian's packages by SHA-256, as the Debian provider takes them (crates/bpfassay-testbed), and
 # arranged as it arranges them (provider/debian/unpack.rs). { ARCH.NAME = derivation; }
 #
-# mirrors    where packages are, in the order in which they are asked. `mirror://debian` is nixpkgs' list; the variable
-#            NIX_MIRRORS_debian of a Nix daemon replaces that.
-# archives   archives of snapshots, for packages that mirrors have dropped: URLs below which `debian/TIME/pool/…` lies
+# fetch   a package of the lock as a fixed-output derivation (nix/debian-fetch.nix)
 {
   pkgs,
-  mirrors ? [ "mirror://debian" ],
-  archives ? [ ],
+  fetch,
 }:
 let
   inherit (pkgs) lib;
   lock = lib.importTOML ../testbed.lock;
-
-  fetch =
-    package:
-    pkgs.fetchurl {
-      name = lib.strings.sanitizeDerivationName (baseNameOf package.path);
-      urls =
-        map (mirror: "${mirror}/${package.path}") mirrors
-        ++ lib.optionals (package ? snapshot) (
-          map (archive: "${archive}/debian/${package.snapshot}/${package.path}") archives
-        );
-      inherit (package) sha256;
-    };
 
   kernelOf =
     kernel:

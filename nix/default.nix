@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Everything that the flake offers for one package set. `debian` names the mirrors and archives of the locked kernels
-# (nix/debian-kernels.nix).
+# Everything that the flake offers for one package set.
+#
+# debian   mirrors and archives of the packages in testbed.lock (nix/debian-fetch.nix)
+# qemu     a package with QEMU, such as nixpkgs' own; null: that of testbed.lock (nix/qemu.nix)
+# packed   a directory with the guests' programs as assets (`bpfassay payload pack`), which are then not compiled here (nix/packed-programs.nix)
 {
   pkgs,
   debian ? { },
+  qemu ? null,
+  packed ? null,
 }:
 let
   inherit (pkgs) lib;
@@ -13,7 +18,8 @@ let
 
   programs = import ./packages.nix { inherit pkgs; };
   inherit (programs) workspace bpfassay;
-  qemu = pkgs.qemu;
+  fetch = import ./debian-fetch.nix ({ inherit pkgs; } // debian);
+  qemuOf = given: import ./qemu.nix { inherit pkgs fetch given; };
 
   payloads = arch.each (
     name:
@@ -43,7 +49,7 @@ let
       }
     );
   kernels = {
-    debian = import ./debian-kernels.nix ({ inherit pkgs; } // debian);
+    debian = import ./debian-kernels.nix { inherit pkgs fetch; };
     nixpkgs = stock arch.nativeFor;
     full = lib.mapAttrs (_: lib.mapAttrs (_: kernelFile.full)) (stock arch.pkgsFor);
   };
@@ -53,11 +59,16 @@ let
       pkgs
       arch
       kernels
-      payloads
       iors
       bpfassay
+      qemuOf
       qemu
       ;
+    programs =
+      if packed == null then
+        lib.mapAttrs (_: payload: "${payload}/bin") payloads
+      else
+        assayLib.packedPrograms { from = packed; };
   };
 
   studies =
@@ -172,7 +183,10 @@ in
 
   lib = assayLib;
 
-  devShells.default = import ./shell.nix { inherit pkgs workspace qemu; };
+  devShells.default = import ./shell.nix {
+    inherit pkgs workspace;
+    qemu = if qemu == null then pkgs.qemu else qemu;
+  };
 
   formatter = pkgs.nixfmt-tree;
 }

@@ -4,9 +4,10 @@
   pkgs,
   arch,
   kernels,
-  payloads,
+  programs,
   iors,
   bpfassay,
+  qemuOf,
   qemu,
 }:
 let
@@ -19,21 +20,34 @@ rec {
     inherit
       pkgs
       arch
-      payloads
       iors
       bpfassay
       ;
     defaultKernels = kernels.debian;
+    defaultPrograms = programs;
   };
 
+  # The guests' programs from assets, for mkTestbed's `programs` (see nix/packed-programs.nix).
+  packedPrograms = import ./packed-programs.nix { inherit pkgs arch bpfassay; };
+
   # A study as a build result (see nix/study.nix).
-  mkStudyCheck = import ./study.nix { inherit pkgs bpfassay qemu; };
+  mkStudyCheck = import ./study.nix {
+    inherit
+      pkgs
+      bpfassay
+      qemuOf
+      qemu
+      ;
+  };
 
   # A tool under test that is a Nix package (see nix/tool.nix).
   mkTool = import ./tool.nix { inherit pkgs arch; };
 
-  # The command with a testbed of the store behind it: no package manager, and no network while measuring.
-  withTestbed = import ./with-testbed.nix { inherit pkgs bpfassay qemu; };
+  # The command with a testbed of the store behind it, and QEMU: no package manager, and no network while measuring.
+  withTestbed = import ./with-testbed.nix {
+    inherit pkgs bpfassay;
+    emulator = qemuOf qemu;
+  };
 
   # One NixOS test per kernel in which a command of yours runs while IOR works on an NFS mount (see nix/tool-checks.nix).
   mkToolChecks = import ./tool-checks.nix { inherit pkgs; };

@@ -2,6 +2,7 @@
 # The guest's programs for one architecture: static, like those that the Debian provider builds
 # (crates/bpfassay-testbed/src/payload.rs), and with the same profile. The package set of the architecture calls this.
 {
+  lib,
   pkgs,
   stdenv,
   rustPlatform,
@@ -35,12 +36,16 @@ rustPlatform.buildRustPackage (
       "CARGO_TARGET_${target}_RUSTFLAGS" = "-C target-feature=+crt-static";
     };
     buildType = "payload";
+    # Where programs have fixed addresses, each has its own: the plugin of QEMU divides instructions of user space by them.
     cargoBuildFlags = [
       "--bins"
-      "--package=bpfassay-guest"
-      "--package=bpfassay-tracer"
-      "--package=bpfassay-workload"
-    ];
+    ]
+    ++ map (crate: "--package=${crate}") workspace.guestCrates
+    ++ lib.optionals (!lib.elem stdenv.hostPlatform.parsed.cpu.name workspace.movingArchs) (
+      lib.mapAttrsToList (
+        crate: address: ''--config=env.BPFASSAY_LINK_AT_${crate}="${address}"''
+      ) workspace.addresses
+    );
     # Tests run natively, in the checks.
     doCheck = false;
     auditable = false;

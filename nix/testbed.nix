@@ -5,7 +5,7 @@
   pkgs,
   arch,
   defaultKernels,
-  payloads,
+  defaultPrograms,
   iors,
   bpfassay,
 }:
@@ -80,7 +80,7 @@ in
 # kernels         what names mean: { ARCH.NAME = kernel; }, by default the kernels of testbed.lock; or the flake's `kernels.nixpkgs`
 # extraKernels    more kernels, or others for the same names: { NAME.ARCH = kernel; }. A kernel is what buildLinux makes, one of the flake's
 #                 `kernels`, or { version, image, modules, config } for one that was built elsewhere
-# programs        the guests' programs: { ARCH = directory; }, where they were built elsewhere
+# programs        the guests' programs: { ARCH = directory; }, where they were built elsewhere (packedPrograms has those of assets)
 # ior             whether guests have a real IOR with MPI-IO besides the embedded engine; by default if the study cannot do without
 {
   name ? "bpfassay-testbed",
@@ -89,7 +89,7 @@ in
   targets ? null,
   kernels ? defaultKernels,
   extraKernels ? { },
-  programs ? lib.mapAttrs (_: payload: "${payload}/bin") payloads,
+  programs ? defaultPrograms,
   ior ? wantsIor study,
 }:
 let

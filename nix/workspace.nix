@@ -81,6 +81,15 @@ rec {
   ];
   ebpfCrate = "bpfassay-tracer-ebpf";
 
+  # Where their programs are linked to (crates/bpfassay-testbed/src/payload.rs), but for the architectures whose static programs are loaded anywhere
+  # (`static_programs_move` in crates/bpfassay-protocol/src/arch).
+  addresses = {
+    bpfassay-guest = "0x10000000";
+    bpfassay-tracer = "0x20000000";
+    bpfassay-workload = "0x30000000";
+  };
+  movingArchs = [ "x86_64" ];
+
   guestSource = sourceOf guestCrates [ ];
   ebpfSource = sourceOf [ ebpfCrate ] [ ];
   # The command has in it what kernels there are, and the digest of the guests' sources.

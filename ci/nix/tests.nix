@@ -58,6 +58,31 @@ let
     };
     testScript = "";
   };
+  study =
+    arguments:
+    assay.mkStudyCheck (
+      {
+        name = "qemu";
+        study = "quick";
+        testbed = "/none";
+      }
+      // arguments
+    );
+  # Testbeds and studies with programs that were packed, and with nixpkgs' QEMU.
+  using =
+    arguments:
+    bpfassay.lib.using (
+      {
+        inherit pkgs;
+      }
+      // arguments
+    );
+  lockedQemu =
+    lib.findFirst (qemu: qemu.architecture == "x86_64") null
+      (lib.importTOML (flake + "/testbed.lock")).qemu;
+  # Texts are compared, and not built.
+  plain = builtins.unsafeDiscardStringContext;
+  textOf = path: builtins.readFile (flake + "/crates/${path}");
   check = assay.mkToolChecks {
     name = "tool";
     package = pkgs.hello;
@@ -167,6 +192,90 @@ in
   mirrors-of-nixpkgs =
     lib.all (url: lib.hasPrefix "mirror://debian/pool/" url)
       (lib.head assay.kernels.debian.x86_64."6.12".files).urls;
+
+  # QEMU of testbed.lock, by hash, and every package of it; nixpkgs' own where it is asked for.
+  qemu-of-the-lock =
+    let
+      built = study { };
+    in
+    equal built.BPFASSAY_QEMU "lock"
+    && lib.all (
+      package: lib.hasInfix " $out/${package.path}\n" built.qemuPackages.buildCommand
+    ) lockedQemu.packages
+    && lib.all (found: found.file.outputHash == found.sha256) built.qemuPackages.files
+    && !lib.elem pkgs.qemu built.nativeBuildInputs;
+  qemu-of-nixpkgs =
+    let
+      asked = study { inherit (pkgs) qemu; };
+      used = (using { inherit (pkgs) qemu; }).studies.quick;
+    in
+    lib.all
+      (
+        built:
+        built.BPFASSAY_QEMU == "host"
+        && !(built ? BPFASSAY_FROM)
+        && lib.elem pkgs.qemu built.nativeBuildInputs
+      )
+      [
+        asked
+        used
+      ];
+  qemu-of-the-command =
+    lib.all (line: lib.hasInfix (plain line) (plain legacy.withTestbeds.quick.text))
+      [
+        "export BPFASSAY_QEMU=\${BPFASSAY_QEMU-lock}\n"
+        "export BPFASSAY_FROM=\${BPFASSAY_FROM-${(study { }).BPFASSAY_FROM}}\n"
+      ];
+
+  # Programs that were packed are what guests are made of, and no compiler for guests is needed.
+  packed =
+    let
+      made = using { packed = files; };
+      programs = made.testbeds.quick.spec.programs;
+    in
+    equal (lib.attrNames programs) [
+      "aarch64"
+      "riscv64"
+      "x86_64"
+    ]
+    && lib.all (arch: lib.hasSuffix "-bpfassay-programs-${arch}/${arch}" programs.${arch}) (
+      lib.attrNames programs
+    )
+    && made.studies.quick.testbed == made.testbeds.quick;
+
+  # Programs of guests have the addresses of the Debian provider's, where those are fixed.
+  addresses =
+    lib.all
+      (
+        crate:
+        let
+          digits = lib.removePrefix "0x" legacy.scope.workspace.addresses.${crate};
+          address = "0x${lib.substring 0 4 digits}_${lib.substring 4 4 digits}";
+        in
+        lib.hasInfix "package: \"${crate}\", binary: " (textOf "bpfassay-testbed/src/payload.rs")
+        && lib.any (
+          line: lib.hasInfix "package: \"${crate}\"" line && lib.hasInfix "at: ${address} }" line
+        ) (lib.splitString "\n" (textOf "bpfassay-testbed/src/payload.rs"))
+        &&
+          lib.all
+            (
+              arch:
+              (lib.any (
+                flag: lib.hasInfix "BPFASSAY_LINK_AT_${crate}=" flag
+              ) packages."payload-${arch}".cargoBuildFlags)
+              != lib.hasInfix "static_programs_move: true" (textOf "bpfassay-protocol/src/arch/${arch}.rs")
+            )
+            [
+              "x86_64"
+              "aarch64"
+              "riscv64"
+            ]
+      )
+      [
+        "bpfassay-guest"
+        "bpfassay-tracer"
+        "bpfassay-workload"
+      ];
 
   # A real IOR for the study that needs MPI-IO only.
   no-ior = equal packages.testbed.spec.ior { };

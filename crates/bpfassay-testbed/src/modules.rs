@@ -212,7 +212,8 @@ impl ModuleSet {
         };
         let builtin = read_builtin(tree)?;
         let set = Self { signatures, ..Self::default() };
-        let mut reader = Reader { files: &files, builtin: &builtin, set, archive: Archive::default() };
+        let mut reader =
+            Reader { files: &files, builtin: &builtin, set, archive: Archive::default(), late: BTreeMap::new() };
         for name in CONSOLE.iter().chain(&[SERVER, CLIENT_V3, CLIENT_V4]).chain(&EXTRA) {
             reader.want(name)?;
         }
@@ -285,6 +286,8 @@ struct Reader<'a> {
     builtin: &'a BTreeSet<String>,
     set: ModuleSet,
     archive: Archive,
+    /// By module, those that are to be inserted before another and cannot work without this one: they follow it.
+    late: BTreeMap<String, Vec<String>>,
 }
 
 impl Reader<'_> {
@@ -319,14 +322,7 @@ impl Reader<'_> {
                 Wanted::IfPresent => Ok(false),
             };
         };
-        if !file.exists() {
-            return Err(ModulesError::NotBuilt { path: file.clone() });
-        }
-        let mut bytes = decompress::module(file, MAX_MODULE)?;
-        if self.set.signatures == Signatures::Cut {
-            bytes.truncate(signature::cut(&bytes).len());
-        }
-        let info = ModInfo::parse(&bytes).map_err(|source| ModulesError::ModInfo { path: file.clone(), source })?;
+        let (bytes, info) = self.read(file)?;
         path.push(name.to_owned());
         let mut before = Vec::new();
         for dependency in info.depends {
@@ -335,6 +331,11 @@ impl Reader<'_> {
             }
         }
         for dependency in info.soft_before {
+            // crypto_algapi wants cryptomgr before it, which is made of it.
+            if let Some(needed) = self.first_needed(&dependency, path) {
+                self.late.entry(needed).or_default().push(dependency);
+                continue;
+            }
             if self.take(&dependency, Wanted::IfPresent, path)? {
                 before.push(dependency);
             }
@@ -345,7 +346,8 @@ impl Reader<'_> {
         self.set.modules.insert(name.to_owned(), Module { before, after: Vec::new() });
         // Only now: what is to follow a module usually depends on it.
         let mut after = Vec::new();
-        for dependency in info.soft_after {
+        let late = self.late.remove(name).unwrap_or_default();
+        for dependency in info.soft_after.into_iter().chain(late) {
             if self.take(&dependency, Wanted::IfPresent, path)? {
                 after.push(dependency);
             }
@@ -354,6 +356,40 @@ impl Reader<'_> {
             module.after = after;
         }
         Ok(true)
+    }
+
+    /// The outermost module of `path` that `name` cannot work without; none where it is in the path itself. What cannot be read is reported where it is taken.
+    fn first_needed(&self, name: &str, path: &[String]) -> Option<String> {
+        if path.iter().any(|earlier| earlier == name) {
+            return None;
+        }
+        let (mut seen, mut left) = (BTreeSet::from([name.to_owned()]), vec![name.to_owned()]);
+        let mut first = None;
+        while let Some(next) = left.pop() {
+            let Some(file) = self.files.get(&next).filter(|_| !self.builtin.contains(&next)) else { continue };
+            let Ok((_, info)) = self.read(file) else { continue };
+            for dependency in info.depends {
+                match path.iter().position(|earlier| *earlier == dependency) {
+                    Some(place) => first = Some(first.map_or(place, |known: usize| known.min(place))),
+                    None if seen.insert(dependency.clone()) => left.push(dependency),
+                    None => {}
+                }
+            }
+        }
+        first.and_then(|place| path.get(place)).cloned()
+    }
+
+    /// The content of a module as guests get it, and what it says about itself.
+    fn read(&self, file: &Path) -> Result<(Vec<u8>, ModInfo), ModulesError> {
+        if !file.exists() {
+            return Err(ModulesError::NotBuilt { path: file.to_owned() });
+        }
+        let mut bytes = decompress::module(file, MAX_MODULE)?;
+        if self.set.signatures == Signatures::Cut {
+            bytes.truncate(signature::cut(&bytes).len());
+        }
+        let info = ModInfo::parse(&bytes).map_err(|source| ModulesError::ModInfo { path: file.to_owned(), source })?;
+        Ok((bytes, info))
     }
 }
 

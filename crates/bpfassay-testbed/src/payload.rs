@@ -10,6 +10,7 @@
 mod asset;
 mod asset_source;
 mod ebpf;
+mod files;
 mod logged;
 mod sources;
 mod verify;
@@ -33,6 +34,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::logged::end;
 pub use self::{
     asset::{AssetError, FileHash, Index},
+    files::write_files,
     sources::{ProgramSources, checkout},
     verify::{Compared, Verified, verify},
 };

@@ -6,6 +6,7 @@ mod common;
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Stdio,
 };
@@ -69,6 +70,19 @@ fn without_a_checkout_programs_come_from_the_place_that_offers_them() {
     assert_eq!(code, Some(0), "{printed}");
     assert!(printed.contains("offers no guest programs for x86_64"), "{printed}");
     assert!(printed.contains("taken from") && printed.contains(&Digest::of(b"agent riscv64").to_string()), "{printed}");
+    // As files, for testbeds of other builders; what was there is replaced.
+    let files = work.path().join("files");
+    fs::create_dir_all(files.join("riscv64")).unwrap();
+    fs::write(files.join("riscv64/bpfassay-guest"), "older, and longer than the other").unwrap();
+    let build = ["build", "--arch", "riscv64", "--output", files.to_str().unwrap(), "--from", &place];
+    let (code, printed) = payload(work.path(), &build);
+    assert_eq!(code, Some(0), "{printed}");
+    for (name, content) in [("guest", "agent riscv64"), ("tracer", "tracer"), ("ior", "ior")] {
+        let file = files.join(format!("riscv64/bpfassay-{name}"));
+        assert_eq!(fs::read_to_string(&file).unwrap(), content);
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o755);
+    }
+    assert!(!files.join("x86_64").exists() && printed.contains("programs: "), "{printed}");
     // What was taken is packed as it was.
     let copy = work.path().join("copy");
     let pack = ["pack", copy.to_str().unwrap(), "--arch", "riscv64", "--from", &place];

@@ -158,6 +158,31 @@ fn circles_and_endless_chains_are_errors() {
 }
 
 #[test]
+fn who_is_wanted_before_a_module_that_it_needs_follows_it() {
+    // As in a kernel whose cryptography is all modules (crypto/algapi.c).
+    let modules = [
+        ("kernel/nfsd.ko", "depends=sha256;"),
+        ("kernel/sha256.ko", "depends=crypto_algapi;"),
+        ("kernel/crypto_algapi.ko", "softdep=pre: cryptomgr;"),
+        ("kernel/cryptomgr.ko", "depends=crypto_algapi,kpp;"),
+        ("kernel/kpp.ko", "depends=crypto_algapi;"),
+    ];
+    let directory = tree(&modules, &[]);
+    let (set, _) = ModuleSet::read(directory.path(), Layout::Installed, Signatures::Kept).unwrap();
+    assert_eq!(names(&set.load_order_of(&["nfsd"])), ["crypto_algapi", "kpp", "cryptomgr", "sha256", "nfsd"]);
+    // Through another module: it follows the one that it needs, not the one that wants it.
+    let modules = [
+        ("kernel/nfsd.ko", "depends=a;"),
+        ("kernel/a.ko", "depends=b;"),
+        ("kernel/b.ko", "softdep=pre: c;"),
+        ("kernel/c.ko", "depends=a;"),
+    ];
+    let directory = tree(&modules, &[]);
+    let (set, _) = ModuleSet::read(directory.path(), Layout::Installed, Signatures::Kept).unwrap();
+    assert_eq!(names(&set.load_order_of(&["nfsd"])), ["b", "a", "c", "nfsd"]);
+}
+
+#[test]
 fn updates_win_and_links_are_not_followed() {
     let directory = tree(
         &[("kernel/nfsd.ko", "depends=;"), ("updates/dkms/nfsd.ko", "depends=sunrpc;"), ("kernel/sunrpc.ko", "")],

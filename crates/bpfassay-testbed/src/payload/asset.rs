@@ -259,10 +259,10 @@ pub(super) fn write(directory: &Path, built: &Built) -> Result<Index> {
         toolchain: built.toolchain.clone(),
     };
     // The index last: where it is, the archive is whole.
-    replace(&path, &compressed)?;
+    replace(&path, &compressed, 0o644)?;
     let path = directory.join(index_name(payload.arch, payload.source));
     let text = serde_json::to_string_pretty(&index).map_err(|error| Error::io("write", &path)(error.into()))? + "\n";
-    replace(&path, text.as_bytes())?;
+    replace(&path, text.as_bytes(), 0o644)?;
     Ok(index)
 }
 
@@ -272,11 +272,14 @@ fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
     writer.finish()
 }
 
-/// Puts a file with `content` at `path`, in one step.
-fn replace(path: &Path, content: &[u8]) -> Result<()> {
+/// Puts a file with `content` and these permissions at `path`, in one step.
+///
+/// # Errors
+/// [`Error::Io`] where it cannot be written.
+pub(super) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let write = || {
         let mut file = tempfile::Builder::new()
-            .permissions(fs::Permissions::from_mode(0o644))
+            .permissions(fs::Permissions::from_mode(mode))
             .tempfile_in(path.parent().unwrap_or(Path::new(".")))?;
         file.write_all(content)?;
         file.persist(path).map_err(|error| error.error)

@@ -22,6 +22,10 @@ pub(crate) enum PayloadCommand {
         /// Only for these architectures [default: all]
         #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = super::arch)]
         arch: Vec<Arch>,
+
+        /// Write the programs to DIR/ARCH, too, for the spec of `testbed compose`; what is there under their names is replaced
+        #[arg(long, value_name = "DIR")]
+        output: Option<PathBuf>,
     },
     /// Write the programs as assets, which --from takes: an index and an archive for each architecture, named by a digest of the
     /// sources. Programs that are not in the cache are built first

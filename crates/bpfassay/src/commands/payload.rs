@@ -29,11 +29,17 @@ pub(crate) fn payload(arguments: cli::Payload, global: &cli::Global) -> Outcome 
     let display = Display::begin(cli::MessageFormat::Human);
     let store = Store::open(&store_options(global))?.with_stages(display.stages());
     match arguments.command {
-        PayloadCommand::Build { arch } => {
+        PayloadCommand::Build { arch, output } => {
             let built = prepare(&store, arch, global)?;
+            if let Some(directory) = &output {
+                payload::write_files(&built, directory)?;
+            }
             display.finish();
             for built in built {
                 super::print(&programs(&built))?;
+            }
+            if let Some(directory) = output {
+                super::print(&format!("programs: {}\n", output::path(&directory)))?;
             }
         }
         PayloadCommand::Pack { directory, arch } => {
