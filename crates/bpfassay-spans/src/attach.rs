@@ -9,8 +9,8 @@ use std::{
 };
 
 use libbpf_rs::{
-    Link, MapCore as _, MapFlags, Object, ObjectBuilder, PrintLevel, RingBuffer, RingBufferBuilder, UprobeOpts,
-    set_print,
+    Link, MapCore as _, MapFlags, Object, ObjectBuilder, PrintLevel, ProgramMut, RingBuffer, RingBufferBuilder,
+    UprobeMultiOpts, UprobeOpts, set_print,
 };
 use serde::Serialize;
 
@@ -86,23 +86,98 @@ impl Lost {
 pub(crate) struct Programs {
     object: Object,
     links: Vec<Link>,
+    way: Way,
+    functions: usize,
+}
+
+/// How programs are attached to functions of libraries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Way {
+    /// All functions of a file by one link (`BPF_TRACE_UPROBE_MULTI`, Linux 6.6).
+    Together,
+    /// Each by an event of its own.
+    Single,
+}
+
+/// What is attached at one of `places`: a function by its number, and where it begins.
+type Places<'a> = &'a [(usize, usize)];
+
+fn single(
+    program: &ProgramMut<'_>,
+    library: &Library,
+    places: Places<'_>,
+    retprobe: bool,
+    links: &mut Vec<Link>,
+) -> libbpf_rs::Result<()> {
+    for &(_, place) in places {
+        let options = UprobeOpts { retprobe, ..UprobeOpts::default() };
+        links.push(program.attach_uprobe_with_opts(EVERY_PROCESS, &library.path, place, options)?);
+    }
+    Ok(())
+}
+
+fn together(
+    program: &ProgramMut<'_>,
+    library: &Library,
+    places: Places<'_>,
+    retprobe: bool,
+    links: &mut Vec<Link>,
+) -> libbpf_rs::Result<()> {
+    if places.is_empty() {
+        return Ok(());
+    }
+    let options = UprobeMultiOpts {
+        offsets: places.iter().map(|&(_, place)| place).collect(),
+        cookies: places.iter().map(|&(function, _)| cookie(function)).collect(),
+        retprobe,
+        ..UprobeMultiOpts::default()
+    };
+    links.push(program.attach_uprobe_multi_with_opts(EVERY_PROCESS, &library.path, "", options)?);
+    Ok(())
+}
+
+const EVERY_PROCESS: i32 = -1;
+
+/// What `multi_enter` of src/bpf/spans.bpf.c needs to know of a function.
+fn cookie(function: usize) -> u64 {
+    /// `NONE` of that file.
+    const NONE: u8 = 255;
+    let (datatype, status) = FUNCTIONS[function].shape.places();
+    // The number of a function is less than a byte has: see the test.
+    function as u64 | u64::from(datatype.unwrap_or(NONE)) << 8 | u64::from(status.unwrap_or(NONE)) << 16
+}
+
+/// The error of a step, with what libbpf printed.
+fn refused(step: &str) -> impl FnOnce(libbpf_rs::Error) -> Refused {
+    let step = step.to_owned();
+    move |source| Refused { step, log: LOG.lock().unwrap_or_else(PoisonError::into_inner).clone(), source }
 }
 
 impl Programs {
     /// Loads the programs and attaches them to the functions of `libraries`, and, if wanted, to system calls. The ring buffer has `ring_bytes`.
+    /// Where no `way` is asked for, it is the newer one if the kernel has it.
     ///
     /// # Errors
     /// [`Refused`].
-    pub(crate) fn attach(libraries: &[Library], system_calls: bool, ring_bytes: u32) -> Result<Self, Refused> {
+    pub(crate) fn attach(
+        libraries: &[Library],
+        system_calls: bool,
+        ring_bytes: u32,
+        way: Option<Way>,
+    ) -> Result<Self, Refused> {
         set_print(Some((PrintLevel::Warn, keep_log)));
-        let refused = |step: &str| {
-            let step = step.to_owned();
-            move |source| Refused { step, log: LOG.lock().unwrap_or_else(PoisonError::into_inner).clone(), source }
-        };
+        let by = |way| Self::attach_by(way, libraries, system_calls, ring_bytes);
+        // Whatever it is that a kernel refuses of the newer way, it may take the older one.
+        way.map_or_else(|| by(Way::Together).or_else(|_| by(Way::Single)), by)
+    }
+
+    fn attach_by(way: Way, libraries: &[Library], system_calls: bool, ring_bytes: u32) -> Result<Self, Refused> {
+        LOG.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let mut open = ObjectBuilder::default().open_memory(&OBJECT.0).map_err(refused("open the programs"))?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            program.set_autoload(is_wanted(&name, libraries, system_calls));
+            program.set_autoload(is_wanted(&name, way, libraries, system_calls));
         }
         for mut map in open.maps_mut() {
             if map.name() == "events" {
@@ -112,41 +187,46 @@ impl Programs {
         let object = open.load().map_err(refused("load the programs"))?;
         let mut links = Vec::new();
         // Returns first: then there is no call of which only the beginning is seen.
-        for end in ["leave_", "enter_"] {
+        for prefix in ["leave_", "enter_", "multi_leave_", "multi_enter", "system_"] {
             for program in object.progs_mut() {
                 let name = program.name().to_string_lossy().into_owned();
-                let Some(which) = name.strip_prefix(end) else { continue };
+                let Some(rest) = name.strip_prefix(prefix) else { continue };
+                if !is_wanted(&name, way, libraries, system_calls) {
+                    continue;
+                }
+                if prefix == "system_" {
+                    links.push(program.attach().map_err(refused(&format!("attach {name}")))?);
+                    continue;
+                }
                 for (number, library) in libraries.iter().enumerate() {
-                    for (&function, places) in &library.places {
-                        let short = FUNCTIONS[function].short;
-                        if which != short && which != number.to_string() {
-                            continue;
-                        }
-                        for &place in places {
-                            let options = UprobeOpts { retprobe: end == "leave_", ..UprobeOpts::default() };
-                            let offset = usize::try_from(place).unwrap_or(usize::MAX);
-                            let link = program.attach_uprobe_with_opts(-1, &library.path, offset, options);
-                            let step =
-                                format!("attach {name} to {} in {}", FUNCTIONS[function].name, library.path.display());
-                            links.push(link.map_err(refused(&step))?);
-                        }
-                    }
+                    let functions = library.places.iter().filter(|&(&function, _)| {
+                        rest.is_empty() || rest == FUNCTIONS[function].short || rest == number.to_string()
+                    });
+                    let places: Vec<(usize, usize)> = functions
+                        .flat_map(|(&function, places)| places.iter().map(move |&place| (function, place)))
+                        .map(|(function, place)| (function, usize::try_from(place).unwrap_or(usize::MAX)))
+                        .collect();
+                    let step = format!("attach {name} in {}", library.path.display());
+                    let attached = match way {
+                        Way::Single => single(&program, library, &places, prefix == "leave_", &mut links),
+                        Way::Together => together(&program, library, &places, prefix == "multi_leave_", &mut links),
+                    };
+                    attached.map_err(refused(&step))?;
                 }
             }
         }
-        for program in object.progs_mut() {
-            let name = program.name().to_string_lossy().into_owned();
-            if system_calls && name.starts_with("system_") {
-                links.push(program.attach().map_err(refused(&format!("attach {name}")))?);
-            }
-        }
-        Ok(Self { object, links })
+        let functions = libraries.iter().map(|library| library.places.len()).sum();
+        Ok(Self { object, links, way, functions })
     }
 
-    /// At how many places programs are attached.
-    #[must_use]
-    pub(crate) fn attached(&self) -> usize {
-        self.links.len()
+    /// To how many functions programs are attached.
+    pub(crate) fn functions(&self) -> usize {
+        self.functions
+    }
+
+    /// How.
+    pub(crate) fn way(&self) -> Way {
+        self.way
     }
 
     /// The records, each of which `take` gets.
@@ -166,8 +246,8 @@ impl Programs {
         builder.build().map(Records).map_err(other)
     }
 
-    /// Detaches the programs; what is in the ring buffer stays. For each uprobe the kernel waits until no CPU runs it any more, about 0.1 s, and holds a
-    /// lock meanwhile (`perf_uprobe_destroy`), so that several threads would not be faster.
+    /// Detaches the programs; what is in the ring buffer stays. For each single uprobe the kernel waits until no CPU runs it any more, about
+    /// 0.1 s, and holds a lock meanwhile (`perf_uprobe_destroy`), so that several threads would not be faster.
     pub(crate) fn detach(&mut self) {
         self.links.clear();
     }
@@ -208,15 +288,20 @@ fn other(error: libbpf_rs::Error) -> io::Error {
 }
 
 /// Whether a program is needed for these libraries.
-fn is_wanted(name: &str, libraries: &[Library], system_calls: bool) -> bool {
-    if let Some(number) = name.strip_prefix("leave_") {
-        return number.parse::<usize>().is_ok_and(|number| number < libraries.len());
-    }
+fn is_wanted(name: &str, way: Way, libraries: &[Library], system_calls: bool) -> bool {
+    let is_library = |number: &str| number.parse::<usize>().is_ok_and(|number| number < libraries.len());
     let has = |short: &str| {
         let of = |library: &Library| library.places.keys().any(|&number| FUNCTIONS[number].short == short);
         libraries.iter().any(of)
     };
-    name.strip_prefix("enter_").map_or(system_calls, has)
+    match (name.split_once('_'), way) {
+        (Some(("system", _)), _) => system_calls,
+        (Some(("leave", number)), Way::Single) => is_library(number),
+        (Some(("enter", short)), Way::Single) => has(short),
+        (Some(("multi", "enter")), Way::Together) => true,
+        (Some(("multi", rest)), Way::Together) => rest.strip_prefix("leave_").is_some_and(is_library),
+        _ => false,
+    }
 }
 
 /// The reader of the ring buffer.
@@ -256,10 +341,30 @@ mod tests {
     fn only_what_the_libraries_have_is_loaded() {
         let places = BTreeMap::from([(2, BTreeSet::from([16]))]);
         let libraries = [Library { path: "/lib/libmpi.so".into(), family: Family::OpenMpi, places }];
-        let wanted = |name| is_wanted(name, &libraries, false);
-        assert!(wanted("enter_open") && wanted("leave_0"));
-        assert!(!wanted("enter_close") && !wanted("leave_1") && !wanted("system_read_ends"));
-        assert!(is_wanted("system_read_ends", &libraries, true));
+        let wanted = |name, way| is_wanted(name, way, &libraries, false);
+        for (name, single, together) in [
+            ("enter_open", true, false),
+            ("enter_close", false, false),
+            ("leave_0", true, false),
+            ("leave_1", false, false),
+            ("multi_enter", false, true),
+            ("multi_leave_0", false, true),
+            ("multi_leave_1", false, false),
+            ("system_read_ends", false, false),
+        ] {
+            assert_eq!((wanted(name, Way::Single), wanted(name, Way::Together)), (single, together), "{name}");
+        }
+        assert!(is_wanted("system_read_ends", Way::Single, &libraries, true));
+    }
+
+    #[test]
+    fn a_cookie_has_all_that_differs() {
+        assert!(FUNCTIONS.len() < 256);
+        let of = |short: &str| cookie(FUNCTIONS.iter().position(|function| function.short == short).unwrap());
+        assert_eq!(of("init"), 0xff_ff_00);
+        assert_eq!(of("open"), 0xff_ff_02);
+        assert_eq!(of("read_at") >> 8, 0x05_04);
+        assert_eq!(of("write_all_end") >> 8, 0x02_ff);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::Parser;
 
 use crate::{
+    attach::Way,
     export::Limits,
     otlp::{Endpoint, Protocol, Target},
 };
@@ -33,6 +34,9 @@ pub(crate) struct Arguments {
     /// Leave out the system calls within calls, whose tracepoints need tracefs at /sys/kernel/tracing, and type information of the kernel.
     #[arg(long)]
     pub no_system_calls: bool,
+    /// How uprobes are attached [default: together where the kernel has that].
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub(crate) uprobes: Option<Way>,
     /// Size of the ring buffer of events, a power of two.
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = ring_bytes)]
     pub ring_bytes: u32,

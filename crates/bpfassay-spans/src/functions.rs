@@ -104,6 +104,21 @@ table! {
     ends(Write): "write_ordered_end";
 }
 
+impl Shape {
+    /// The numbers of the datatype and of the status among the arguments, where a function has them.
+    #[must_use]
+    pub const fn places(self) -> (Option<u8>, Option<u8>) {
+        match self {
+            Self::Data { at, completes, .. } => {
+                let datatype = if at { 4 } else { 3 };
+                (Some(datatype), if completes { Some(datatype + 1) } else { None })
+            }
+            Self::End(_) => (None, Some(2)),
+            Self::Init | Self::Open | Self::Close | Self::Other => (None, None),
+        }
+    }
+}
+
 /// The function of this number.
 #[must_use]
 pub fn by_number(number: u32) -> Option<&'static Function> {
@@ -115,18 +130,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    /// The numbers of the datatype and the status among the arguments.
-    fn places(shape: Shape) -> (Option<u8>, Option<u8>) {
-        match shape {
-            Shape::Data { at, completes, .. } => {
-                let datatype = 3 + u8::from(at);
-                (Some(datatype), completes.then_some(datatype + 1))
-            }
-            Shape::End(_) => (None, Some(2)),
-            _ => (None, None),
-        }
-    }
 
     #[test]
     fn the_programs_have_the_same_list() {
@@ -144,7 +147,7 @@ mod tests {
         let ours: Vec<_> = FUNCTIONS
             .iter()
             .map(|function| {
-                let (datatype, status) = places(function.shape);
+                let (datatype, status) = function.shape.places();
                 (function.short, datatype, status)
             })
             .collect();

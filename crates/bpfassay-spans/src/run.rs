@@ -21,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     assemble::{Assembler, Clock, Seen},
-    attach::{Lost, Programs, Refused},
+    attach::{Lost, Programs, Refused, Way},
     cli::Arguments,
     export::{Exporter, Sent},
     library::{self, Library, LibraryError},
@@ -59,7 +59,7 @@ fn system(action: &'static str) -> impl FnOnce(io::Error) -> RunError {
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line<'a> {
     /// From now on calls are seen.
-    Attached { places: usize, libraries: Vec<Named<'a>> },
+    Attached { functions: usize, uprobes: Way, libraries: Vec<Named<'a>> },
     /// All that was seen, and what became of it.
     Finished { complete: bool, seen: Seen, lost: Lost, sent: Sent, waited: u64 },
 }
@@ -117,7 +117,8 @@ fn run(arguments: &Arguments) -> Result<bool, RunError> {
     let families = libraries.iter().map(|library| library.family).collect();
     let assembler = RefCell::new(Assembler::new(seed, clock, families, process::rank));
     let mut programs =
-        Programs::attach(&libraries, !arguments.no_system_calls, arguments.ring_bytes).map_err(Box::new)?;
+        Programs::attach(&libraries, !arguments.no_system_calls, arguments.ring_bytes, arguments.uprobes)
+            .map_err(Box::new)?;
     let records = programs
         .records(|record| assembler.borrow_mut().take(record, &mut |span| exporter.put(span)))
         .map_err(system("map the ring buffer"))?;
@@ -126,7 +127,7 @@ fn run(arguments: &Arguments) -> Result<bool, RunError> {
         family: library.family.name(),
         functions: library.places.len(),
     });
-    print(&Line::Attached { places: programs.attached(), libraries: named.collect() })?;
+    print(&Line::Attached { functions: programs.functions(), uprobes: programs.way(), libraries: named.collect() })?;
 
     let read = system("read the ring buffer");
     let mut outcome = Ok(());

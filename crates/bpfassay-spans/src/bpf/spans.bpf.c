@@ -369,6 +369,31 @@ RETURN(1)
 RETURN(2)
 RETURN(3)
 
+/*
+ * The same for Linux 6.6 and later, where one link has all functions of a file, and goes at once. The cookie has the number of the function, that of its datatype
+ * and that of its status, a byte each.
+ */
+SEC("uprobe.multi")
+int multi_enter(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+
+	keep_stack(ctx);
+	return enter(ctx, cookie & 0xff, cookie >> 8 & 0xff, cookie >> 16 & 0xff);
+}
+
+#define MULTI_RETURN(number)                            \
+	SEC("uretprobe.multi")                          \
+	int multi_leave_##number(struct pt_regs *ctx)   \
+	{                                               \
+		keep_stack(ctx);                        \
+		return leave(ctx, number);              \
+	}
+MULTI_RETURN(0)
+MULTI_RETURN(1)
+MULTI_RETURN(2)
+MULTI_RETURN(3)
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct inode___number {
 	unsigned long i_ino;
