@@ -4,10 +4,12 @@
 
 receiver.py DIRECTORY [--refuse N]
 
-Prints `GRPC_PORT HTTP_PORT` once it listens, on this machine only; spans go to DIRECTORY/spans.jsonl. The first N requests are refused with the answer that
+Prints `GRPC_PORT HTTP_PORT` once it listens, on this machine only; spans go to DIRECTORY/spans.jsonl, and messages as a
+collector's exporter to files writes them, to DIRECTORY/otlp.jsonl. The first N requests are refused with the answer that
 OTLP has for a receiver that is overloaded. Ends with SIGTERM.
 """
 import argparse
+import base64
 import http.server
 import json
 import signal
@@ -16,6 +18,7 @@ from concurrent import futures
 from pathlib import Path
 
 import grpc
+from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 arguments = argparse.ArgumentParser()
@@ -23,6 +26,7 @@ arguments.add_argument("directory", type=Path)
 arguments.add_argument("--refuse", type=int, default=0)
 arguments = arguments.parse_args()
 output = (arguments.directory / "spans.jsonl").open("w", encoding="utf-8")
+messages = (arguments.directory / "otlp.jsonl").open("w", encoding="utf-8")
 lock = threading.Lock()
 refusals = arguments.refuse
 
@@ -39,7 +43,16 @@ def value(any_value):
 
 
 def write(request):
+    message = json_format.MessageToDict(request)
+    for of_resource in message["resourceSpans"]:
+        for of_scope in of_resource["scopeSpans"]:
+            for span in of_scope["spans"]:
+                # OTLP writes identifiers in hexadecimal digits.
+                for name in ("traceId", "spanId", "parentSpanId"):
+                    span[name] = base64.b64decode(span.get(name, "")).hex()
     with lock:
+        messages.write(json.dumps(message) + "\n")
+        messages.flush()
         for of_resource in request.resource_spans:
             resource = {each.key: value(each.value) for each in of_resource.resource.attributes}
             for of_scope in of_resource.scope_spans:
@@ -101,3 +114,4 @@ ended.wait()
 grpc_server.stop(2).wait()
 http_server.shutdown()
 output.close()
+messages.close()

@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 use crate::{
     attach::Way,
@@ -15,10 +15,15 @@ use crate::{
 #[derive(Debug, Clone, Parser)]
 #[command(
     version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
     after_help = "Exit status: 0 where every event became a span that the receiver took, 4 where some were lost (the last line counts them), 3 where the \
                   kernel refuses the programs, 2 for invalid arguments, 1 for everything else."
 )]
 pub(crate) struct Arguments {
+    /// Something else than tracing.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
     /// A library of MPI, or a static program (at most four times).
     #[arg(long = "library", value_name = "FILE", required = true)]
     pub libraries: Vec<PathBuf>,
@@ -58,6 +63,22 @@ pub(crate) struct Arguments {
     /// How long it may take to send the rest at the end.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=600))]
     pub flush: u64,
+}
+
+/// What does not trace.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum Command {
+    /// Compare spans with what Darshan recorded of the same run: bytes by rank and by time, as lines of JSON.
+    ///
+    /// Exit status: 0 where all bytes are equal, by rank as far as Darshan has that, 4 where they differ.
+    Darshan {
+        /// The spans, as a collector's exporter to files writes them: a message of OTLP in JSON per line.
+        #[arg(long, value_name = "FILE")]
+        spans: PathBuf,
+        /// What `darshan-parser` prints of the log.
+        #[arg(long, value_name = "FILE")]
+        parsed: PathBuf,
+    },
 }
 
 /// Sizes that a ring buffer can have.
@@ -125,5 +146,9 @@ mod tests {
             assert!(parse(&wrong).is_err(), "{wrong:?}");
         }
         assert_eq!(parse(&["--ring-bytes", "65536"]).unwrap().ring_bytes, 65536);
+        assert!(parse(&["darshan", "--spans", "a", "--parsed", "b"]).is_err(), "it traces nothing");
+        let darshan =
+            Arguments::try_parse_from(["bpfassay-spans", "darshan", "--spans", "a", "--parsed", "b"]).unwrap();
+        assert!(matches!(darshan.command, Some(Command::Darshan { .. })));
     }
 }

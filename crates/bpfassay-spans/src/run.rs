@@ -5,6 +5,7 @@ use std::{
     cell::RefCell,
     fs::File,
     io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::{
         Arc,
@@ -22,10 +23,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     assemble::{Assembler, Clock, Seen},
     attach::{Lost, Programs, Refused, Way},
-    cli::Arguments,
+    cli::{Arguments, Command},
+    darshan::{self, DarshanError},
     export::{Exporter, Sent},
     library::{self, Library, LibraryError},
     otlp, process,
+    witness::{self, SpansError},
 };
 
 /// How long nothing may happen until it is looked at whether the end has come.
@@ -42,6 +45,18 @@ enum RunError {
     Target(String),
     #[error(transparent)]
     Refused(#[from] Box<Refused>),
+    #[error("{}", path.display())]
+    Spans {
+        path: PathBuf,
+        #[source]
+        source: SpansError,
+    },
+    #[error("{}", path.display())]
+    Darshan {
+        path: PathBuf,
+        #[source]
+        source: DarshanError,
+    },
     #[error("cannot {action}")]
     System {
         action: &'static str,
@@ -74,7 +89,12 @@ struct Named<'a> {
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    let outcome = match &arguments.command {
+        Some(Command::Darshan { spans, parsed }) => compare(spans, parsed),
+        None => run(&arguments),
+    };
+    match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(4),
         Err(error) => {
@@ -90,6 +110,24 @@ pub fn main() -> ExitCode {
             ExitCode::from(if matches!(error, RunError::Refused(_)) { 3 } else { 1 })
         }
     }
+}
+
+/// Prints spans beside what Darshan recorded; whether they are equal.
+fn compare(spans: &Path, parsed: &Path) -> Result<bool, RunError> {
+    let of_spans = |source| RunError::Spans { path: spans.to_owned(), source };
+    let of_darshan = |source| RunError::Darshan { path: parsed.to_owned(), source };
+    let text = witness::open(spans).map_err(SpansError::Read).map_err(of_spans)?;
+    let calls = witness::read(text).map_err(of_spans)?;
+    let text = witness::open(parsed).map_err(DarshanError::Read).map_err(of_darshan)?;
+    let log = darshan::read(text).map_err(of_darshan)?;
+    let mut outcome = false;
+    for line in witness::compare(&calls, &log) {
+        if let witness::Line::Compared { equal, .. } = line {
+            outcome = equal;
+        }
+        print(&line)?;
+    }
+    Ok(outcome)
 }
 
 /// Traces until a signal comes; whether nothing was lost.
@@ -150,7 +188,7 @@ fn run(arguments: &Arguments) -> Result<bool, RunError> {
     Ok(complete)
 }
 
-fn print(line: &Line<'_>) -> Result<(), RunError> {
+fn print(line: &impl Serialize) -> Result<(), RunError> {
     let write = || {
         let mut text = serde_json::to_string(line)?;
         text.push('\n');
