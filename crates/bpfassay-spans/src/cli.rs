@@ -117,6 +117,8 @@ impl Arguments {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     fn parse(arguments: &[&str]) -> Result<Arguments, clap::Error> {
@@ -130,6 +132,28 @@ mod tests {
         let http = of(&["--protocol", "http/protobuf"]);
         assert_eq!((http.endpoint, http.protocol), ("http://127.0.0.1:4318".parse().unwrap(), Protocol::Http));
         assert_eq!(parse(&[]).unwrap().limits().queue, 65_536);
+    }
+
+    /// Sources that are built without the pages (Nix, a package) have none to compare.
+    #[test]
+    fn the_page_names_options_that_exist() {
+        let Ok(page) = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/spans.md")) else {
+            return;
+        };
+        let command = Arguments::command();
+        let of = |command: &clap::Command| -> Vec<String> {
+            command.get_arguments().filter_map(|argument| argument.get_long().map(str::to_owned)).collect()
+        };
+        let known = [of(&command), command.get_subcommands().flat_map(of).collect()].concat();
+        let is_part = |c: char| !(c.is_ascii_lowercase() || c == '-');
+        let named: Vec<&str> = page.split(is_part).filter_map(|word| word.strip_prefix("--")).collect();
+        let of_others = ["release", "help"];
+        let unknown: Vec<&&str> = named
+            .iter()
+            .filter(|name| name.starts_with(char::is_alphabetic) && !of_others.contains(name))
+            .filter(|name| !known.iter().any(|option| option == **name))
+            .collect();
+        assert!(named.len() > 10 && unknown.is_empty(), "{unknown:?}");
     }
 
     #[test]

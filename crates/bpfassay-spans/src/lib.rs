@@ -25,6 +25,8 @@ mod darshan;
 pub mod event;
 pub mod export;
 pub mod functions;
+#[doc(hidden)]
+pub mod fuzz;
 mod library;
 pub mod otlp;
 mod process;

@@ -90,12 +90,12 @@ impl Library {
 
 /// What the symbols of a file are about.
 #[derive(Debug, PartialEq, Eq)]
-struct Symbols {
+pub(crate) struct Symbols {
     family: Option<Family>,
     places: BTreeMap<usize, BTreeSet<u64>>,
 }
 
-fn symbols(elf: &[u8]) -> Result<Symbols, object::Error> {
+pub(crate) fn symbols(elf: &[u8]) -> Result<Symbols, object::Error> {
     let wanted: BTreeMap<&str, usize> =
         FUNCTIONS.iter().enumerate().map(|(number, function)| (function.name, number)).collect();
     let object = ElfFile64::<Endianness>::parse(elf)?;

@@ -19,7 +19,7 @@ pub(crate) fn rank(process: u32) -> Option<u32> {
     rank_in(&environment)
 }
 
-fn rank_in(environment: &[u8]) -> Option<u32> {
+pub(crate) fn rank_in(environment: &[u8]) -> Option<u32> {
     let value = |name: &str| {
         environment
             .split(|&byte| byte == 0)
