@@ -1,0 +1,1 @@
+../../../bpfassay-tracer/src/bpf/arch.h

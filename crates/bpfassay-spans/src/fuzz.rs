@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The readers of untrusted bytes, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function passes its input to one reader and asserts
+//! what always holds of the result; nothing else may use them.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    assemble::{Assembler, Clock, FILE},
+    bytes::Family,
+    darshan, library, process,
+    span::Span,
+    witness::{self, Line, Pair},
+};
+
+/// Records of the ring buffer, each behind its length in two bytes.
+///
+/// # Panics
+/// Where spans are not sound, or a call is lost.
+pub fn events(mut bytes: &[u8]) {
+    let mut assembler = Assembler::new([7; 16], Clock { offset: 1 }, vec![Family::Mpich, Family::OpenMpi], Some);
+    let mut spans: Vec<Span> = Vec::new();
+    let mut records = 0_u64;
+    while let Some((length, rest)) = bytes.split_first_chunk() {
+        let (record, rest) = rest.split_at(rest.len().min(u16::from_le_bytes(*length).into()));
+        assembler.take(record, &mut |span| spans.push(span));
+        records += 1;
+        bytes = rest;
+    }
+    assembler.finish(&mut |span| spans.push(span));
+    let seen = assembler.seen();
+    assert!(seen.calls + seen.system_calls + seen.malformed <= records);
+    let count = |is: fn(&str) -> bool| spans.iter().filter(|span| is(span.name)).count() as u64;
+    assert_eq!(count(|name| name == FILE), seen.files);
+    assert_eq!(count(|name| name.starts_with("MPI_File_")), seen.calls);
+    assert_eq!(spans.len() as u64, seen.files + seen.calls + seen.system_calls);
+    for span in &spans {
+        assert!(span.begin <= span.end && span.id != [0; 8] && span.trace != [0; 16]);
+        let names: BTreeSet<&str> = span.attributes.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names.len(), span.attributes.len());
+    }
+}
+
+/// The symbols of a library.
+///
+/// # Panics
+/// Only where a reader does.
+pub fn library(elf: &[u8]) {
+    let _ = library::symbols(elf);
+}
+
+/// `/proc/PID/environ`.
+///
+/// # Panics
+/// Only where a reader does.
+pub fn environment(bytes: &[u8]) {
+    let _ = process::rank_in(bytes);
+}
+
+/// What `darshan-parser` prints.
+///
+/// # Panics
+/// Where a log agrees with no spans though it has bytes.
+pub fn darshan(text: &[u8]) {
+    let Ok(log) = darshan::read(text) else { return };
+    let (equal, read, written) = sums(&witness::Calls::default(), &log);
+    assert_eq!((read.spans, written.spans), (0, 0));
+    assert_eq!(equal, read.darshan == Some(0) && written.darshan == Some(0));
+}
+
+/// Spans as a collector writes them.
+///
+/// # Panics
+/// Where spans agree with no log though they have bytes.
+pub fn otlp(text: &[u8]) {
+    let Ok(calls) = witness::read(text) else { return };
+    let (equal, read, written) = sums(&calls, &darshan::Log::default());
+    assert!(!equal || (read.spans, written.spans) == (0, 0));
+}
+
+/// The last line of a comparison.
+fn sums(calls: &witness::Calls, log: &darshan::Log) -> (bool, Pair, Pair) {
+    match witness::compare(calls, log).pop() {
+        Some(Line::Compared { equal, read, written, .. }) => (equal, read, written),
+        other => unreachable!("the last line has the sums: {other:?}"),
+    }
+}

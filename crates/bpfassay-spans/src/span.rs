@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A span, and its identifiers.
+
+use std::borrow::Cow;
+
+use sha2::{Digest as _, Sha256};
+
+/// A value of an attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A number.
+    Number(i64),
+    /// A text.
+    Text(Cow<'static, str>),
+    /// Yes or no.
+    Flag(bool),
+}
+
+impl Value {
+    /// A number of bytes or the like; the largest number in place of larger ones, which no file has.
+    #[must_use]
+    pub fn unsigned(value: u64) -> Self {
+        Self::Number(i64::try_from(value).unwrap_or(i64::MAX))
+    }
+}
+
+/// A span, as OpenTelemetry understands it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// The trace: all that happened between opening a file and closing it, in one process.
+    pub trace: [u8; 16],
+    /// The span in the trace.
+    pub id: [u8; 8],
+    /// The span that it is part of.
+    pub parent: Option<[u8; 8]>,
+    /// The function, or `MPI file` for the time in which a file is open.
+    pub name: &'static str,
+    /// Begin, in nanoseconds since 1970.
+    pub begin: u64,
+    /// End, as the begin.
+    pub end: u64,
+    /// Whether the function reported an error.
+    pub failed: bool,
+    /// Further facts; each name once.
+    pub attributes: Vec<(&'static str, Value)>,
+}
+
+/// What an identifier is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    Trace,
+    File,
+    Call,
+    SystemCall,
+}
+
+/// Makes identifiers. They follow from what they identify, so that a span can name a parent whose own record comes later.
+#[derive(Debug, Clone)]
+pub(crate) struct Identifiers {
+    seed: [u8; 16],
+}
+
+impl Identifiers {
+    /// Identifiers that no other `seed` gives, as far as such things can be certain.
+    pub(crate) fn new(seed: [u8; 16]) -> Self {
+        Self { seed }
+    }
+
+    /// Of what a thread began at a time.
+    pub(crate) fn of(&self, what: Of, process: u32, thread: u32, begin: u64) -> [u8; 16] {
+        let mut hasher = Sha256::new();
+        hasher.update(self.seed);
+        hasher.update([what as u8]);
+        hasher.update(process.to_le_bytes());
+        hasher.update(thread.to_le_bytes());
+        hasher.update(begin.to_le_bytes());
+        let digest = hasher.finalize();
+        let mut id = [0; 16];
+        id.copy_from_slice(&digest[..16]);
+        // Zero in all bytes stands for none; span identifiers are the first eight.
+        id[0] |= 1;
+        id
+    }
+
+    /// The identifier of a span.
+    pub(crate) fn span(&self, what: Of, process: u32, thread: u32, begin: u64) -> [u8; 8] {
+        let [a, b, c, d, e, f, g, h, ..] = self.of(what, process, thread, begin);
+        [a, b, c, d, e, f, g, h]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn identifiers_differ_by_all_that_they_are_made_of() {
+        let (one, two) = (Identifiers::new([1; 16]), Identifiers::new([2; 16]));
+        let all = [
+            one.of(Of::Trace, 1, 2, 3),
+            one.of(Of::File, 1, 2, 3),
+            one.of(Of::Call, 1, 2, 3),
+            one.of(Of::SystemCall, 1, 2, 3),
+            one.of(Of::Trace, 2, 2, 3),
+            one.of(Of::Trace, 1, 1, 3),
+            one.of(Of::Trace, 1, 2, 4),
+            two.of(Of::Trace, 1, 2, 3),
+        ];
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        assert_eq!(all[0], one.of(Of::Trace, 1, 2, 3));
+        assert_eq!(one.span(Of::Call, 1, 2, 3)[..], all[2][..8]);
+    }
+
+    #[test]
+    fn large_numbers_are_the_largest() {
+        assert_eq!(Value::unsigned(7), Value::Number(7));
+        assert_eq!(Value::unsigned(u64::MAX), Value::Number(i64::MAX));
+    }
+}
