@@ -8,9 +8,11 @@
 let
   inherit (pkgs) lib;
   # What links the tracer's libraries.
-  inputs = lib.optionalAttrs (crate == "bpfassay-tracer" || crate == "bpfassay-fuzz") (
-    workspace.tracerInputs pkgs
-  );
+  inputs = lib.optionalAttrs (lib.elem crate [
+    "bpfassay-tracer"
+    "bpfassay-spans"
+    "bpfassay-fuzz"
+  ]) (workspace.tracerInputs pkgs);
 in
 pkgs.rustPlatform.buildRustPackage (
   workspace.common
