@@ -49,7 +49,7 @@ figures = [
 "#;
 
 /// What every script begins with: `$stage` is the directory of the test. The page cache of the machine, which others use too, is left alone. A script
-/// executes `here` as a function with the options that it is given, in the cgroup `$cgroup`, and ends with `left`.
+/// executes `here` as a function with the options that it is given, in the cgroup `$cgroup`, and ends with `left`, which also ends a FUSE server.
 const PROLOGUE: &str = r#"set -eu
 mount -t tmpfs -o mode=755 tmpfs /run
 mount --bind "$stage/drop_caches" /proc/sys/vm/drop_caches
@@ -72,7 +72,7 @@ state() {
     [ "$(readlink /proc/$pid/ns/mnt)" != "$(readlink /proc/self/ns/mnt)" ] || echo "process $pid"
   done
 }
-left() { state >"$stage/after"; find "$cgroup" -depth -type d -exec rmdir {} \; ; }
+left() { state >"$stage/after"; umount "$stage/mnt"; find "$cgroup" -depth -type d -exec rmdir {} \; ; }
 "#;
 
 /// The directory of a test.

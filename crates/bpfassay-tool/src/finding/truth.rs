@@ -25,6 +25,8 @@ pub struct Truth {
     pub phases: Vec<(String, Vec<Share>)>,
     /// Whether that is all that happened in the whole system. Otherwise figures of the whole system may be higher.
     pub is_whole_system: bool,
+    /// Whether other programs work on the same machine, with mounts and cgroups of which this does not have every name: those of other mount namespaces.
+    pub is_shared: bool,
     /// The units that it has amounts of. What counts something else is left to the truth of another run, or part of one: what calls were
     /// asked to move is not counted where what they moved is.
     pub units: Vec<Unit>,

@@ -264,6 +264,33 @@ fn cgroups_are_known_by_their_paths() {
     }
 }
 
+/// On a running system the cgroups of runs are below that of the agent, and other programs work on mounts that nobody here can name.
+#[test]
+fn on_a_running_system_cgroups_have_longer_paths_and_others_have_mounts_of_their_own() {
+    let by_cgroup = tool("{ value = 'n', operations = 'read', unit = 'calls', whose = 'cgroup' }");
+    let by_mount = tool("{ value = 'n', operations = 'read', unit = 'calls', whose = 'mount' }");
+    let run = |tool: &UnderTest, cgroups: &str, whose: &str, names: [&str; 2]| {
+        let lines = |all: [u64; 2]| {
+            let line = |(name, calls): (&str, u64)| format!("{{\"n\":{calls},\"{whose}\":\"{name}\"}}\n");
+            names.into_iter().zip(all).map(line).collect::<String>()
+        };
+        let mut figures = figures(vec![piece(900, &lines([0, 0]), Some(10)), piece(2100, &lines([50, 7]), Some(60))]);
+        figures.tool.as_mut().unwrap().cgroups = cgroups.to_owned();
+        of_run(tool, None, true, &figures)
+    };
+    let path = "/user.slice/bpfassay-here-9/run-x86_64_6.12_a_b";
+    let (evaluated, compared) = run(&by_cgroup, "/user.slice/bpfassay-here-9", "cgroup", [path, "/other"]);
+    assert!(!found(&evaluated).contains(&Kind::SubjectUnknown), "{evaluated:?}");
+    let of_workload = compared.figures.iter().find(|one| one.really == 50).unwrap();
+    assert!(of_workload.is_exact(), "{of_workload:?}");
+    assert!(
+        !found(&run(&by_mount, "/bpfassay-here-9", "mount", ["/mnt", "/elsewhere"]).0).contains(&Kind::SubjectUnknown)
+    );
+    // In a guest there is nobody else.
+    let (evaluated, _) = run(&by_mount, "", "mount", ["/mnt", "/elsewhere"]);
+    assert!(found(&evaluated).contains(&Kind::SubjectUnknown), "{evaluated:?}");
+}
+
 #[test]
 fn only_files_leaves_out_what_has_no_path() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls', only_files = true }");

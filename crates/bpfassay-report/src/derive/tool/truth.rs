@@ -76,7 +76,9 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
         Some((name_of(phase), between(before, after, &counts)))
     });
     let phases = phases.collect();
-    Some(Truth { from_ns, to_ns, shares, optional, earlier, phases, is_whole_system, units })
+    // Only agents of running systems report where the cgroups are.
+    let is_shared = !seen.cgroups.is_empty();
+    Some(Truth { from_ns, to_ns, shares, optional, earlier, phases, is_whole_system, is_shared, units })
 }
 
 /// What the workload sent and received, by its own count.

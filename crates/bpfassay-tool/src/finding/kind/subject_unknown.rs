@@ -42,6 +42,8 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
                 let certainty = if is_also(one) { Certainty::of_amount(one) } else { Certainty::Fitting };
                 (certainty, format!("the same as really of {whose} {}", one.subject.shown()))
             }
+            // What others did on a mount that only their namespace has.
+            None if truth.is_shared => continue,
             None => (Certainty::Bounded, format!("no {whose} did anything under this name")),
         };
         let text = format!("`{}` of {whose} {name}: {value}; {same}", figure.name());

@@ -101,6 +101,14 @@ fn subjects_that_are_not_known_are_shown() {
     let more = results(&[(100, 0, Some("/mnt/nfs"), 491_528), (100, 0, Some("/tmp"), 30), (100, 0, Some("/x"), 5)]);
     assert_eq!(found(&more), [Kind::SubjectUnknown]);
     assert!(evidence_of(&more, Kind::SubjectUnknown).ends_with("/x: 5; no mount did anything under this name"));
+    // On a machine that others work on, what nothing else explains is of a mount of theirs; a wrong name is one there, too.
+    let shared = Truth { is_shared: true, ..truth.clone() };
+    let beside = |samples: &[_]| found(&counts(&tool, &readings(samples), &shared));
+    assert_eq!(
+        beside(&[(100, 0, Some("/mnt/nfs"), 491_528), (100, 0, Some("/tmp"), 30), (100, 0, Some("/x"), 5)]),
+        [Kind::SubjectUnknown; 0]
+    );
+    assert_eq!(beside(&[(100, 0, Some("/nfs"), 491_528), (100, 0, Some("/tmp"), 30)]), [Kind::SubjectUnknown]);
     // Known, of another operation; of nothing; and without a name, as of pipes.
     let known = results(&[
         (100, 0, Some("/mnt/nfs"), 491_528),
