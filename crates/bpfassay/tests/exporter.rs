@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is in `exporter/`: the unit of systemd for the tracer protects as the NixOS module does, and the dashboard names what the tracer serves, and all of it.
 //! `ci/dashboard` and `ci/packages-test` try both for real.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says aloud what it skips")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says aloud what it skips"
+)]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -42,6 +42,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("bpfassay-workload", &["ranks", "record", "version"]),
     ("cargo", &["all-targets", "dry-run", "locked", "release", "version", "workspace"]),
     ("chaos", &["faults", "guests", "list", "manifest", "markdown", "once", "only", "parallel", "seed", "verbose"]),
+    ("ci/release", &["no-cross", "no-image", "no-packages"]),
     ("ci/test", &["no-vm"]),
     ("dpkg", &["show", "showformat"]),
     (
@@ -68,6 +69,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("nix", &["rebuild"]),
     // Of rustc.
     ("payload", &["remap-path-prefix"]),
+    ("systemctl", &["now"]),
     ("xz", &["decompress", "keep"]),
 ];
 
