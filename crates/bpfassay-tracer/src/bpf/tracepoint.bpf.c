@@ -11,18 +11,23 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* The kernel refuses a program that reads more arguments than the system call has. */
+/*
+ * The kernel refuses a program that reads more arguments than the system call has. In what it hands to these programs the
+ * number is an int (struct syscall_tp_t of kernel/trace/trace_syscalls.c), not a long as in the record of the event that
+ * vmlinux.h has: the upper half is whatever was on the stack, unless the kernel clears that (CONFIG_INIT_STACK_ALL_ZERO).
+ */
+#define NUMBER(ctx) ((__u32)(ctx)->id)
 #define COPY(suffix, copy)                                                                                         \
 	SEC("tracepoint/enter")                                                                                    \
 	int syscall_enter##suffix(struct trace_event_raw_sys_enter *ctx)                                                   \
 	{                                                                                                          \
-		syscall_begins(copy, ctx->id, ctx->args[0], 0, 0);                                                 \
+		syscall_begins(copy, NUMBER(ctx), ctx->args[0], 0, 0);                                             \
 		return 0;                                                                                          \
 	}                                                                                                          \
 	SEC("tracepoint/enter_3")                                                                                  \
 	int syscall_enter_of_three##suffix(struct trace_event_raw_sys_enter *ctx)                                          \
 	{                                                                                                          \
-		syscall_begins(copy, ctx->id, ctx->args[0], ctx->args[1], ctx->args[2]);                           \
+		syscall_begins(copy, NUMBER(ctx), ctx->args[0], ctx->args[1], ctx->args[2]);                       \
 		return 0;                                                                                          \
 	}                                                                                                          \
 	SEC("tracepoint/exit")                                                                                     \
