@@ -90,7 +90,9 @@ pub(crate) async fn find(store: &Store, arch: Arch) -> Result<FoundQemu, Error> 
     match QemuSource::resolved(store.qemu, arch)? {
         QemuSource::Host => {
             let found = Qemu::find(arch, None).await?;
-            if let (None, Some(version)) = (store.qemu, locked_version(arch)?.filter(|locked| !is_of(&found, locked))) {
+            if let (None, Some(version)) =
+                (store.qemu, locked_version(arch)?.filter(|locked| !is_of(&found.version_text, locked)))
+            {
                 REPORTED.call_once(|| {
                     tracing::info!(
                         "QEMU is this host's, {}; testbed.lock has {version}: figures of other versions can differ, and --qemu lock takes \
@@ -136,11 +138,7 @@ fn locked_version(arch: Arch) -> Result<Option<String>, Error> {
 }
 
 /// Whether a QEMU says that it comes from the Debian package of that version.
-fn is_of(qemu: &Qemu, version: &str) -> bool {
-    is_text_of(&qemu.version_text, version)
-}
-
-fn is_text_of(version_text: &str, version: &str) -> bool {
+fn is_of(version_text: &str, version: &str) -> bool {
     version_text.contains(&format!("(Debian {version})"))
 }
 
@@ -154,7 +152,7 @@ pub(crate) fn is_of_lock(recorded: &Provenance) -> Result<bool, Error> {
     let is_locked = |(arch, facts): (&Arch, &QemuFacts)| {
         qemu::package(&packages, *arch).is_some_and(|package| match &facts.package {
             Some(recorded) => *recorded == artefact(package),
-            None => is_text_of(&facts.program.version, &package.version),
+            None => is_of(&facts.program.version, &package.version),
         })
     };
     Ok(!recorded.qemu.is_empty() && recorded.qemu.iter().all(is_locked))

@@ -43,7 +43,7 @@ pub struct Accepted {
 pub struct Failed {
     /// Whether sending it again can succeed.
     pub again: bool,
-    /// When to do so at the earliest, where the receiver says so.
+    /// When to do so at the earliest, where the receiver asks for that.
     pub after: Option<Duration>,
     /// What happened.
     pub message: String,

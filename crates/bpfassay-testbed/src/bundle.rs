@@ -169,7 +169,7 @@ pub fn unpack(cache: &Cache, path: &Path) -> Result<Manifest> {
             Some(object) => object,
             None => {
                 let (path, entries) = (&reader.path, &mut reader.entries);
-                let damaged = |source| BundleError::Damaged { path: path.clone(), source }.into();
+                let damaged = |source| damaged(path, source);
                 cache.add_from(&entry.name, entries, (Some(digest), entry.size), damaged)?
             }
         };
@@ -209,8 +209,8 @@ impl Reader {
         let file = bpfassay_input::open(path).map_err(|source| BundleError::Open { path: path.to_owned(), source })?;
         let xz = XzReader::new_mem_limit(BufReader::with_capacity(1 << 20, file), false, MOST_MEMORY);
         let mut entries = Entries::new(xz);
-        let damaged = |source| Error::from(BundleError::Damaged { path: path.to_owned(), source });
-        let refuse = |problem: String| Error::from(BundleError::Content { path: path.to_owned(), problem });
+        let damaged = |source| damaged(path, source);
+        let refuse = |problem| refuse(path, problem);
         let mut qemu = Vec::new();
         loop {
             let most = |name: &str| match name {
@@ -232,13 +232,20 @@ impl Reader {
     }
 
     fn next(&mut self) -> Result<Option<Entry>> {
-        let damaged = |source| BundleError::Damaged { path: self.path.clone(), source };
-        self.entries.next().map_err(|source| damaged(source).into())
+        self.entries.next().map_err(|source| damaged(&self.path, source))
     }
 
     fn refuse(&self, problem: String) -> Error {
-        BundleError::Content { path: self.path.clone(), problem }.into()
+        refuse(&self.path, problem)
     }
+}
+
+fn damaged(path: &Path, source: io::Error) -> Error {
+    BundleError::Damaged { path: path.to_owned(), source }.into()
+}
+
+fn refuse(path: &Path, problem: String) -> Error {
+    BundleError::Content { path: path.to_owned(), problem }.into()
 }
 
 /// The packages in a list of them, or what is wrong with it.

@@ -71,11 +71,31 @@ pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<
     if needs.packages.is_empty() && needs.files.is_empty() && needs.closures.is_empty() {
         return Ok(None);
     }
-    let (mut own, mut contents) = needs.beside(arch)?;
-    let found = Chosen::of(apt, arch, &needs.packages)?;
-    let of_packages = found.as_ref().map_or(&[][..], |found| &found.packages);
     let started = started_from_packages(arch, tools);
-    let key = key(&own, of_packages, &started)?;
+    let made = |found| segment_with(apt, arch, needs.beside(arch)?, found, &started);
+    let made = match made(Chosen::of(apt, arch, &needs.packages)?) {
+        Err(ref error) if let Some(detail) = error.dropped() => {
+            packages::warn_of_dropped(arch, &needs.packages, detail);
+            made(Chosen::of_index(apt, arch, &needs.packages)?)
+        }
+        made => made,
+    };
+    made.map(Some)
+}
+
+/// The segment with what lies beside tool files, and the packages `found`, if there are any, which have what is `started`.
+///
+/// # Errors
+/// As [`tools_segment`].
+fn segment_with(
+    apt: &Apt<'_>,
+    arch: Arch,
+    (mut own, mut contents): (Archive, Vec<Component>),
+    found: Option<Chosen>,
+    started: &[Started<'_>],
+) -> Result<Segment> {
+    let of_packages = found.as_ref().map_or(&[][..], |found| &found.packages);
+    let key = key(&own, of_packages, started)?;
     contents.extend(of_packages.iter().map(Component::from));
     // What is read when the segment is written are libraries, each a file of a directory, and store paths.
     for (path, node) in own.entries() {
@@ -93,13 +113,13 @@ pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<
                 apt::unpack(&package.path, scratch.path(), &LEFT_OUT, &what)?;
             }
             lay_out(scratch.path(), &mut own)?;
-            check_packages(&started, &own)?;
+            check_packages(started, &own)?;
             unpacked = Some(scratch);
         }
         Ok(own)
     })?;
     drop(unpacked);
-    Ok(Some(Segment { role: role::TOOLS.to_owned(), archive: (&object).into(), contents }))
+    Ok(Segment { role: role::TOOLS.to_owned(), archive: (&object).into(), contents })
 }
 
 /// What else guests may have in their root directory.

@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and says aloud what it skips"
+    reason = "a test fails by panicking, and prints what it skips"
 )]
 
 use std::{

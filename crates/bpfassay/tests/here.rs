@@ -388,10 +388,10 @@ fn a_directory_that_is_no_mount_point_is_refused_at_once() {
     let inside = directory.path().join("inside");
     fs::create_dir(&inside).unwrap();
     let output = bpfassay(directory.path()).args(["here", "--mount"]).arg(&inside).output().unwrap();
-    let said = printed(&output).replace('\n', " ");
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("is no mount point: it lies on the"), "{said}");
-    assert!(said.contains("that is mounted at /"), "{said}");
+    let message = printed(&output).replace('\n', " ");
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("is no mount point: it lies on the"), "{message}");
+    assert!(message.contains("that is mounted at /"), "{message}");
     assert!(!directory.path().join("bpfassay-results").exists());
 }
 
@@ -410,11 +410,11 @@ fn a_tool_that_this_machine_does_not_have_is_refused_at_once() {
     let mut command = bpfassay(directory.path());
     let output =
         command.args(["here", "--mount", "/proc", "--tool", "absent.toml"]).env("PATH", path).output().unwrap();
-    let said = printed(&output).replace('\n', " ");
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let message = printed(&output).replace('\n', " ");
+    assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(
-        said.contains("this machine has no /usr/sbin/no-such-program") && said.contains("no-such-package"),
-        "{said}"
+        message.contains("this machine has no /usr/sbin/no-such-program") && message.contains("no-such-package"),
+        "{message}"
     );
     assert!(!directory.path().join("bpfassay-results").exists());
 }

@@ -28,7 +28,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Where a receiver on this machine is, unless it was told otherwise.
+    /// Where a receiver on this machine is, unless another is named.
     #[must_use]
     pub const fn usual_endpoint(self) -> &'static str {
         match self {
@@ -127,7 +127,7 @@ fn failed(again: bool, message: String) -> Failed {
     Failed { again, after: None, message }
 }
 
-/// What a receiver says that it refused (`ExportTracePartialSuccess`).
+/// What a receiver reports to have refused (`ExportTracePartialSuccess`).
 fn accepted(response: ExportTraceServiceResponse) -> Accepted {
     let Some(partial) = response.partial_success else { return Accepted::default() };
     Accepted {

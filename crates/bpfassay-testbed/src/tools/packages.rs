@@ -14,6 +14,9 @@ use crate::{
     testbed_lock::TestbedLock,
 };
 
+/// Names of packages, by suite.
+type Wanted = BTreeMap<String, BTreeSet<String>>;
+
 /// The packages that tools need, with everything that they depend on.
 pub(super) struct Chosen {
     /// Sorted.
@@ -28,35 +31,26 @@ enum From {
 }
 
 impl Chosen {
-    /// What the packages `wanted`, names by suite, mean for guests of `arch`; `None` where none is wanted.
+    /// What the packages `wanted`, names by suite, mean for guests of `arch`: those of the lock, where it has them all. `None` where none is wanted.
     ///
     /// # Errors
-    /// [`Error::Tool`] for packages of two suites, and for a name that no package of the suite has; those of package indexes, where the lock lacks a name.
-    pub(super) fn of(apt: &Apt<'_>, arch: Arch, wanted: &BTreeMap<String, BTreeSet<String>>) -> Result<Option<Self>> {
-        let mut suites = wanted.iter();
-        let Some((suite, names)) = suites.next() else { return Ok(None) };
-        if let Some((other, names)) = suites.next() {
-            // Two C libraries have one place.
-            let tool = names.iter().next().cloned().unwrap_or_default();
-            return Err(refuse(
-                &tool,
-                format!("its packages are from suite {other}, others from {suite}: test them in two runs"),
-            ));
-        }
+    /// As [`Chosen::of_index`], which the lock makes superfluous.
+    pub(super) fn of(apt: &Apt<'_>, arch: Arch, wanted: &Wanted) -> Result<Option<Self>> {
+        let Some((suite, names)) = of_one_suite(wanted)? else { return Ok(None) };
         if apt.options().is_locked()
             && let Some(located) = TestbedLock::bundled()?.closure(arch, suite, names.iter().map(String::as_str))
         {
-            let chosen = Self::locked(suite, located);
-            match chosen.files(apt) {
-                Err(ref error) if let Some(detail) = error.dropped() => tracing::warn!(
-                    "the mirror no longer has the packages {} of testbed.lock for {arch} ({detail}); others take their place, so the tools may be other \
-                     versions than on other machines; --archive names a place that has them",
-                    names.iter().cloned().collect::<Vec<_>>().join(", ")
-                ),
-                // What is missing altogether is reported where a segment needs it.
-                _ => return Ok(Some(chosen)),
-            }
+            return Ok(Some(Self::locked(suite, located)));
         }
+        Self::of_index(apt, arch, wanted)
+    }
+
+    /// The same by the suite's index: the newest.
+    ///
+    /// # Errors
+    /// [`Error::Tool`] for packages of two suites, and for a name that no package of the suite has; those of package indexes.
+    pub(super) fn of_index(apt: &Apt<'_>, arch: Arch, wanted: &Wanted) -> Result<Option<Self>> {
+        let Some((suite, names)) = of_one_suite(wanted)? else { return Ok(None) };
         let root = apt.root(suite, &[arch])?;
         let packages = root.closure(&names.iter().collect::<Vec<_>>()).map_err(|error| match error {
             // A name that no package has is an error of the tool file, not of the mirror.
@@ -87,6 +81,32 @@ impl Chosen {
         };
         apt.fetch_from(origin, &self.packages)
     }
+}
+
+/// The suite that everything `wanted` is of, and the names.
+///
+/// # Errors
+/// [`Error::Tool`] for packages of two suites.
+fn of_one_suite(wanted: &Wanted) -> Result<Option<(&str, &BTreeSet<String>)>> {
+    let mut suites = wanted.iter();
+    let Some((suite, names)) = suites.next() else { return Ok(None) };
+    if let Some((other, names)) = suites.next() {
+        // Two C libraries have one place.
+        let tool = names.iter().next().cloned().unwrap_or_default();
+        let problem = format!("its packages are from suite {other}, others from {suite}: test them in two runs");
+        return Err(refuse(&tool, problem));
+    }
+    Ok(Some((suite, names)))
+}
+
+/// Warns that the packages `wanted` of the lock are gone.
+pub(super) fn warn_of_dropped(arch: Arch, wanted: &Wanted, detail: &str) {
+    let names: Vec<&str> = wanted.values().flatten().map(String::as_str).collect();
+    tracing::warn!(
+        "the mirror no longer has the packages {} of testbed.lock for {arch} ({detail}); others take their place, so the tools may be other \
+         versions than on other machines; --archive names a place that has them",
+        names.join(", ")
+    );
 }
 
 /// Suite, name and architecture of each package that a bundled tool asks for.
