@@ -385,6 +385,7 @@ mod tests {
             scheduling,
             symbols,
             mounts: Vec::new(),
+            node: None,
             task: Task::Runs { runs: Vec::new() },
         }
     }

@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use bpfassay_protocol::{layout, message::MountFacts, with_causes};
+use bpfassay_protocol::{layout, message::MountFacts, nodes::Node, with_causes};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -53,6 +53,8 @@ pub(crate) struct Environment {
     pub ior: String,
     /// The real IOR, where there is one.
     pub external_ior: String,
+    /// Which of several nodes the guest is; `None`: it is alone.
+    pub node: Option<Node>,
     /// The record of what was made on a running system.
     record: Option<Record>,
     /// Held for as long as runs may be executed.
@@ -60,8 +62,8 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// A guest that exists for measuring alone, with the file system under test at `mount`.
-    pub(crate) fn guest(mount: &str) -> Self {
+    /// A guest that exists for measuring alone, with the file system under test at `mount`; one of several nodes, if `node`.
+    pub(crate) fn guest(mount: &str, node: Option<Node>) -> Self {
         Self {
             mount: mount.to_owned(),
             test_dir: TestDir::Guest { path: mount.to_owned() },
@@ -72,6 +74,7 @@ impl Environment {
             tracer: layout::TRACER.to_owned(),
             ior: layout::IOR.to_owned(),
             external_ior: layout::EXTERNAL_IOR.to_owned(),
+            node,
             record: None,
             _lock: None,
         }
@@ -126,6 +129,7 @@ impl Environment {
             tracer,
             ior,
             external_ior: external_ior.unwrap_or(layout::EXTERNAL_IOR).to_owned(),
+            node: None,
             record: Some(record),
             _lock: Some(lock),
         };

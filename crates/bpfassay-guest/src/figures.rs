@@ -148,6 +148,7 @@ mod tests {
             tool: None,
             samples: vec![sample(rows); samples],
             warm_up: None,
+            nodes: Vec::new(),
             namespace: Vec::new(),
         }))
     }

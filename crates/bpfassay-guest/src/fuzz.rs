@@ -105,6 +105,7 @@ pub fn control_channel(bytes: &[u8]) {
                 PhaseEvent::Begin(phase) => phases.begin(phase, reading),
                 PhaseEvent::End { phase, moved, events, mount: _ } => phases.end(phase, moved, events, None, reading),
                 PhaseEvent::Calls { phase, calls } => phases.calls(&phase, calls),
+                PhaseEvent::Meet => Ok(()),
             };
             if taken.is_err() {
                 return;

@@ -108,13 +108,13 @@ fn measure(arguments: &Arguments, link: &Link) -> Result<Option<GuestMessage>> {
     fits(&job.file_system, &mount)?;
     let localio = match &job.file_system {
         FileSystem::Nfs(nfs) => {
-            let found = nfs::localio::in_use(&mount.path)?;
+            let found = nfs::localio::in_use(&mount.path, &client())?;
             fits_localio(nfs.localio, found)?;
             found
         }
         // One of a version that the study does not name.
         FileSystem::Mounted { file_system } if matches!(file_system.as_str(), "nfs" | "nfs4") => {
-            nfs::localio::in_use(&mount.path)?
+            nfs::localio::in_use(&mount.path, &client())?
         }
         FileSystem::Tmpfs { .. } | FileSystem::Mounted { .. } => None,
     };
@@ -174,8 +174,16 @@ fn runs(job: &Job) -> Result<&[RunSpec]> {
             Err(Error::Order("the job has mounts, and on a running system nothing is mounted".to_owned()))
         }
         Task::Runs { runs } => Ok(runs),
-        Task::Shell => Err(Error::Order("the job requests a shell, which only guests have".to_owned())),
+        Task::Shell | Task::Serve => {
+            Err(Error::Order("the job requests a shell or a server, which only guests have".to_owned()))
+        }
     }
+}
+
+/// A name for this machine, distinct from those of other clients of the same file system.
+fn client() -> String {
+    let names = rustix::system::uname();
+    names.nodename().to_string_lossy().chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')).collect()
 }
 
 /// Whether the file system under test is one like `wanted`. Its size and the number of the server's threads are not compared.
@@ -284,6 +292,7 @@ mod tests {
             settle_ms: 0,
             scheduling: Scheduling::Kernel,
             symbols: false,
+            node: None,
             task,
         };
         assert!(runs(&job(&[], Task::Runs { runs: Vec::new() })).unwrap().is_empty());

@@ -25,8 +25,10 @@ mod lines;
 mod link;
 mod made;
 mod marker;
+mod meetings;
 mod modules;
 mod mounts;
+mod network;
 mod nfs;
 mod output_tail;
 mod phases;
@@ -106,12 +108,20 @@ fn live() -> Result<()> {
     if !missing.is_empty() {
         link.log(format!("this kernel does not have {}", missing.join(", ")))?;
     }
-    system::name()?;
+    system::name(job.node)?;
     system::make_usual_files()?;
-    system::loopback_up()?;
+    network::loopback_up()?;
+    job.node.map_or(Ok(()), network::bring_up)?;
     steps.ended("system")?;
     let (mount, localio) = match &job.file_system {
-        FileSystem::Nfs(nfs) => (nfs::MOUNT_POINT, nfs::bring_up(nfs, link, &mut steps)?),
+        FileSystem::Nfs(nfs) => match job.node {
+            None => (nfs::MOUNT_POINT, nfs::bring_up(nfs, link, &mut steps)?),
+            Some(node) if node.is_server() => {
+                nfs::serve(nfs, node.address(), &mut steps)?;
+                (nfs::EXPORT.path, None)
+            }
+            Some(node) => (nfs::MOUNT_POINT, nfs::mount_of_server(nfs, node, &mut steps)?),
+        },
         FileSystem::Tmpfs { size_mib } => {
             system::mount_with("tmpfs", TMPFS_MOUNT_POINT, "tmpfs", &format!("size={size_mib}m,mode=0777"))?;
             steps.ended("tmpfs mount")?;
@@ -131,7 +141,7 @@ fn live() -> Result<()> {
     link.send(&GuestMessage::Ready(Box::new(facts.clone())))?;
     match &job.task {
         Task::Runs { runs } => {
-            let environment = Environment::guest(mount);
+            let environment = Environment::guest(mount, job.node);
             if job.symbols {
                 symbols::send_functions(link)?;
             }
@@ -140,6 +150,10 @@ fn live() -> Result<()> {
             }
         }
         Task::Shell => shell::run(&facts, link, &mut children)?,
+        // The thread that receives the host's messages ends it.
+        Task::Serve => loop {
+            std::thread::park();
+        },
     }
     link.send_last(&GuestMessage::Done)
 }

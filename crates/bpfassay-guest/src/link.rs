@@ -45,6 +45,8 @@ pub(crate) struct Link {
     /// Whether a host receives the last message and acknowledges it.
     answers: bool,
     gone: Arc<(Mutex<bool>, Condvar)>,
+    /// The host's answer to the barrier that this guest waits at.
+    barrier: Arc<(Mutex<Option<bool>>, Condvar)>,
 }
 
 impl Link {
@@ -61,7 +63,8 @@ impl Link {
         let Some(path) = find(PORTS)? else { return Ok(None) };
         let port = OpenOptions::new().read(true).write(true).open(&path).map_err(Error::file("open", &path))?;
         let reader = port.try_clone().map_err(Error::file("duplicate", &path))?;
-        let link = Self { port: Arc::new(Mutex::new(port)), answers: true, gone: Arc::default() };
+        let link =
+            Self { port: Arc::new(Mutex::new(port)), answers: true, gone: Arc::default(), barrier: Arc::default() };
         let link = LINK.get_or_init(|| link);
         link.hello()?;
         let listen = move || match link.listen(reader) {
@@ -74,7 +77,8 @@ impl Link {
 
     /// A link into `file`, on which no message is received.
     pub(crate) fn into_file(file: File) -> Result<Self> {
-        let link = Self { port: Arc::new(Mutex::new(file)), answers: false, gone: Arc::default() };
+        let link =
+            Self { port: Arc::new(Mutex::new(file)), answers: false, gone: Arc::default(), barrier: Arc::default() };
         link.hello()?;
         Ok(link)
     }
@@ -149,9 +153,28 @@ impl Link {
                 continue;
             }
             decoder.push(&buffer[..length]);
-            if let Some(HostMessage::PowerOff) = decoder.next()? {
-                power::off();
+            while let Some(message) = decoder.next()? {
+                match message {
+                    HostMessage::PowerOff => power::off(),
+                    HostMessage::Barrier { all_there } => {
+                        let (answer, changed) = &*self.barrier;
+                        *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(all_there);
+                        changed.notify_all();
+                    }
+                }
             }
+        }
+    }
+
+    /// Waits for the host's answer to a barrier: whether all nodes are there. The host ends guests that wait for too long.
+    pub(crate) fn await_barrier(&self) -> bool {
+        let (answer, changed) = &*self.barrier;
+        let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(all_there) = answer.take() {
+                return all_there;
+            }
+            answer = changed.wait(answer).unwrap_or_else(PoisonError::into_inner);
         }
     }
 

@@ -33,6 +33,7 @@ use crate::{
     lines::{Lines, Taken},
     link::{Link, wait_readable},
     marker,
+    meetings::Meetings,
     nfs::remove_tree,
     output_tail,
     phases::Phases,
@@ -122,18 +123,26 @@ fn execute(
 ) -> Result<Option<Refusal>> {
     let mut notes = Vec::new();
     let mut paths = RunPaths::new(environment, &spec.id);
+    let mut meetings = Meetings::of(environment.node, link, &spec.id);
     let mut durations = Vec::new();
-    let outcome = loop {
+    let mut outcome = loop {
         let announced = match (&spec.until_steady, durations.as_slice()) {
             (None, _) => Announced::All,
             (Some(_), []) => Announced::Beginning,
             (Some(_), _) => Announced::Nothing,
         };
-        let mut outcome =
-            attempt(spec, announced, conditions, &mut paths, link, (&mut *children, &mut *tracers), &mut notes)
-                // A figure from a directory that somebody replaced meanwhile is no figure of this file system.
-                .and_then(|outcome| environment.test_dir.check().map(|()| outcome))
-                .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
+        let mut outcome = attempt(
+            spec,
+            announced,
+            conditions,
+            (&mut paths, &mut meetings),
+            link,
+            (&mut *children, &mut *tracers),
+            &mut notes,
+        )
+        // A figure from a directory that somebody replaced meanwhile is no figure of this file system.
+        .and_then(|outcome| environment.test_dir.check().map(|()| outcome))
+        .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
         let (Some(rule), RunOutcome::Measured(figures)) = (&spec.until_steady, &mut outcome) else { break outcome };
         durations.push(figures.durations_ns());
         if let Some(is_steady) = rule.ends(&durations) {
@@ -145,6 +154,10 @@ fn execute(
     if let Err(error) = paths.remove() {
         // The figures are valid; the next run prepares its own fresh state.
         notes.push(with_causes(&error));
+    }
+    // What the first node has removed is gone for all before any compares its system with what it was.
+    if let (RunOutcome::Measured(_), Err(error)) = (&outcome, meetings.meet()) {
+        outcome = RunOutcome::Failed { message: with_causes(&error) };
     }
     // Nothing is known about a run that was killed to stop early.
     stop::check()?;
@@ -195,14 +208,14 @@ fn attempt(
     spec: &RunSpec,
     announced: Announced,
     conditions: &mut Conditions,
-    paths: &mut RunPaths<'_>,
+    (paths, meetings): (&mut RunPaths<'_>, &mut Meetings<'_>),
     link: &Link,
     (children, tracers): (&mut Children, &mut Pool),
     notes: &mut Vec<String>,
 ) -> Result<RunOutcome> {
     let environment = paths.environment;
     environment.test_dir.check()?;
-    make_fresh(paths)?;
+    make_fresh(paths, meetings)?;
     let paths = &*paths;
     let asks_for_features = spec.workload.features && spec.probe.is_baseline();
     if !spec.probe.is_baseline() || asks_for_features || spec.tool.is_some() {
@@ -246,6 +259,7 @@ fn attempt(
         announced,
         conditions,
         link,
+        meetings,
         children,
         tracer: started,
         tool,
@@ -290,25 +304,35 @@ fn attempt(
         tool: tool.map(Box::new),
         samples,
         warm_up: None,
+        nodes: Vec::new(),
     })))
 }
 
-/// No files of earlier runs, no cached data, and the directories of this one.
-fn make_fresh(paths: &mut RunPaths<'_>) -> Result<()> {
-    paths.environment.test_dir.empty()?;
+/// No files of earlier runs, no cached data, and the directories of this one. What nodes share is made by the first of them.
+fn make_fresh(paths: &mut RunPaths<'_>, meetings: &mut Meetings<'_>) -> Result<()> {
+    meetings.meet()?;
+    if meetings.is_first() {
+        paths.environment.test_dir.empty()?;
+    }
     remove_tree(&paths.work)?;
     rustix::fs::sync();
     // Page cache, dentries and inodes.
     system::write("/proc/sys/vm/drop_caches", "3\n")?;
-    paths.make()
+    if meetings.is_first() {
+        paths.make()?;
+        return meetings.meet();
+    }
+    meetings.meet()?;
+    paths.make_work()
 }
 
 /// A run between the start of its tracer and its end.
-struct Run<'a> {
+struct Run<'a, 'm> {
     environment: &'a Environment,
     announced: Announced,
     conditions: &'a mut Conditions,
     link: &'a Link,
+    meetings: &'a mut Meetings<'m>,
     children: &'a mut Children,
     tracer: Option<Tracer>,
     tool: Option<tool::Running>,
@@ -333,7 +357,7 @@ struct Measured {
     output: Option<String>,
 }
 
-impl Run<'_> {
+impl Run<'_, '_> {
     fn measure(&mut self, spec: &RunSpec, paths: &RunPaths<'_>) -> Result<Measured> {
         let name = run_name::of(&spec.id);
         let mut cgroup = Cgroup::make(&self.environment.cgroups, &name)?;
@@ -427,6 +451,8 @@ impl Run<'_> {
         check_exit(status, &mut running)?;
         // Nor may processes that it left disturb the last reading.
         cgroup.kill()?;
+        // Until all have closed their files, none is removed.
+        self.meetings.meet()?;
         let (after, _) = self.reading(Edge::After)?;
         // A tool may have loaded some meanwhile.
         self.send_programs()?;
@@ -511,6 +537,7 @@ impl Run<'_> {
                     self.workload_code = user_code::of_processes(cgroup.processes()?);
                 }
                 self.conditions.rest(self.tool.as_mut())?;
+                self.meetings.meet()?;
                 let reading = self.reading(Edge::Before)?;
                 let begun = self.phases.begin(phase, reading);
                 self.phases.window(marker::begin());
@@ -525,9 +552,12 @@ impl Run<'_> {
                     found.ok_or_else(|| misspoke(format!("worked on a mount that it does not have: {path:?}")))
                 };
                 let mount = mount.map(of_workload).transpose()?;
+                // What a node does next must not be in a phase of another.
+                self.meetings.meet()?;
                 self.phases.end(phase, moved, events, mount, reading)
             }
             PhaseEvent::Calls { phase, calls } => self.phases.calls(&phase, calls),
+            PhaseEvent::Meet => return self.meetings.meet(),
         }
         .map_err(misspoke)
     }

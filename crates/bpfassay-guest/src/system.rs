@@ -4,15 +4,15 @@
 use std::{
     ffi::{CStr, CString},
     fs, io,
-    os::fd::AsRawFd,
     path::Path,
 };
 
 use rustix::{
     io::Errno,
     mount::{MountFlags, mount},
-    net::{AddressFamily, SocketFlags, SocketType, socket_with},
 };
+
+use bpfassay_protocol::nodes::Node;
 
 use crate::error::{Error, Result};
 
@@ -80,8 +80,9 @@ fn mount_one(early: &Early) -> Result<bool> {
 }
 
 /// Sets the host name and keeps the kernel from starting helper programs that do not exist.
-pub(crate) fn name() -> Result<()> {
-    rustix::system::sethostname(HOST_NAME.as_bytes()).map_err(Error::system("set the host name"))?;
+pub(crate) fn name(node: Option<Node>) -> Result<()> {
+    let name = node.map_or_else(|| HOST_NAME.to_owned(), Node::host_name);
+    rustix::system::sethostname(name.as_bytes()).map_err(Error::system("set the host name"))?;
     // The job names every module; without this each `request_module` of the kernel starts a process that fails.
     const MODPROBE: &str = "/proc/sys/kernel/modprobe";
     // A kernel that cannot load modules has no such file.
@@ -125,28 +126,6 @@ pub(crate) fn make_usual_files() -> Result<()> {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Error::file("make link", link)(error)),
-        }
-    }
-    Ok(())
-}
-
-/// Brings up the loopback interface.
-pub(crate) fn loopback_up() -> Result<()> {
-    let action = "bring up the loopback interface";
-    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-        .map_err(Error::system(action))?;
-    // SAFETY: ifreq is plain data for which zero is valid; the two ioctls read and write only it.
-    unsafe {
-        let mut request: libc::ifreq = std::mem::zeroed();
-        for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
-            *to = *from as libc::c_char;
-        }
-        if libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) < 0 {
-            return Err(Error::system(action)(io::Error::last_os_error()));
-        }
-        request.ifr_ifru.ifru_flags |= libc::IFF_UP as libc::c_short;
-        if libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) < 0 {
-            return Err(Error::system(action)(io::Error::last_os_error()));
         }
     }
     Ok(())

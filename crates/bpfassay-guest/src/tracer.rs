@@ -462,7 +462,7 @@ mod tests {
     }
 
     fn arguments_of(spec: &RunSpec) -> Vec<String> {
-        arguments(spec, &Environment::guest("/mnt/nfs"))
+        arguments(spec, &Environment::guest("/mnt/nfs", None))
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::{
 use bpfassay_protocol::{
     control::ENVIRONMENT,
     job::{DIRECTORY, Program, SUMMARY, Summary, Workload},
+    nodes::{NODE, Node},
     run_name,
 };
 use rustix::process::Pid;
@@ -71,12 +72,19 @@ impl<'a> RunPaths<'a> {
         let made = self.environment.test_dir.make_run(&self.name)?;
         self.data = made.path.clone();
         self.directory = Some(made);
+        self.make_work()
+    }
+
+    /// Makes that for everything else: the data of several nodes lie in one directory, which the first of them has made.
+    pub(crate) fn make_work(&self) -> Result<()> {
         fs::create_dir_all(&self.work).map_err(Error::file("make directory", &self.work))
     }
 
-    /// Removes both.
+    /// Removes both, of several nodes the first one that of the data.
     pub(crate) fn remove(&self) -> Result<()> {
-        self.environment.test_dir.remove_run(&self.name)?;
+        if self.environment.node.is_none_or(Node::is_first) {
+            self.environment.test_dir.remove_run(&self.name)?;
+        }
         remove_tree(&self.work)
     }
 
@@ -124,9 +132,16 @@ const OF_LAUNCHER: &[(&str, &str)] = &[
 /// The command line of `workload`; `launcher` is the `mpiexec` for a real IOR with several ranks.
 fn command_line(workload: &Workload, paths: &RunPaths<'_>, launcher: Option<&str>) -> Result<CommandLine> {
     let summary = paths.summary();
-    let placed = |argument: &String| match workload.summary {
-        Summary::File => argument.replace(DIRECTORY, &paths.data).replace(SUMMARY, &summary),
-        Summary::Output => argument.replace(DIRECTORY, &paths.data),
+    let place = paths.environment.node.map(Node::place);
+    let placed = |argument: &String| {
+        let mut argument = argument.replace(DIRECTORY, &paths.data);
+        if let Some(place) = &place {
+            argument = argument.replace(NODE, place);
+        }
+        match workload.summary {
+            Summary::File => argument.replace(SUMMARY, &summary),
+            Summary::Output => argument,
+        }
     };
     let mut arguments: Vec<String> = workload.arguments.iter().map(placed).collect();
     let program = program(workload, paths.environment).to_owned();
@@ -324,7 +339,7 @@ mod tests {
     use super::*;
 
     fn line(workload: &Workload, launcher: Option<&str>) -> Result<CommandLine> {
-        let environment = Environment::guest("/mnt/nfs");
+        let environment = Environment::guest("/mnt/nfs", None);
         command_line(workload, &RunPaths::new(&environment, "r1"), launcher)
     }
 
@@ -363,7 +378,7 @@ mod tests {
             (line.program.as_str(), line.arguments.join(" ").as_str()),
             ("/usr/bin/fio", "--directory=/mnt/nfs/run-r1 {summary}")
         );
-        assert_eq!(program(&workload, &Environment::guest("/mnt/nfs")), "/usr/bin/fio");
+        assert_eq!(program(&workload, &Environment::guest("/mnt/nfs", None)), "/usr/bin/fio");
     }
 
     #[test]

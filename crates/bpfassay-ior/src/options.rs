@@ -299,6 +299,40 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Checks what ranks of several nodes, `tasks` in all, need beside [`Self::validate`]: the embedded engine has them meet at barriers only, and exchanges no
+    /// numbers between nodes.
+    ///
+    /// # Errors
+    /// [`OptionsError::Rule`] with the first rule that the options break.
+    pub fn fits_nodes(&self, tasks: u32) -> Result<(), OptionsError> {
+        let broken = [
+            (self.tasks.is_some_and(|asked| asked != tasks), "with several nodes, all tasks take part: leave out -N"),
+            (self.nodes.is_some(), "the number of nodes is the study's: leave out numNodes"),
+            (self.tasks_on_node0.is_some(), "every node has as many ranks: leave out numTasksOnNode0"),
+            (
+                self.deadline != 0,
+                "a deadline (-D) would end the phases of each node by its own clock: leave it out with several nodes",
+            ),
+            (
+                self.max_time != 0,
+                "a time limit (-T) would end the test by each node's own clock: leave it out with several nodes",
+            ),
+            (self.status_file.is_some(), "stoneWallingStatusFile needs a deadline, which several nodes do not have"),
+            (
+                (self.check_write || self.check_read) && self.signature == 0,
+                "checking data that another node wrote (-W, -R) needs its time stamp: give it with -G",
+            ),
+            (
+                self.order != AccessOrder::Sequential && self.random_seed.is_none(),
+                "random offsets (-z) of several nodes need one seed: give it with --random-offset-seed",
+            ),
+        ];
+        match broken.into_iter().find(|(is_broken, _)| *is_broken) {
+            Some((_, rule)) => Err(OptionsError::Rule { rule }),
+            None => Ok(()),
+        }
+    }
+
     /// Bytes that `tasks` tasks move in one phase that no deadline cuts short.
     ///
     /// `None` where the product does not fit into 63 bits, which [`Options::validate`] refuses.
@@ -396,6 +430,35 @@ impl Options {
         match broken {
             Some((_, rule)) => Err(OptionsError::Rule { rule }),
             None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_nodes_cannot_agree_on_is_refused() {
+        let refused = |options: Options| options.fits_nodes(16).map_err(|error| error.to_string());
+        assert_eq!(
+            refused(Options { tasks: Some(16), reorder_tasks: true, intra_test_barriers: true, ..Options::default() }),
+            Ok(())
+        );
+        let seeded = Options { order: AccessOrder::Shuffled, random_seed: Some(1), ..Options::default() };
+        assert_eq!(refused(seeded.clone()), Ok(()));
+        assert_eq!(refused(Options { check_read: true, signature: 7, ..Options::default() }), Ok(()));
+        for (options, hint) in [
+            (Options { tasks: Some(8), ..Options::default() }, "-N"),
+            (Options { nodes: Some(4), ..Options::default() }, "numNodes"),
+            (Options { tasks_on_node0: Some(4), ..Options::default() }, "numTasksOnNode0"),
+            (Options { deadline: 1, ..Options::default() }, "-D"),
+            (Options { max_time: 1, ..Options::default() }, "-T"),
+            (Options { check_write: true, ..Options::default() }, "-G"),
+            (Options { random_seed: None, ..seeded }, "--random-offset-seed"),
+        ] {
+            let error = refused(options).unwrap_err();
+            assert!(error.contains(hint), "{error}");
         }
     }
 }

@@ -75,6 +75,8 @@ pub struct ArchFacts {
     pub kernel_parameters: &'static [&'static str],
     /// Further kernel parameters of a guest with one emulated processor.
     pub single_tcg_cpu_parameters: &'static [&'static str],
+    /// Further kernel parameters of an emulated guest that measures by the wall clock.
+    pub emulated_wall_clock_parameters: &'static [&'static str],
     /// Sizes of memory, in MiB, at which QEMU refuses an initramfs: from the first, up to the second and the initramfs together.
     pub refused_memory_mib: Option<(u32, u32)>,
     /// Its name in libbpf's headers: the end of `__TARGET_ARCH_x86`.

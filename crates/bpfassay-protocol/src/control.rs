@@ -48,6 +48,8 @@ pub enum PhaseEvent {
         /// The times.
         calls: CallTimes,
     },
+    /// All ranks of this node wait, outside a phase or at a barrier within one, until those of all nodes do.
+    Meet,
 }
 
 /// Names one phase.

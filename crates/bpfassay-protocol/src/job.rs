@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ProbeConfiguration, names, tool::Tool};
+use crate::{ProbeConfiguration, names, nodes::Node, tool::Tool};
 
 /// What a guest does from boot to power-off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct Job {
     /// Whether the host wants the kernel's functions with their addresses.
     #[serde(default)]
     pub symbols: bool,
+    /// Which of several nodes the guest is; `None`: it is alone, with a server of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Node>,
     /// What follows once the guest is ready.
     pub task: Task,
 }
@@ -59,6 +62,8 @@ pub enum Task {
     },
     /// Give an interactive shell on the console; power off when it ends.
     Shell,
+    /// Serve the file system under test to other nodes until the host requests power-off.
+    Serve,
 }
 
 /// The file system that the workload uses.
@@ -236,8 +241,8 @@ impl UntilSteady {
 pub struct Workload {
     /// The program.
     pub program: Program,
-    /// Its arguments, in which [`DIRECTORY`] stands for the run's own directory on the file system under test, and [`SUMMARY`] for
-    /// the file of its summary where it writes one.
+    /// Its arguments, in which [`DIRECTORY`] stands for the run's own directory on the file system under test, [`SUMMARY`] for
+    /// the file of its summary where it writes one, and [`crate::nodes::NODE`] for the node among several.
     pub arguments: Vec<String>,
     /// Where its summary comes from.
     pub summary: Summary,

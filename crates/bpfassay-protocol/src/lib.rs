@@ -22,6 +22,7 @@ pub mod job;
 pub mod layout;
 pub mod mangle;
 pub mod message;
+pub mod nodes;
 pub mod object;
 pub mod operation;
 pub mod probe;
@@ -41,7 +42,7 @@ pub use operation::Operation;
 pub use probe::ProbeConfiguration;
 
 /// Version of everything in this crate that passes between host and guest. Both sides must agree exactly.
-pub const PROTOCOL_VERSION: u32 = 14;
+pub const PROTOCOL_VERSION: u32 = 15;
 
 /// Name of the virtio-serial port that carries [`message::GuestMessage`] frames to the host; in the guest it is found
 /// under `/sys/class/virtio-ports/*/name`.

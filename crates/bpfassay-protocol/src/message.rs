@@ -28,7 +28,7 @@ use crate::{
 ///    most once, in this order, and with the run's id; then [`Self::RunEnded`] with the same id, once. Any of the phases may be missing:
 ///    a baseline attaches nothing, a refused run has no workload, a run may fail before its first phase, and one whose tool was refused in an
 ///    earlier run ([`Refusal::run`]) has none. Only `RunEnded` follows
-///    `TearDown` within a run. For a shell there is [`Phase::Shell`] in place of runs, once, without a run.
+///    `TearDown` within a run. One of several nodes sends [`Self::Barrier`] between these messages, or before the first of a run. For a shell there is [`Phase::Shell`] in place of runs, once, without a run.
 /// 5. [`Self::Done`], when every run has ended; or [`Self::Unsound`] between two runs or after the last, with the id of the run that
 ///    ended last, which had a probe configuration other than the baseline, or a tool.
 ///
@@ -57,6 +57,13 @@ pub enum GuestMessage {
         run: String,
         /// Its outcome.
         outcome: Box<RunOutcome>,
+    },
+    /// One of several nodes waits at a barrier of a run until the host answers ([`crate::nodes`]).
+    Barrier {
+        /// [`crate::job::RunSpec::id`].
+        run: String,
+        /// Which barrier of the run, from 1.
+        number: u32,
     },
     /// After `run` the guest is not as it was before it, so no later measurement could be trusted: a mount is
     /// missing, or a program, probe, process or cgroup is left. The guest powers off after this.
@@ -90,6 +97,11 @@ pub enum GuestMessage {
 pub enum HostMessage {
     /// Stop what is running and power off.
     PowerOff,
+    /// The answer to [`GuestMessage::Barrier`].
+    Barrier {
+        /// Whether all nodes are there; `false`: one of them has ended the run without this barrier, so the run is lost.
+        all_there: bool,
+    },
 }
 
 names! {
@@ -245,6 +257,9 @@ pub struct RunFigures {
     /// The end of a warm-up that is repeated until it is steady; the other figures are those of its last repeat. `None` for other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
+    /// Where the run had several nodes: the figures of the others, from node 2. No guest sends them: the host puts them here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<RunFigures>,
 }
 
 impl RunFigures {

@@ -132,6 +132,8 @@ pub(crate) fn losses(losses: &Losses) -> Option<String> {
         (losses.missed_probes, "missed probe hits"),
         (losses.recursion_misses, "recursion misses"),
         (losses.map_insert_failures, "failed map inserts"),
+        (losses.lru_evictions, "evicted keys"),
+        (losses.ring_buffer_drops, "dropped events"),
     ]
     .into_iter()
     .filter_map(|(count, what)| count.filter(|&count| count > 0).map(|count| format!("{count} {what}")))

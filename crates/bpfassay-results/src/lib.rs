@@ -57,7 +57,7 @@ pub use provenance::Provenance;
 pub use record::{BlockEnded, BlockStarted, Entry, GuestReady, Header, Reused, RunRecord};
 pub use results::{Boot, RESULTS_VERSION, Results};
 pub use run::{
-    ByteFigure, Difference, EventFigure, MovedSource, NO_CALL_TIMES, PathCoverage, RepetitionAccuracy,
+    ByteFigure, Difference, EventFigure, MovedSource, NO_CALL_TIMES, NodeDerived, PathCoverage, RepetitionAccuracy,
     RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunResult, Span, Work,
 };
 pub use sampling::{Sampled, SamplingEnd, Widest};

@@ -42,6 +42,23 @@ pub struct RunDerived {
     pub events: Vec<EventFigure>,
     /// Events that the tracer reports to have lost, over the whole run.
     pub losses: Figure<Losses>,
+    /// Where the run had several nodes: the figures of each, which the others are the sums of, in the order of nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeDerived>,
+}
+
+/// Figures of one node of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeDerived {
+    /// Its number, from 1.
+    pub node: u32,
+    /// The metrics of its own ranks, by its own clock.
+    pub metrics: Vec<RunMetric>,
+    /// Bytes of its own ranks, of its tracer and of its mountstats.
+    pub bytes: Vec<ByteFigure>,
+    /// Events that its tracer reports to have lost.
+    pub losses: Figure<Losses>,
 }
 
 /// What the tracer saw of one path of the workload `io-paths`.

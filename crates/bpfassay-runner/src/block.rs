@@ -6,13 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_protocol::{
-    message::{GuestMessage, HostMessage},
-    with_causes,
-};
-use bpfassay_results::ToDo;
+use bpfassay_protocol::{message::GuestMessage, nodes::Node, with_causes};
+use bpfassay_results::{RunFailure, ToDo};
 use bpfassay_study::{Block, Study};
-use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, KernelIncident, Severity, VmError};
+use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, KernelIncident, Machine, Severity, VmError};
 
 use crate::{
     HostSetup, HostSetupError, Progress,
@@ -23,6 +20,7 @@ use crate::{
     counting::Counting,
     failure,
     host_setup::{deadlines, whole_boot_seconds},
+    nodes::{self, GroupEnding, GroupEvent, Guests, NotBooted},
 };
 
 /// Most notes kept of one boot.
@@ -62,13 +60,13 @@ pub(crate) async fn execute(
     Ok(attempt)
 }
 
-/// QEMU's command line for `block`, one argument each.
+/// QEMU's command line for `block`, one argument each; of several nodes that of the first.
 ///
 /// # Errors
 /// [`HostSetupError`] where something that it needs was not prepared.
 pub(crate) fn command(host_setup: &HostSetup, study: &Study, block: &Block) -> Result<Vec<String>, HostSetupError> {
     let (qemu, _) = host_setup.qemu(block.target.arch)?;
-    let all = qemu.command_line().into_iter().chain(host_setup.machine(study, block)?.arguments());
+    let all = qemu.command_line().into_iter().chain(host_setup.machine(study, block, nodes::first(study))?.arguments());
     Ok(all.map(|argument| argument.to_string_lossy().into_owned()).collect())
 }
 
@@ -76,37 +74,90 @@ pub(crate) fn command(host_setup: &HostSetup, study: &Study, block: &Block) -> R
 async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, Vec<String>), BlockError> {
     let (context, block) = (boot.context, boot.block);
     let study = context.study;
-    let log = boot.log.clone();
-    let machine = host_setup.machine(study, block)?;
-    let (qemu, _) = host_setup.qemu(block.target.arch)?;
     boot.started(command(host_setup, study, block)?)?;
     let failed = |error: &dyn std::error::Error, class| Ok((host_failure(error, class), Vec::new()));
+    let mut prepared = Vec::new();
+    for node in nodes::server(study).map(Some).into_iter().chain(nodes::of(study)) {
+        prepared.push(match prepare(boot, host_setup, node) {
+            // One kernel that cannot serve the file system is no reason to stop the others.
+            Err(error @ HostSetupError::Modules { .. }) => return failed(&error, HostFailure::Lacking),
+            Err(error @ HostSetupError::Initramfs { .. }) => return failed(&error, HostFailure::Initramfs),
+            prepared => prepared?,
+        });
+    }
+    let (qemu, _) = host_setup.qemu(block.target.arch)?;
+    boot.counting = host_setup.plugin(study, block.target.arch).map(|_| Counting::default());
+    boot.since = Instant::now();
+    let mut left = prepared.into_iter();
+    let booted = async {
+        match nodes::server(study) {
+            None => {
+                let Some(Prepared { machine, options, log }) = left.next() else { unreachable!("a boot has a guest") };
+                Guests::one(Guest::boot(qemu, &machine, options), &log).await
+            }
+            Some(server) => {
+                let nodes = nodes::of(study).into_iter().flatten().collect();
+                // In the order in which they were prepared.
+                let boot = async |_, network| {
+                    let Some(Prepared { machine, mut options, log }) = left.next() else {
+                        unreachable!("a guest for each node")
+                    };
+                    options.network = network;
+                    Guest::boot(qemu, &machine, options).await.map(|guest| (guest, log))
+                };
+                Guests::several((server, nodes), boot).await
+            }
+        }
+    };
+    let booted = tokio::select! {
+        booted = booted => booted,
+        // What was started is killed.
+        () = context.cancel.cancelled() => return Ok((BootEnd::Interrupted, Vec::new())),
+    };
+    let mut guests = match booted {
+        Ok(guests) => guests,
+        Err(NotBooted::Vm(error)) => return failed(&error, class_of(&error)),
+        Err(NotBooted::Server(ending)) => {
+            let at_ms = boot.now().boot_ms;
+            return Ok((end_of(boot, None, at_ms, &ending), Vec::new()));
+        }
+    };
+    let Watched { cut_short, died_ms, notes } = watch(boot, &mut guests).await?;
+    // Those that were cut short are ended here; of those that ended by themselves this gives the end again.
+    let ending = guests.end().await;
+    Ok((end_of(boot, cut_short, died_ms, &ending), notes))
+}
 
-    let job = match host_setup.job(study, block, &boot.plan.runs) {
-        // One kernel that cannot serve the file system is no reason to stop the others.
-        Err(error @ HostSetupError::Modules { .. }) => return failed(&error, HostFailure::Lacking),
-        job => job?,
-    };
-    let initramfs = match host_setup.initramfs(&block.target, &job) {
-        Err(error @ HostSetupError::Initramfs { .. }) => return failed(&error, HostFailure::Initramfs),
-        initramfs => initramfs?,
-    };
+/// What a guest is booted with.
+struct Prepared {
+    machine: Machine,
+    options: BootOptions,
+    /// Its console log, relative to the results directory.
+    log: String,
+}
+
+/// Prepares the guest that is `node`, or is alone.
+///
+/// # Errors
+/// [`HostSetupError`] where something that it needs was not prepared, cannot be had with its kernel, or cannot be written.
+fn prepare(boot: &Boot<'_>, host_setup: &HostSetup, node: Option<Node>) -> Result<Prepared, HostSetupError> {
+    let (context, block) = (boot.context, boot.block);
+    let study = context.study;
+    let log = boot.log_of(node);
+    let machine = host_setup.machine(study, block, node)?;
+    let job = host_setup.job(study, block, &boot.plan.runs, node)?;
+    let initramfs = host_setup.initramfs(&block.target, &job)?;
     let mut options = BootOptions::new(context.directory.join(&log));
     options.deadlines = deadlines(study);
     options.deadlines.whole_boot = Some(whole_boot_seconds(study, boot.plan.runs.len() as u64));
+    if node.is_some_and(Node::is_server) {
+        // It boots before the nodes, and serves them in its last phase.
+        options.deadlines.whole_boot = options.deadlines.whole_boot.map(|seconds| seconds.saturating_mul(2));
+        options.deadlines.set_up = options.deadlines.whole_boot;
+    }
     options.initramfs = Some(Arc::new(initramfs));
     options.plugin = host_setup.plugin(study, block.target.arch).map(|plugin| plugin.code);
-    boot.counting = options.plugin.map(|_| Counting::default());
-    boot.since = Instant::now();
-    let mut guest = match Guest::boot(qemu, &machine, options).await {
-        Ok(guest) => guest,
-        Err(error) => return failed(&error, class_of(&error)),
-    };
-    let Watched { cut_short, died_ms, notes } = watch(boot, &mut guest).await?;
-    // One that was cut short is ended here; of one that ended by itself this gives the end again.
-    guest.request_stop(Duration::ZERO);
-    let ending = guest.end().await;
-    Ok((end_of(boot, cut_short, died_ms, &ending), notes))
+    Ok(Prepared { machine, options, log })
 }
 
 /// Why a guest is watched no longer although it has not ended.
@@ -128,9 +179,9 @@ struct Watched {
 }
 
 /// Takes in what the guest does until it ends, or must be ended.
-async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockError> {
+async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, BlockError> {
     let cancel = boot.context.cancel;
-    let mut notes = guest.unconfined().to_vec();
+    let mut notes = guests.unconfined();
     let mut note = |incident: &KernelIncident| {
         if notes.len() < MAX_NOTES {
             notes.push(incident.to_string());
@@ -140,21 +191,25 @@ async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockE
     let mut counts = tokio::time::interval(COUNTS);
     let cut_short = loop {
         let event = tokio::select! {
-            event = guest.next_event() => Some(event),
+            event = guests.next_event() => Some(event),
             () = cancel.cancelled() => break Some(CutShort::Cancelled),
             _ = counts.tick(), if boot.counting.is_some() => None,
         };
         if let Some(counting) = &mut boot.counting {
-            counting.take(guest.read_counts());
+            counting.take(guests.read_counts());
         }
-        let Some(event) = event else { continue };
+        let event = match event {
+            None => continue,
+            Some(GroupEvent::Violation(violation)) => break Some(CutShort::ProtocolError(violation)),
+            Some(GroupEvent::Event(event)) => event,
+        };
         match event {
             Event::Message(message) => {
                 if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
                     // The guest cannot see whether its last message arrived: it waits for a shutdown request. One that has gone already
                     // needs no answer, and one that takes no input (the instruction clock) waits in vain, in its own time,
                     // which passes at once.
-                    let _ = guest.send(&HostMessage::PowerOff);
+                    guests.power_off();
                 }
                 if matches!(message, GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
                     died_ms.get_or_insert(boot.now().boot_ms);
@@ -170,7 +225,7 @@ async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockE
                     died_ms.get_or_insert(boot.now().boot_ms);
                     // What a run measured under it cannot be trusted, nor the guest that any other would be measured in. The
                     // details follow the line.
-                    let _ = tokio::time::timeout(OUTPUT_TAIL, guest.end()).await;
+                    guests.linger(OUTPUT_TAIL).await;
                     break Some(CutShort::KernelIncident(incident));
                 }
                 Severity::SpoilsRun => note(&incident),
@@ -186,23 +241,23 @@ async fn watch(boot: &mut Boot<'_>, guest: &mut Guest) -> Result<Watched, BlockE
 }
 
 /// How the boot ended, out of how the guest did.
-fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ending: &Ending) -> BootEnd {
-    let log = boot.log.clone();
+fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ended: &GroupEnding) -> BootEnd {
+    let GroupEnding { ending, log, name } = ended;
     let is_cancelled = boot.context.cancel.is_cancelled();
     let is_dead = matches!(ending.reason, EndReason::KernelDied { .. });
     // A kernel that dies although everything is done still died of something: of what the last tool left behind, where one ran.
     if boot.is_done() && !(is_dead && boot.seen.last_tool(&boot.plan).is_some()) {
         if !ending.reason.is_done() && !is_cancelled {
-            boot.after_done = Some(failure::of_ending(ending, &log));
+            boot.after_done = Some(failure_of(ending, log, name.as_deref()));
         }
         return BootEnd::Done;
     }
-    let failure = failure::of_ending(ending, &log);
+    let failure = failure_of(ending, log, name.as_deref());
     match (cut_short, &ending.reason) {
         // What the guest did from then on was not looked at, so nothing follows from how it ended.
         (Some(CutShort::Cancelled), _) => BootEnd::Interrupted,
         (Some(CutShort::ProtocolError(message)), _) => {
-            BootEnd::Broken { failure: failure::of_protocol_error(message, Some(ending.phase), &log), at_ms }
+            BootEnd::Broken { failure: failure::of_protocol_error(message, Some(ending.phase), log), at_ms }
         }
         (Some(CutShort::KernelIncident(incident)), EndReason::KernelDied { .. }) => {
             tracing::debug!("the kernel died after {incident}");
@@ -212,7 +267,7 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ending: 
             // With the details that came after it was reported.
             let is_same = |full: &&KernelIncident| full.line == incident.line && full.time_us == incident.time_us;
             let full = ending.incidents.iter().find(is_same).unwrap_or(&incident);
-            BootEnd::Broken { failure: failure::of_incident(full, ending.phase, &log), at_ms }
+            BootEnd::Broken { failure: failure::of_incident(full, ending.phase, log), at_ms }
         }
         // A signal to all processes of a terminal reaches QEMU, too.
         (_, EndReason::Stopped | EndReason::QemuExited { .. }) if is_cancelled => BootEnd::Interrupted,
@@ -220,6 +275,15 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ending: 
         (_, EndReason::Unsound { run, .. }) => BootEnd::Unsound { run: run.clone(), failure, at_ms },
         _ => BootEnd::Broken { failure, at_ms },
     }
+}
+
+/// The failure that the end of a guest means, with its name where it was one of several.
+fn failure_of(ending: &Ending, log: &str, name: Option<&str>) -> RunFailure {
+    let mut failure = failure::of_ending(ending, log);
+    if let (Some(name), Some(line)) = (name, failure.excerpt.first_mut()) {
+        *line = format!("{name}: {line}");
+    }
+    failure
 }
 
 /// The host could not even start the guest.

@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use bpfassay_protocol::message::{GuestMessage, Phase, RunOutcome};
+use bpfassay_protocol::{
+    message::{GuestMessage, Phase, RunOutcome},
+    nodes::Node,
+};
 use bpfassay_results::{BlockEnded, BlockStarted, BootVerdict, Entry, GuestReady, Outcome, RunFailure, RunRecord};
 use bpfassay_study::Block;
 
@@ -84,6 +87,15 @@ impl<'a> Boot<'a> {
         this
     }
 
+    /// The console log of its guest that is `node`: that of the boot for the first, and for one that is alone.
+    pub(crate) fn log_of(&self, node: Option<Node>) -> String {
+        match node {
+            Some(node) if node.is_server() => format!("{LOGS}/{}_server.log", self.name()),
+            Some(node) if !node.is_first() => format!("{LOGS}/{}_node{}.log", self.name(), node.number),
+            Some(_) | None => self.log.clone(),
+        }
+    }
+
     /// What files of this boot are called.
     pub(crate) fn name(&self) -> String {
         format!("{}_boot{}", self.block.id, self.plan.boot)
@@ -155,6 +167,10 @@ impl<'a> Boot<'a> {
                 Ok(at) => self.ended(at, *outcome)?,
                 Err(wrong) => return Ok(Some(format!("protocol error: the guest ends {wrong}"))),
             },
+            // Barriers are met below this.
+            GuestMessage::Barrier { .. } => {
+                return Ok(Some("protocol error: the guest waits at a barrier that nobody meets".to_owned()));
+            }
             GuestMessage::Symbols(symbols) => {
                 if let Some(counting) = &mut self.counting {
                     counting.symbols(&symbols);

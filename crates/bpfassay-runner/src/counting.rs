@@ -154,6 +154,7 @@ mod tests {
             tool: None,
             samples: Vec::new(),
             warm_up: None,
+            nodes: Vec::new(),
         }
     }
 

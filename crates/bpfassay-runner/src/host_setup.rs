@@ -3,10 +3,12 @@
 
 use std::{collections::BTreeMap, fs::File, path::Path};
 
+use crate::nodes;
 use bpfassay_plugin::Plugin;
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
     job::{Job, RunSpec, Scheduling, Task},
+    nodes::Node,
 };
 use bpfassay_study::{Addresses, Block, Model, PlannedRun, Study, Target};
 use bpfassay_testbed::{apt::Package, image::GuestImage};
@@ -77,15 +79,21 @@ impl HostSetup {
         self.plugins.get(&arch).copied().filter(|_| study.counts_instructions())
     }
 
-    /// The job of a boot that does `runs` of `block`.
+    /// The job of a boot that does `runs` of `block`, on one of several nodes if `node`: the server does none.
     ///
     /// # Errors
     /// [`HostSetupError::NoImage`] where none was prepared for the block's target; [`HostSetupError::Modules`] where its kernel lacks a module for the
     /// block's file system.
-    pub fn job(&self, study: &Study, block: &Block, runs: &[PlannedRun]) -> Result<Job, HostSetupError> {
+    pub fn job(
+        &self,
+        study: &Study,
+        block: &Block,
+        runs: &[PlannedRun],
+        node: Option<Node>,
+    ) -> Result<Job, HostSetupError> {
         let modules = self
             .image(&block.target)?
-            .module_paths(&block.file_system)
+            .module_paths(&block.file_system, node.is_some())
             .map_err(|source| HostSetupError::Modules { target: block.target.clone(), source: Box::new(source) })?;
         Ok(Job {
             protocol: PROTOCOL_VERSION,
@@ -98,7 +106,11 @@ impl HostSetup {
             },
             scheduling: scheduling(study, block),
             symbols: study.counts_instructions(),
-            task: Task::Runs { runs: runs.iter().map(|run| spec(study, block, run)).collect() },
+            node,
+            task: match node.is_some_and(Node::is_server) {
+                true => Task::Serve,
+                false => Task::Runs { runs: runs.iter().map(|run| spec(study, block, run)).collect() },
+            },
         })
     }
 
@@ -115,11 +127,11 @@ impl HostSetup {
         Ok(file)
     }
 
-    /// The machine that boots `block` with an initramfs in an open file.
+    /// The machine that boots `block` with an initramfs in an open file; of several nodes that of `node`.
     ///
     /// # Errors
     /// [`HostSetupError::NoImage`] where none was prepared for the block's target; [`HostSetupError::NoQemu`] where no QEMU was chosen for its architecture.
-    pub fn machine(&self, study: &Study, block: &Block) -> Result<Machine, HostSetupError> {
+    pub fn machine(&self, study: &Study, block: &Block, node: Option<Node>) -> Result<Machine, HostSetupError> {
         let arch = block.target.arch;
         let mut machine = Machine::new(arch, self.image(&block.target)?.kernel());
         let (qemu, choice) = self.qemu(arch)?;
@@ -142,10 +154,20 @@ impl HostSetup {
             Addresses::All => Aslr::Random,
         };
         machine.cpus = study.guest.cpus;
+        machine.node = node;
         machine.memory_mib = self.memory_mib(study, &block.target)?;
         machine.initrd = Some(Initramfs::OpenFile);
         machine.kernel_parameters = kernel_parameters(study, block);
         Ok(machine)
+    }
+
+    /// The machines of all guests of a boot of `block`, with the name of each where there are several; the server last.
+    ///
+    /// # Errors
+    /// As [`Self::machine`].
+    pub fn machines(&self, study: &Study, block: &Block) -> Result<Vec<(Option<String>, Machine)>, HostSetupError> {
+        let all = nodes::of(study).into_iter().chain(nodes::server(study).map(Some));
+        all.map(|node| Ok((node.map(Node::name), self.machine(study, block, node)?))).collect()
     }
 
     /// The memory of guests for `target`: the study's, and what tools take; more where QEMU would refuse that.

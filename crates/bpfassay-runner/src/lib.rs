@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Below the session: the pool of guests side by side (`pool`), one block from its first boot to its last (`block`), a boot while it
-//! lasts (`boot`), the machine and job made for a boot (`host_setup`), how many guests fit on the host (`slots`), and which named
+//! lasts (`boot`), its guests where it has several nodes (`nodes`), the machine and job made for a boot (`host_setup`), how many guests fit on the host (`slots`), and which named
 //! failure an ending is (`failure`). What is decided is apart from what is done, and pure: what was observed of a boot (`observed`), who
 //! is to blame for its end (`blame`), which boot comes next and what is recorded (`attempt`), whether whole classes of blocks fail in the
 //! same way (`repeated`).
@@ -43,6 +43,7 @@ mod host_packages;
 mod host_setup;
 mod like;
 mod merge;
+mod nodes;
 mod observed;
 mod observer;
 mod plugin;

@@ -97,7 +97,10 @@ impl Session {
         let memory = host_setup.images.keys().map(|target| host_setup.memory_mib(&plan.study, target));
         let memory = memory.collect::<Result<Vec<_>, _>>()?;
         let largest = memory.into_iter().max().unwrap_or(plan.study.guest.memory_mib);
-        let slots = slots::slots(host.room, plan.study.guest.cpus, largest, jobs);
+        let slots = {
+            let guest = &plan.study.guest;
+            slots::slots(host.room, guest.guests(), (guest.cpus, largest), jobs)
+        };
         let facts = host.facts(slots.get());
         let provenance = provenance::collect(&store.cache, &host_setup, &manifest, &plan, facts)?;
         let state = State { host_setup, manifest, provenance: Arc::new(provenance.clone()), parts };

@@ -15,12 +15,13 @@ pub struct Host {
     pub available_mib: u64,
 }
 
-/// How many guests of `cpus` vCPUs and `memory_mib` run side by side: as many as were asked for, or as many as fit,
+/// How many boots of `guests` guests of `cpus` vCPUs and `memory_mib` each run side by side: as many as were asked for, or as many as fit,
 /// but never more vCPUs than host CPUs (their time would be measured while they wait for each other), and never more
 /// memory than is available. At least one: a guest larger than the host runs alone, and its time is what it is.
-pub(crate) fn slots(host: Host, cpus: u32, memory_mib: u32, asked: Option<u32>) -> NonZeroU32 {
-    let by_cpus = host.cpus / cpus.max(1);
-    let by_memory = host.available_mib / (u64::from(memory_mib) + QEMU_OVERHEAD_MIB);
+pub(crate) fn slots(host: Host, guests: u32, (cpus, memory_mib): (u32, u32), asked: Option<u32>) -> NonZeroU32 {
+    let guests = guests.max(1);
+    let by_cpus = host.cpus / cpus.max(1).saturating_mul(guests);
+    let by_memory = host.available_mib / ((u64::from(memory_mib) + QEMU_OVERHEAD_MIB) * u64::from(guests));
     let fit = by_cpus.min(u32::try_from(by_memory).unwrap_or(u32::MAX));
     NonZeroU32::new(asked.map_or(fit, |asked| asked.min(fit))).unwrap_or(NonZeroU32::MIN)
 }
@@ -32,14 +33,17 @@ mod tests {
     #[test]
     fn cpus_and_memory_both_limit() {
         let host = Host { cpus: 8, available_mib: 4096 };
-        assert_eq!(slots(host, 1, 1024, None).get(), 3);
-        assert_eq!(slots(host, 4, 256, None).get(), 2);
-        assert_eq!(slots(host, 1, 1024, Some(2)).get(), 2);
-        assert_eq!(slots(host, 1, 1024, Some(9)).get(), 3, "asking does not make room");
+        assert_eq!(slots(host, 1, (1, 1024), None).get(), 3);
+        assert_eq!(slots(host, 1, (4, 256), None).get(), 2);
+        assert_eq!(slots(host, 1, (1, 1024), Some(2)).get(), 2);
+        assert_eq!(slots(host, 1, (1, 1024), Some(9)).get(), 3, "asking does not make room");
+        let large = Host { cpus: 16, available_mib: 24 << 10 };
+        assert_eq!(slots(large, 5, (1, 768), None).get(), 3, "by CPUs: a boot has five guests");
+        assert_eq!(slots(Host { cpus: 64, ..large }, 5, (1, 1728), None).get(), 2, "by memory");
     }
 
     #[test]
     fn one_guest_always_runs() {
-        assert_eq!(slots(Host { cpus: 2, available_mib: 100 }, 4, 1024, None).get(), 1);
+        assert_eq!(slots(Host { cpus: 2, available_mib: 100 }, 1, (4, 1024), None).get(), 1);
     }
 }

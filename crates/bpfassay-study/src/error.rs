@@ -154,6 +154,14 @@ pub enum ExpandError {
         /// Largest number of runs.
         limit: usize,
     },
+    /// Its nodes cannot do what it asks for.
+    #[error("study `{study}` has several nodes: {problem}")]
+    Nodes {
+        /// The study's name.
+        study: String,
+        /// What they cannot do, and what to do.
+        problem: String,
+    },
     /// The plan is longer than what can be written down.
     #[error(
         "the plan of study `{study}` is {bytes} bytes long, and at most {limit} can be recorded: narrow it with --arch, --kernel, --probe or \

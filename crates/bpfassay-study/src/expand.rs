@@ -17,6 +17,7 @@ use crate::{
     digest::digest_and_length,
     error::list,
     narrow::{keep_cells, narrow},
+    nodes,
     plan::{Block, Cell, LeftOut, Narrowing, Plan, PlannedRun, file_system_id},
     shuffle::shuffle,
     workload::{Case, OnTarget},
@@ -46,6 +47,8 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     if let Some(pattern) = study.targets.iter().find(|target| target.is_pattern()) {
         return Err(ExpandError::NoBuild { pattern: pattern.to_string() });
     }
+    // A tool may have been added since it was read.
+    nodes::check(study).map_err(|problem| ExpandError::Nodes { study: study.name.clone(), problem })?;
     let mut narrowed = narrow(study, narrowing)?;
     let mut left_out = std::mem::take(&mut narrowed.left_out);
     if let Some(at_hand) = &available.targets {
@@ -133,6 +136,7 @@ fn cases<'a>(
             arch: target.arch,
             external_ior: available.external_ior.get(&target.arch),
             mounts: &study.mounts,
+            nodes: study.guest.nodes,
         };
         let mut possible = Vec::new();
         for spec in &study.workloads {

@@ -19,6 +19,7 @@ pub mod gate;
 pub mod model;
 mod mounts;
 mod narrow;
+mod nodes;
 pub mod plan;
 pub mod read;
 mod shard;

@@ -2,6 +2,7 @@
 //! Reading a study file: keys, values, and the IOR scripts it names.
 
 mod expected;
+mod guest;
 
 use std::{
     cell::RefCell,
@@ -12,18 +13,19 @@ use std::{
 use bpfassay_input::document::{self, Field, Reported, Section, is_file_name, suggestion};
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    job::{FileSystem, Nfs, NfsVersion, Scheduling},
+    job::{FileSystem, Nfs, NfsVersion},
     message::Phase,
     tool::Tool,
 };
 
 use crate::{
-    Addresses, Certainty, Clock, Deadlines, Design, FeatureExpectations, Gate, GuestSize, STUDY_SCHEMA, Share, Study,
-    StudyError, Target, WarmUp, WarmUpRule, WorkloadSpec, bundled,
+    Certainty, Clock, Deadlines, Design, FeatureExpectations, Gate, STUDY_SCHEMA, Share, Study, StudyError, Target,
+    WarmUp, WarmUpRule, WorkloadSpec, bundled,
     clock::DAY_MS,
     model::{Declared, Model},
     mounts,
     narrow::MAX_REPLICATES,
+    nodes,
     plan::{DEFAULT_SIZE_MIB, DEFAULT_THREADS, file_system_id},
     target::check_kernel_pattern,
     workload,
@@ -139,7 +141,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     let name = root.need("name", Field::short_name);
     let description = root.need("description", |field| Ok(field.text()?.trim().to_owned()));
     let targets = root.need("targets", targets);
-    let guest = root.or("guest", default_guest(), guest);
+    let guest = root.or("guest", guest::default(), guest::read);
     // What other values are checked against, as far as it is known.
     let memory_mib = guest.as_ref().map_or(u32::MAX, |guest| guest.memory_mib);
     let file_systems = root.need("file_systems", |field| file_systems(field, memory_mib));
@@ -185,7 +187,10 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     let mut deadlines = deadlines?;
     deadlines.allow_for(&workloads);
     let (clock, model) = (clock?, model?);
-    Ok(Study {
+    let guest = guest?;
+    // What several nodes need is not measured by counted instructions.
+    let default_clock = if guest.nodes > 1 { Clock::Wall } else { Clock::Instructions };
+    let study = Study {
         schema: STUDY_SCHEMA,
         name: name?,
         description: description?,
@@ -200,14 +205,18 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
         file_systems: file_systems?,
         mounts: mounts?,
         tracer_arguments: tracer_arguments?,
-        clock: clock.unwrap_or(Clock::Instructions),
-        clock_of_host: clock.is_none() && model.is_none(),
+        clock: clock.unwrap_or(default_clock),
+        clock_of_host: clock.is_none() && model.is_none() && guest.nodes == 1,
         model,
-        guest: guest?,
+        guest,
         deadlines,
         expectations: expectations?,
         features: features?.unwrap_or_default(),
-    })
+    };
+    match (nodes::check(&study), root.get("guest")) {
+        (Err(problem), Some(guest)) => Err(guest.error(problem)),
+        _ => Ok(study),
+    }
 }
 
 /// Whether nothing but loading and attaching is done.
@@ -325,7 +334,7 @@ fn file_systems(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<FileSystem
                 let localio = section.optional("localio", Field::boolean);
                 let threads = section.or("threads", DEFAULT_THREADS, |threads| threads.number(1..=256));
                 let size_mib = size(&section);
-                let scheduling = scheduling(&section);
+                let scheduling = guest::scheduling(&section);
                 FileSystem::Nfs(Nfs {
                     version: version?,
                     localio: localio?,
@@ -414,53 +423,6 @@ fn share_of_until(field: &Field<'_, '_>, replicates: u32) -> Result<Share, Repor
         )));
     }
     Ok(share)
-}
-
-fn default_guest() -> GuestSize {
-    GuestSize {
-        cpus: 1,
-        memory_mib: 1024,
-        kernel_parameters: Vec::new(),
-        addresses: Addresses::default(),
-        scheduling: None,
-    }
-}
-
-fn scheduling(section: &Section<'_, '_>) -> Result<Option<Scheduling>, Reported> {
-    section.optional("scheduling", |field| {
-        field.choice(&Scheduling::ALL.iter().map(|&one| (one.name(), one)).collect::<Vec<_>>())
-    })
-}
-
-fn guest(field: &Field<'_, '_>) -> Result<GuestSize, Reported> {
-    let default = default_guest();
-    let section = field.table()?;
-    section.only(&["cpus", "memory_mib", "kernel_parameters", "addresses", "scheduling"]);
-    let addresses = section.or("addresses", default.addresses, |field| field.choice(Addresses::NAMES));
-    let scheduling = scheduling(&section);
-    let cpus = section.or("cpus", default.cpus, |cpus| cpus.number(1..=64));
-    // Below this a Debian kernel does not boot with its initramfs.
-    let memory_mib = section.or("memory_mib", default.memory_mib, |memory| memory.number(384..=1 << 20));
-    let kernel_parameters = section.or("kernel_parameters", Vec::new(), |parameters| {
-        parameters.distinct("kernel parameter", |field| {
-            let parameter = field.text()?;
-            let valid =
-                (1..=200).contains(&parameter.len()) && parameter.chars().all(|c| c.is_ascii_graphic() && c != '"');
-            match valid {
-                true => Ok(parameter.to_owned()),
-                false => {
-                    Err(field.error("give one kernel parameter: visible ASCII characters without blanks and quotes"))
-                }
-            }
-        })
-    });
-    Ok(GuestSize {
-        cpus: cpus?,
-        memory_mib: memory_mib?,
-        kernel_parameters: kernel_parameters?,
-        addresses: addresses?,
-        scheduling: scheduling?,
-    })
 }
 
 /// Options of the tracer that the agent gives by itself; a second one would be refused in every guest.

@@ -332,6 +332,26 @@ pub struct GuestSize {
     /// How threads of the kernel are scheduled, and when phases begin. Plans have it; `None` in a study that leaves it to the clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
+    /// Guests that run the workload together, on the export of one more, the server; 1: a guest with a server of its own.
+    #[serde(default = "GuestSize::alone", skip_serializing_if = "GuestSize::is_alone")]
+    pub nodes: u32,
+}
+
+impl GuestSize {
+    const fn alone() -> u32 {
+        1
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    const fn is_alone(nodes: &u32) -> bool {
+        *nodes == 1
+    }
+
+    /// Guests of one boot: with several nodes, one more is the server.
+    #[must_use]
+    pub const fn guests(&self) -> u32 {
+        if self.nodes == 1 { 1 } else { self.nodes + 1 }
+    }
 }
 
 /// Which addresses vary with the replicate, so that no figure depends on a single layout. Under the instruction clock

@@ -100,7 +100,9 @@ pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>
         Signatures::Kept => "signed",
         Signatures::Cut => "unsigned",
     };
-    let key = Digest::of_parts([KEY_VERSION, role::MODULES, kept, &modules.key.to_string()]);
+    // A program that looks for others makes another segment.
+    let wanted = crate::modules::wanted().collect::<Vec<_>>().join(" ");
+    let key = Digest::of_parts([KEY_VERSION, role::MODULES, kept, &modules.key.to_string(), &wanted]);
     let what = format!("the modules of kernel {}", kernel.release);
     let object = segment(cache, &key, &what, || modules_archive(modules, signatures))?;
     Ok(Some(Segment { role: role::MODULES.to_owned(), archive: (&object).into(), contents: Vec::new() }))
@@ -263,12 +265,12 @@ impl GuestImage {
         &self.modules
     }
 
-    /// The value of [`Job::modules`] for this file system under test.
+    /// The value of [`Job::modules`] for this file system under test; `is_node`: of a guest that is one of several nodes.
     ///
     /// # Errors
     /// [`ModulesError::Missing`] if the kernel lacks something that it needs.
-    pub fn module_paths(&self, file_system: &FileSystem) -> Result<Vec<String>, ModulesError> {
-        self.modules.load_order(file_system)
+    pub fn module_paths(&self, file_system: &FileSystem, is_node: bool) -> Result<Vec<String>, ModulesError> {
+        self.modules.load_order(file_system, is_node)
     }
 
     /// Writes the initramfs of a boot that does `job` to `file`, and returns how many bytes it has. Every segment is checked against its

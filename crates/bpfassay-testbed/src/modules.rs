@@ -33,6 +33,9 @@ pub use modinfo::{ModInfo, ModInfoError};
 /// Modules every guest needs to talk to the host.
 const CONSOLE: [&str; 2] = ["virtio_pci", "virtio_console"];
 
+/// The network card of a guest that is one of several nodes.
+const NETWORK: &str = "virtio_net";
+
 /// Modules that are included where a kernel has them, for callers of [`ModuleSet::load_order_of`].
 const EXTRA: [&str; 3] = ["virtio_mmio", "qemu_fw_cfg", "pvpanic_pci"];
 
@@ -40,6 +43,11 @@ const EXTRA: [&str; 3] = ["virtio_mmio", "qemu_fw_cfg", "pvpanic_pci"];
 const SERVER: &str = "nfsd";
 const CLIENT_V3: &str = "nfsv3";
 const CLIENT_V4: &str = "nfsv4";
+
+/// Everything that is looked for in a kernel's modules.
+pub(crate) fn wanted() -> impl Iterator<Item = &'static str> {
+    CONSOLE.into_iter().chain([SERVER, CLIENT_V3, CLIENT_V4, NETWORK]).chain(EXTRA)
+}
 
 /// Longest chain of dependencies that is followed; real chains have about eight.
 const MAX_DEPTH: usize = 64;
@@ -214,7 +222,7 @@ impl ModuleSet {
         let set = Self { signatures, ..Self::default() };
         let mut reader =
             Reader { files: &files, builtin: &builtin, set, archive: Archive::default(), late: BTreeMap::new() };
-        for name in CONSOLE.iter().chain(&[SERVER, CLIENT_V3, CLIENT_V4]).chain(&EXTRA) {
+        for name in wanted() {
             reader.want(name)?;
         }
         if layout == Layout::Built && reader.archive.size() > built::MAX_SIZE {
@@ -224,11 +232,11 @@ impl ModuleSet {
     }
 
     /// What a guest inserts for this file system under test, as paths in the guest, dependencies first: the value of
-    /// [`bpfassay_protocol::job::Job::modules`].
+    /// [`bpfassay_protocol::job::Job::modules`]. `is_node`: it is one of several nodes, with a network card.
     ///
     /// # Errors
     /// [`ModulesError::Missing`] if the kernel lacks something that is needed.
-    pub fn load_order(&self, file_system: &FileSystem) -> Result<Vec<String>, ModulesError> {
+    pub fn load_order(&self, file_system: &FileSystem, is_node: bool) -> Result<Vec<String>, ModulesError> {
         let mut wanted: Vec<(&str, &'static str)> =
             CONSOLE.iter().map(|&name| (name, "the connection to the host")).collect();
         if let FileSystem::Nfs(nfs) = file_system {
@@ -238,7 +246,15 @@ impl ModuleSet {
                 NfsVersion::V41 | NfsVersion::V42 => (CLIENT_V4, "an NFSv4 mount"),
             });
         }
-        if let Some((module, purpose)) = wanted.iter().find(|(name, _)| self.absent.contains(*name)) {
+        if is_node {
+            wanted.push((NETWORK, "the network of several nodes"));
+        }
+        // A set from before several nodes were has not looked for the network card.
+        let is_absent = |name: &str| {
+            let is_there = self.monolithic || self.modules.contains_key(name) || self.builtin.contains(name);
+            self.absent.contains(name) || name == NETWORK && !is_there
+        };
+        if let Some((module, purpose)) = wanted.iter().find(|(name, _)| is_absent(name)) {
             return Err(ModulesError::Missing { module: (*module).to_owned(), purpose });
         }
         Ok(self.load_order_of(&wanted.into_iter().map(|(name, _)| name).collect::<Vec<_>>()))

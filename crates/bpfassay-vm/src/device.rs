@@ -42,6 +42,8 @@ pub mod descriptor {
     pub const COUNTS: i32 = 906;
     /// The directory of a QEMU that is not installed.
     pub const QEMU: i32 = 907;
+    /// The first cable of the network of nodes; a server has one for each node, numbered from here.
+    pub const NETWORK: i32 = 910;
 }
 
 /// A character device on an inherited socket.

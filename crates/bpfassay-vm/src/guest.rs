@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A running guest as its owner sees it.
 
-use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs::File, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
 use bpfassay_protocol::{frame, message::HostMessage};
 use tokio::{
@@ -44,6 +44,25 @@ pub struct BootOptions {
     pub initramfs: Option<Arc<File>>,
     /// The plugin, for a machine with one ([`Machine::plugin`]): a shared object that QEMU loads. [`Guest::read_counts`] returns its output.
     pub plugin: Option<&'static [u8]>,
+    /// The ends of the cables of a machine that is a node ([`cables`]): of a node its own, of the server one for each node.
+    pub network: Vec<Arc<OwnedFd>>,
+}
+
+/// `count` cables between the server of a job and its nodes: the server's end of each, and the node's.
+///
+/// # Errors
+/// [`VmError::System`] where the host refuses a socket pair.
+pub fn cables(count: u32) -> Result<Vec<(OwnedFd, OwnedFd)>, VmError> {
+    let cable = |_| {
+        rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::STREAM,
+            rustix::net::SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|error| VmError::System { what: "a socket pair", source: error.into() })
+    };
+    (0..count).map(cable).collect()
 }
 
 impl BootOptions {
@@ -57,6 +76,7 @@ impl BootOptions {
             interactive: false,
             initramfs: None,
             plugin: None,
+            network: Vec::new(),
         }
     }
 }
@@ -107,6 +127,10 @@ impl Guest {
         };
         let mut loaded = vec![(kernel, descriptor::KERNEL)];
         loaded.extend(initrd.map(|initrd| (initrd, descriptor::INITRD)));
+        for (cable, number) in options.network.iter().zip(descriptor::NETWORK..) {
+            let cable = cable.try_clone().map_err(|source| VmError::System { what: "a descriptor", source })?;
+            loaded.push((cable, number));
+        }
         let counts = match (machine.plugin, options.plugin) {
             (false, _) => None,
             (true, None) => return Err(VmError::NoPlugin),

@@ -44,7 +44,7 @@ pub use console::{KernelIncident, KernelIncidentKind, Severity};
 pub use ending::{EndReason, Ending};
 pub use error::VmError;
 pub use event::Event;
-pub use guest::{BootOptions, Guest};
+pub use guest::{BootOptions, Guest, cables};
 pub use machine::{Accelerator, Aslr, Initramfs, Machine, Memory, shell_command};
 pub use order::{BootedFor, MessageOrder, OutOfOrder};
 pub use output::file_for_initramfs;

@@ -10,6 +10,7 @@ pub(crate) mod cpu;
 pub(crate) mod kernel_params;
 pub(crate) mod memory;
 pub(crate) mod monitor;
+pub(crate) mod network;
 pub(crate) mod no_defaults;
 pub(crate) mod plugin;
 pub(crate) mod sandbox;
@@ -19,7 +20,7 @@ use std::{
     path::PathBuf,
 };
 
-use bpfassay_protocol::Arch;
+use bpfassay_protocol::{Arch, nodes::Node};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -80,6 +81,9 @@ pub struct Machine {
     /// The model of caches and branches that the plugin uses besides, as it reads it (`Model::argument` of bpfassay-study).
     #[serde(default)]
     pub model: Option<String>,
+    /// Which of several nodes it is; `None`: it is alone, without a network.
+    #[serde(default)]
+    pub node: Option<Node>,
     /// Further kernel parameters, for example `mitigations=off`. They come last: the kernel uses the last of several.
     #[serde(default)]
     pub kernel_parameters: Vec<String>,
@@ -107,6 +111,7 @@ impl Machine {
             sandbox: true,
             plugin: false,
             model: None,
+            node: None,
             kernel_parameters: Vec::new(),
         }
     }
@@ -125,7 +130,8 @@ impl Machine {
             Box::new(monitor::Monitor),
             Box::new(Console { arch, verbose, clock }),
             Box::new(AgentPort { clock }),
-            Box::new(KernelParams { arch, accelerator, cpus, aslr }),
+            Box::new(network::Network { node: self.node }),
+            Box::new(KernelParams { arch, accelerator, clock, cpus, aslr }),
         ]
     }
 

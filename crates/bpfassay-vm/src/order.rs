@@ -5,7 +5,7 @@
 //! `tear-down`, each at most once and in this order, then `RunEnded`. A run that fails or is refused skips phases, all of them
 //! if its tool was refused in an earlier run, which the refusal names; one that
 //! was measured had `workload` and `tear-down`. In place of runs, a shell job has the phase `shell`. `Log`, `Symbols` and `Source` may come at
-//! any time after `Hello`, `Failed` ends every boot, and `Unsound` comes right after the run that it names. Nothing comes after the last message.
+//! any time after `Hello`, `Barrier` in a run and before the first phase of one, `Failed` ends every boot, and `Unsound` comes right after the run that it names. Nothing comes after the last message.
 //!
 //! Run ids are compared with each other only: which runs a guest is to execute is for its owner to check.
 
@@ -99,6 +99,9 @@ impl MessageOrder {
             (Stage::Silent | Stage::Over(_), _) => return false,
             (_, GuestMessage::Log { .. } | GuestMessage::Symbols(_) | GuestMessage::Source(_)) => return true,
             (_, GuestMessage::Failed { .. }) => Stage::Over(named(message)),
+            // The next run may begin with one, before its first phase. Whether there are other nodes is for the owner to check.
+            (Stage::Between, GuestMessage::Barrier { run, .. }) => return self.may_begin(run),
+            (Stage::In { run, .. }, GuestMessage::Barrier { run: of, .. }) => return run == of,
             (Stage::Greeted, GuestMessage::Phase { phase: Phase::SetUp, run: None }) => Stage::SettingUp,
             (Stage::SettingUp, GuestMessage::Ready(_)) => Stage::Between,
             (Stage::Between, GuestMessage::Phase { phase: Phase::Shell, run: None })
@@ -217,6 +220,7 @@ fn named(message: &GuestMessage) -> String {
             };
             format!("the end of run {} ({outcome})", shown(run))
         }
+        GuestMessage::Barrier { run, number } => format!("barrier {number} of run {}", shown(run)),
         GuestMessage::Unsound { run, .. } => format!("`unsound` after run {}", shown(run)),
         GuestMessage::Log { .. } => "`log`".to_owned(),
         GuestMessage::Symbols(_) => "`symbols`".to_owned(),

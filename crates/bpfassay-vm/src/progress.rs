@@ -145,6 +145,7 @@ impl Progress {
             }
             GuestMessage::Hello { .. }
             | GuestMessage::Ready(_)
+            | GuestMessage::Barrier { .. }
             | GuestMessage::Log { .. }
             | GuestMessage::Symbols(_)
             | GuestMessage::Source(_) => {}

@@ -34,6 +34,11 @@ struct Agent {
 
 impl Agent {
     fn start(directory: &Path, ranks: u32, args: &[&str]) -> Self {
+        Self::start_as(directory, ranks, args, "summary")
+    }
+
+    /// The same, with a summary of this name.
+    fn start_as(directory: &Path, ranks: u32, args: &[&str], summary: &str) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
         // This end is inherited.
         rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).unwrap();
@@ -41,7 +46,7 @@ impl Agent {
             .args(["--ranks", &ranks.to_string(), "-o"])
             .arg(directory.join("t"))
             .args(args)
-            .args(["-O", &format!("summaryFormat=JSON,summaryFile={}", directory.join("summary").display())])
+            .args(["-O", &format!("summaryFormat=JSON,summaryFile={}", directory.join(summary).display())])
             .env(ENVIRONMENT, theirs.as_raw_fd().to_string())
             .stderr(Stdio::piped())
             .spawn()
@@ -97,7 +102,7 @@ fn every_phase_is_announced_with_what_it_did() {
                 timed.push((phase.phase.clone(), phase.repetition, *calls));
             }
             PhaseEvent::End { phase, .. } => ended = Some(phase.clone()),
-            PhaseEvent::Begin(_) => ended = None,
+            PhaseEvent::Begin(_) | PhaseEvent::Meet => ended = None,
         }
         !matches!(event, PhaseEvent::Calls { .. })
     });
@@ -189,4 +194,86 @@ fn a_channel_that_is_none_is_refused() {
         assert_eq!(output.status.code(), Some(5));
         assert!(String::from_utf8_lossy(&output.stderr).contains(expected), "{output:?}");
     }
+}
+
+/// Runs `args` as two nodes of two ranks each, which meet where the agents have them meet. Returns the events, which are the same on both, and what each moved.
+fn two_nodes(directory: &Path, args: &[&str]) -> (Vec<PhaseEvent>, [String; 2]) {
+    let mut nodes = ["1/2", "2/2"].map(|node| {
+        let args: Vec<&str> = ["--node", node].iter().chain(args).copied().collect();
+        Agent::start_as(directory, 2, &args, &format!("summary{}", &node[..1]))
+    });
+    let mut events = Vec::new();
+    loop {
+        let [first, second] = nodes.each_mut().map(|node| {
+            loop {
+                // How long calls took differs.
+                match node.event() {
+                    Some(PhaseEvent::Calls { .. }) => node.go_on(),
+                    event => break event,
+                }
+            }
+        });
+        assert_eq!(first, second);
+        let Some(event) = first else { break };
+        events.push(event);
+        // Neither goes on before both are there.
+        nodes.iter_mut().for_each(Agent::go_on);
+    }
+    let errors = nodes.map(|node| {
+        let output = node.engine.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    });
+    (events, errors)
+}
+
+#[test]
+fn ranks_of_two_nodes_share_a_file_and_read_what_the_other_node_wrote() {
+    let directory = tempfile::tempdir().unwrap();
+    let args = ["-b", "64k", "-t", "16k", "-s", "2", "-w", "-R", "-C", "-G", "7", "-g", "-i", "2"];
+    let (events, errors) = two_nodes(directory.path(), &args);
+    // The data is where ranks numbered over both nodes put it, or the check would find errors; and nobody is warned of sizes.
+    assert_eq!(errors, ["", ""]);
+    // 2 ranks · 2 segments · 64 KiB on each node.
+    let share = 2 * 2 * (64 << 10);
+    let phase = |name: &str, repetition, operation| {
+        vec![
+            begin(name, 0, repetition),
+            // -g: after opening, and before closing.
+            PhaseEvent::Meet,
+            PhaseEvent::Meet,
+            end(name, 0, repetition, &[(operation, 16, share)]),
+        ]
+    };
+    let expected: Vec<_> = (0..2)
+        .flat_map(|repetition| {
+            let phases =
+                [phase("write", repetition, Operation::Write), phase("readcheck", repetition, Operation::Read)];
+            // Before the file is removed, and after.
+            phases.into_iter().flatten().chain([PhaseEvent::Meet, PhaseEvent::Meet])
+        })
+        .collect();
+    assert_eq!(events, expected);
+    assert!(!directory.path().join("t").exists());
+}
+
+#[test]
+fn nodes_have_files_of_their_ranks_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, errors) = two_nodes(directory.path(), &["-b", "32k", "-t", "32k", "-w", "-F", "-k"]);
+    assert_eq!(errors, ["", ""]);
+    let mut files: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    files.sort();
+    assert_eq!(files, ["summary1", "summary2", "t.00000000", "t.00000001", "t.00000002", "t.00000003"]);
+}
+
+#[test]
+fn what_nodes_cannot_agree_on_is_refused_before_any_file_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let agent = Agent::start(directory.path(), 2, &["--node", "1/2", "-b", "64k", "-t", "16k", "-w", "-D", "1"]);
+    let output = agent.engine.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("leave it out with several nodes"));
+    let alone = Command::new(env!("CARGO_BIN_EXE_bpfassay-ior")).args(["--node", "1/2", "-w"]).output().unwrap();
+    assert_eq!(alone.status.code(), Some(2));
 }

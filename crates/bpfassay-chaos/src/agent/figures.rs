@@ -79,6 +79,7 @@ impl Past {
             tool: None,
             samples: Vec::new(),
             warm_up: None,
+            nodes: Vec::new(),
             namespace: Vec::new(),
         }
     }

@@ -4,7 +4,9 @@
 //! A line consists of fields with blanks between them. In a field, blank, tab, newline and backslash are written as `\ooo`; a field
 //! of binary data is `\x` and hexadecimal digits (net/sunrpc/cache.c, `qword_add`, `qword_addhex`, `qword_get`).
 
-use std::fmt::Write;
+use std::{fmt::Write, net::Ipv4Addr};
+
+use bpfassay_protocol::nodes::Node;
 
 /// A time after the last that a 32-bit second counter can hold: entries that never expire while a guest lives.
 const NEVER: i64 = 0x7fff_ffff;
@@ -20,7 +22,7 @@ mod flag {
 /// `FSID_NUM` of fs/nfsd/nfsfh.h: the file system is identified by the export's own number.
 const FSID_NUM: &str = "1";
 
-/// Who the exports are for: the one client, this guest itself.
+/// Who the exports are for: this guest itself, or the nodes that it serves.
 pub(crate) const DOMAIN: &str = "guest";
 
 /// The export.
@@ -81,7 +83,7 @@ impl Cache {
         Some(match (self, &*key) {
             (Self::Address, [class, address]) => {
                 let line = Line::new().field(class).field(address).number(NEVER);
-                if *address == b"127.0.0.1" { line.field(DOMAIN.as_bytes()) } else { line }.end()
+                if is_client(address) { line.field(DOMAIN.as_bytes()) } else { line }.end()
             }
             (Self::Export, [domain, path]) => {
                 let line = Line::new().field(domain).field(path).number(NEVER);
@@ -95,6 +97,12 @@ impl Cache {
             _ => return None,
         })
     }
+}
+
+/// Whether mounts from this address are served: this guest's own, and those of nodes.
+fn is_client(address: &[u8]) -> bool {
+    let own = Ipv4Addr::LOCALHOST.to_string();
+    address == own.as_bytes() || Node::all(Node::MOST).any(|node| node.address().to_string().as_bytes() == address)
 }
 
 /// Flags, anonymous user and group, number of the file system.

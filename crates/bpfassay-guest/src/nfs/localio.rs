@@ -39,8 +39,8 @@ pub(crate) fn set(wanted: Option<bool>, link: &Link) -> Result<()> {
 /// count of WRITE calls; `None` where the kernel has no LOCALIO.
 ///
 /// The write is made in any case: it is the first one of the mount, and what the client and the server set up for it
-/// belongs to no measurement.
-pub(crate) fn in_use(path: &str) -> Result<Option<bool>> {
+/// belongs to no measurement. `client` is in the name of its file: several nodes do this at the same time.
+pub(crate) fn in_use(path: &str, client: &str) -> Result<Option<bool>> {
     let enabled = match parameter(MODULES)? {
         Some(parameter) => Some(system::read(&parameter)? == "Y"),
         None => None,
@@ -49,7 +49,7 @@ pub(crate) fn in_use(path: &str) -> Result<Option<bool>> {
     let mut bypassed = false;
     for _ in 0..attempts {
         let before = write_calls(path)?;
-        write_piece(path)?;
+        write_piece(path, client)?;
         bypassed = write_calls(path)? == before;
         if bypassed {
             break;
@@ -69,8 +69,8 @@ fn write_calls(path: &str) -> Result<u64> {
 }
 
 /// Writes a file to stable storage and removes it.
-fn write_piece(path: &str) -> Result<()> {
-    let path = format!("{path}/.bpfassay-first-write");
+fn write_piece(path: &str, client: &str) -> Result<()> {
+    let path = format!("{path}/.bpfassay-first-write-{client}");
     let mut file = File::create(&path).map_err(Error::file("make", &path))?;
     file.write_all(PIECE).and_then(|()| file.sync_all()).map_err(Error::file("write", &path))?;
     drop(file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel's NFS server exporting a tmpfs, and its mount over the loopback interface, without any help from
+//! The kernel's NFS server exporting a tmpfs, and its mount, over the loopback interface or by the nodes of a job, without any help from
 //! user-space daemons.
 
 pub(crate) mod channel;
@@ -11,9 +11,13 @@ pub(crate) mod upcall;
 use std::{
     fs::{self, OpenOptions},
     io::{Read, Write},
+    net::Ipv4Addr,
 };
 
-use bpfassay_protocol::job::{Nfs, NfsVersion};
+use bpfassay_protocol::{
+    job::{Nfs, NfsVersion},
+    nodes::Node,
+};
 use channel::Export;
 use rpc::Exported;
 use services::{MOUNT_PORT, Services};
@@ -26,7 +30,7 @@ use crate::{
 };
 
 /// The directory that the server exports.
-const EXPORT: Export<'static> = Export { path: "/srv" };
+pub(crate) const EXPORT: Export<'static> = Export { path: "/srv" };
 
 /// Where the client mounts it.
 pub(crate) const MOUNT_POINT: &str = "/mnt/nfs";
@@ -42,13 +46,20 @@ const HANDLE_SIZE: usize = 64;
 /// Starts the server and mounts its export at [`MOUNT_POINT`]. Returns whether LOCALIO is in use; `None` where this
 /// kernel has none.
 pub(crate) fn bring_up(nfs: &Nfs, link: &Link, steps: &mut Steps) -> Result<Option<bool>> {
+    serve(nfs, Ipv4Addr::LOCALHOST, steps)?;
+    localio::set(nfs.localio, link)?;
+    mount(&Mount::of(nfs.version, Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST), "alone", steps)
+}
+
+/// Starts the server, for clients that reach it at `address`.
+pub(crate) fn serve(nfs: &Nfs, address: Ipv4Addr, steps: &mut Steps) -> Result<()> {
     mount_with("tmpfs", EXPORT.path, "tmpfs", &format!("size={}m,mode=0777", nfs.size_mib))?;
     mount_with("nfsd", "/proc/fs/nfsd", "nfsd", "")?;
     mount_with("rpc_pipefs", upcall::PIPES, "rpc_pipefs", "")?;
     upcall::start(EXPORT)?;
     steps.ended("nfs caches")?;
     // Before nfsd and lockd create their listeners: both register them with it.
-    let services = (nfs.version == NfsVersion::V3).then(Services::start).transpose()?;
+    let services = (nfs.version == NfsVersion::V3).then(|| Services::start(address)).transpose()?;
     write("/proc/fs/nfsd/max_block_size", &format!("{BLOCK_SIZE}\n"))?;
     choose_version(nfs.version)?;
     write("/proc/fs/nfsd/portlist", &format!("tcp {PORT}\n"))?;
@@ -61,11 +72,21 @@ pub(crate) fn bring_up(nfs: &Nfs, link: &Link, steps: &mut Steps) -> Result<Opti
     if let Some(services) = services {
         services.export(Exported { path: EXPORT.path.to_owned(), handle: root_handle()? });
     }
-    localio::set(nfs.localio, link)?;
-    let mount = Mount::of(nfs.version);
+    Ok(())
+}
+
+/// Mounts the export of another guest at [`MOUNT_POINT`], on `node`. Returns what [`bring_up`] does.
+pub(crate) fn mount_of_server(nfs: &Nfs, node: Node, steps: &mut Steps) -> Result<Option<bool>> {
+    mount_with("rpc_pipefs", upcall::PIPES, "rpc_pipefs", "")?;
+    let server = Node::server(node.count).address();
+    mount(&Mount::of(nfs.version, server, node.address()), &node.host_name(), steps)
+}
+
+/// Mounts, and makes the first write, as `client`.
+fn mount(mount: &Mount, client: &str, steps: &mut Steps) -> Result<Option<bool>> {
     mount_with(&mount.source, MOUNT_POINT, mount.file_system, &mount.options)?;
     steps.ended("nfs mount")?;
-    let localio = localio::in_use(MOUNT_POINT)?;
+    let localio = localio::in_use(MOUNT_POINT, client)?;
     steps.ended("nfs first write")?;
     Ok(localio)
 }
@@ -110,23 +131,24 @@ struct Mount {
 }
 
 impl Mount {
-    fn of(version: NfsVersion) -> Self {
+    /// That of `server`'s export on `client`.
+    fn of(version: NfsVersion, server: Ipv4Addr, client: Ipv4Addr) -> Self {
         match version {
             // Without file locking (`nolock`): IOR takes no locks, and the lock manager's client would need a status
             // daemon. It shows as `local_lock=all` in the mount's options.
             NfsVersion::V3 => Self {
-                source: format!("127.0.0.1:{}", EXPORT.path),
+                source: format!("{server}:{}", EXPORT.path),
                 file_system: "nfs",
                 options: format!(
-                    "vers=3,addr=127.0.0.1,proto=tcp,port={PORT},mountaddr=127.0.0.1,mountproto=tcp,mountvers=3,\
+                    "vers=3,addr={server},proto=tcp,port={PORT},mountaddr={server},mountproto=tcp,mountvers=3,\
                      mountport={MOUNT_PORT},nolock,hard,rsize={BLOCK_SIZE},wsize={BLOCK_SIZE}"
                 ),
             },
             NfsVersion::V41 | NfsVersion::V42 => Self {
-                source: "127.0.0.1:/".to_owned(),
+                source: format!("{server}:/"),
                 file_system: "nfs4",
                 options: format!(
-                    "vers={version},addr=127.0.0.1,clientaddr=127.0.0.1,proto=tcp,port={PORT},sec=sys,hard,\
+                    "vers={version},addr={server},clientaddr={client},proto=tcp,port={PORT},sec=sys,hard,\
                      rsize={BLOCK_SIZE},wsize={BLOCK_SIZE}"
                 ),
             },
@@ -167,15 +189,20 @@ mod tests {
 
     #[test]
     fn mounts_name_version_ports_and_sizes() {
-        let v42 = Mount::of(NfsVersion::V42);
+        let own = Ipv4Addr::LOCALHOST;
+        let v42 = Mount::of(NfsVersion::V42, own, own);
         assert_eq!((v42.source.as_str(), v42.file_system), ("127.0.0.1:/", "nfs4"));
         assert_eq!(
             v42.options,
             "vers=4.2,addr=127.0.0.1,clientaddr=127.0.0.1,proto=tcp,port=2049,sec=sys,hard,rsize=1048576,wsize=1048576"
         );
-        let v3 = Mount::of(NfsVersion::V3);
+        let v3 = Mount::of(NfsVersion::V3, own, own);
         assert_eq!((v3.source.as_str(), v3.file_system), ("127.0.0.1:/srv", "nfs"));
         assert!(v3.options.contains("mountport=20048,nolock"), "{}", v3.options);
+        let node = Node { number: 2, count: 4 };
+        let of_node = Mount::of(NfsVersion::V42, Node::server(4).address(), node.address());
+        assert_eq!(of_node.source, "192.0.2.1:/");
+        assert!(of_node.options.starts_with("vers=4.2,addr=192.0.2.1,clientaddr=192.0.2.3,"), "{}", of_node.options);
     }
 
     #[test]

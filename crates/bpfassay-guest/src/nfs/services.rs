@@ -29,14 +29,14 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    /// Starts both; the loopback interface must be up.
-    pub(crate) fn start() -> Result<Self> {
+    /// Starts both, the mount protocol on `address`, whose interface must be up.
+    pub(crate) fn start(address: Ipv4Addr) -> Result<Self> {
         let services = Self::default();
         fs::create_dir_all("/var/run").map_err(Error::file("make directory", "/var/run"))?;
         let listener = UnixListener::bind(RPCBIND).map_err(Error::file("listen on", RPCBIND))?;
         services.accept(move || listener.accept().map(|(stream, _)| stream))?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, MOUNT_PORT))
-            .map_err(Error::system(format!("listen on port {MOUNT_PORT}")))?;
+        let listener =
+            TcpListener::bind((address, MOUNT_PORT)).map_err(Error::system(format!("listen on port {MOUNT_PORT}")))?;
         services.accept(move || listener.accept().map(|(stream, _)| stream))?;
         Ok(services)
     }
@@ -47,7 +47,7 @@ impl Services {
         let _ = self.exported.set(exported);
     }
 
-    /// One thread per listener and one per connection; the only client is this guest's kernel.
+    /// One thread per listener and one per connection; the clients are kernels of guests.
     fn accept<S: Read + Write + Send + 'static>(
         &self,
         mut next: impl FnMut() -> io::Result<S> + Send + 'static,

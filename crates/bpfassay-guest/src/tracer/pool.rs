@@ -155,7 +155,7 @@ test $attached = 0 || echo "$ended"
             let tracer = directory.path().join("tracer");
             fs::write(&tracer, SCRIPT.replace("DIRECTORY", directory.path().to_str().unwrap())).unwrap();
             fs::set_permissions(&tracer, fs::Permissions::from_mode(0o755)).unwrap();
-            let mut environment = Environment::guest("/mnt/nfs");
+            let mut environment = Environment::guest("/mnt/nfs", None);
             environment.tracer = tracer.to_str().unwrap().to_owned();
             let pool = Pool::new(specs, &environment);
             Self { directory, environment, children: Children::watch().unwrap(), pool }

@@ -81,6 +81,7 @@ impl Stage {
             scheduling: Scheduling::Kernel,
             symbols: false,
             mounts: Vec::new(),
+            node: None,
             task: Task::Runs { runs: runs.iter().map(spec).collect() },
         };
         fs::write(stage.at("job"), serde_json::to_vec(&job).unwrap()).unwrap();

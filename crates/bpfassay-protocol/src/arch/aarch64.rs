@@ -26,6 +26,8 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     console: "ttyAMA0",
     kernel_parameters: &[],
     single_tcg_cpu_parameters: &[],
+    // The architecture's timer reports its frequency.
+    emulated_wall_clock_parameters: &[],
     refused_memory_mib: None,
     bpf_target: "arm64",
     syscall_prefix: "__arm64_",

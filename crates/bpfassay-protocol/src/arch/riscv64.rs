@@ -29,6 +29,8 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     // arch/riscv/net/bpf_jit_comp64.c leaves out zeros, and with 39 bits few numbers have any to leave out.
     kernel_parameters: &["no4lvl"],
     single_tcg_cpu_parameters: &[],
+    // The architecture's timer reports its frequency.
+    emulated_wall_clock_parameters: &[],
     // QEMU compares the size of the initramfs with the memory's size less the address where it is to be loaded, though memory begins at 2 GiB
     // here (`riscv_load_initrd` in hw/riscv/boot.c: 128 MiB, in later versions 512 MiB, after the kernel's address). Below that address
     // the difference wraps around, and nothing is refused; a little above, everything is. The kernel is loaded after the firmware: 2 MiB in

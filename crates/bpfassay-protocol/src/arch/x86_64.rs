@@ -28,6 +28,9 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     // The local timer's calibration waits for 0.1 s, and the HPET is enough for one emulated processor. With more than one, they
     // would have to wake each other for every tick.
     single_tcg_cpu_parameters: &["nolapic_timer"],
+    // The kernel calibrates the TSC against other timers while it boots. On a busy host it was wrong by a factor of 4.6, and with it all times of that boot. The
+    // other clocks of the board have frequencies that QEMU defines.
+    emulated_wall_clock_parameters: &["tsc=unstable"],
     refused_memory_mib: None,
     bpf_target: "x86",
     syscall_prefix: "__x64_",

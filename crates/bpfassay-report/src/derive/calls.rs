@@ -35,7 +35,10 @@ pub(super) fn metric(figures: &RunFigures, bandwidth: &RunMetric) -> Option<RunM
         };
         (Figure::Value(sum_ns as f64 / calls as f64), Figure::Value(of_middle))
     } else {
-        let reason = "a phase had more calls than the workload has room for the times of";
+        let reason = match figures.nodes.is_empty() {
+            true => "a phase had more calls than the workload has room for the times of",
+            false => "the times of calls are kept by each node: `nodes` has those of each",
+        };
         (Figure::missing(reason), Figure::missing(reason))
     };
     Some(run_metric(Metric::of_calls(bandwidth.name), value, work, Vec::new()))

@@ -9,6 +9,7 @@ mod gates;
 mod io_paths;
 mod loads;
 mod mounts;
+mod nodes;
 mod pitfalls;
 mod priced;
 mod program_count;
@@ -40,6 +41,7 @@ pub(super) enum Section {
 const SECTIONS: &[fn(&Results) -> Vec<Section>] = &[
     |results| of_tables(gates::table(results)),
     |results| of_cells(results, cells::table),
+    |results| of_tables(nodes::table(results)),
     |results| of_cells(results, direct::table),
     |results| of_cells(results, priced::table),
     |results| of_cells(results, calls::table),

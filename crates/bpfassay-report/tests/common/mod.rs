@@ -258,6 +258,7 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
         tool: None,
         samples: Vec::new(),
         warm_up: None,
+        nodes: Vec::new(),
         namespace: Vec::new(),
     }
 }

@@ -59,6 +59,7 @@ pub(super) fn job(agent: &Agent, study: &Study, block: &Block) -> Job {
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
         symbols: false,
+        node: None,
         task: Task::Runs { runs: block.runs.iter().map(spec).collect() },
     }
 }

@@ -25,7 +25,7 @@ pub struct FeaturesSpec {}
 
 impl Kind for FeaturesSpec {
     fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
-        let ior = ior::run(IorEngine::Embedded, 1, &OPTIONS.map(str::to_owned));
+        let ior = ior::run(IorEngine::Embedded, (1, 1), &OPTIONS.map(str::to_owned));
         vec![(name.to_owned(), Ok(Workload { features: true, ..ior }.into()))]
     }
 

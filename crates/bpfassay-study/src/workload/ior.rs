@@ -8,6 +8,7 @@ use bpfassay_ior::{Access, Api, Invocation, Options, OptionsError, Summary};
 use bpfassay_protocol::{
     Operation, UnknownName,
     job::{DIRECTORY, IorEngine, Program, SUMMARY, Workload},
+    nodes::NODE,
     with_causes,
 };
 use schemars::JsonSchema;
@@ -189,9 +190,13 @@ const PHASES: [(Operation, &str); 2] = [(Operation::Write, "write"), (Operation:
 impl Kind for IorSpec {
     fn cases(&self, name: &str, on: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
         let case = |(id, test): (String, &IorTest)| {
-            let engine = engine(self, test.interface, on.external_ior);
+            let engine = match on.nodes {
+                1 => engine(self, test.interface, on.external_ior),
+                _ => engine_of_nodes(self, test.interface),
+            };
             let case = engine.map(|engine| {
-                let workload = Workload { neighbour: self.neighbour, ..run(engine, self.ranks, &test.options) };
+                let workload =
+                    Workload { neighbour: self.neighbour, ..run(engine, (self.ranks, on.nodes), &test.options) };
                 Case { workload, interface: Some(test.interface) }
             });
             (id, case)
@@ -263,18 +268,46 @@ impl IorSpec {
     }
 }
 
-/// What a guest runs for IOR's `options`.
-pub(super) fn run(engine: IorEngine, ranks: u32, options: &[String]) -> Workload {
+/// What a guest runs for IOR's `options`, with these ranks on so many nodes.
+pub(super) fn run(engine: IorEngine, (ranks, nodes): (u32, u32), options: &[String]) -> Workload {
     let places =
         ["-o", &format!("{DIRECTORY}/data"), "-O", "summaryFormat=JSON", "-O", &format!("summaryFile={SUMMARY}")]
             .map(str::to_owned);
     let args = options.iter().cloned().chain(places);
     let workload = match engine {
-        IorEngine::Embedded => bundled(std::iter::once(format!("--ranks={ranks}")).chain(args)),
+        IorEngine::Embedded => {
+            let node = (nodes > 1).then(|| format!("--node={NODE}"));
+            bundled(std::iter::once(format!("--ranks={}", ranks / nodes)).chain(node).chain(args))
+        }
         // The real IOR cannot be held between its phases.
         IorEngine::External => Workload { program: Program::ExternalIor { ranks }, control: false, ..bundled(args) },
     };
     Workload { engine: Some(engine), ..workload }
+}
+
+/// Whether the ranks of `spec` can be on so many nodes.
+///
+/// # Errors
+/// What is not possible, and what to do.
+pub(crate) fn check_nodes(spec: &IorSpec, nodes: u32) -> Result<(), String> {
+    if !spec.ranks.is_multiple_of(nodes) {
+        return Err(format!(
+            "{} ranks are not the same number on each of {nodes} nodes: set `ranks` to a multiple",
+            spec.ranks
+        ));
+    }
+    if spec.neighbour {
+        return Err("a neighbour is on one guest: leave out `neighbour`".to_owned());
+    }
+    if spec.engine == EngineChoice::External {
+        return Err("the ranks of a real IOR would need MPI between the guests: leave out `engine`".to_owned());
+    }
+    for test in &spec.tests {
+        let args: Vec<&str> = test.options.iter().map(String::as_str).collect();
+        let options = options(&args).map_err(|error| with_causes(&error))?;
+        options.defaults.fits_nodes(spec.ranks).map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 /// Names of the tests of one workload: the workload's name alone where there is one test, with the transfer size
@@ -323,6 +356,16 @@ fn engine(spec: &IorSpec, interface: Interface, external: Option<&BTreeSet<Inter
                 Some(_) => format!("{embedded}the IOR given for this architecture does not have {interface}"),
             })
         }
+    }
+}
+
+/// The engine that runs a test on several nodes, or why none does.
+fn engine_of_nodes(spec: &IorSpec, interface: Interface) -> Result<IorEngine, String> {
+    match interface.is_embedded() {
+        true => engine(spec, interface, None),
+        false => Err(format!(
+            "the embedded engine does not have {interface}, and the ranks of a real IOR would need MPI between the guests"
+        )),
     }
 }
 

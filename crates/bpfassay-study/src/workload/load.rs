@@ -26,7 +26,7 @@ pub struct LoadSpec {}
 
 impl Kind for LoadSpec {
     fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
-        vec![(name.to_owned(), Ok(ior::run(IorEngine::Embedded, 1, &OPTIONS.map(str::to_owned)).into()))]
+        vec![(name.to_owned(), Ok(ior::run(IorEngine::Embedded, (1, 1), &OPTIONS.map(str::to_owned)).into()))]
     }
 
     fn metrics(&self, _: &Named<'_>, _: Clock) -> Vec<Metric> {

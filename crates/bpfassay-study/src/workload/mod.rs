@@ -25,6 +25,7 @@ use bpfassay_tool::Supply;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::ior::check_nodes;
 pub use self::{
     command::{CommandSpec, MetricSpec, Printed, ValueLocation},
     features::FeaturesSpec,
@@ -170,6 +171,8 @@ pub(crate) struct OnTarget<'a> {
     pub(crate) external_ior: Option<&'a BTreeSet<Interface>>,
     /// The mounts beside the file system under test.
     pub(crate) mounts: &'a [ExtraMount],
+    /// The nodes that run it together.
+    pub(crate) nodes: u32,
 }
 
 /// What a guest runs in one case of a workload.

@@ -82,6 +82,7 @@ fn job(modules: Vec<String>) -> Job {
         scheduling: Scheduling::Kernel,
         symbols: false,
         mounts: Vec::new(),
+        node: None,
         task: Task::Shell,
     }
 }
@@ -109,7 +110,7 @@ fn a_boot_gets_all_segments_and_its_job_last() {
     let bed = Bed::new();
     let target = bed.target(&bed.kernel(&MODULES, BUILTIN));
     let image = GuestImage::from_manifest(&target).unwrap();
-    let modules = image.module_paths(&NFS).unwrap();
+    let modules = image.module_paths(&NFS, false).unwrap();
     assert_eq!(modules, ["/bpfassay/modules/sunrpc.ko", "/bpfassay/modules/nfsd.ko", "/bpfassay/modules/nfsv4.ko"]);
     let path = bed.directory.path().join("initramfs");
     let job = job(modules.clone());
@@ -201,8 +202,8 @@ fn a_segment_damaged_between_preparation_and_boot_stops_the_boot() {
 fn a_kernel_without_nfs_is_refused_when_nfs_is_wanted() {
     let bed = Bed::new();
     let image = GuestImage::from_manifest(&bed.target(&bed.kernel(&MODULES[1..2], BUILTIN))).unwrap();
-    assert!(matches!(image.module_paths(&NFS), Err(ModulesError::Missing { module, .. }) if module == "nfsd"));
-    assert!(image.module_paths(&FileSystem::Tmpfs { size_mib: 1 }).unwrap().is_empty());
+    assert!(matches!(image.module_paths(&NFS, false), Err(ModulesError::Missing { module, .. }) if module == "nfsd"));
+    assert!(image.module_paths(&FileSystem::Tmpfs { size_mib: 1 }, false).unwrap().is_empty());
 }
 
 #[test]
@@ -212,7 +213,7 @@ fn a_kernel_without_modules_has_everything_built_in() {
     kernel.modules = None;
     let image = GuestImage::from_manifest(&bed.target(&kernel)).unwrap();
     assert!(image.modules().monolithic);
-    assert!(image.module_paths(&NFS).unwrap().is_empty());
+    assert!(image.module_paths(&NFS, false).unwrap().is_empty());
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn tree(modules: &[(&str, &str)], builtin: &[&str]) -> tempfile::TempDir {
 }
 
 /// A kernel shaped like Debian's 6.1.
-const USUAL: [(&str, &str); 13] = [
+const USUAL: [(&str, &str); 15] = [
     ("kernel/drivers/virtio/virtio.ko", "name=virtio;depends=;"),
     ("kernel/drivers/virtio/virtio_ring.ko", "name=virtio_ring;depends=virtio;"),
     ("kernel/drivers/virtio/virtio_pci.ko", "name=virtio_pci;depends=virtio_ring,virtio,virtio_pci_modern_dev;"),
@@ -65,6 +65,8 @@ const USUAL: [(&str, &str); 13] = [
     ("kernel/fs/nfs/nfsv4.ko", "name=nfsv4;depends=nfs,sunrpc,dns-resolver;softdep=pre: absent keys post: layouts;"),
     ("kernel/fs/nfs/layouts.ko", "name=layouts;depends=nfsv4;"),
     ("kernel/fs/nfsd/nfsd.ko", "name=nfsd;depends=lockd,sunrpc,grace;"),
+    ("kernel/net/core/failover.ko", "name=failover;depends=;"),
+    ("kernel/drivers/net/virtio_net.ko", "name=virtio_net;depends=failover;"),
 ];
 
 fn nfs(version: NfsVersion) -> FileSystem {
@@ -82,7 +84,7 @@ fn names(order: &[String]) -> Vec<&str> {
 fn dependencies_come_first_and_each_module_once() {
     let tree = tree(&USUAL, &["kernel/net/dns_resolver/dns-resolver.ko"]);
     let (set, archive) = ModuleSet::read(tree.path(), Layout::Installed, Signatures::Kept).unwrap();
-    let order = set.load_order(&nfs(NfsVersion::V42)).unwrap();
+    let order = set.load_order(&nfs(NfsVersion::V42), false).unwrap();
     assert_eq!(
         names(&order),
         [
@@ -101,9 +103,11 @@ fn dependencies_come_first_and_each_module_once() {
         ]
     );
     assert!(order.iter().all(|path| archive.get(path).is_some()));
-    assert_eq!(names(&set.load_order(&FileSystem::Tmpfs { size_mib: 1 }).unwrap()).len(), 5);
-    assert_eq!(names(&set.load_order(&nfs(NfsVersion::V3)).unwrap()).last(), Some(&"nfsv3"));
+    assert_eq!(names(&set.load_order(&FileSystem::Tmpfs { size_mib: 1 }, false).unwrap()).len(), 5);
+    assert_eq!(names(&set.load_order(&nfs(NfsVersion::V3), false).unwrap()).last(), Some(&"nfsv3"));
     assert_eq!(set.absent, BTreeSet::from(EXTRA.map(str::to_owned)));
+    // Only one of several nodes has a network card.
+    assert_eq!(names(&set.load_order(&nfs(NfsVersion::V42), true).unwrap())[12..], ["failover", "virtio_net"]);
 }
 
 #[test]
@@ -114,9 +118,14 @@ fn built_in_modules_are_neither_inserted_nor_missing() {
     let tree = tree(&modules, &builtin);
     let (set, _) = ModuleSet::read(tree.path(), Layout::Installed, Signatures::Kept).unwrap();
     assert_eq!(set.builtin, BTreeSet::from(["virtio_pci".into(), "virtio_console".into()]));
-    assert!(set.load_order(&FileSystem::Tmpfs { size_mib: 1 }).unwrap().is_empty());
-    set.load_order(&nfs(NfsVersion::V3)).unwrap();
-    match set.load_order(&nfs(NfsVersion::V41)).unwrap_err() {
+    assert!(set.load_order(&FileSystem::Tmpfs { size_mib: 1 }, false).unwrap().is_empty());
+    set.load_order(&nfs(NfsVersion::V3), false).unwrap();
+    let without_card = ModuleSet { absent: BTreeSet::from([NETWORK.to_owned()]), ..set.clone() };
+    let error = without_card.load_order(&nfs(NfsVersion::V3), true).unwrap_err();
+    assert!(
+        matches!(error, ModulesError::Missing { module, purpose: "the network of several nodes" } if module == "virtio_net")
+    );
+    match set.load_order(&nfs(NfsVersion::V41), false).unwrap_err() {
         ModulesError::Missing { module, purpose } => {
             assert_eq!((module.as_str(), purpose), ("nfsv4", "an NFSv4 mount"))
         }

@@ -5,7 +5,7 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Accelerator, device::Device};
+use crate::{Accelerator, Clock, device::Device};
 
 /// Whether kernel and processes have the same addresses on every boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +27,8 @@ pub(crate) struct KernelParams {
     pub(crate) arch: Arch,
     /// What runs the guest's instructions.
     pub(crate) accelerator: Accelerator,
+    /// The clock of the guest.
+    pub(crate) clock: Clock,
     /// Number of vCPUs.
     pub(crate) cpus: u32,
     /// Whether addresses are the same on every boot.
@@ -51,6 +53,9 @@ impl Device for KernelParams {
         parameters.extend(self.arch.facts().kernel_parameters);
         if self.accelerator == Accelerator::Tcg && self.cpus == 1 {
             parameters.extend(self.arch.facts().single_tcg_cpu_parameters);
+        }
+        if self.accelerator == Accelerator::Tcg && self.clock == Clock::Wall {
+            parameters.extend(self.arch.facts().emulated_wall_clock_parameters);
         }
         match self.aslr {
             Aslr::Fixed => parameters.extend(["nokaslr", "norandmaps"]),

@@ -66,6 +66,7 @@ fn measured() -> RunOutcome {
         tool: None,
         samples: Vec::new(),
         warm_up: None,
+        nodes: Vec::new(),
         namespace: Vec::new(),
     }))
 }

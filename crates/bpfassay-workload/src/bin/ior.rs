@@ -8,13 +8,13 @@ use std::{env, fs, io::Write as _, process::ExitCode};
 
 use bpfassay_ior::Plan;
 use bpfassay_workload::{
-    engine::{EngineError, MAX_RANKS, Run},
+    engine::{EngineError, MAX_RANKS, NodeOf, Run},
     io_paths::{self, mounts, neighbour},
     microbenchmark,
 };
 
 const HELP: &str = "\
-usage: bpfassay-ior [--ranks N] [--record DIR] [IOR OPTION]...
+usage: bpfassay-ior [--ranks N] [--node K/N] [--record DIR] [IOR OPTION]...
        bpfassay-ior io-paths DIR BYTES [SUMMARY]
        bpfassay-ior mounts DIR BYTES SUMMARY MOUNT...
        bpfassay-ior microbenchmark KIND OPERATIONS BYTES [SUMMARY]
@@ -23,6 +23,7 @@ usage: bpfassay-ior [--ranks N] [--record DIR] [IOR OPTION]...
 Does what IOR does with the same options and script files (-f), for the interfaces POSIX and MMAP.
 
   --ranks N      start N ranks (default: BPFASSAY_IOR_RANKS, else 1)
+  --node K/N     these ranks are those of node K of N, which meet through the agents of guests
   --record DIR   write each rank's calls on test files to DIR/rank.N
   --help, -h     show this
   --version      show the version
@@ -37,6 +38,7 @@ exit status: 0 all done; 1 data other than written was read; 2 wrong options or 
 
 struct Arguments {
     ranks: u32,
+    node: NodeOf,
     record: Option<String>,
     args: Vec<String>,
 }
@@ -44,7 +46,8 @@ struct Arguments {
 /// Takes the program's own options out of the arguments; `None`: only information was asked for, and given.
 fn arguments(args: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
     let mut ranks = env::var("BPFASSAY_IOR_RANKS").ok();
-    let mut arguments = Arguments { ranks: 1, record: None, args: Vec::new() };
+    let mut arguments = Arguments { ranks: 1, node: NodeOf::ALONE, record: None, args: Vec::new() };
+    let mut node = None;
     let mut args = args;
     while let Some(argument) = args.next() {
         let (name, value) = match argument.split_once('=') {
@@ -53,6 +56,7 @@ fn arguments(args: impl Iterator<Item = String>) -> Result<Option<Arguments>, St
         };
         let target = match name {
             "--ranks" => &mut ranks,
+            "--node" => &mut node,
             "--record" => &mut arguments.record,
             "-h" | "--help" => return print(HELP),
             "--version" => return print(concat!("bpfassay-ior ", env!("CARGO_PKG_VERSION"), "\n")),
@@ -70,6 +74,11 @@ fn arguments(args: impl Iterator<Item = String>) -> Result<Option<Arguments>, St
             .filter(|ranks| (1..=MAX_RANKS).contains(ranks))
             .ok_or_else(|| format!("the number of ranks must be from 1 to {MAX_RANKS}, found `{text}`"))?;
     }
+    if let Some(text) = node {
+        arguments.node = NodeOf::parse(&text).ok_or_else(|| {
+            format!("--node needs K/N, the number of a node from 1 and how many there are, found `{text}`")
+        })?;
+    }
     Ok(Some(arguments))
 }
 
@@ -79,13 +88,13 @@ fn print<T>(text: &str) -> Result<Option<T>, String> {
 }
 
 fn run(arguments: Arguments) -> Result<u8, EngineError> {
-    let Arguments { ranks, record, args } = arguments;
+    let Arguments { ranks, node, record, args } = arguments;
     let plan = Plan::from_args(args.iter().map(String::as_str), |path| {
         fs::read_to_string(path).map_err(|source| EngineError::File { action: "read", path: path.to_owned(), source })
     })
     .map_err(|error: EngineError| error)?;
     let args = ["bpfassay-ior".to_owned()].into_iter().chain(args).collect();
-    Run { plan, ranks, args, record: record.map(Into::into) }.start()
+    Run { plan, ranks, node, args, record: record.map(Into::into) }.start()
 }
 
 /// The workloads that are not IOR's; `None` where the arguments name none of them.

@@ -29,7 +29,7 @@ mod timed;
 use std::{fmt::Arguments, io::Write as _, path::PathBuf};
 
 pub use error::EngineError;
-pub use ranks::MAX_RANKS;
+pub use ranks::{MAX_RANKS, NodeOf};
 
 use backend::Backend;
 use bpfassay_ior::{Api, Options, OptionsError, Plan};
@@ -52,8 +52,10 @@ const ABORTED: u8 = 6;
 pub struct Run {
     /// The tests.
     pub plan: Plan,
-    /// Ranks, at most [`MAX_RANKS`].
+    /// Ranks on this node, at most [`MAX_RANKS`].
     pub ranks: u32,
+    /// Which of several nodes this one is; each has as many ranks.
+    pub node: NodeOf,
     /// The command line of the run, for the report.
     pub args: Vec<String>,
     /// A directory into which each rank writes a record of its calls on test files, as `rank.N`.
@@ -77,7 +79,12 @@ impl Run {
             self.check_tasks(test)?;
         }
         let descriptor = control::descriptor()?;
+        if descriptor.is_none() && self.node != NodeOf::ALONE {
+            let rule = "ranks of several nodes meet through the agent of a guest, and none started this program";
+            return Err(OptionsError::Rule { rule }.into());
+        }
         ranks::launch(self.ranks, timed::room(&self.plan.tests, self.ranks), |team| {
+            let team = team.on(self.node);
             let rank = team.rank();
             let result = match &self.record {
                 None => self.rank(&team, descriptor, Kernel).map(|(_, status)| status),
@@ -101,14 +108,19 @@ impl Run {
         })
     }
 
-    /// Tasks that take part in `test`.
+    /// Tasks on this node that take part in `test`.
     fn tasks(&self, test: &Options) -> u32 {
-        test.tasks.unwrap_or(self.ranks).min(self.ranks)
+        if self.node.count > 1 { self.ranks } else { test.tasks.unwrap_or(self.ranks).min(self.ranks) }
     }
 
     /// The rules that depend on the number of tasks.
     fn check_tasks(&self, test: &Options) -> Result<(), EngineError> {
-        let with_tasks = Options { tasks: Some(self.tasks(test)), ..test.clone() };
+        let tasks =
+            self.tasks(test).checked_mul(self.node.count).ok_or(OptionsError::Rule { rule: "too many tasks" })?;
+        if self.node.count > 1 {
+            test.fits_nodes(tasks)?;
+        }
+        let with_tasks = Options { tasks: Some(tasks), ..test.clone() };
         with_tasks.validate()?;
         let page = rustix::param::page_size() as u64;
         if test.api == Api::Mmap && test.fsync_per_write && !test.transfer_size.is_multiple_of(page) {
@@ -139,8 +151,8 @@ impl Run {
                 let backend = Backend {
                     io: calls,
                     options,
-                    rank: world.rank(),
-                    aggregate: options.aggregate_size(tasks).unwrap_or_default(),
+                    rank: team.task(),
+                    aggregate: options.aggregate_size(team.tasks()).unwrap_or_default(),
                     moved: Moved::default(),
                 };
                 let lead = report.as_mut().map(|report| Lead { report, control: control.as_mut() });

@@ -125,7 +125,7 @@ impl Offsets<'_> {
 impl<'o, I: Io> Phase<'_, 'o, I> {
     fn offsets(&self) -> Result<Offsets<'o>, EngineError> {
         let options = self.backend.options;
-        let tasks = u64::from(self.team.size());
+        let tasks = u64::from(self.team.tasks());
         let per_block = options.block_size / options.transfer_size;
         let (order, count) = match options.order {
             AccessOrder::Sequential => (Order::Sequential, per_block),

@@ -91,36 +91,84 @@ impl Drop for Region {
     }
 }
 
-/// One rank's view of all ranks, or of the first ones that take part in a test.
+/// One rank's view of all ranks of this node, or of the first ones that take part in a test.
 #[derive(Clone)]
 pub(crate) struct Team {
     region: Arc<Region>,
     rank: u32,
     size: u32,
     is_world: bool,
+    node: NodeOf,
+}
+
+/// Which of several nodes, with as many ranks each, the ranks of this process tree are on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeOf {
+    /// From 0.
+    pub index: u32,
+    /// How many there are.
+    pub count: u32,
+}
+
+impl NodeOf {
+    /// There is one.
+    pub const ALONE: Self = Self { index: 0, count: 1 };
+
+    /// The node that `text` names, `K/N` with K from 1; `None` where it names none.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (number, count) = text.split_once('/')?;
+        let (number, count) = (number.parse::<u32>().ok()?, count.parse::<u32>().ok()?);
+        (1..=count).contains(&number).then_some(Self { index: number.checked_sub(1)?, count })
+    }
 }
 
 impl Team {
     /// The ranks of a run, each to be given to its process or thread, with room for so many `times` of calls of each.
     pub(crate) fn world(size: u32, times: u32) -> io::Result<Vec<Self>> {
         let region = Arc::new(Region::new(size, times)?);
-        Ok((0..size).map(|rank| Self { region: Arc::clone(&region), rank, size, is_world: true }).collect())
+        Ok((0..size)
+            .map(|rank| Self { region: Arc::clone(&region), rank, size, is_world: true, node: NodeOf::ALONE })
+            .collect())
+    }
+
+    /// The same ranks as those of one of several nodes.
+    pub(crate) const fn on(mut self, node: NodeOf) -> Self {
+        self.node = node;
+        self
     }
 
     /// The first `size` ranks; the others must not use it.
     pub(crate) fn first(&self, size: u32) -> Self {
-        Self { region: Arc::clone(&self.region), rank: self.rank, size, is_world: false }
+        Self { region: Arc::clone(&self.region), rank: self.rank, size, is_world: false, node: self.node }
     }
 
+    /// The number of this rank on its node.
     pub(crate) const fn rank(&self) -> u32 {
         self.rank
     }
 
+    /// Ranks on this node.
     pub(crate) const fn size(&self) -> u32 {
         self.size
     }
 
-    /// All ranks of the run, whether or not they take part.
+    /// The number of this rank among those of all nodes.
+    pub(crate) const fn task(&self) -> u32 {
+        self.node.index * self.size + self.rank
+    }
+
+    /// Ranks on all nodes.
+    pub(crate) const fn tasks(&self) -> u32 {
+        self.node.count * self.size
+    }
+
+    /// Nodes.
+    pub(crate) const fn nodes(&self) -> u32 {
+        self.node.count
+    }
+
+    /// All ranks of the run on this node, whether or not they take part.
     pub(crate) fn world_size(&self) -> u32 {
         self.region.ranks
     }
@@ -304,6 +352,18 @@ mod tests {
             sum
         });
         assert_eq!(results, [Some(3), Some(3), Some(3), None]);
+    }
+
+    #[test]
+    fn ranks_are_numbered_over_all_nodes() {
+        let second = NodeOf::parse("2/4").unwrap();
+        assert_eq!(second, NodeOf { index: 1, count: 4 });
+        let numbers = Team::world(3, 0).unwrap().into_iter().map(|team| team.on(second));
+        let numbers: Vec<_> = numbers.map(|team| (team.rank(), team.task(), team.size(), team.tasks())).collect();
+        assert_eq!(numbers, [(0, 3, 3, 12), (1, 4, 3, 12), (2, 5, 3, 12)]);
+        for wrong in ["", "1", "0/4", "5/4", "-1/4", "1/0", "1/x", "1/4/2"] {
+            assert_eq!(NodeOf::parse(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

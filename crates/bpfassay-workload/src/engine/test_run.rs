@@ -100,7 +100,7 @@ impl<'a, I: Io> TestRun<'a, I> {
 
     /// The rank whose data this rank works on.
     fn task(&self) -> u32 {
-        let tasks = i64::from(self.team.size());
+        let tasks = i64::from(self.team.tasks());
         // Within 0..tasks, so that it fits.
         (i64::from(self.rank()) + self.rank_offset).rem_euclid(tasks) as u32
     }
@@ -216,18 +216,30 @@ impl<'a, I: Io> TestRun<'a, I> {
         let is_kept = options.keep || (found_errors && options.keep_with_error);
         if !is_kept {
             let start = self.backend.io.now();
-            self.team.barrier()?;
+            self.meet()?;
             self.remove(name)?;
-            self.team.barrier()?;
+            self.meet()?;
             let seconds = self.backend.io.now().saturating_sub(start).as_secs_f64();
             if let Some(lead) = &mut self.lead {
                 lead.report.removed(repetition, seconds)?;
             }
         } else {
-            self.team.barrier()?;
+            self.meet()?;
         }
         self.rank_offset = 0;
         Ok(())
+    }
+
+    /// Waits until every rank has come here, those of other nodes, too: the agent has rank 0 wait for these.
+    fn meet(&mut self) -> Result<(), EngineError> {
+        self.team.barrier()?;
+        if self.team.nodes() == 1 {
+            return Ok(());
+        }
+        if let Some(control) = self.lead.as_mut().and_then(|lead| lead.control.as_deref_mut()) {
+            control.announce(&PhaseEvent::Meet)?;
+        }
+        self.team.barrier()
     }
 
     /// A phase whose time counts.
@@ -239,13 +251,13 @@ impl<'a, I: Io> TestRun<'a, I> {
         let mut opened = if access == Access::Write { self.backend.create(name)? } else { self.backend.open(name)? };
         timers.open.1 = self.backend.io.now();
         if options.intra_test_barriers {
-            self.team.barrier()?;
+            self.meet()?;
         }
         timers.transfer.0 = self.backend.io.now();
         let counts = self.phase(access)?.run(&mut opened)?;
         timers.transfer.1 = self.backend.io.now();
         if options.intra_test_barriers {
-            self.team.barrier()?;
+            self.meet()?;
         }
         timers.close.0 = self.backend.io.now();
         self.backend.close(opened)?;
@@ -401,20 +413,20 @@ impl<'a, I: Io> TestRun<'a, I> {
         let span = |from: usize, to: usize| (most(to) as f64 - least(from) as f64) / 1e9;
         let moved: u64 = numbers.iter().map(|numbers| numbers[1]).sum();
         let sizes = numbers.iter().map(|numbers| numbers[0]);
+        // The share of this node: a file that all nodes share has as much of each.
+        let nodes = u64::from(self.team.nodes());
+        let expected = self.backend.aggregate / nodes;
         let on_disk = if options.file_per_process {
             sizes.sum()
         } else {
             if sizes.clone().min() != sizes.clone().max() {
                 warn(format_args!("ranks see different sizes of the test file"));
             }
-            sizes.min().unwrap_or_default()
+            sizes.min().unwrap_or_default() / nodes
         };
-        if moved != self.backend.aggregate || on_disk != moved {
+        if moved != expected || on_disk != moved {
             let why = if options.deadline == 0 { "" } else { ", perhaps because of the deadline" };
-            warn(format_args!(
-                "expected {} bytes, moved {moved}, the files hold {on_disk}{why}",
-                self.backend.aggregate
-            ));
+            warn(format_args!("expected {expected} bytes, moved {moved}, the files hold {on_disk}{why}"));
         }
         let point = Point {
             moved,

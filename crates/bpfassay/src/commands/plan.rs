@@ -35,12 +35,16 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
         let host_setup = HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Recorded).await?;
         let mut text = String::new();
         for block in plan.measured_blocks() {
-            let machine = host_setup.machine(&plan.study, block).map_err(Error::from)?;
             let (qemu, choice) = host_setup.qemu(block.target.arch).map_err(Error::from)?;
             // Writing to a string cannot fail.
             let reason = plain::line(&choice.reason);
             let _ = writeln!(text, "\n# {}\n# accelerator {}: {reason}", plain::line(&block.id), choice.accelerator);
-            let _ = writeln!(text, "{}", plain::line(&machine.shell_command(&qemu.command_line())));
+            for (name, machine) in host_setup.machines(&plan.study, block).map_err(Error::from)? {
+                if let Some(name) = name {
+                    let _ = writeln!(text, "# {name}");
+                }
+                let _ = writeln!(text, "{}", plain::line(&machine.shell_command(&qemu.command_line())));
+            }
         }
         text.push_str(
             "\nQEMU inherits its sockets and files from bpfassay, among them the initramfs (/dev/fd/903) and the kernel.\n",

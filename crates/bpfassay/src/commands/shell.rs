@@ -52,7 +52,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
 
     let file_system =
         plan.blocks.first().map_or(FileSystem::Tmpfs { size_mib: 256 }, |block| block.file_system.clone());
-    let modules = image.module_paths(&file_system).map_err(Failure::usage)?;
+    let modules = image.module_paths(&file_system, false).map_err(Failure::usage)?;
     let job = Job {
         protocol: PROTOCOL_VERSION,
         modules,
@@ -61,6 +61,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         scheduling: Scheduling::Kernel,
         symbols: false,
         mounts: Vec::new(),
+        node: None,
         task: Task::Shell,
     };
     let scratch = store.cache.scratch()?;

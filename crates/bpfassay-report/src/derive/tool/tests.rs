@@ -83,6 +83,7 @@ fn figures(output: Vec<OutputPiece>) -> RunFigures {
         tool: Some(Box::new(seen)),
         samples: Vec::new(),
         warm_up: None,
+        nodes: Vec::new(),
         namespace: Vec::new(),
     }
 }

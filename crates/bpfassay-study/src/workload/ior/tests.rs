@@ -10,7 +10,7 @@ fn options() -> Vec<String> {
 
 #[test]
 fn the_embedded_engine_gets_ranks_options_and_places() {
-    let workload = run(IorEngine::Embedded, 2, &options());
+    let workload = run(IorEngine::Embedded, (2, 1), &options());
     assert_eq!(workload.program, Program::Bundled);
     assert_eq!(
         workload.arguments.join(" "),
@@ -22,7 +22,7 @@ fn the_embedded_engine_gets_ranks_options_and_places() {
 
 #[test]
 fn the_real_ior_gets_the_same_options_and_cannot_be_held() {
-    let workload = run(IorEngine::External, 4, &options());
+    let workload = run(IorEngine::External, (4, 1), &options());
     assert_eq!(workload.program, Program::ExternalIor { ranks: 4 });
     assert_eq!(
         workload.arguments.join(" "),
@@ -36,7 +36,7 @@ fn the_real_ior_gets_the_same_options_and_cannot_be_held() {
 fn every_kind_has_its_run_specification() {
     let workloads = |study: &str| {
         let study = load(study).unwrap();
-        let on = OnTarget { arch: bpfassay_protocol::Arch::X86_64, external_ior: None, mounts: &[] };
+        let on = OnTarget { arch: bpfassay_protocol::Arch::X86_64, external_ior: None, mounts: &[], nodes: 1 };
         let cases = study
             .workloads
             .iter()

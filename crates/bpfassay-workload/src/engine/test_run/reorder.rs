@@ -24,9 +24,9 @@ impl<I: Io> TestRun<'_, I> {
         Ok(seed)
     }
 
-    /// Ranks to go to reach the task `nodes` nodes away; all ranks are on one node unless the options place them otherwise.
+    /// Ranks to go to reach the task `nodes` nodes away; each node has as many ranks as this one, unless the options place them otherwise.
     pub(super) fn distance(&self, nodes: i32) -> i64 {
-        i64::from(nodes) * self.per_node() % i64::from(self.team.size())
+        i64::from(nodes) * self.per_node() % i64::from(self.team.tasks())
     }
 
     fn per_node(&self) -> i64 {
@@ -36,7 +36,7 @@ impl<I: Io> TestRun<'_, I> {
     /// Chooses whose data to read (`-C`, `-Z`, `-Q`, `-X`).
     pub(super) fn reorder(&mut self, repetition: u32) -> Result<(), EngineError> {
         let options = self.options();
-        let tasks = u64::from(self.team.size());
+        let tasks = u64::from(self.team.tasks());
         if options.reorder_tasks {
             self.rank_offset = self.distance(options.task_per_node_offset);
         }
@@ -48,7 +48,7 @@ impl<I: Io> TestRun<'_, I> {
         match options.reorder_random {
             ReorderRandom::Off => {}
             ReorderRandom::Draw => {
-                let last_node = i64::from(options.nodes.unwrap_or(1)) - 1;
+                let last_node = i64::from(options.nodes.unwrap_or(self.team.nodes())) - 1;
                 let least = i64::from(options.task_per_node_offset).min(last_node) * self.per_node();
                 if least >= tasks as i64 {
                     let what =

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The guests of one boot: one alone, or a server and the nodes that run the workload together. To whoever watches the boot they are one guest: the first node,
+//! whose runs end when those of all nodes have ended, with the figures of all.
+
+mod outcomes;
+mod rendezvous;
+
+use std::{
+    collections::VecDeque,
+    future::{Future as _, poll_fn},
+    os::fd::OwnedFd,
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use bpfassay_protocol::{
+    message::{GuestMessage, HostMessage, RunOutcome},
+    nodes::Node,
+};
+use bpfassay_study::Study;
+use bpfassay_vm::{Ending, Event, Guest, VmError, cables};
+
+use self::{
+    outcomes::{Ended, Outcomes},
+    rendezvous::Rendezvous,
+};
+
+/// How long guests whose work is done may take to power off.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// One guest of a boot.
+struct Member {
+    /// `None`: it is alone.
+    node: Option<Node>,
+    guest: Guest,
+    log: String,
+    /// Whether it has reported that everything is done.
+    is_done: bool,
+    has_ended: bool,
+}
+
+impl Member {
+    const fn new(node: Option<Node>, guest: Guest, log: String) -> Self {
+        Self { node, guest, log, is_done: false, has_ended: false }
+    }
+
+    fn name(&self) -> String {
+        self.node.map(Node::name).unwrap_or_default()
+    }
+}
+
+/// The guests of a boot. Those that run the workload come first, in their order; the server comes last.
+pub(crate) struct Guests {
+    members: Vec<Member>,
+    rendezvous: Rendezvous,
+    outcomes: Outcomes,
+    /// Events for whoever watches.
+    due: VecDeque<GroupEvent>,
+    /// What the first node did after the end of a run that others have not ended yet.
+    held: VecDeque<Event>,
+    /// How the first node ended, while others have work left.
+    first_ended: Option<Box<Ending>>,
+    /// Who ended although its work was not done, and how.
+    broken: Option<(usize, Ending)>,
+}
+
+/// What whoever watches a boot learns.
+#[derive(Debug)]
+pub(crate) enum GroupEvent {
+    /// An event of the guest, or of the first of several nodes.
+    Event(Event),
+    /// The guests cannot be trusted any more.
+    Violation(String),
+}
+
+/// How the guests of a boot ended: the one that is to blame.
+pub(crate) struct GroupEnding {
+    pub(crate) ending: Ending,
+    /// Its console log, relative to the results directory.
+    pub(crate) log: String,
+    /// `node 2`, `server`; `None` for a guest that was alone.
+    pub(crate) name: Option<String>,
+}
+
+/// Why there are no guests.
+pub(crate) enum NotBooted {
+    /// A QEMU could not be started.
+    Vm(VmError),
+    /// The server ended before it served.
+    Server(Box<GroupEnding>),
+}
+
+impl From<VmError> for NotBooted {
+    fn from(error: VmError) -> Self {
+        Self::Vm(error)
+    }
+}
+
+/// The nodes of a boot of `study` that run the workload; `None` is a guest that is alone.
+pub(crate) fn of(study: &Study) -> Vec<Option<Node>> {
+    match study.guest.nodes {
+        0 | 1 => vec![None],
+        count => Node::all(count).map(Some).collect(),
+    }
+}
+
+/// The node of `study` that everything is shown of where one stands for all: the first.
+pub(crate) fn first(study: &Study) -> Option<Node> {
+    of(study).into_iter().next().flatten()
+}
+
+/// The server of `study`'s nodes.
+pub(crate) fn server(study: &Study) -> Option<Node> {
+    first(study).map(|node| Node::server(node.count))
+}
+
+impl Guests {
+    /// Boots one guest, which is alone.
+    ///
+    /// # Errors
+    /// [`NotBooted::Vm`] where it cannot be started.
+    pub(crate) async fn one(boot: impl Future<Output = Result<Guest, VmError>>, log: &str) -> Result<Self, NotBooted> {
+        Ok(Self::with(vec![Member::new(None, boot.await?, log.to_owned())], 1))
+    }
+
+    /// Boots `server`, and when it serves the `nodes`. `boot` boots one with its ends of cables, and returns the guest and its log.
+    ///
+    /// # Errors
+    /// [`NotBooted`]; guests that were started are killed.
+    pub(crate) async fn several(
+        (server, nodes): (Node, Vec<Node>),
+        mut boot: impl AsyncFnMut(Node, Vec<Arc<OwnedFd>>) -> Result<(Guest, String), VmError>,
+    ) -> Result<Self, NotBooted> {
+        let (ends, others): (Vec<_>, Vec<_>) = cables(server.count)?.into_iter().unzip();
+        let (guest, log) = boot(server, ends.into_iter().map(Arc::new).collect()).await?;
+        let mut server = Member::new(Some(server), guest, log);
+        loop {
+            match server.guest.next_event().await {
+                Event::Message(GuestMessage::Ready(_)) => break,
+                Event::Ended(ending) => {
+                    let name = Some(server.name());
+                    return Err(NotBooted::Server(Box::new(GroupEnding { ending: *ending, log: server.log, name })));
+                }
+                Event::Message(_) | Event::KernelIncident(_) => {}
+            }
+        }
+        let mut members = Vec::new();
+        for (node, cable) in nodes.into_iter().zip(others) {
+            let (guest, log) = boot(node, vec![Arc::new(cable)]).await?;
+            members.push(Member::new(Some(node), guest, log));
+        }
+        let count = members.len();
+        members.push(server);
+        Ok(Self::with(members, count))
+    }
+
+    fn with(members: Vec<Member>, nodes: usize) -> Self {
+        Self {
+            members,
+            rendezvous: Rendezvous::new(nodes),
+            outcomes: Outcomes::new(nodes),
+            due: VecDeque::new(),
+            held: VecDeque::new(),
+            first_ended: None,
+            broken: None,
+        }
+    }
+
+    /// How the guests are less confined than they should be, a sentence each.
+    pub(crate) fn unconfined(&self) -> Vec<String> {
+        self.members.first().map(|first| first.guest.unconfined().to_vec()).unwrap_or_default()
+    }
+
+    /// As [`Guest::read_counts`].
+    ///
+    /// # Errors
+    /// Its errors.
+    pub(crate) fn read_counts(&mut self) -> std::io::Result<Vec<u8>> {
+        self.members.first_mut().map_or_else(|| Ok(Vec::new()), |first| first.guest.read_counts())
+    }
+
+    /// Acknowledges the last message of the first guest.
+    pub(crate) fn power_off(&self) {
+        if let Some(first) = self.members.first() {
+            // One that has gone already needs no answer.
+            let _ = first.guest.send(&HostMessage::PowerOff);
+        }
+    }
+
+    /// The next event. Cancel-safe.
+    pub(crate) async fn next_event(&mut self) -> GroupEvent {
+        loop {
+            if let Some(event) = self.due.pop_front() {
+                return event;
+            }
+            let (at, event) = self.next_of_any().await;
+            if let Event::Ended(_) = &event
+                && let Some(member) = self.members.get_mut(at)
+            {
+                member.has_ended = true;
+            }
+            if let Err(problem) = self.take(at, event) {
+                return GroupEvent::Violation(problem);
+            }
+        }
+    }
+
+    /// Stops all guests and waits until they have ended. Returns how the one ended that is to blame, else the first.
+    pub(crate) async fn end(mut self) -> GroupEnding {
+        let blamed = self.broken.take();
+        for member in &self.members {
+            // Those of several nodes that have done their work power off by themselves.
+            member.guest.request_stop(if member.is_done && self.members.len() > 1 { GRACE } else { Duration::ZERO });
+        }
+        let mut first = None;
+        for member in &mut self.members {
+            let ending = member.guest.end().await;
+            if first.is_none() {
+                let name = member.node.map(Node::name);
+                first = Some(GroupEnding { ending, log: member.log.clone(), name });
+            }
+        }
+        let named = |(at, ending): (usize, Ending)| {
+            let member = self.members.get(at)?;
+            Some(GroupEnding { ending, log: member.log.clone(), name: member.node.map(Node::name) })
+        };
+        match blamed.and_then(named).or(first) {
+            Some(ending) => ending,
+            // There is always a first guest.
+            None => unreachable!("a boot without guests"),
+        }
+    }
+
+    /// Waits for the rest of what the guests write while they end by themselves, for at most `patience`.
+    pub(crate) async fn linger(&mut self, patience: Duration) {
+        let Some(first) = self.members.first_mut() else { return };
+        let _ = tokio::time::timeout(patience, first.guest.end()).await;
+    }
+
+    /// The next event of any guest that has not ended, and whose.
+    async fn next_of_any(&mut self) -> (usize, Event) {
+        poll_fn(|context| {
+            for (at, member) in self.members.iter_mut().enumerate() {
+                // Its end would be returned again at each call.
+                if member.has_ended {
+                    continue;
+                }
+                if let Poll::Ready(event) = pin!(member.guest.next_event()).poll(context) {
+                    return Poll::Ready((at, event));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Takes in an event of the guest at `at`.
+    ///
+    /// # Errors
+    /// What a guest did that no agent does.
+    fn take(&mut self, at: usize, event: Event) -> Result<(), String> {
+        if self.members.len() == 1 {
+            match event {
+                Event::Message(GuestMessage::Barrier { .. }) => {
+                    return Err("protocol error: a guest without other nodes waits for them".to_owned());
+                }
+                Event::Message(GuestMessage::RunEnded { outcome, .. }) if matches!(&*outcome, RunOutcome::Measured(figures) if !figures.nodes.is_empty()) =>
+                {
+                    return Err("protocol error: a guest sends figures of other nodes".to_owned());
+                }
+                event => self.due.push_back(GroupEvent::Event(event)),
+            }
+            return Ok(());
+        }
+        let problem = |problem: String| format!("protocol error: {problem}");
+        let is_server = at + 1 == self.members.len();
+        match event {
+            Event::Message(GuestMessage::Barrier { run, number }) if !is_server => {
+                let answers = self.rendezvous.waits(at, &run, number).map_err(problem)?;
+                self.answer(&answers);
+            }
+            Event::Message(GuestMessage::RunEnded { run, outcome }) if !is_server => {
+                let is_lost = self.rendezvous.has_lost(at, &run);
+                let answers = self.rendezvous.ended(at, &run).map_err(problem)?;
+                self.answer(&answers);
+                let ended = Ended { run, outcome: *outcome, is_lost };
+                if let Some((run, outcome)) = self.outcomes.take(at, ended).map_err(problem)? {
+                    let ended = GuestMessage::RunEnded { run, outcome: Box::new(outcome) };
+                    self.due.push_back(GroupEvent::Event(Event::Message(ended)));
+                    self.release();
+                }
+            }
+            Event::Message(GuestMessage::RunEnded { .. } | GuestMessage::Barrier { .. }) => {
+                return Err(problem("the server executes runs".to_owned()));
+            }
+            Event::Message(GuestMessage::Log { text }) => {
+                let name = self.members.get(at).map(Member::name).unwrap_or_default();
+                let text = format!("{name}: {text}");
+                self.due.push_back(GroupEvent::Event(Event::Message(GuestMessage::Log { text })));
+            }
+            Event::Message(GuestMessage::Done) => {
+                if let Some(member) = self.members.get_mut(at) {
+                    member.is_done = true;
+                }
+                // The boot is done when all have reported it.
+                if self.are_all_done() {
+                    self.hold_or_push(Event::Message(GuestMessage::Done));
+                    if let Some(ending) = self.first_ended.take() {
+                        self.hold_or_push(Event::Ended(ending));
+                    }
+                }
+            }
+            Event::Message(message) if at == 0 => self.hold_or_push(Event::Message(message)),
+            // How far the others are, and where their code is, concerns nobody; that one is unsound is reported by its end.
+            Event::Message(_) => {}
+            Event::KernelIncident(incident) => self.due.push_back(GroupEvent::Event(Event::KernelIncident(incident))),
+            Event::Ended(ending) if at == 0 && ending.reason.is_done() && !self.are_all_done() => {
+                self.first_ended = Some(ending);
+            }
+            Event::Ended(ending) if at == 0 => self.hold_or_push(Event::Ended(ending)),
+            Event::Ended(ending) if ending.reason.is_done() || self.broken.is_some() => {}
+            Event::Ended(ending) => {
+                self.broken = Some((at, (*ending).clone()));
+                self.due.push_back(GroupEvent::Event(Event::Ended(ending)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every node has reported that everything is done. The server never does.
+    fn are_all_done(&self) -> bool {
+        self.members.iter().rev().skip(1).all(|member| member.is_done)
+    }
+
+    fn answer(&self, answers: &[rendezvous::Answer]) {
+        for answer in answers {
+            if let Some(member) = self.members.get(answer.node) {
+                // One that has gone meanwhile is noticed by its end.
+                let _ = member.guest.send(&HostMessage::Barrier { all_there: answer.all_there });
+            }
+        }
+    }
+
+    /// What the first node does after the end of a run comes after the end of that run on all nodes.
+    fn hold_or_push(&mut self, event: Event) {
+        match self.outcomes.is_first_waiting() {
+            true => self.held.push_back(event),
+            false => self.due.push_back(GroupEvent::Event(event)),
+        }
+    }
+
+    fn release(&mut self) {
+        while !self.outcomes.is_first_waiting()
+            && let Some(event) = self.held.pop_front()
+        {
+            self.due.push_back(GroupEvent::Event(event));
+        }
+    }
+}

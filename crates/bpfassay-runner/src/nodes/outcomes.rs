@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a run came to on each node, and what it came to altogether. Pure.
+
+use std::collections::VecDeque;
+
+use bpfassay_protocol::message::{RunFigures, RunOutcome};
+
+/// The outcomes that wait for those of other nodes.
+#[derive(Debug)]
+pub(super) struct Outcomes {
+    of: Vec<VecDeque<Ended>>,
+}
+
+/// A run as it ended on one node.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) run: String,
+    pub(super) outcome: RunOutcome,
+    /// Whether it failed because another node had ended it.
+    pub(super) is_lost: bool,
+}
+
+impl Outcomes {
+    pub(super) fn new(nodes: usize) -> Self {
+        Self { of: (0..nodes).map(|_| VecDeque::new()).collect() }
+    }
+
+    /// `node` has ended a run. Returns a run that all have ended now, with what it came to.
+    ///
+    /// # Errors
+    /// What the nodes did that no agent does: they end different runs, or send figures of others.
+    pub(super) fn take(&mut self, node: usize, ended: Ended) -> Result<Option<(String, RunOutcome)>, String> {
+        if matches!(&ended.outcome, RunOutcome::Measured(figures) if !figures.nodes.is_empty()) {
+            return Err(format!("node {} sends figures of other nodes", node + 1));
+        }
+        let Some(of_node) = self.of.get_mut(node) else { return Err(format!("there is no node {}", node + 1)) };
+        of_node.push_back(ended);
+        if self.of.iter().any(VecDeque::is_empty) {
+            return Ok(None);
+        }
+        let all: Vec<Ended> = self.of.iter_mut().filter_map(VecDeque::pop_front).collect();
+        let run = all.first().map(|ended| ended.run.clone()).unwrap_or_default();
+        if all.iter().any(|ended| ended.run != run) {
+            return Err("the nodes end their runs in different orders".to_owned());
+        }
+        Ok(Some((run, together(all))))
+    }
+
+    /// Whether the first node waits for the outcome of others.
+    pub(super) fn is_first_waiting(&self) -> bool {
+        self.of.first().is_some_and(|first| !first.is_empty())
+    }
+}
+
+/// Measured where each node has measured it; otherwise what kept the first one from it that was not kept by another.
+fn together(all: Vec<Ended>) -> RunOutcome {
+    let mut figures: Vec<RunFigures> = Vec::new();
+    let (mut cause, mut lost) = (None, None);
+    for (number, ended) in (1..).zip(all) {
+        match ended.outcome {
+            RunOutcome::Measured(measured) => figures.push(*measured),
+            RunOutcome::Refused(mut refusal) => {
+                refusal.message = format!("node {number}: {}", refusal.message);
+                cause.get_or_insert(RunOutcome::Refused(refusal));
+            }
+            RunOutcome::Failed { message } => {
+                let failed = RunOutcome::Failed { message: format!("node {number}: {message}") };
+                if ended.is_lost { &mut lost } else { &mut cause }.get_or_insert(failed);
+            }
+        }
+    }
+    if let Some(outcome) = cause.or(lost) {
+        return outcome;
+    }
+    let mut figures = figures.into_iter();
+    match figures.next() {
+        Some(first) => RunOutcome::Measured(Box::new(RunFigures { nodes: figures.collect(), ..first })),
+        None => RunOutcome::Failed { message: "no node reported an outcome".to_owned() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::{
+        ProbeConfiguration,
+        message::{Interval, MountFacts, Reading},
+        tracer::{Refusal, Step},
+    };
+
+    use super::*;
+
+    fn figures(cgroup: u64) -> RunFigures {
+        let reading = || Reading { monotonic_ns: 0, idle_ns: None, tracer: None, mountstats: None };
+        RunFigures {
+            probe: ProbeConfiguration::BASELINE,
+            engine: None,
+            summary: String::new(),
+            features: Vec::new(),
+            cgroup,
+            mount: MountFacts::default(),
+            namespace: Vec::new(),
+            phases: Vec::new(),
+            whole: Interval { before: reading(), after: reading() },
+            tracer: None,
+            ended: None,
+            tool_statistics: Vec::new(),
+            tool: None,
+            samples: Vec::new(),
+            warm_up: None,
+            nodes: Vec::new(),
+        }
+    }
+
+    fn ended(run: &str, outcome: RunOutcome, is_lost: bool) -> Ended {
+        Ended { run: run.to_owned(), outcome, is_lost }
+    }
+
+    fn measured(run: &str, cgroup: u64) -> Ended {
+        ended(run, RunOutcome::Measured(Box::new(figures(cgroup))), false)
+    }
+
+    fn failed(run: &str, message: &str, is_lost: bool) -> Ended {
+        ended(run, RunOutcome::Failed { message: message.to_owned() }, is_lost)
+    }
+
+    #[test]
+    fn figures_of_the_other_nodes_are_in_those_of_the_first_in_the_order_of_nodes() {
+        let mut outcomes = Outcomes::new(3);
+        assert!(outcomes.take(2, measured("a", 13)).unwrap().is_none());
+        assert!(outcomes.take(0, measured("a", 11)).unwrap().is_none());
+        assert!(outcomes.is_first_waiting());
+        let Some((run, RunOutcome::Measured(all))) = outcomes.take(1, measured("a", 12)).unwrap() else { panic!() };
+        assert_eq!((run.as_str(), all.cgroup), ("a", 11));
+        assert_eq!(all.nodes.iter().map(|node| node.cgroup).collect::<Vec<_>>(), [12, 13]);
+        assert!(!outcomes.is_first_waiting());
+    }
+
+    #[test]
+    fn what_kept_a_run_from_being_measured_is_the_cause_and_not_what_followed_from_it() {
+        let mut outcomes = Outcomes::new(3);
+        outcomes.take(0, failed("a", "another node has ended this run", true)).unwrap();
+        outcomes.take(2, measured("a", 1)).unwrap();
+        let (_, outcome) = outcomes.take(1, failed("a", "no space left", false)).unwrap().unwrap();
+        assert_eq!(outcome, RunOutcome::Failed { message: "node 2: no space left".to_owned() });
+        outcomes.take(0, failed("b", "another node has ended this run", true)).unwrap();
+        let refusal = Refusal::new(Step::Attach, "no such function".to_owned());
+        outcomes.take(1, ended("b", RunOutcome::Refused(refusal), false)).unwrap();
+        let Some((_, RunOutcome::Refused(refusal))) = outcomes.take(2, measured("b", 1)).unwrap() else { panic!() };
+        assert_eq!(refusal.message, "node 2: no such function");
+    }
+
+    #[test]
+    fn what_no_agent_does_is_an_error() {
+        let mut outcomes = Outcomes::new(2);
+        outcomes.take(0, measured("a", 1)).unwrap();
+        assert!(outcomes.take(1, measured("b", 1)).unwrap_err().contains("different orders"));
+        let forged = RunFigures { nodes: vec![figures(1)], ..figures(1) };
+        let mut outcomes = Outcomes::new(2);
+        assert!(outcomes.take(0, ended("a", RunOutcome::Measured(Box::new(forged)), false)).is_err());
+    }
+}
