@@ -47,15 +47,20 @@ pub fn of_run(plan: &Plan, record: &RunRecord) -> Option<RunDerived> {
 
 /// How many of `boots` were taken from stores of blocks, a line for each store.
 fn reused(boots: &[Boot]) -> Vec<String> {
-    let mut stores: BTreeMap<&str, usize> = BTreeMap::new();
+    // Whether it is known of each where it was measured, and how many they are.
+    let mut stores: BTreeMap<&str, (bool, usize)> = BTreeMap::new();
     for reused in boots.iter().filter_map(|boot| boot.reused.as_ref()) {
-        *stores.entry(&reused.store).or_default() += 1;
+        let (is_known, count) = stores.entry(&reused.store).or_insert((true, 0));
+        *is_known &= !reused.host.machine.is_empty();
+        *count += 1;
     }
     let all = boots.len();
-    let line = |(store, count)| {
-        format!(
-            "{count} of {all} boots were measured before, and are reused from the store {store}: `boots` has when and on which host"
-        )
+    let line = |(store, (is_known, count))| {
+        let when = match is_known {
+            true => "`boots` has when and on which host",
+            false => "the store does not have of all of them when and on which host",
+        };
+        format!("{count} of {all} boots were measured before, and are reused from the store {store}: {when}")
     };
     stores.into_iter().map(line).collect()
 }
