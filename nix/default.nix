@@ -158,7 +158,7 @@ let
   packages = {
     default = bpfassay;
     inherit bpfassay;
-    inherit (programs) bpfassay-agent bpfassay-tracer;
+    inherit (programs) bpfassay-agent bpfassay-spans bpfassay-tracer;
     testbed = testbeds.quick;
   }
   // perArch "guests" guests

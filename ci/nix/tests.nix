@@ -417,5 +417,6 @@ in
     != packages.bpfassay-tracer.drvPath;
   tests =
     lib.isDerivation packages.bpfassay.tests.runs
+    && lib.isDerivation packages.bpfassay-spans.tests.runs
     && lib.isDerivation packages.bpfassay-tracer.tests.runs;
 }

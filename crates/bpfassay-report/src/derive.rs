@@ -28,14 +28,14 @@ mod tool;
 pub(crate) use runs::readings;
 pub(crate) use tool::started;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bpfassay_study::Plan;
 
 use self::{
     context::Context,
     entries::{Taken, standing, take},
-    lookup::by_cell,
+    lookup::{ByCell, by_cell},
 };
 use bpfassay_results::{Boot, Contents, RESULTS_VERSION, Results, RunDerived, RunRecord};
 
@@ -43,6 +43,16 @@ use bpfassay_results::{Boot, Contents, RESULTS_VERSION, Results, RunDerived, Run
 #[must_use]
 pub fn of_run(plan: &Plan, record: &RunRecord) -> Option<RunDerived> {
     runs::derive(plan, plan.cell(&record.cell)?, record)
+}
+
+/// Puts the runs of each cell in the order of `plan`. That of the journal is the one in which guests ended, which is chance where several were booted side by
+/// side, and nothing that follows from the runs may show it.
+fn in_order(plan: &Plan, of_cell: &mut ByCell<'_>) {
+    let places: HashMap<&str, usize> =
+        plan.runs().zip(0..).map(|((_, run), place)| (run.spec.id.as_str(), place)).collect();
+    for runs in of_cell.values_mut() {
+        runs.sort_by_key(|run| places.get(run.record.run.as_str()));
+    }
 }
 
 /// How many of `boots` were taken from stores of blocks, a line for each store.
@@ -79,7 +89,8 @@ pub fn derive_all(contents: Contents) -> Results {
         take(contents.header.plan, contents.header.provenance, contents.entries, &stands);
     notes.extend(of_standing);
     counts.of_runs(&plan, &mut runs);
-    let of_cell = by_cell(&runs);
+    let mut of_cell = by_cell(&runs);
+    in_order(&plan, &mut of_cell);
     // What other shards measure is missing from none of these results.
     let part = plan.part();
     let sampling = sampling::derive(&part, &of_cell);
