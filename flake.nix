@@ -48,7 +48,12 @@
           in
           assay.lib
           // {
-            inherit (assay.legacyPackages) testbeds studies withTestbeds;
+            inherit (assay.legacyPackages)
+              testbeds
+              studies
+              studiesInParts
+              withTestbeds
+              ;
           };
       };
 

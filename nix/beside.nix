@@ -31,6 +31,14 @@ in
   inherit name;
   # What it names of its directory.
   inherit named;
+  # Each of that by itself, in the store: { NAME = path; }, without the file and whatever else lies there.
+  alone = lib.genAttrs named (
+    text:
+    builtins.path {
+      path = directory + "/${text}";
+      name = lib.strings.sanitizeDerivationName (baseNameOf text);
+    }
+  );
   directory =
     if builtins.isPath file then
       lib.fileset.toSource {

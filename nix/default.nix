@@ -112,18 +112,53 @@ let
     inherit attributeName;
   };
 
-  studyChecks = lib.mapAttrs (
-    name: study:
-    assayLib.mkStudyCheck {
-      inherit name study;
-      testbed = testbeds.${name};
-    }
-  ) studies;
+  studiesWith =
+    arguments:
+    lib.mapAttrs (
+      name: study:
+      assayLib.mkStudyCheck (
+        {
+          inherit name study;
+          testbed = testbeds.${name};
+        }
+        // arguments
+      )
+    ) studies;
+  studyChecks = studiesWith { };
+  # The same results, put together of the boots of each target, which other machines may measure.
+  studiesInParts = studiesWith { parts = 1; };
+
+  # A study of two targets with two boots each: as a whole, by a derivation for each target, and by one for each boot.
+  inParts =
+    let
+      study = ../vm-tests/shards.toml;
+      made =
+        arguments:
+        assayLib.mkStudyCheck (
+          {
+            name = "shards";
+            inherit study;
+            testbed = assayLib.mkTestbed {
+              name = "bpfassay-testbed-shards";
+              inherit study;
+            };
+          }
+          // arguments
+        );
+      whole = made { };
+      parted = parts: (made { inherit parts; }).overrideAttrs { insist = true; };
+    in
+    pkgs.runCommand "bpfassay-study-in-parts" { preferLocalBuild = true; } ''
+      for parts in ${parted 1} ${parted 2}; do
+        diff --recursive ${whole} "$parts"
+      done
+      cp ${whole}/report.txt $out
+    '';
 
   packages = {
     default = bpfassay;
     inherit bpfassay;
-    inherit (programs) bpfassay-agent bpfassay-tracer;
+    inherit (programs) bpfassay-agent bpfassay-spans bpfassay-tracer;
     testbed = testbeds.quick;
   }
   // perArch "guests" guests
@@ -137,6 +172,7 @@ let
       # One NixOS costs as much to evaluate as everything else: the others are in legacyPackages.
       inherit (nixosTests) nixos-6_12;
       study-quick = studyChecks.quick;
+      study-in-parts = inParts;
       bpfassay-runs = bpfassay.tests.runs;
     };
 in
@@ -168,17 +204,18 @@ in
     crates = lib.genAttrs workspace.crates (
       crate: import ./crate.nix { inherit pkgs workspace crate; }
     );
+    inherit studiesInParts;
     studies = studyChecks;
     withTestbeds = lib.mapAttrs (_: assayLib.withTestbed) testbeds;
     # To change the inputs of programs: scope.overrideScope.
     scope = programs;
   };
 
-  # JOB → derivation; the flake puts the system below.
+  # JOB → derivation; the flake puts the system below. Hydra has several machines, for which studies are in parts.
   hydraJobs = {
     inherit packages;
     checks = removeAttrs checks [ "study-quick" ];
-    studies = studyChecks;
+    studies = studiesInParts;
   };
 
   lib = assayLib;

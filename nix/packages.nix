@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# What is built for one machine by its package set `pkgs`: the command, the agent with the embedded engine, the tracer, and IOR with MPICH.
+# What is built for one machine by its package set `pkgs`: the command, the agent with the embedded engine, the tracer, the spans of MPI-IO, and IOR
+# with MPICH.
 # A scope: `override` changes the inputs of one, `overrideScope` what all of them see.
 { pkgs }:
 let
@@ -31,6 +32,14 @@ lib.makeScope pkgs.newScope (self: {
       pkgs.runCommand "bpfassay-tracer-runs" { nativeBuildInputs = [ self.bpfassay-tracer ]; }
         ''
           bpfassay-tracer --help >$out
+        '';
+  };
+
+  bpfassay-spans = self.callPackage ./spans.nix {
+    tests.runs =
+      pkgs.runCommand "bpfassay-spans-runs" { nativeBuildInputs = [ self.bpfassay-spans ]; }
+        ''
+          bpfassay-spans --help >$out
         '';
   };
 

@@ -11,7 +11,7 @@
 }:
 let
   inherit (pkgs) lib;
-  inherit (import ./kernels.nix { inherit lib; }) isKnown;
+  inherit (import ./kernels.nix { inherit lib; }) isKnown attributeName;
 
   # SHA-256 of a fixed-output derivation, for provenance.
   digestOf =
@@ -150,8 +150,6 @@ let
     else
       lib.filter (target: !(extraKernels ? ${target.name} || isKnown target.name)) absent;
   show = lib.concatMapStringsSep ", " (target: "${target.arch} ${target.name}");
-  archsFound = lib.unique (map (target: target.arch) found);
-
   targetInputs =
     target:
     let
@@ -180,7 +178,7 @@ let
     }
     // files;
 
-  spec = {
+  specOf = found: {
     format = 1;
     provider = "nix";
     toolchain = lib.sort (a: b: a.name < b.name) (
@@ -199,14 +197,33 @@ let
               made = iors.${arch}.ior;
             in
             component "ior" made.version made.src
-          ) archsFound
+          ) (archsOf found)
         )
       )
     );
-    programs = lib.genAttrs archsFound (arch: programs.${arch});
-    ior = lib.optionalAttrs ior (lib.genAttrs archsFound (arch: "${iors.${arch}}"));
+    programs = lib.genAttrs (archsOf found) (arch: programs.${arch});
+    ior = lib.optionalAttrs ior (lib.genAttrs (archsOf found) (arch: "${iors.${arch}}"));
     targets = map targetInputs found;
   };
+  archsOf = targets: lib.unique (map (target: target.arch) targets);
+
+  compose =
+    {
+      name,
+      targets,
+      leftOut ? "",
+      passthru ? { },
+    }:
+    let
+      spec = specOf targets;
+    in
+    import ./compose-testbed.nix { inherit pkgs bpfassay; } {
+      inherit name leftOut;
+      spec = pkgs.writers.writeJSON "${name}-spec.json" spec;
+      passthru = passthru // {
+        inherit spec targets;
+      };
+    };
 in
 assert lib.assertMsg (targets != null || study != null || extraKernels != { })
   "${name}: which guests it is to have is not known: give mkTestbed a study, targets, or extraKernels";
@@ -218,12 +235,22 @@ assert lib.assertMsg (wrong == [ ])
   }";
 assert lib.assertMsg (found != [ ])
   "${name}: there is no kernel for the targets asked for (${show absent}); `kernels` may be another set of the flake's";
-import ./compose-testbed.nix { inherit pkgs bpfassay; } {
+compose {
   inherit name;
+  targets = found;
   leftOut = show absent;
-  spec = pkgs.writers.writeJSON "${name}-spec.json" spec;
   passthru = {
-    inherit spec absent;
-    targets = found;
+    inherit absent;
+    # The guest of each target by itself: { ARCH-NAME = testbed; }, which no other target makes anew (nix/parts.nix).
+    alone = lib.listToAttrs (
+      map (
+        target:
+        lib.nameValuePair "${target.arch}-${attributeName target.name}" (compose {
+          # Not named by the study: the guest of another one is the same.
+          name = lib.strings.sanitizeDerivationName "bpfassay-testbed-${target.arch}-${target.name}";
+          targets = [ target ];
+        })
+      ) found
+    );
   };
 }

@@ -68,6 +68,18 @@ let
       }
       // arguments
     );
+  # A study of two targets in parts.
+  parted =
+    arguments:
+    assay.mkStudyCheck (
+      rec {
+        name = "shards";
+        study = flake + "/vm-tests/shards.toml";
+        testbed = assay.mkTestbed { inherit study; };
+        parts = 1;
+      }
+      // arguments
+    );
   # Testbeds and studies with programs that were packed, and with nixpkgs' QEMU.
   using =
     arguments:
@@ -227,6 +239,74 @@ in
         "export BPFASSAY_FROM=\${BPFASSAY_FROM-${(study { }).BPFASSAY_FROM}}\n"
       ];
 
+  # In parts, each target's boots are a derivation, which other targets, gates and descriptions do not make anew, and which asks for nothing of other
+  # guests; the study that they measure is that of their target.
+  parts = equal (lib.attrNames (parted { }).parts) [
+    "x86_64-6_1"
+    "x86_64-6_12"
+  ];
+  parts-of-a-target = equal (lib.attrNames (parted { parts = 2; }).parts) [
+    "x86_64-6_1-1-of-2"
+    "x86_64-6_1-2-of-2"
+    "x86_64-6_12-1-of-2"
+    "x86_64-6_12-2-of-2"
+  ];
+  parts-kept =
+    let
+      other = parted { study = files + "/one-target.toml"; };
+    in
+    equal (lib.attrNames other.parts) [ "x86_64-6_1" ]
+    && equal other.parts.x86_64-6_1.drvPath (parted { }).parts.x86_64-6_1.drvPath;
+  parts-anew =
+    (parted { study = files + "/other-seed.toml"; }).parts.x86_64-6_1.drvPath != (parted { })
+    .parts.x86_64-6_1.drvPath;
+  parts-study =
+    let
+      part = (parted { }).parts.x86_64-6_12;
+      whole = lib.importTOML (flake + "/vm-tests/shards.toml");
+    in
+    equal (removeAttrs (fromTOML part.text) [ "description" ]) (
+      removeAttrs whole [
+        "description"
+        "gates"
+      ]
+      // {
+        targets = [
+          {
+            arch = "x86_64";
+            kernels = "6.12";
+          }
+        ];
+      }
+    )
+    && equal (map (target: target.name) part.testbed.targets) [ "6.12" ];
+  parts-with-script =
+    let
+      part =
+        (parted {
+          study = files + "/study.toml";
+          testbed = packages.testbed;
+        }).parts.riscv64-7_2;
+    in
+    lib.hasInfix "beside.ior\n" part.buildCommand && !lib.hasInfix "/other" part.buildCommand;
+  parts-bundled = equal (lib.attrNames legacy.studiesInParts.quick.parts) (
+    lib.sort lib.lessThan (
+      map (
+        target: "${target.arch}-${lib.replaceStrings [ "." ] [ "_" ] target.name}"
+      ) packages.testbed.targets
+    )
+  );
+  parts-chosen-by-the-testbed =
+    fails
+      (parted {
+        arguments = [
+          "--arch"
+          "x86_64"
+        ];
+      }).drvPath
+    && fails (parted { arguments = [ "--shard=1/2" ]; }).drvPath;
+  parts-of-any-directory = fails (parted { testbed = "/none"; }).drvPath;
+
   # Programs that were packed are what guests are made of, and no compiler for guests is needed.
   packed =
     let
@@ -337,5 +417,6 @@ in
     != packages.bpfassay-tracer.drvPath;
   tests =
     lib.isDerivation packages.bpfassay.tests.runs
+    && lib.isDerivation packages.bpfassay-spans.tests.runs
     && lib.isDerivation packages.bpfassay-tracer.tests.runs;
 }

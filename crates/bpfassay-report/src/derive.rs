@@ -29,14 +29,14 @@ mod tool;
 pub(crate) use runs::readings;
 pub(crate) use tool::started;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bpfassay_study::Plan;
 
 use self::{
     context::Context,
     entries::{Taken, standing, take},
-    lookup::by_cell,
+    lookup::{ByCell, by_cell},
 };
 use bpfassay_results::{Boot, Contents, RESULTS_VERSION, Results, RunDerived, RunRecord};
 
@@ -46,17 +46,32 @@ pub fn of_run(plan: &Plan, record: &RunRecord) -> Option<RunDerived> {
     runs::derive(plan, plan.cell(&record.cell)?, record)
 }
 
+/// Puts the runs of each cell in the order of `plan`. That of the journal is the one in which guests ended, which is chance where several were booted side by
+/// side, and nothing that follows from the runs may show it.
+fn in_order(plan: &Plan, of_cell: &mut ByCell<'_>) {
+    let places: HashMap<&str, usize> =
+        plan.runs().zip(0..).map(|((_, run), place)| (run.spec.id.as_str(), place)).collect();
+    for runs in of_cell.values_mut() {
+        runs.sort_by_key(|run| places.get(run.record.run.as_str()));
+    }
+}
+
 /// How many of `boots` were taken from stores of blocks, a line for each store.
 fn reused(boots: &[Boot]) -> Vec<String> {
-    let mut stores: BTreeMap<&str, usize> = BTreeMap::new();
+    // Whether it is known of each where it was measured, and how many they are.
+    let mut stores: BTreeMap<&str, (bool, usize)> = BTreeMap::new();
     for reused in boots.iter().filter_map(|boot| boot.reused.as_ref()) {
-        *stores.entry(&reused.store).or_default() += 1;
+        let (is_known, count) = stores.entry(&reused.store).or_insert((true, 0));
+        *is_known &= !reused.host.machine.is_empty();
+        *count += 1;
     }
     let all = boots.len();
-    let line = |(store, count)| {
-        format!(
-            "{count} of {all} boots were measured before, and are reused from the store {store}: `boots` has when and on which host"
-        )
+    let line = |(store, (is_known, count))| {
+        let when = match is_known {
+            true => "`boots` has when and on which host",
+            false => "the store does not have of all of them when and on which host",
+        };
+        format!("{count} of {all} boots were measured before, and are reused from the store {store}: {when}")
     };
     stores.into_iter().map(line).collect()
 }
@@ -75,7 +90,8 @@ pub fn derive_all(contents: Contents) -> Results {
         take(contents.header.plan, contents.header.provenance, contents.entries, &stands);
     notes.extend(of_standing);
     counts.of_runs(&plan, &mut runs);
-    let of_cell = by_cell(&runs);
+    let mut of_cell = by_cell(&runs);
+    in_order(&plan, &mut of_cell);
     // What other shards measure is missing from none of these results.
     let part = plan.part();
     let sampling = sampling::derive(&part, &of_cell);

@@ -419,3 +419,44 @@ fn few_rounds_have_the_variance_of_all_rows() {
     assert!(overheads(&few).iter().all(|overhead| overhead.pooled.is_none()));
     assert!(!text(&few, Style::default()).contains('~'));
 }
+
+/// Guests side by side end in any order: that of the journal is chance.
+#[test]
+fn figures_of_cells_do_not_depend_on_which_guest_ended_first() {
+    let measured = contents(&study(None, 2, 2), |block, run| match outcome(block, run) {
+        Outcome::Measured(mut figures) => {
+            // The tracer lists its programs in no certain order.
+            if let Some(tracer) = &mut figures.tracer {
+                let mut other = tracer.programs[0].clone();
+                other.attached_to = "vfs_readv".to_owned();
+                tracer.programs.push(other);
+                if block.replicate == 2 {
+                    tracer.programs.reverse();
+                }
+            }
+            Outcome::Measured(figures)
+        }
+        other => other,
+    });
+    let block_of = |entry: &Entry| match entry {
+        Entry::BlockStarted(started) => started.block.clone(),
+        Entry::GuestReady(ready) => ready.block.clone(),
+        Entry::Run(record) => record.block.clone(),
+        Entry::BlockEnded(ended) => ended.block.clone(),
+        Entry::Provisioned { .. } | Entry::Resumed { .. } => panic!("an entry that is of no block"),
+    };
+    let mut other = measured.clone();
+    // Stable: within a block, entries stay in their order.
+    let place = |entry: &Entry| measured.header.plan.blocks.iter().position(|block| block.id == block_of(entry));
+    other.entries.sort_by_key(|entry| std::cmp::Reverse(place(entry)));
+    assert_ne!(other.entries, measured.entries);
+    let (first, second) = (derive(&measured), derive(&other));
+    assert!(
+        first
+            .cells
+            .iter()
+            .any(|cell| matches!(&cell.attach, Attach::Attached { functions, .. } if functions.len() > 1))
+    );
+    assert_eq!(first.cells, second.cells);
+    assert_eq!(first.gates, second.gates);
+}

@@ -146,7 +146,7 @@ pub struct Reused {
     pub key: String,
     /// The store, as it was named.
     pub store: String,
-    /// The machine that measured the block.
+    /// The machine that measured the block; empty where the store does not have it.
     pub host: HostFacts,
 }
 

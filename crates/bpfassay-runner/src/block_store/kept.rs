@@ -130,6 +130,15 @@ impl Records {
         self.entries()
     }
 
+    /// These without times of the host's clock, which are 0: they are others each time the block is measured.
+    pub(super) fn without_times(mut self) -> Self {
+        (self.started.at_unix_ms, self.ready.ready_after_ms, self.ended.at_unix_ms) = (0, 0, 0);
+        for run in &mut self.runs {
+            (run.started_unix_ms, run.duration_ms) = (0, 0);
+        }
+        self
+    }
+
     /// These as an entry has them.
     #[cfg(test)]
     pub(super) fn without_log(mut self) -> Self {

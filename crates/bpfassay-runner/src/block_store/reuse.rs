@@ -4,7 +4,7 @@
 use std::{fmt, sync::Arc};
 
 use bpfassay_protocol::with_causes;
-use bpfassay_results::{Entry, Provenance, ToDo};
+use bpfassay_results::{Entry, Provenance, ToDo, provenance::HostFacts};
 use bpfassay_study::{Block, Clock, Plan};
 
 use super::{BlockKey, BlockStore, BlockStoreError, directory::Found, kept::Records, key::key};
@@ -19,6 +19,9 @@ pub struct BlockReuse {
     pub fresh: bool,
     /// Use it by the wall clock, too, by which figures are different each time. Only blocks of the same kind of host are taken then.
     pub wall: bool,
+    /// Keep entries without what the block does not determine: times of the host's clock, and the host. The same block of the same guests is then the same
+    /// bytes, whoever measured it. Not by the wall clock, by which the host is part of what names a block.
+    pub reproducible: bool,
 }
 
 impl BlockReuse {
@@ -97,7 +100,14 @@ impl Reuse<'_> {
                 return;
             }
         };
-        if let Err(error) = self.with.store.keep(records, self.plan, block, &(self.provenance)()) {
+        let measured_with = (self.provenance)();
+        let kept = if self.with.reproducible && self.plan.study.clock == Clock::Instructions {
+            let anywhere = Provenance { host: HostFacts::default(), ..Provenance::clone(&measured_with) };
+            self.with.store.keep(records.without_times(), self.plan, block, &anywhere)
+        } else {
+            self.with.store.keep(records, self.plan, block, &measured_with)
+        };
+        if let Err(error) = kept {
             tracing::warn!("block {} is not kept in the store: {}", block.id, with_causes(&error));
         }
     }

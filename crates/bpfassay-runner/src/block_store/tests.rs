@@ -16,7 +16,7 @@ use bpfassay_testbed::{
 };
 use bpfassay_vm::{Accelerator, AcceleratorChoice, Confinement, Qemu, QemuVersion};
 
-use super::{BlockKey, BlockReuse, BlockStore, directory::Found, kept::Records};
+use super::{BlockKey, BlockReuse, BlockStore, Reuse, directory::Found, kept::Records};
 use crate::{
     HostSetup, block,
     merge::tests::{measured, whole_plan},
@@ -108,7 +108,7 @@ fn found(store: &BlockStore, key: &BlockKey) -> Option<Records> {
 }
 
 fn reuse(store: BlockStore) -> BlockReuse {
-    BlockReuse { store, fresh: false, wall: false }
+    BlockReuse { store, fresh: false, wall: false, reproducible: false }
 }
 
 /// A store in a new directory of `folder`.
@@ -137,6 +137,43 @@ fn what_is_kept_is_found_again_as_it_was_measured() {
     keys.sort_unstable();
     assert_eq!(store.keys().unwrap(), keys);
     assert_eq!(BlockStore::existing(store.path()).unwrap().keys().unwrap(), keys);
+}
+
+#[test]
+fn a_reproducible_entry_is_the_same_bytes_whoever_measured_it_and_when() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = whole_plan();
+    let block = &plan.blocks[0];
+    let mut later = journal(&plan, "b");
+    later.header.started_unix_ms += 1;
+    for entry in &mut later.entries {
+        match entry {
+            Entry::BlockStarted(started) => started.at_unix_ms += 2,
+            Entry::GuestReady(ready) => ready.ready_after_ms += 3,
+            Entry::Run(run) => (run.started_unix_ms, run.duration_ms) = (run.started_unix_ms + 4, run.duration_ms + 5),
+            Entry::BlockEnded(ended) => ended.at_unix_ms += 6,
+            Entry::Provisioned { .. } | Entry::Resumed { .. } => {}
+        }
+    }
+    let kept = |name: &str, contents: &Contents, reproducible: bool| {
+        let store = BlockStore::open(&folder.path().join(name)).unwrap();
+        let with = BlockReuse { reproducible, ..reuse(store) };
+        let provenance = shared(&contents.header.provenance);
+        Reuse { with: &with, plan: &plan, provenance: &provenance }.keep(block, of_block(contents, block));
+        let [key] = with.store.keys().unwrap()[..] else { panic!("{name} has no entry") };
+        assert!(found(&with.store, &key).is_some());
+        (key, std::fs::read(with.store.entry(&key)).unwrap())
+    };
+    let first = journal(&plan, "a");
+    let (key, bytes) = kept("first", &first, true);
+    assert_eq!(kept("later", &later, true), (key, bytes.clone()));
+    // As everything else that it keeps, figures are those that were measured.
+    let text = String::from_utf8(bytes).unwrap();
+    assert!(text.contains("\"duration_ms\":0") && !text.contains("\"machine\":\"a\""));
+    // Where it is not asked for, an entry says when and where it was measured.
+    let (of_first, of_later) = (kept("plain-first", &first, false), kept("plain-later", &later, false));
+    assert_eq!((of_first.0, of_later.0), (key, key));
+    assert_ne!(of_first.1, of_later.1);
 }
 
 #[test]

@@ -91,6 +91,11 @@ pub(crate) struct Execution {
     #[arg(long, requires = "store")]
     pub(crate) store_wall: bool,
 
+    /// With --store: keep boots without times of the host's clock and without the host, so that the same boot of the same guests is the same bytes wherever it
+    /// was measured
+    #[arg(long, requires = "store", conflicts_with = "store_wall")]
+    pub(crate) store_reproducible: bool,
+
     /// How guests are executed
     #[arg(long, value_parser = accelerator(), default_value = "auto")]
     pub(crate) accelerator: AcceleratorWish,

@@ -167,7 +167,8 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
 fn blocks(execution: &cli::Execution) -> Result<Option<BlockReuse>, Failure> {
     let Some(directory) = &execution.store else { return Ok(None) };
     let store = BlockStore::open(directory)?;
-    Ok(Some(BlockReuse { store, fresh: execution.fresh, wall: execution.store_wall }))
+    let cli::Execution { fresh, store_wall: wall, store_reproducible: reproducible, .. } = *execution;
+    Ok(Some(BlockReuse { store, fresh, wall, reproducible }))
 }
 
 /// What the results at `path` were measured with.

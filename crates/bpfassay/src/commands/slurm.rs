@@ -91,11 +91,11 @@ fn text(argument: OsString) -> Result<String, Failure> {
 
 /// The store of blocks that `run` uses, and how, as arguments: the store first.
 fn store_arguments(run: &cli::Run) -> Result<Vec<String>, Failure> {
-    let cli::Execution { store, fresh, store_wall, .. } = &run.execution;
+    let cli::Execution { store, fresh, store_wall, store_reproducible, .. } = &run.execution;
     let Some(store) = store else { return Ok(Vec::new()) };
     let mut all = vec!["--store".to_owned(), text(store.clone().into_os_string())?];
     all.extend(
-        [("--fresh", fresh), ("--store-wall", store_wall)]
+        [("--fresh", fresh), ("--store-wall", store_wall), ("--store-reproducible", store_reproducible)]
             .iter()
             .filter(|(_, is)| **is)
             .map(|(name, _)| (*name).to_owned()),

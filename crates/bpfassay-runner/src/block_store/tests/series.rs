@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::{
     Observer, Progress, Summary,
-    block_store::Reuse,
     pool::{self, RunnerConfig},
     work::{self, Work},
 };
@@ -88,6 +87,26 @@ async fn a_run_out_of_a_store_has_the_figures_of_the_run_that_measured_it() {
     }
     let note = results.notes.iter().find(|note| note.contains("are reused from the store")).unwrap();
     assert!(note.starts_with(&format!("{0} of {0} boots were measured before", keys.len())), "{note}");
+    assert!(note.ends_with(": `boots` has when and on which host"), "{note}");
+}
+
+#[tokio::test]
+async fn a_run_out_of_reproducible_entries_has_the_same_figures_and_says_that_their_host_is_not_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = whole_plan();
+    let contents = journal(&plan, "a");
+    let with = BlockReuse { reproducible: true, ..reuse(new_store(folder.path())) };
+    let provenance = shared(&contents.header.provenance);
+    for block in &plan.blocks {
+        Reuse { with: &with, plan: &plan, provenance: &provenance }.keep(block, of_block(&contents, block));
+    }
+    let directory = folder.path().join("results");
+    let (summary, seen) = run(&directory, &plan, &contents.header.provenance, &with).await;
+    assert_eq!((summary.reused, summary.failed), (plan.blocks.len(), 0), "{seen:?}");
+    let (results, _) = work::conclude(&directory).unwrap();
+    assert_eq!(figures(&results), figures(&bpfassay_report::derive(&contents)));
+    let note = results.notes.iter().find(|note| note.contains("are reused from the store")).unwrap();
+    assert!(note.ends_with(": the store does not have of all of them when and on which host"), "{note}");
 }
 
 #[test]

@@ -66,7 +66,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     ),
     ("genhtml", &["branch-coverage"]),
     ("mount", &["bind", "make-rprivate", "rbind"]),
-    ("nix", &["rebuild"]),
+    ("nix", &["builders", "max-jobs", "rebuild"]),
     // Of rustc.
     ("payload", &["remap-path-prefix"]),
     ("systemctl", &["now"]),
