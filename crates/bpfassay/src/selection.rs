@@ -18,7 +18,7 @@ use bpfassay_testbed::{
 };
 
 use crate::{
-    cli,
+    cli, defaults,
     exit::{Failure, USAGE},
 };
 
@@ -34,6 +34,7 @@ pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
         from: global.from.clone(),
         archive: global.archive.clone(),
         exact: false,
+        defaults: defaults::compiled_in(),
     };
     let programs = ProgramSources { from: global.from.clone(), built_with: built_with() };
     let (cache, catalogue) = (global.cache.clone(), global.catalogue.clone());
