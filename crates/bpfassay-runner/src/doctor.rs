@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use bpfassay_protocol::{Arch, with_causes};
 use bpfassay_testbed::{
     apt::{Apt, NamedBy},
-    payload,
+    payload::{self, Buildable},
     provider::debian::Kernels,
     qemu::Emulator,
     toolchain::HOST_PACKAGES,
@@ -162,7 +162,7 @@ fn disk(store: &Store) -> HostCheck {
 /// Whether the guest's programs are there, or can be built: cargo for fetching crates, and the sources.
 fn programs(store: &Store) -> HostCheck {
     let is_cached = payload::is_cached(&store.cache, &store.programs, Arch::ALL);
-    let (Some(directory), Ok(is_cached)) = (payload::checkout(), &is_cached) else {
+    let (Some(sources), Ok(is_cached)) = (store.programs.buildable(), &is_cached) else {
         return match is_cached {
             Ok(true) => good("guest programs: in the cache"),
             Ok(false) if !store.programs.from.is_empty() => {
@@ -179,12 +179,14 @@ fn programs(store: &Store) -> HostCheck {
             Err(error) => bad(format!("guest programs: {}", with_causes(&error)), Remedy::NamePlace),
         };
     };
+    let sources = match sources {
+        Buildable::Checkout(directory) => format!("sources in {}", directory.display()),
+        Buildable::CompiledIn => "sources compiled into this program".to_owned(),
+    };
     match std::process::Command::new("cargo").arg("--version").output() {
-        Ok(output) if output.status.success() => good(format!(
-            "guest programs: sources in {}, {}",
-            directory.display(),
-            String::from_utf8_lossy(&output.stdout).trim()
-        )),
+        Ok(output) if output.status.success() => {
+            good(format!("guest programs: {sources}, {}", String::from_utf8_lossy(&output.stdout).trim()))
+        }
         _ if *is_cached => note("guest programs: in the cache; cargo cannot be run", Remedy::InstallRustLater),
         _ => bad("guest programs: not in the cache, and cargo cannot be run to build them", Remedy::InstallRust),
     }
