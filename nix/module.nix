@@ -93,6 +93,10 @@ in
         LockPersonality = true;
         MemoryDenyWriteExecute = true;
         # No mount namespace of its own: the tracer names mounts as this machine sees them.
+        DevicePolicy = "closed";
+        KeyringMode = "private";
+        ProtectClock = true;
+        ProtectHostname = true;
         RestrictAddressFamilies = [
           "AF_UNIX"
           "AF_INET"
@@ -103,6 +107,12 @@ in
         RestrictRealtime = true;
         RestrictSUIDSGID = true;
         SystemCallArchitectures = "native";
+        # open_by_handle_at: a cgroup by its id.
+        SystemCallFilter = [
+          "@system-service bpf open_by_handle_at perf_event_open"
+          "~@chown @clock @keyring @module @mount @reboot @setuid @swap"
+        ];
+        UMask = "0077";
         RuntimeDirectory = "bpfassay-tracer";
       };
     };

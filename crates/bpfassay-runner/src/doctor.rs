@@ -4,7 +4,13 @@
 use std::collections::BTreeSet;
 
 use bpfassay_protocol::{Arch, with_causes};
-use bpfassay_testbed::{payload, provider::debian::Kernels, qemu::Emulator, toolchain::HOST_PACKAGES};
+use bpfassay_testbed::{
+    apt::{Apt, NamedBy},
+    payload::{self, Buildable},
+    provider::debian::Kernels,
+    qemu::Emulator,
+    toolchain::HOST_PACKAGES,
+};
 use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator};
 
 use crate::{Error, KVM_PATIENCE, QemuSource, Store, StoreOptions, emulator, missing_packages};
@@ -65,6 +71,10 @@ pub enum Remedy {
     FetchPrograms,
     /// Permit the use of the network once, or fetch a testbed.
     FetchIndexes,
+    /// Name a mirror of Debian's archive.
+    NameMirror,
+    /// Name an archive of snapshots, if locked packages are to be had that mirrors have dropped.
+    NameArchive,
     /// Try again later, or accept a mirror that is behind.
     RetryMirror,
     /// Check the host's apt sources and network, or accept a mirror that is behind.
@@ -89,6 +99,7 @@ pub async fn examine_host(options: &StoreOptions) -> Vec<HostCheck> {
         Ok(store) => {
             checks.push(disk(store));
             checks.push(programs(store));
+            checks.extend([mirror(&store.apt()), archive(&store.apt())]);
             checks.extend(mirrors(store));
         }
         Err(error) => {
@@ -151,7 +162,7 @@ fn disk(store: &Store) -> HostCheck {
 /// Whether the guest's programs are there, or can be built: cargo for fetching crates, and the sources.
 fn programs(store: &Store) -> HostCheck {
     let is_cached = payload::is_cached(&store.cache, &store.programs, Arch::ALL);
-    let (Some(directory), Ok(is_cached)) = (payload::checkout(), &is_cached) else {
+    let (Some(sources), Ok(is_cached)) = (store.programs.buildable(), &is_cached) else {
         return match is_cached {
             Ok(true) => good("guest programs: in the cache"),
             Ok(false) if !store.programs.from.is_empty() => {
@@ -168,14 +179,34 @@ fn programs(store: &Store) -> HostCheck {
             Err(error) => bad(format!("guest programs: {}", with_causes(&error)), Remedy::NamePlace),
         };
     };
+    let sources = match sources {
+        Buildable::Checkout(directory) => format!("sources in {}", directory.display()),
+        Buildable::CompiledIn => "sources compiled into this program".to_owned(),
+    };
     match std::process::Command::new("cargo").arg("--version").output() {
-        Ok(output) if output.status.success() => good(format!(
-            "guest programs: sources in {}, {}",
-            directory.display(),
-            String::from_utf8_lossy(&output.stdout).trim()
-        )),
+        Ok(output) if output.status.success() => {
+            good(format!("guest programs: {sources}, {}", String::from_utf8_lossy(&output.stdout).trim()))
+        }
         _ if *is_cached => note("guest programs: in the cache; cargo cannot be run", Remedy::InstallRustLater),
         _ => bad("guest programs: not in the cache, and cargo cannot be run to build them", Remedy::InstallRust),
+    }
+}
+
+/// Where packages come from.
+fn mirror(apt: &Apt<'_>) -> HostCheck {
+    match apt.mirror() {
+        Ok(Some(mirror)) => good(format!("mirror of Debian: {}", mirror.name())),
+        Ok(None) => note("mirror of Debian: none is known, this host has no apt that names one", Remedy::NameMirror),
+        Err(error) => note(format!("mirror of Debian: {}", with_causes(&error)), Remedy::NameMirror),
+    }
+}
+
+/// Where packages come from that the mirror has no more.
+fn archive(apt: &Apt<'_>) -> HostCheck {
+    match apt.archive() {
+        Some((archive, NamedBy::Default)) => good(format!("archive of snapshots: {archive} (compiled in)")),
+        Some((archive, _)) => good(format!("archive of snapshots: {archive} (--archive)")),
+        None => note("archive of snapshots: none is named for what mirrors have dropped", Remedy::NameArchive),
     }
 }
 

@@ -62,7 +62,7 @@ mod verify;
 mod work;
 
 pub use accelerator::{KVM_PATIENCE, Trial, is_counted};
-pub use block_store::{BlockKey, BlockReuse, BlockStore, BlockStoreError};
+pub use block_store::{BlockKey, BlockReuse, BlockStore, BlockStoreError, NotAStorePlace, StorePlace};
 pub use context::{BlockError, LOGS, unix_ms};
 pub use doctor::{HostCheck, HostState, Remedy, examine_host};
 pub use emulator::{NotAQemuSource, QemuSource};

@@ -128,7 +128,10 @@ pub(crate) async fn execute(
             }
             let Some((todo, host_setup)) = next(&waiting, host_setup.clone(), cancel).await else { break };
             let mut tally = Tally::default();
-            let kept = reuse.as_ref().and_then(|reuse| reuse.look_up(&host_setup, &todo));
+            let kept = match &reuse {
+                Some(reuse) => reuse.look_up(&host_setup, &todo).await,
+                None => None,
+            };
             let not_tried = repeated().not_tried(&todo.block);
             let done = match (kept, not_tried) {
                 (Some(kept), _) => {
@@ -141,7 +144,8 @@ pub(crate) async fn execute(
                     let context = Context { recorded: reuse.as_ref().map(|_| &recorded), ..context };
                     let attempt = block::execute(&context, &host_setup, &todo, &mut tally).await;
                     if let (Some(reuse), Ok(_)) = (&reuse, &attempt) {
-                        reuse.keep(&todo.block, recorded.into_inner().unwrap_or_else(PoisonError::into_inner));
+                        let recorded = recorded.into_inner().unwrap_or_else(PoisonError::into_inner);
+                        reuse.keep(&todo.block, recorded).await;
                     }
                     attempt.map(|attempt| repeated().done(&todo.block, &attempt))
                 }

@@ -2,10 +2,13 @@
 //! What the guest's programs are built from: some packages of this workspace, without their tests, and their part of
 //! the lock file.
 //!
-//! Here: reading it, and its digest. The command's build script uses this, too, so that it has few dependencies.
+//! Here: reading it, its digest, and its form in programs that have it compiled in. The command's build script uses this, too, so that it has few
+//! dependencies.
 //! Not here: building (bpfassay-testbed).
 
 #![forbid(unsafe_code)]
+
+mod bytes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,6 +63,14 @@ pub enum StageError {
         #[source]
         source: toml::ser::Error,
     },
+    /// Bytes are no stage.
+    #[error("these are not the sources of the guest's programs: {problem} at byte {at}")]
+    Bytes {
+        /// What is wrong.
+        problem: &'static str,
+        /// Where.
+        at: usize,
+    },
     /// A package is not in the workspace.
     #[error("the workspace {} has no package {package}, which the guest needs", workspace.display())]
     NoPackage {
@@ -86,6 +97,18 @@ const LEFT_OUT: [&str; 5] = ["dev-dependencies", "test", "bench", "example", "li
 /// Largest source file, manifest or lock file that is read, in bytes.
 const MAX_SOURCE: u64 = 64 << 20;
 
+/// Names of files in a workspace, or in a directory with the parts of one.
+struct Names {
+    manifest: &'static str,
+    lock: &'static str,
+}
+
+/// Those of cargo.
+const OF_WORKSPACE: Names = Names { manifest: "Cargo.toml", lock: "Cargo.lock" };
+
+/// Others, because cargo leaves directories with a `Cargo.toml` out of packages.
+const OF_PACKAGE: Names = Names { manifest: "manifest.toml", lock: "lock.toml" };
+
 /// What of a package's directory is staged, besides its manifest.
 const PARTS: [&str; 2] = ["src", "build.rs"];
 
@@ -104,10 +127,22 @@ impl Stage {
     /// # Errors
     /// [`StageError`] for manifests that cannot be understood, and files that cannot be read.
     pub fn read(workspace: &Path, packages: &[&str]) -> Result<Self> {
-        let root = read_toml(&workspace.join("Cargo.toml"))?;
-        let lock_path = workspace.join("Cargo.lock");
+        Self::read_as(&OF_WORKSPACE, workspace, packages)
+    }
+
+    /// As [`Stage::read`], of a directory in cargo's package of another crate: with `manifest.toml` and `lock.toml` for `Cargo.toml` and `Cargo.lock`.
+    ///
+    /// # Errors
+    /// Those of [`Stage::read`].
+    pub fn read_packaged(directory: &Path, packages: &[&str]) -> Result<Self> {
+        Self::read_as(&OF_PACKAGE, directory, packages)
+    }
+
+    fn read_as(names: &Names, workspace: &Path, packages: &[&str]) -> Result<Self> {
+        let root = read_toml(&workspace.join(names.manifest))?;
+        let lock_path = workspace.join(names.lock);
         let lock = read_text(&lock_path)?;
-        Self::collect(root, lock, lock_path, packages, |package, files| stage_package(workspace, package, files))
+        Self::collect(root, lock, lock_path, packages, |package, files| stage_package(names, workspace, package, files))
     }
 
     /// What `packages` of this stage need: the same as [`Stage::read`] of them gave when this stage was read, even
@@ -216,10 +251,15 @@ fn digest(files: &BTreeMap<String, Vec<u8>>, locked: &BTreeSet<String>) -> [u8; 
 }
 
 /// Stages one package and returns its manifest, as staged.
-fn stage_package(workspace: &Path, package: &str, files: &mut BTreeMap<String, Vec<u8>>) -> Result<Table> {
+fn stage_package(
+    names: &Names,
+    workspace: &Path,
+    package: &str,
+    files: &mut BTreeMap<String, Vec<u8>>,
+) -> Result<Table> {
     let home = format!("crates/{package}");
     let directory = workspace.join(&home);
-    let path = directory.join("Cargo.toml");
+    let path = directory.join(names.manifest);
     if !path.is_file() {
         return Err(StageError::NoPackage { workspace: workspace.to_owned(), package: package.to_owned() });
     }

@@ -225,3 +225,50 @@ fn this_workspace_can_be_staged() {
     }
     assert!(!files.iter().any(|path| path.starts_with("crates/bpfassay-testbed/")));
 }
+
+#[test]
+fn bytes_give_the_stage_that_they_were_made_of() {
+    let directory = workspace();
+    let read = stage(&directory);
+    let bytes = read.to_bytes();
+    let again = Stage::from_bytes(&bytes, &["agent"]).unwrap();
+    assert_eq!((again.digest(), &again.files, &again.lock), (read.digest(), &read.files, &read.lock));
+    assert_eq!(again.to_bytes(), bytes);
+    // A part of them is that of the workspace, too.
+    let part = Stage::from_bytes(&bytes, &["common"]).unwrap();
+    assert_eq!(part.digest(), Stage::read(directory.path(), &["common"]).unwrap().digest());
+}
+
+#[test]
+fn bytes_that_are_no_stage_are_refused() {
+    let whole = stage(&workspace());
+    let bytes = whole.to_bytes();
+    for length in 0..bytes.len() {
+        // What ends with the end of a file is another stage.
+        let is_other = |part: Stage| part.digest() != whole.digest();
+        assert!(Stage::from_bytes(&bytes[..length], &["agent"]).map_or(true, is_other), "the first {length} bytes");
+    }
+    let file = |path: &str, content: &str| {
+        let length = |text: &str| (text.len() as u32).to_le_bytes();
+        [&length(path)[..], &length(content), path.as_bytes(), content.as_bytes()].concat()
+    };
+    for path in ["/etc/passwd", "../x", "crates/../../x", "", "crates//x", "."] {
+        let hostile = [file("Cargo.lock", LOCK), file(path, "x")].concat();
+        let error = Stage::from_bytes(&hostile, &[]).unwrap_err().to_string();
+        assert!(error.contains("a path that leaves its directory"), "{path}: {error}");
+    }
+    let twice = [file("Cargo.lock", LOCK), file("a", "x"), file("a", "y")].concat();
+    assert!(Stage::from_bytes(&twice, &[]).unwrap_err().to_string().contains("a second file"));
+}
+
+#[test]
+fn a_packaged_workspace_gives_the_same_stage() {
+    let (directory, packaged) = (workspace(), tempfile::tempdir().unwrap());
+    for path in listing(directory.path()).iter().filter(|path| !path.starts_with("crates/command")) {
+        let name = path.replace("Cargo.toml", "manifest.toml").replace("Cargo.lock", "lock.toml");
+        let to = packaged.path().join(name);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(directory.path().join(path), to).unwrap();
+    }
+    assert_eq!(Stage::read_packaged(packaged.path(), &["agent"]).unwrap(), stage(&directory));
+}

@@ -3,9 +3,10 @@
 //! paths without it.
 //!
 //! One [`Root`] per suite and set of architectures, so that a suite that a mirror cannot give today does not affect the others. The
-//! archive, the proxies and the keys are the host's; no mirror is named here.
+//! archive, the proxies and the keys are the host's; no mirror is named here. One may be compiled into the program ([`Defaults`]).
 
 pub(crate) mod configuration;
+mod defaults;
 mod direct;
 mod download;
 pub(crate) mod dpkg;
@@ -32,6 +33,7 @@ use std::{
 pub(crate) use self::turn::First;
 use self::turn::Turn;
 pub use self::{
+    defaults::{Defaults, Mirror, NamedBy},
     direct::Client,
     dpkg::{missing_host_packages, unpack},
     failure::AptError,
@@ -40,7 +42,7 @@ pub use self::{
     release::ReleaseFile,
     root::{IndexState, Root},
     snapshot::{NotASnapshot, Snapshot},
-    source::{AssetSource, NotAnAssetSource},
+    source::{AssetSource, NotAnAssetSource, is_url},
 };
 pub(crate) use self::{
     download::Origin,
@@ -77,6 +79,8 @@ pub struct Options {
     pub archive: Option<AssetSource>,
     /// Let nothing take the place of a locked file: what no place has is an error.
     pub exact: bool,
+    /// Places for hosts on which nobody names one.
+    pub defaults: Defaults,
 }
 
 impl Options {
@@ -180,7 +184,7 @@ impl<'a> Apt<'a> {
         if let Some(host) = self.host.get() {
             return Ok(host);
         }
-        let host = host::Host::read(self.options.mirror.as_deref())?;
+        let host = host::Host::read(self.options.mirror.as_deref(), self.options.defaults.mirror.as_deref())?;
         Ok(self.host.get_or_init(|| host))
     }
 }

@@ -13,9 +13,10 @@ use std::{
 
 use ureq::{
     Agent,
-    config::Config,
+    config::{Config, ConfigBuilder},
     http::{StatusCode, header},
     tls::{Certificate, RootCerts, TlsConfig},
+    typestate::AgentScope,
 };
 
 /// How long a connection may take, and a server that sends nothing is waited for.
@@ -203,27 +204,52 @@ fn agent(url: &str) -> Result<&'static Agent, HttpError> {
     if !url.starts_with("https://") {
         return Ok(PLAIN.get_or_init(|| config(TlsConfig::builder().build(), false).new_agent()));
     }
-    let encrypted = ENCRYPTED.get_or_init(|| {
-        let certificates = rustls_native_certs::load_native_certs().certs;
-        if certificates.is_empty() {
-            return Err("this host has no certificates to check https with: install its package ca-certificates, or \
-                        name a file with them in SSL_CERT_FILE"
-                .to_owned());
-        }
-        Ok(encrypting(certificates.iter().map(|der| Certificate::from_der(der).to_owned()).collect()))
-    });
+    let encrypted =
+        ENCRYPTED.get_or_init(|| Ok(config(trusting(of_host().map_err(|error| error.to_string())?), true).new_agent()));
     encrypted.as_ref().map_err(|reason| HttpError::Refused(reason.clone()))
 }
 
-/// The client that trusts who has a certificate from one of `authorities`.
-fn encrypting(authorities: Vec<Certificate<'static>>) -> Agent {
-    let tls = TlsConfig::builder()
+/// The host has no certificates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this host has no certificates to check https with: install its package ca-certificates, or name a file with them in SSL_CERT_FILE"
+)]
+pub struct NoCertificates;
+
+/// A client for requests of every method to the server of `url`, with the proxies and certificates of a download: for protocols other than downloading files. It
+/// follows no redirections, takes every status for an answer, and gives a request up after `patience`.
+///
+/// # Errors
+/// [`NoCertificates`] where `url` is one of `https`, and the host has none.
+pub fn client(url: &str, patience: Duration) -> Result<Agent, NoCertificates> {
+    let is_encrypted = url.starts_with("https://");
+    let tls = if is_encrypted { trusting(of_host()?) } else { TlsConfig::builder().build() };
+    let builder = settings(tls, is_encrypted).max_redirects(0).allow_non_standard_methods(true);
+    Ok(builder.timeout_global(Some(patience)).build().new_agent())
+}
+
+/// The certificates of authorities that the host trusts.
+fn of_host() -> Result<Vec<Certificate<'static>>, NoCertificates> {
+    let certificates = rustls_native_certs::load_native_certs().certs;
+    if certificates.is_empty() {
+        return Err(NoCertificates);
+    }
+    Ok(certificates.iter().map(|der| Certificate::from_der(der).to_owned()).collect())
+}
+
+/// What trusts who has a certificate from one of `authorities`.
+fn trusting(authorities: Vec<Certificate<'static>>) -> TlsConfig {
+    TlsConfig::builder()
         .root_certs(RootCerts::Specific(Arc::new(authorities)))
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()));
-    config(tls.build(), true).new_agent()
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build()
 }
 
 fn config(tls: TlsConfig, https_only: bool) -> Config {
+    settings(tls, https_only).build()
+}
+
+fn settings(tls: TlsConfig, https_only: bool) -> ConfigBuilder<AgentScope> {
     Agent::config_builder()
         .tls_config(tls)
         .https_only(https_only)
@@ -237,7 +263,6 @@ fn config(tls: TlsConfig, https_only: bool) -> Config {
         .timeout_recv_response(Some(PATIENCE))
         .timeout_per_read(Some(PATIENCE))
         .timeout_per_write(Some(PATIENCE))
-        .build()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub mod compose;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzz;
-mod http;
+pub mod http;
 pub mod image;
 pub mod initramfs;
 pub mod kernel;

@@ -35,7 +35,7 @@ pub(crate) use self::logged::end;
 pub use self::{
     asset::{AssetError, FileHash, Index},
     files::write_files,
-    sources::{ProgramSources, checkout},
+    sources::{Buildable, ProgramSources, checkout, unpacked},
     verify::{Compared, Verified, verify},
 };
 use self::{
@@ -191,7 +191,7 @@ pub fn prepare_each(
     let wanted = Wanted::find(sources)?;
     let source = wanted.source;
     // Without sources there is nothing that another toolchain would change.
-    let is_refresh = apt.options().refresh && wanted.can_be_built();
+    let is_refresh = apt.options().refresh && wanted.is_of_checkout();
     let refreshed = if is_refresh { Some(Toolchain::prepare(apt)?) } else { None };
     let current = refreshed.as_ref().map(|toolchain| toolchain.key);
     let mut missing = Vec::new();
@@ -228,10 +228,10 @@ pub fn prepare_each(
     if unbuilt.is_empty() {
         return Ok(());
     }
-    let checkout = wanted.checkout(&unbuilt)?;
-    let environment = BuildEnvironment::prepare(apt, checkout, refreshed, unbuilt.len(), Reuse::Known)?;
+    let checkout = wanted.into_checkout(&unbuilt)?;
+    let environment = BuildEnvironment::prepare(apt, &checkout, refreshed, unbuilt.len(), Reuse::Known)?;
     for &arch in &unbuilt {
-        if ready(arch, build(apt, checkout, &environment, arch)).is_break() {
+        if ready(arch, build(apt, &checkout, &environment, arch)).is_break() {
             break;
         }
     }
@@ -369,7 +369,13 @@ impl BuildEnvironment {
         let collect = || {
             apt.during(Kind::Sources, "", |apt| {
                 apt.stage().step(Step::Collect, 0);
-                run_vendor(workspace, &source, &vendor, apt.options().offline, &log(apt, stage, "vendor"))
+                run_vendor(
+                    workspace.as_deref().unwrap_or(&source),
+                    &source,
+                    &vendor,
+                    apt.options().offline,
+                    &log(apt, stage, "vendor"),
+                )
             })
         };
         let toolchain = thread::scope(|scope| {
@@ -475,7 +481,7 @@ fn variables() -> Vec<(String, String)> {
 }
 
 /// Puts the packages that the stage needs into `vendor`, by the host's cargo, which is configured for the registries that can be reached
-/// here. It runs in the workspace, so that its configuration counts.
+/// here. It runs in the workspace, if there is one, so that its configuration counts.
 fn run_vendor(workspace: &Path, source: &Path, vendor: &Path, offline: bool, log: &Path) -> Result<()> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(&cargo);

@@ -19,7 +19,7 @@ mod tool;
 use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
-use bpfassay_runner::QemuSource;
+use bpfassay_runner::{QemuSource, StorePlace};
 use bpfassay_study::{Clock, Denied, Design, Model, Shard, Share};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -337,8 +337,8 @@ pub(crate) struct Verify {
 
     /// Re-execute boots of this store of blocks (`run --store`) in place of those of a run. One that does not reproduce, or is damaged, is named and put
     /// aside
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["directory", "bundle", "files"])]
-    pub(crate) store: Option<PathBuf>,
+    #[arg(long, value_name = "DIR|URL", conflicts_with_all = ["directory", "bundle", "files"])]
+    pub(crate) store: Option<StorePlace>,
 
     /// Only this many of its boots, spread evenly over the plan; of a store, others in each call [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

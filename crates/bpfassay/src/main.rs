@@ -11,6 +11,7 @@
 
 mod cli;
 mod commands;
+mod defaults;
 mod exit;
 mod host;
 mod output;

@@ -18,7 +18,7 @@ use bpfassay_testbed::{
 };
 
 use crate::{
-    cli,
+    cli, defaults,
     exit::{Failure, USAGE},
 };
 
@@ -34,15 +34,20 @@ pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
         from: global.from.clone(),
         archive: global.archive.clone(),
         exact: false,
+        defaults: defaults::compiled_in(),
     };
-    let programs = ProgramSources { from: global.from.clone(), built_with: built_with() };
+    let programs =
+        ProgramSources { from: global.from.clone(), built_with: built_with(), compiled_in: Some(GUEST_SOURCES) };
     let (cache, catalogue) = (global.cache.clone(), global.catalogue.clone());
     StoreOptions { cache, catalogue, packages, programs, qemu: None, bundled_qemu: Vec::new() }
 }
 
-/// Digest of the sources of the guest's programs that this command was built with; none where it was built without them.
+/// The sources of the guest's programs that this command was built with.
+const GUEST_SOURCES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-sources.gz"));
+
+/// Their digest.
 fn built_with() -> Option<Digest> {
-    option_env!("BPFASSAY_GUEST_SOURCES").and_then(|digest| digest.parse().ok())
+    env!("BPFASSAY_GUEST_SOURCES").parse().ok()
 }
 
 /// As [`store_options`], for commands that download nothing, whatever the options are.
@@ -209,7 +214,12 @@ mod tests {
 
     #[test]
     fn the_sources_that_this_was_built_with_are_those_of_the_checkout() {
-        let stage = Stage::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), &PACKAGES).unwrap();
+        let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let stage = Stage::read(&home.join("../.."), &PACKAGES).unwrap();
         assert_eq!(built_with(), Some(Digest::from(stage.digest())));
+        assert_eq!(bpfassay_testbed::payload::unpacked(GUEST_SOURCES).unwrap(), stage);
+        // What cargo puts into the package of this crate.
+        let packaged = Stage::read_packaged(&home.join("guest-sources"), &PACKAGES).unwrap();
+        assert_eq!(packaged, stage, "a link is missing in crates/bpfassay/guest-sources");
     }
 }

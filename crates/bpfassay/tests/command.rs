@@ -275,8 +275,16 @@ fn doctor_reports_the_rest_where_the_cache_cannot_be_used() {
 #[test]
 fn offline_lists_without_package_lists_are_no_good_news() {
     let directory = tempfile::tempdir().unwrap();
-    let output = bpfassay(directory.path()).args(["doctor", "--offline", "--cache", "cache"]).output().unwrap();
+    let places = ["--mirror", "http://mirror.example/debian", "--archive", "http://archive.example"];
+    let arguments = ["doctor", "--offline", "--cache", "cache"];
+    let output = bpfassay(directory.path()).args(arguments).args(places).output().unwrap();
     let printed = printed(&output);
+    for line in [
+        "ok   mirror of Debian: http://mirror.example/debian (--mirror)",
+        "ok   archive of snapshots: http://archive.example (--archive)",
+    ] {
+        assert!(printed.lines().any(|found| found == line), "{line}: {printed}");
+    }
     assert!(printed.contains("note kernels for riscv64: no package lists in the cache"), "{printed}");
     let output = bpfassay(directory.path()).args(["kernels", "--offline", "--cache", "cache"]).output().unwrap();
     assert!(crate::printed(&output).contains("not known (no list yet)"));

@@ -26,10 +26,14 @@ fn text(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).unwrap())
 }
 
-/// Values of a unit by key; a value of several words is the set of them.
+/// Values of a unit by key; a value of several words, or lines, is the set of them.
 fn unit(text: &str) -> BTreeMap<&str, BTreeSet<&str>> {
     let lines = text.lines().filter(|line| !line.starts_with(['#', '[']));
-    lines.filter_map(|line| line.split_once('=')).map(|(key, value)| (key, value.split(' ').collect())).collect()
+    let mut unit: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for (key, value) in lines.filter_map(|line| line.split_once('=')) {
+        unit.entry(key).or_default().extend(value.split(' '));
+    }
+    unit
 }
 
 /// The quoted words of the module's list or string `key`; those of its lists stand on lines of their own.
@@ -50,10 +54,14 @@ fn the_unit_protects_as_the_module_does() {
     let unit = unit(&service);
     for key in [
         "CapabilityBoundingSet",
+        "DevicePolicy",
+        "KeyringMode",
         "LimitMEMLOCK",
         "LockPersonality",
         "MemoryDenyWriteExecute",
         "NoNewPrivileges",
+        "ProtectClock",
+        "ProtectHostname",
         "Restart",
         "RestartPreventExitStatus",
         "RestrictAddressFamilies",
@@ -64,6 +72,8 @@ fn the_unit_protects_as_the_module_does() {
         "StandardInput",
         "StandardOutput",
         "SystemCallArchitectures",
+        "SystemCallFilter",
+        "UMask",
     ] {
         assert_eq!(unit.get(key), Some(&of_module(&module, key)), "{key}");
     }

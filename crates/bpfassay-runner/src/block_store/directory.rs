@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The directory of a store, which other hosts and other users may write to at the same time. Everything below it is reached by descriptors and never through
+//! A directory as a store, which other hosts and other users may write to at the same time. Everything below it is reached by descriptors and never through
 //! a symbolic link; an entry appears under its name whole, by a rename.
 
 use std::{
@@ -12,61 +12,44 @@ use std::{
     time::SystemTime,
 };
 
-use bpfassay_results::{Contents, JournalError, Provenance, Reused};
-use bpfassay_study::{Block, Plan};
+use bpfassay_results::{Contents, JournalError};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat},
     io::Errno,
 };
 
-use super::{BlockKey, BlockStoreError, MAX_ENTRY, kept::Records};
+use super::{BlockKey, BlockStoreError, MAX_ENTRY};
 use crate::unix_ms;
 
 /// What makes a directory a store, in the form of entries that this version has: the directory of the entries.
-const BLOCKS: &str = "bpfassay-blocks-1";
+pub(super) const BLOCKS: &str = "bpfassay-blocks-1";
 /// Where entries are written before they have their name.
 const DRAFTS: &str = "new";
 /// Where entries are put that are damaged or do not reproduce.
-const ASIDE: &str = "aside";
+pub(super) const ASIDE: &str = "aside";
 /// How the names of entries end.
-const ENTRY: &str = ".jsonl";
+pub(super) const ENTRY: &str = ".jsonl";
 /// How the names of drafts end.
 const DRAFT: &str = ".draft";
 /// A draft that nobody wrote to for so long, in seconds, is of a process that was killed.
 const ABANDONED: i64 = 24 * 3600;
 /// Most entries that are listed.
-const MOST: usize = 1 << 20;
+pub(super) const MOST: usize = 1 << 20;
 
-/// A store of blocks.
+/// A directory that is a store.
 #[derive(Debug)]
-pub struct BlockStore {
+pub(super) struct Directory {
     /// As it was named, for messages.
     path: PathBuf,
     blocks: OwnedFd,
 }
 
-/// What a store has under a key.
-#[derive(Debug)]
-pub(super) enum Found {
-    /// Nothing.
-    Nothing,
-    /// An entry that is whole, and its records.
-    Entry {
-        /// The block that it is of.
-        block: Block,
-        /// What it was measured with.
-        provenance: Box<Provenance>,
-        /// Its records.
-        records: Box<Records>,
-    },
-}
-
-impl BlockStore {
+impl Directory {
     /// Opens the store in `directory`, and makes it where there is nothing.
     ///
     /// # Errors
     /// [`BlockStoreError::NotAStore`] for a directory with other things in it; [`BlockStoreError::Io`] where it cannot be made or opened.
-    pub fn open(directory: &Path) -> Result<Self, BlockStoreError> {
+    pub(super) fn open(directory: &Path) -> Result<Self, BlockStoreError> {
         fs::create_dir_all(directory).map_err(io("make", directory))?;
         match Self::existing(directory) {
             Err(BlockStoreError::NoStore(_)) => {}
@@ -88,7 +71,7 @@ impl BlockStore {
     ///
     /// # Errors
     /// [`BlockStoreError::NoStore`] where there is none; [`BlockStoreError::Io`] where it cannot be opened.
-    pub fn existing(directory: &Path) -> Result<Self, BlockStoreError> {
+    pub(super) fn existing(directory: &Path) -> Result<Self, BlockStoreError> {
         let path = directory.join(BLOCKS);
         match openat(rustix::fs::CWD, &path, DIRECTORY, Mode::empty()) {
             Ok(blocks) => Ok(Self { path: directory.to_owned(), blocks }),
@@ -97,17 +80,11 @@ impl BlockStore {
         }
     }
 
-    /// The directory, as it was named.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The keys of all entries, in order.
     ///
     /// # Errors
     /// [`BlockStoreError::Io`] where a directory cannot be read; [`BlockStoreError::TooMany`].
-    pub fn keys(&self) -> Result<Vec<BlockKey>, BlockStoreError> {
+    pub(super) fn keys(&self) -> Result<Vec<BlockKey>, BlockStoreError> {
         let mut keys = Vec::new();
         for folder in (0..=u8::MAX).map(|byte| format!("{byte:02x}")) {
             let Some(of_folder) = self.folder(&folder, false)? else { continue };
@@ -129,30 +106,8 @@ impl BlockStore {
         Ok(keys)
     }
 
-    /// The entry of `key`, if there is one.
-    ///
-    /// # Errors
-    /// [`BlockStoreError::Damaged`] where it is not what its name says; [`BlockStoreError::Io`] where it cannot be read.
-    pub(super) fn find(&self, key: &BlockKey) -> Result<Found, BlockStoreError> {
-        let Some(contents) = self.contents(key)? else { return Ok(Found::Nothing) };
-        let damaged = |problem| BlockStoreError::Damaged { path: self.entry(key), problem };
-        let (block, provenance, records) = Records::of_entry(key, contents).map_err(damaged)?;
-        Ok(Found::Entry { block, provenance: Box::new(provenance), records: Box::new(records) })
-    }
-
-    /// The journal that the entry of `key` is, if there is one: whole, and what its name says.
-    ///
-    /// # Errors
-    /// [`BlockStoreError::Damaged`] where it is not; [`BlockStoreError::Io`] where it cannot be read.
-    pub(crate) fn kept(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
-        let Some(contents) = self.contents(key)? else { return Ok(None) };
-        let damaged = |problem| BlockStoreError::Damaged { path: self.entry(key), problem };
-        Records::of_entry(key, contents.clone()).map_err(damaged)?;
-        Ok(Some(contents))
-    }
-
     /// What the entry of `key` consists of.
-    fn contents(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
+    pub(super) fn contents(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
         let path = self.entry(key);
         let (folder, name) = names(key);
         let damaged = |problem: String| BlockStoreError::Damaged { path: path.clone(), problem };
@@ -174,30 +129,8 @@ impl BlockStore {
         }
     }
 
-    /// Keeps `records` of `block`, a block of `plan` that was measured with `provenance`: in the place of what is there of it.
-    ///
-    /// # Errors
-    /// [`BlockStoreError::Io`] where the entry cannot be written; [`BlockStoreError::TooLarge`]; [`BlockStoreError::NoEntry`] where what determines its figures is not known.
-    pub(super) fn keep(
-        &self,
-        records: Records,
-        plan: &Plan,
-        block: &Block,
-        provenance: &Provenance,
-    ) -> Result<BlockKey, BlockStoreError> {
-        let no_entry = |problem| BlockStoreError::NoEntry { block: block.id.clone(), problem };
-        let (key, contents) = records.entry(plan, block, provenance).map_err(no_entry)?;
-        let text = contents.text(&self.entry(&key))?;
-        let bytes = text.len() as u64;
-        if bytes > MAX_ENTRY {
-            return Err(BlockStoreError::TooLarge { block: block.id.clone(), bytes });
-        }
-        self.write(&key, &text)?;
-        Ok(key)
-    }
-
     /// Writes the entry of `key`, so that it is there whole or not at all.
-    fn write(&self, key: &BlockKey, text: &[u8]) -> Result<(), BlockStoreError> {
+    pub(super) fn write(&self, key: &BlockKey, text: &[u8]) -> Result<(), BlockStoreError> {
         let (folder, name) = names(key);
         let failed = io("write", &self.entry(key));
         let Some(folder) = self.folder(&folder, true)? else { return Err(failed(io::ErrorKind::NotFound.into())) };
@@ -222,7 +155,7 @@ impl BlockStore {
     ///
     /// # Errors
     /// [`BlockStoreError::Io`] where it cannot be renamed.
-    pub fn put_aside(&self, key: &BlockKey) -> Result<PathBuf, BlockStoreError> {
+    pub(super) fn put_aside(&self, key: &BlockKey) -> Result<PathBuf, BlockStoreError> {
         let (folder, name) = names(key);
         let to = format!("{key}-{}{ENTRY}", unix_ms());
         let failed = io("put aside", &self.entry(key));
@@ -268,7 +201,7 @@ impl BlockStore {
     }
 
     /// The path of an entry, for messages.
-    pub(crate) fn entry(&self, key: &BlockKey) -> PathBuf {
+    pub(super) fn entry(&self, key: &BlockKey) -> PathBuf {
         let (folder, name) = names(key);
         self.at(&folder, &name)
     }
@@ -276,18 +209,13 @@ impl BlockStore {
     fn at(&self, folder: &str, name: &str) -> PathBuf {
         self.path.join(BLOCKS).join(folder).join(name)
     }
-
-    /// Where records that are taken from here come from.
-    pub(super) fn reused(&self, key: &BlockKey, provenance: &Provenance) -> Reused {
-        Reused { key: key.to_string(), store: self.path.display().to_string(), host: provenance.host.clone() }
-    }
 }
 
 /// How directories of a store are opened.
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The directory and the name of the entry of `key`.
-fn names(key: &BlockKey) -> (String, String) {
+pub(super) fn names(key: &BlockKey) -> (String, String) {
     let key = key.to_string();
     (key.chars().take(2).collect(), key + ENTRY)
 }

@@ -7,7 +7,7 @@ use bpfassay_protocol::with_causes;
 use bpfassay_results::{Entry, Provenance, ToDo, provenance::HostFacts};
 use bpfassay_study::{Block, Clock, Plan};
 
-use super::{BlockKey, BlockStore, BlockStoreError, directory::Found, kept::Records, key::key};
+use super::{BlockKey, BlockStore, BlockStoreError, kept::Records, key::key, store::Found};
 use crate::{HostSetup, block::command};
 
 /// A store of blocks, and what a run does with it.
@@ -47,7 +47,7 @@ impl fmt::Debug for Reuse<'_> {
 
 impl Reuse<'_> {
     /// The entries of a boot that does `todo`, out of the store, where it has them. A damaged entry is named and put aside.
-    pub(crate) fn look_up(&self, host_setup: &HostSetup, todo: &ToDo) -> Option<Vec<Entry>> {
+    pub(crate) async fn look_up(&self, host_setup: &HostSetup, todo: &ToDo) -> Option<Vec<Entry>> {
         let ToDo { block, past } = todo;
         // A block of which something counts already, or that is to be measured again, is measured here.
         if self.with.fresh || past.attempt > 1 || !past.settled.is_empty() {
@@ -61,7 +61,7 @@ impl Reuse<'_> {
                 return None;
             }
         };
-        match store.find(&key) {
+        match store.look_for(&key).await {
             Ok(Found::Nothing) => None,
             Ok(Found::Entry { block: kept, provenance, records }) if kept == *block => {
                 Some(records.taken(past.boots.saturating_add(1), past.attempt, store.reused(&key, &provenance)))
@@ -79,6 +79,8 @@ impl Reuse<'_> {
                 tracing::warn!("{}; {aside}; block {} is measured", with_causes(&error), block.id);
                 None
             }
+            // Reported when the store was given up.
+            Err(BlockStoreError::NotAsked(_)) => None,
             Err(error) => {
                 tracing::warn!("{}; block {} is measured", with_causes(&error), block.id);
                 None
@@ -92,7 +94,7 @@ impl Reuse<'_> {
     }
 
     /// Keeps `entries`, all that was recorded of `block`, where they are a block that is kept. What cannot be kept is reported, and the run goes on.
-    pub(crate) fn keep(&self, block: &Block, entries: Vec<Entry>) {
+    pub(crate) async fn keep(&self, block: &Block, entries: Vec<Entry>) {
         let records = match Records::of(block, entries) {
             Ok(records) => records,
             Err(problem) => {
@@ -101,14 +103,17 @@ impl Reuse<'_> {
             }
         };
         let measured_with = (self.provenance)();
-        let kept = if self.with.reproducible && self.plan.study.clock == Clock::Instructions {
+        let (records, provenance) = if self.with.reproducible && self.plan.study.clock == Clock::Instructions {
             let anywhere = Provenance { host: HostFacts::default(), ..Provenance::clone(&measured_with) };
-            self.with.store.keep(records.without_times(), self.plan, block, &anywhere)
+            (records.without_times(), Arc::new(anywhere))
         } else {
-            self.with.store.keep(records, self.plan, block, &measured_with)
+            (records, measured_with)
         };
-        if let Err(error) = kept {
-            tracing::warn!("block {} is not kept in the store: {}", block.id, with_causes(&error));
+        match self.with.store.keep(records, (self.plan, block), &provenance, self.with.fresh).await {
+            Ok(_) => {}
+            // Reported when the store was given up.
+            Err(BlockStoreError::NotAsked(_)) => tracing::info!("block {} is not kept in the store", block.id),
+            Err(error) => tracing::warn!("block {} is not kept in the store: {}", block.id, with_causes(&error)),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod damage;
 mod keys;
+mod objects;
 mod series;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
@@ -16,7 +17,7 @@ use bpfassay_testbed::{
 };
 use bpfassay_vm::{Accelerator, AcceleratorChoice, Confinement, Qemu, QemuVersion};
 
-use super::{BlockKey, BlockReuse, BlockStore, Reuse, directory::Found, kept::Records};
+use super::{BlockKey, BlockReuse, BlockStore, Reuse, StorePlace, kept::Records, store::Found};
 use crate::{
     HostSetup, block,
     merge::tests::{measured, whole_plan},
@@ -94,7 +95,7 @@ fn keep_all(store: &BlockStore, contents: &Contents) -> Vec<BlockKey> {
     let Contents { header, .. } = contents;
     let keep = |block: &Block| {
         let records = Records::of(block, of_block(contents, block)).unwrap();
-        store.keep(records, &header.plan, block, &header.provenance).unwrap()
+        done(store.keep(records, (&header.plan, block), &header.provenance, false)).unwrap()
     };
     header.plan.blocks.iter().map(keep).collect()
 }
@@ -111,9 +112,19 @@ fn reuse(store: BlockStore) -> BlockReuse {
     BlockReuse { store, fresh: false, wall: false, reproducible: false }
 }
 
+fn place(directory: &Path) -> StorePlace {
+    StorePlace::Directory(directory.to_owned())
+}
+
+/// What `work` gives, in a runtime of its own: the test may be in one.
+fn done<T: Send>(work: impl Future<Output = T> + Send) -> T {
+    let execute = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work);
+    std::thread::scope(|scope| scope.spawn(execute).join().unwrap())
+}
+
 /// A store in a new directory of `folder`.
 fn new_store(folder: &Path) -> BlockStore {
-    BlockStore::open(&folder.join("a/store")).unwrap()
+    BlockStore::open(&place(&folder.join("a/store"))).unwrap()
 }
 
 /// `provenance` as the pool asks for it.
@@ -136,7 +147,7 @@ fn what_is_kept_is_found_again_as_it_was_measured() {
     assert_eq!(keep_all(&store, &journal(&plan, "b")), keys);
     keys.sort_unstable();
     assert_eq!(store.keys().unwrap(), keys);
-    assert_eq!(BlockStore::existing(store.path()).unwrap().keys().unwrap(), keys);
+    assert_eq!(BlockStore::existing(&place(store.path())).unwrap().keys().unwrap(), keys);
 }
 
 #[test]
@@ -156,10 +167,10 @@ fn a_reproducible_entry_is_the_same_bytes_whoever_measured_it_and_when() {
         }
     }
     let kept = |name: &str, contents: &Contents, reproducible: bool| {
-        let store = BlockStore::open(&folder.path().join(name)).unwrap();
+        let store = BlockStore::open(&place(&folder.path().join(name))).unwrap();
         let with = BlockReuse { reproducible, ..reuse(store) };
         let provenance = shared(&contents.header.provenance);
-        Reuse { with: &with, plan: &plan, provenance: &provenance }.keep(block, of_block(contents, block));
+        done(Reuse { with: &with, plan: &plan, provenance: &provenance }.keep(block, of_block(contents, block)));
         let [key] = with.store.keys().unwrap()[..] else { panic!("{name} has no entry") };
         assert!(found(&with.store, &key).is_some());
         (key, std::fs::read(with.store.entry(&key)).unwrap())
@@ -180,11 +191,11 @@ fn a_reproducible_entry_is_the_same_bytes_whoever_measured_it_and_when() {
 fn a_store_is_made_in_an_empty_directory_only_and_a_missing_one_is_no_store() {
     use super::BlockStoreError::{NoStore, NotAStore};
     let folder = tempfile::tempdir().unwrap();
-    assert!(matches!(BlockStore::existing(&folder.path().join("none")), Err(NoStore(_))));
+    assert!(matches!(BlockStore::existing(&place(&folder.path().join("none"))), Err(NoStore(_))));
     std::fs::write(folder.path().join("thesis.tex"), "").unwrap();
-    assert!(matches!(BlockStore::open(folder.path()), Err(NotAStore(_))));
+    assert!(matches!(BlockStore::open(&place(folder.path())), Err(NotAStore(_))));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     let store = new_store(folder.path());
     assert_eq!(store.keys().unwrap(), []);
-    BlockStore::open(store.path()).unwrap();
+    BlockStore::open(&place(store.path())).unwrap();
 }

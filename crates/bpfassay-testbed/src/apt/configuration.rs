@@ -75,7 +75,7 @@ fn quotable(path: &Path) -> Result<String> {
 
 fn sources(suite: &str, architectures: &[&str], host: &Host) -> String {
     let keyring = host.keyring.as_ref().map(|path| format!(" signed-by={path}")).unwrap_or_default();
-    format!("deb [arch={}{keyring}] {} {suite} main\n", architectures.join(","), host.archive)
+    format!("deb [arch={}{keyring}] {} {suite} main\n", architectures.join(","), host.archive.uri)
 }
 
 fn configuration(directory: &Path, architectures: &[&str], host: &Host) -> Result<String> {
@@ -107,10 +107,11 @@ fn configuration(directory: &Path, architectures: &[&str], host: &Host) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::apt::{Mirror, NamedBy};
 
     fn host() -> Host {
         Host {
-            archive: "http://m.example/debian/".into(),
+            archive: Mirror { uri: "http://m.example/debian/".into(), by: NamedBy::Host },
             keyring: Some("/usr/share/keyrings/k.gpg".into()),
             settings: vec!["Acquire::http::Proxy \"http://p.example\";".into()],
             user: "_apt".into(),

@@ -35,17 +35,6 @@ impl Apt<'_> {
         self.options().client == Client::Own || !Path::new(APT_HELPER).exists()
     }
 
-    /// The archive to take packages from: the one that options name, else that of the host's apt. `None` where there is neither.
-    ///
-    /// # Errors
-    /// Those of reading apt's configuration.
-    pub(super) fn mirror(&self) -> Result<Option<String>> {
-        if self.is_direct() {
-            return Ok(self.options().mirror.clone());
-        }
-        Ok(Some(self.host()?.archive.clone()))
-    }
-
     /// Downloads `left` from the URIs that `uri_of` gives, one after the other. What has arrived, checked, is taken out of `left`; what has no URI stays.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 
 use std::{path::Path, process::Command, sync::OnceLock};
 
-use super::{AptError, program};
+use super::{AptError, Mirror, NamedBy, program};
 use crate::{Error, Result};
 
 /// Code names of Debian's suites.
@@ -15,8 +15,8 @@ const CLASSES: &[&str] = &["stable", "oldstable", "oldoldstable", "testing", "un
 /// The Debian archive, and the settings that reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Host {
-    /// URI of the archive, without suite.
-    pub(super) archive: String,
+    /// The archive, without suite.
+    pub(super) archive: Mirror,
     /// The file of keys to trust, or none: those that the host's apt trusts.
     pub(super) keyring: Option<String>,
     /// `Acquire::…` settings (proxies, time-outs, whether expired release files are accepted), as lines of configuration.
@@ -26,19 +26,22 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Asks the host's apt; `mirror` replaces the archive that it names.
+    /// Asks the host's apt; `mirror` replaces the archive that it names, and `default` is taken where it names none.
     ///
     /// # Errors
     /// [`Error::Program`] where the host has no apt; [`Error::Command`] where apt fails; [`AptError::NoArchive`] where its sources name no
-    /// archive of Debian.
-    pub(super) fn read(mirror: Option<&str>) -> Result<Self> {
+    /// archive of Debian, and there is no default.
+    pub(super) fn read(mirror: Option<&str>, default: Option<&str>) -> Result<Self> {
         let dump = dump()?;
         let archive = match mirror {
-            Some(mirror) => mirror.to_owned(),
+            Some(mirror) => Mirror { uri: mirror.to_owned(), by: NamedBy::User },
             // Release files have the origin, but before the first `apt-get update` there are none.
             None => match find_archive(&index_targets(&[])?) {
-                Some(archive) => archive,
-                None => find_archive(&index_targets(&["--no-release-info"])?).ok_or(AptError::NoArchive)?,
+                Some(uri) => Mirror { uri, by: NamedBy::Host },
+                None => {
+                    let listed = find_archive(&index_targets(&["--no-release-info"])?);
+                    preferred(listed, default).ok_or(AptError::NoArchive)?
+                }
             },
         };
         Ok(Self {
@@ -50,11 +53,17 @@ impl Host {
     }
 }
 
+/// The archive that the host's apt names, else the default.
+fn preferred(listed: Option<String>, default: Option<&str>) -> Option<Mirror> {
+    let default = || default.map(|uri| Mirror { uri: uri.to_owned(), by: NamedBy::Default });
+    listed.map(|uri| Mirror { uri, by: NamedBy::Host }).or_else(default)
+}
+
 /// Whether this host has apt, and its sources name no archive of Debian, as on Ubuntu: packages of Debian then come from places that are named, or not at all.
 #[must_use]
 pub fn is_of_another_distribution() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
-    *FOUND.get_or_init(|| matches!(Host::read(None), Err(Error::Apt(AptError::NoArchive))))
+    *FOUND.get_or_init(|| matches!(Host::read(None, None), Err(Error::Apt(AptError::NoArchive))))
 }
 
 /// The user as which apt uses the network where root runs it.
@@ -128,6 +137,16 @@ mod tests {
                        http://a.example/debian/|bookworm-updates|contrib|Debian\n\
                        http://a.example/debian/|bookworm|main|Debian\n";
         assert_eq!(find_archive(targets).as_deref(), Some("http://a.example/debian/"));
+    }
+
+    #[test]
+    fn the_default_is_taken_only_where_apt_names_no_archive() {
+        let default = Some("http://d.example/debian");
+        let taken = |listed: Option<&str>, default| preferred(listed.map(str::to_owned), default);
+        let of = |uri: &str, by| Some(Mirror { uri: uri.to_owned(), by });
+        assert_eq!(taken(Some("http://a.example/debian/"), default), of("http://a.example/debian/", NamedBy::Host));
+        assert_eq!(taken(None, default), of("http://d.example/debian", NamedBy::Default));
+        assert_eq!(taken(None, None), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    Apt, AptError, AssetSource, Located, Package,
+    Apt, AptError, AssetSource, Located, Mirror, NamedBy, Package, defaults,
     download::{FileNames, named},
     package::encoded,
     root::APT_HELPER,
@@ -25,10 +25,10 @@ const ARCHIVE_NAME: &str = "debian";
 enum Place<'a> {
     /// One that the user names (`--from`).
     Named(&'a AssetSource),
-    /// A mirror of Debian's archive, by its URI, and whether the user names it (`--mirror`): else it is that of the host's apt.
-    Mirror(&'a str, bool),
-    /// An archive of snapshots.
-    Archive(&'a AssetSource),
+    /// A mirror of Debian's archive.
+    Mirror(&'a Mirror),
+    /// An archive of snapshots, and who names it.
+    Archive(&'a AssetSource, NamedBy),
 }
 
 /// A place that was asked, and what it answered.
@@ -39,9 +39,9 @@ impl Place<'_> {
     fn name(self) -> String {
         match self {
             Self::Named(source) => format!("{source} (--from)"),
-            Self::Mirror(uri, true) => format!("{uri} (--mirror)"),
-            Self::Mirror(_, false) => "the mirror of this host's apt".to_owned(),
-            Self::Archive(source) => format!("the archive {source}"),
+            Self::Mirror(mirror) => mirror.name(),
+            Self::Archive(source, NamedBy::Default) => format!("the archive {source} (compiled in)"),
+            Self::Archive(source, _) => format!("the archive {source}"),
         }
     }
 
@@ -51,18 +51,18 @@ impl Place<'_> {
             // People put what they have there.
             Self::Named(_) if located.path.is_empty() => Some(format!("pool/{}", located.package.file_name())),
             Self::Named(_) => Some(located.path.clone()),
-            Self::Mirror(..) => Some(located.path.clone()).filter(|path| !path.is_empty()),
-            Self::Archive(_) if located.path.is_empty() => None,
-            Self::Archive(_) => located.snapshot.map(|time| format!("{ARCHIVE_NAME}/{time}/{}", located.path)),
+            Self::Mirror(_) => Some(located.path.clone()).filter(|path| !path.is_empty()),
+            Self::Archive(..) if located.path.is_empty() => None,
+            Self::Archive(..) => located.snapshot.map(|time| format!("{ARCHIVE_NAME}/{time}/{}", located.path)),
         }
     }
 
     /// The directory that it is, or the URL.
     fn base(&self) -> Result<&Path, &str> {
         match self {
-            Self::Named(AssetSource::Directory(path)) | Self::Archive(AssetSource::Directory(path)) => Ok(path),
-            Self::Named(AssetSource::Url(url)) | Self::Archive(AssetSource::Url(url)) => Err(url),
-            Self::Mirror(uri, _) => Err(uri.trim_end_matches('/')),
+            Self::Named(AssetSource::Directory(path)) | Self::Archive(AssetSource::Directory(path), _) => Ok(path),
+            Self::Named(AssetSource::Url(url)) | Self::Archive(AssetSource::Url(url), _) => Err(url),
+            Self::Mirror(mirror) => Err(mirror.uri.trim_end_matches('/')),
         }
     }
 }
@@ -86,19 +86,30 @@ impl Apt<'_> {
             self.ask(place, suite, located, &mut left, arrived, &mut asked)?;
         }
         if !left.is_empty() && !options.offline {
-            match self.mirror()? {
-                Some(uri) => {
-                    let place = Place::Mirror(&uri, options.mirror.is_some());
-                    mirror = self.ask(place, suite, located, &mut left, arrived, &mut asked)?;
+            match self.mirror() {
+                Ok(Some(found)) => {
+                    found.report();
+                    mirror = self.ask(Place::Mirror(&found), suite, located, &mut left, arrived, &mut asked)?;
                 }
-                None => asked.push((
+                // An archive may have what is wanted all the same.
+                Err(Error::Apt(error @ AptError::NoArchive)) => {
+                    asked.push(("a mirror of Debian".to_owned(), error.to_string()));
+                    mirror = Some(error);
+                }
+                Err(error) => return Err(error),
+                Ok(None) => asked.push((
                     "a mirror of Debian".to_owned(),
                     "this host has no apt whose configuration names one; --mirror URL does".to_owned(),
                 )),
             }
         }
-        if let Some(archive) = &options.archive {
-            self.ask(Place::Archive(archive), suite, located, &mut left, arrived, &mut asked)?;
+        if let Some((archive, by)) = self.archive()
+            && !left.is_empty()
+        {
+            if by == NamedBy::Default && !options.offline {
+                defaults::report_archive(archive);
+            }
+            self.ask(Place::Archive(archive, by), suite, located, &mut left, arrived, &mut asked)?;
         }
         let Some(what) = named(&left) else { return Ok(()) };
         match mirror {
@@ -133,8 +144,8 @@ impl Apt<'_> {
         let known = left.iter().filter(|package| path_of(package).is_some()).count();
         if let Some(unknown) = left.iter().find(|package| path_of(package).is_none()) {
             let what = match place {
-                Place::Archive(_) => "time stamp",
-                Place::Named(_) | Place::Mirror(..) => "path",
+                Place::Archive(..) => "time stamp",
+                Place::Named(_) | Place::Mirror(_) => "path",
             };
             asked.push((place.name(), format!("testbed.lock has no {what} of {}", unknown.specification())));
         }

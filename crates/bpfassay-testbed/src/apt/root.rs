@@ -135,6 +135,7 @@ impl Apt<'_> {
         self.cache().require_access(&what)?;
         self.cache().require_space(&what, needed)?;
         write_configuration(directory, suite, architectures, host)?;
+        host.archive.report();
         tracing::debug!("fetching {what} ({})", architectures.join(", "));
         self.stage().step(Step::Index, 0);
         let lists = directory.join("state/lists");
@@ -171,7 +172,7 @@ impl Apt<'_> {
             let by = if self.options().accept_stale { "--accept-stale" } else { "the host's apt configuration" };
             tracing::warn!("the mirror of suite {suite} is stale (expired {} ago); accepted by {by}", Age(age));
         }
-        let state = IndexState { fetched: now(), release, stale: expired.is_some(), archive: host.archive.clone() };
+        let state = IndexState { fetched: now(), release, stale: expired.is_some(), archive: host.archive.uri.clone() };
         self.cache().write_small(&directory.join(STATE), &state)?;
         Ok(state)
     }

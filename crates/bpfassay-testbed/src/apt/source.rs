@@ -21,18 +21,37 @@ impl FromStr for AssetSource {
     type Err = NotAnAssetSource;
 
     fn from_str(text: &str) -> Result<Self, NotAnAssetSource> {
-        let Some((scheme, rest)) = text.split_once("://") else {
+        if !text.contains("://") {
             return if text.is_empty() { Err(NotAnAssetSource) } else { Ok(Self::Directory(text.into())) };
-        };
-        // A user name may come with a password, and what is named here goes into results.
-        let is_plain = |c: char| c.is_ascii_graphic() && !"@?#\"'\\<>`{}|^".contains(c);
-        let rest = rest.trim_end_matches('/');
-        let has_host = rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[');
-        if !["http", "https"].contains(&scheme) || !has_host || !rest.chars().all(is_plain) {
-            return Err(NotAnAssetSource);
         }
-        Ok(Self::Url(format!("{scheme}://{rest}")))
+        if is_url(text) { Ok(Self::Url(text.trim_end_matches('/').to_owned())) } else { Err(NotAnAssetSource) }
     }
+}
+
+/// Whether `text` is the URL of a directory as [`AssetSource`] takes it. A constant function, so that a URL that is compiled in can be refused when it is compiled.
+#[must_use]
+pub const fn is_url(text: &str) -> bool {
+    let mut at = match text.as_bytes() {
+        [b'h', b't', b't', b'p', b's', b':', b'/', b'/', ..] => 8,
+        [b'h', b't', b't', b'p', b':', b'/', b'/', ..] => 7,
+        _ => return false,
+    };
+    let bytes = text.as_bytes();
+    if at >= bytes.len() || !(bytes[at].is_ascii_alphanumeric() || bytes[at] == b'[') {
+        return false;
+    }
+    while at < bytes.len() {
+        // A user name may come with a password, and what is named here goes into results.
+        let is_special = matches!(
+            bytes[at],
+            b'@' | b'?' | b'#' | b'"' | b'\'' | b'\\' | b'<' | b'>' | b'`' | b'{' | b'}' | b'|' | b'^'
+        );
+        if is_special || !bytes[at].is_ascii_graphic() {
+            return false;
+        }
+        at += 1;
+    }
+    true
 }
 
 impl fmt::Display for AssetSource {

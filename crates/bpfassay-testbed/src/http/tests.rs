@@ -163,10 +163,12 @@ fn a_server_is_trusted_by_a_certificate_that_the_host_knows_and_no_other() {
     let known: Vec<_> = known.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
     assert_eq!(known.len(), 1);
     let mut content = Vec::new();
-    download_by(&encrypting(known.clone()), &url, &mut content, 7, &mut |_| ()).unwrap();
+    download_by(&config(trusting(known.clone()), true).new_agent(), &url, &mut content, 7, &mut |_| ()).unwrap();
     assert_eq!(content, b"content");
     let other = url.replace("127.0.0.1", "localhost");
-    for (agent, url) in [(encrypting(Vec::new()), &url), (encrypting(known), &other)] {
+    for (agent, url) in
+        [(config(trusting(Vec::new()), true).new_agent(), &url), (config(trusting(known), true).new_agent(), &other)]
+    {
         let error = download_by(&agent, url, &mut Vec::new(), 7, &mut |_| ()).unwrap_err();
         assert!(matches!(error, HttpError::Refused(_)), "{error:?}");
         assert!(error.to_string().contains("certificate"), "{error}");

@@ -3,22 +3,65 @@
 
 use std::{
     env,
+    io::Read as _,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use bpfassay_protocol::Arch;
 use bpfassay_stage::{PACKAGES, Stage};
+use flate2::read::GzDecoder;
 
 use super::AssetSource;
 use crate::{Error, Result, cache::Digest};
 
-/// Where the guest's programs may come from, besides the cache and a build.
+/// Where the guest's programs may come from, besides the cache and a build of a checkout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProgramSources {
     /// Places that offer programs, in the order in which they are asked.
     pub from: Vec<AssetSource>,
     /// Digest of the sources that the calling program was built with: the programs of these are used where there is no checkout.
     pub built_with: Option<Digest>,
+    /// These sources themselves, as [`unpacked`] takes them: what no place offers is built of them.
+    pub compiled_in: Option<&'static [u8]>,
+}
+
+/// Sources that the guest's programs can be built of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Buildable {
+    /// A checkout of this project.
+    Checkout(PathBuf),
+    /// Those that are compiled into the calling program.
+    CompiledIn,
+}
+
+impl ProgramSources {
+    /// What the guest's programs can be built of: a checkout, if there is one, else what is compiled in, unless a checkout is named. `None` where there is neither.
+    #[must_use]
+    pub fn buildable(&self) -> Option<Buildable> {
+        match checkout() {
+            Some(workspace) => Some(Buildable::Checkout(workspace)),
+            None if env::var_os(VARIABLE).is_none() && self.compiled_in.is_some() => Some(Buildable::CompiledIn),
+            None => None,
+        }
+    }
+}
+
+/// Most bytes of sources that are compiled in.
+const MOST: u64 = 64 << 20;
+
+/// The stage in `bytes`: those of [`Stage::to_bytes`], compressed by gzip.
+///
+/// # Errors
+/// [`Error::Stage`] for bytes that are no stage; [`Error::Build`] for those that cannot be decompressed.
+pub fn unpacked(bytes: &[u8]) -> Result<Stage> {
+    let mut content = Vec::new();
+    GzDecoder::new(bytes).take(MOST).read_to_end(&mut content).map_err(|error| Error::Build {
+        what: format!(
+            "the sources of the guest's programs that are compiled in cannot be decompressed ({error}): {REMEDY}"
+        ),
+    })?;
+    Ok(Stage::from_bytes(&content, &PACKAGES)?)
 }
 
 /// The sources whose programs are wanted.
@@ -27,6 +70,8 @@ pub(super) struct Wanted {
     /// Their digest.
     pub(super) source: Digest,
     checkout: Option<Checkout>,
+    /// Those that are compiled in, where they may be built.
+    compiled_in: Option<&'static [u8]>,
     /// Places that have been named, for the error where none of them helps.
     from: Vec<String>,
 }
@@ -34,8 +79,8 @@ pub(super) struct Wanted {
 /// Sources that can be built.
 #[derive(Debug)]
 pub(super) struct Checkout {
-    /// The root of the workspace.
-    pub(super) workspace: PathBuf,
+    /// The root of the workspace; none for sources that are compiled in.
+    pub(super) workspace: Option<PathBuf>,
     /// What of it matters.
     pub(super) stage: Stage,
 }
@@ -46,9 +91,17 @@ impl Wanted {
     /// # Errors
     /// [`Error::Stage`] for a checkout that cannot be read; [`Error::Build`] where there is neither.
     pub(super) fn find(sources: &ProgramSources) -> Result<Self> {
-        let Some(workspace) = checkout() else { return Self::without_checkout(sources) };
+        let workspace = match sources.buildable() {
+            Some(Buildable::Checkout(workspace)) => workspace,
+            Some(Buildable::CompiledIn) => {
+                return Ok(Self { compiled_in: sources.compiled_in, ..Self::without_checkout(sources)? });
+            }
+            None => return Self::without_checkout(sources),
+        };
         let stage = Stage::read(&workspace, &PACKAGES)?;
-        Ok(Self { source: stage.digest().into(), checkout: Some(Checkout { workspace, stage }), from: Vec::new() })
+        let source = stage.digest().into();
+        let checkout = Some(Checkout { workspace: Some(workspace), stage });
+        Ok(Self { source, checkout, compiled_in: None, from: Vec::new() })
     }
 
     /// Those that this program was built with.
@@ -65,36 +118,60 @@ impl Wanted {
         };
         tracing::debug!("no sources of the guest's programs {}; those of {source} are looked for", looked_in());
         let from = sources.from.iter().map(AssetSource::to_string).collect();
-        Ok(Self { source, checkout: None, from })
+        Ok(Self { source, checkout: None, compiled_in: None, from })
     }
 
-    /// Whether there are sources to build from.
-    pub(super) fn can_be_built(&self) -> bool {
+    /// Whether somebody works on the sources: programs may then be wanted of a newer toolchain.
+    pub(super) fn is_of_checkout(&self) -> bool {
         self.checkout.is_some()
     }
 
     /// The sources, to build `archs` from.
     ///
     /// # Errors
-    /// [`Error::Build`] where there is no checkout.
-    pub(super) fn checkout(&self, archs: &[Arch]) -> Result<&Checkout> {
-        self.checkout.as_ref().ok_or_else(|| {
-            let archs: Vec<_> = archs.iter().map(|arch| arch.name()).collect();
-            let places = if self.from.is_empty() {
-                "no --from names a place that offers them".to_owned()
-            } else {
-                format!("--from does not offer them ({})", self.from.join(", "))
-            };
-            let what = format!(
-                "the guest's programs for {} (sources {}) are not in the cache, {places}, and there are no sources to build them \
-                 from {}: {REMEDY}",
-                archs.join(", "),
-                &self.source.to_string()[..16],
-                looked_in()
-            );
-            Error::Build { what }
-        })
+    /// [`Error::Build`] where there are none, or those that are compiled in cannot be built here.
+    pub(super) fn into_checkout(self, archs: &[Arch]) -> Result<Checkout> {
+        if let Some(checkout) = self.checkout {
+            return Ok(checkout);
+        }
+        let why = match self.compiled_in {
+            Some(bytes) if has_cargo() => {
+                let stage = unpacked(bytes)?;
+                if self.source != stage.digest().into() {
+                    let what = format!(
+                        "the sources of the guest's programs that are compiled in are not those of {}: build bpfassay again, or {REMEDY}",
+                        self.source
+                    );
+                    return Err(Error::Build { what });
+                }
+                tracing::info!("the guest's programs are built from the sources that are compiled into this program");
+                return Ok(Checkout { workspace: None, stage });
+            }
+            Some(_) => {
+                "cargo cannot be started, which would build them from the sources that are compiled into this program"
+                    .to_owned()
+            }
+            None => format!("there are no sources to build them from {}", looked_in()),
+        };
+        let archs: Vec<_> = archs.iter().map(|arch| arch.name()).collect();
+        let places = if self.from.is_empty() {
+            "no --from names a place that offers them".to_owned()
+        } else {
+            format!("--from does not offer them ({})", self.from.join(", "))
+        };
+        let what = format!(
+            "the guest's programs for {} (sources {}) are not in the cache, {places}, and {why}: {REMEDY}",
+            archs.join(", "),
+            &self.source.to_string()[..16],
+        );
+        Err(Error::Build { what })
     }
+}
+
+/// Whether the host has cargo, which fetches the packages that the guest's programs need.
+fn has_cargo() -> bool {
+    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 const REMEDY: &str = "name a place that offers them with --from (or BPFASSAY_FROM), the checkout of this project in \
@@ -122,4 +199,38 @@ pub fn checkout() -> Option<PathBuf> {
 /// Where sources were looked for, for messages.
 fn looked_in() -> String {
     place().map_or_else(|| format!("({VARIABLE} is not set)"), |path| format!("in {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    fn compressed(bytes: &[u8]) -> &'static [u8] {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap().leak()
+    }
+
+    fn wanted(source: Digest, compiled_in: &'static [u8]) -> Wanted {
+        Wanted { source, checkout: None, compiled_in: Some(compiled_in), from: Vec::new() }
+    }
+
+    #[test]
+    fn what_is_compiled_in_can_be_built_if_it_is_what_is_wanted() {
+        let stage = Stage::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), &PACKAGES).unwrap();
+        let bytes = compressed(&stage.to_bytes());
+        let checkout = wanted(stage.digest().into(), bytes).into_checkout(&[Arch::Riscv64]).unwrap();
+        assert_eq!((checkout.workspace, &checkout.stage), (None, &stage));
+        let refusal = |wanted: Wanted| wanted.into_checkout(&[Arch::Riscv64]).unwrap_err().to_string();
+        let other = refusal(wanted(Digest::of(b"other"), bytes));
+        assert!(other.contains("are not those of") && other.contains("--from"), "{other}");
+        let damaged = refusal(wanted(stage.digest().into(), b"no gzip"));
+        assert!(damaged.contains("cannot be decompressed"), "{damaged}");
+        let short = refusal(wanted(stage.digest().into(), compressed(&stage.to_bytes()[..1000])));
+        assert!(short.contains("not the sources of the guest's programs"), "{short}");
+    }
 }

@@ -56,35 +56,36 @@ impl Subject {
 /// in the cache where no place is named. Nothing that was built before is used, and nothing of the build is kept.
 ///
 /// # Errors
-/// [`Error::Build`] where there is no checkout, a build fails, or programs to compare with are missing; those of assets and of the toolchain.
+/// [`Error::Build`] where there are no sources, a build fails, or programs to compare with are missing; those of assets and of the toolchain.
 pub fn verify(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result<Verified> {
     let wanted = Wanted::find(sources)?;
-    let checkout = wanted.checkout(archs)?;
+    let source = wanted.source;
+    let checkout = wanted.into_checkout(archs)?;
     let mut subjects = Vec::new();
     for &arch in archs {
         let before = subjects.len();
         for place in &sources.from {
-            subjects.extend(offered(apt, place, wanted.source, arch)?);
+            subjects.extend(offered(apt, place, source, arch)?);
         }
         if sources.from.is_empty() {
-            let found = recorded(apt.cache(), wanted.source, arch, None)?;
+            let found = recorded(apt.cache(), source, arch, None)?;
             subjects.extend(found.map(Subject::cached));
         }
         if subjects.len() == before {
             let what = format!(
                 "there are no programs for {arch} of the sources {} to compare with: run `bpfassay payload build`, or name a place \
                  that offers them with --from",
-                &wanted.source.to_string()[..16]
+                &source.to_string()[..16]
             );
             return Err(Error::Build { what });
         }
     }
-    let environment = BuildEnvironment::prepare(apt, checkout, None, archs.len(), Reuse::Nothing)?;
+    let environment = BuildEnvironment::prepare(apt, &checkout, None, archs.len(), Reuse::Nothing)?;
     for &arch in archs {
         apt.during(Kind::Programs, arch.name(), |apt| compile(apt, &checkout.stage, &environment, arch))?;
     }
     let toolchain = &environment.toolchain;
-    let mut verified = Verified { source: wanted.source, compared: Vec::new(), differences: Vec::new() };
+    let mut verified = Verified { source, compared: Vec::new(), differences: Vec::new() };
     for subject in &subjects {
         for (program, found) in PROGRAMS.iter().zip(subject.programs) {
             let (arch, of) = (subject.arch, subject.of.clone());

@@ -40,12 +40,14 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_FROM")]
     pub(crate) from: Vec<AssetSource>,
 
-    /// The mirror of Debian's archive to take packages from, in place of that of the host's apt. A host without apt has no other
+    /// The mirror of Debian's archive to take packages from [default: that of the host's apt; where that names none, the one that was compiled in, if
+    /// one was (`bpfassay doctor`)]
     #[arg(long, global = true, value_name = "URL", env = "BPFASSAY_MIRROR", value_parser = mirror)]
     pub(crate) mirror: Option<String>,
 
     /// An archive that keeps what package mirrors drop: package files of testbed.lock that no other place has are taken from it, by
-    /// their time stamps (ARCHIVE/debian/20251101T000000Z/pool/…), and nothing takes their place
+    /// their time stamps (ARCHIVE/debian/20251101T000000Z/pool/…), and nothing takes their place [default: the one that was compiled in, if
+    /// one was]
     #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_ARCHIVE")]
     pub(crate) archive: Option<AssetSource>,
 

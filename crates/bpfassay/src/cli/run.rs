@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use bpfassay_runner::StorePlace;
 use bpfassay_study::{Denied, Model, Share};
 use bpfassay_vm::AcceleratorWish;
 use clap::{
@@ -78,10 +79,11 @@ pub(crate) struct Execution {
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 
-    /// A store of blocks: a directory, which is made where it does not exist, also on a file system that hosts share. A boot that it has, of the same kernel,
+    /// A store of blocks: a directory, which is made where it does not exist, also on a file system that hosts share; or an object store, s3://BUCKET/PREFIX or the URL
+    /// of a server that takes files by HTTP. A boot that it has, of the same kernel,
     /// programs, QEMU and study, is taken from it in place of being measured, and what is measured is put into it
-    #[arg(long, value_name = "DIR", env = "BPFASSAY_STORE")]
-    pub(crate) store: Option<PathBuf>,
+    #[arg(long, value_name = "DIR|URL", env = "BPFASSAY_STORE")]
+    pub(crate) store: Option<StorePlace>,
 
     /// With --store: take nothing from the store, measure everything, and replace what it has
     #[arg(long, requires = "store")]

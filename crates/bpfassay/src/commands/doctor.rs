@@ -85,6 +85,8 @@ fn described(remedy: &Remedy) -> String {
         Remedy::NamePlace => "name a place that offers them with --from, or use --manifest FILE",
         Remedy::FetchPrograms => "bpfassay fetch",
         Remedy::FetchIndexes => "leave out --offline once, or run bpfassay fetch",
+        Remedy::NameMirror => "name one with --mirror, or a place that has the packages with --from",
+        Remedy::NameArchive => "none while the mirror has the packages of testbed.lock; else name one with --archive",
         Remedy::RetryMirror => "try again later; --accept-stale takes a mirror that is behind",
         Remedy::CheckMirror => "check the host's apt sources and network; --accept-stale takes a mirror that is behind",
         Remedy::UseTcg => "none: guests run under TCG",

@@ -165,8 +165,8 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
 
 /// The store of blocks that is asked for.
 fn blocks(execution: &cli::Execution) -> Result<Option<BlockReuse>, Failure> {
-    let Some(directory) = &execution.store else { return Ok(None) };
-    let store = BlockStore::open(directory)?;
+    let Some(place) = &execution.store else { return Ok(None) };
+    let store = BlockStore::open(place)?;
     let cli::Execution { fresh, store_wall: wall, store_reproducible: reproducible, .. } = *execution;
     Ok(Some(BlockReuse { store, fresh, wall, reproducible }))
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bpfassay_results::plain;
-use bpfassay_runner::{Merge, SlurmError, SlurmEvent, SlurmJob, Submission};
+use bpfassay_runner::{Merge, SlurmError, SlurmEvent, SlurmJob, StorePlace, Submission};
 use clap::{Arg, Args as _, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
 
 use super::{merge, print};
@@ -93,7 +93,13 @@ fn text(argument: OsString) -> Result<String, Failure> {
 fn store_arguments(run: &cli::Run) -> Result<Vec<String>, Failure> {
     let cli::Execution { store, fresh, store_wall, store_reproducible, .. } = &run.execution;
     let Some(store) = store else { return Ok(Vec::new()) };
-    let mut all = vec!["--store".to_owned(), text(store.clone().into_os_string())?];
+    let mut all = vec![
+        "--store".to_owned(),
+        text(match store {
+            StorePlace::Directory(path) => path.clone().into_os_string(),
+            StorePlace::Url(url) => String::from(url.as_ref()).into(),
+        })?,
+    ];
     all.extend(
         [("--fresh", fresh), ("--store-wall", store_wall), ("--store-reproducible", store_reproducible)]
             .iter()

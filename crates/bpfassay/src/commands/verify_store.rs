@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay verify --store`: re-execute blocks of a store; what does not reproduce, or is damaged, is named and put aside.
 
-use std::{path::Path, time::SystemTime};
+use std::time::SystemTime;
 
 use bpfassay_protocol::with_causes;
 use bpfassay_results::plain;
 use bpfassay_runner::{
-    BlockKey, BlockStore, BlockStoreError, Error, EventObserver, Session, Store, StoreOptions, Verification, Verified,
+    BlockKey, BlockStore, BlockStoreError, Error, EventObserver, Session, Store, StoreOptions, StorePlace,
+    Verification, Verified,
 };
 use bpfassay_vm::AcceleratorWish;
 use tokio_util::sync::CancellationToken;
@@ -38,13 +39,13 @@ enum Came {
     Cancelled,
 }
 
-/// Executes the command for the store in `directory`. Blocks that another program, QEMU or host measured are left out, and others taken in their place.
+/// Executes the command for the store at `place`. Blocks that another program, QEMU or host measured are left out, and others taken in their place.
 ///
 /// # Errors
-/// A usage failure where the directory is no store; an infrastructure failure where it cannot be read, packages of the host are missing, the same guests
+/// A usage failure where there is no store; an infrastructure failure where it cannot be read, packages of the host are missing, the same guests
 /// cannot be had, or the host fails during a boot.
-pub(super) async fn verify(directory: &Path, arguments: &cli::Verify, global: &cli::Global) -> Outcome {
-    let blocks = BlockStore::existing(directory)?;
+pub(super) async fn verify(place: &StorePlace, arguments: &cli::Verify, global: &cli::Global) -> Outcome {
+    let blocks = BlockStore::existing(place)?;
     let mut keys = blocks.keys()?;
     let all = keys.len();
     let wanted = arguments.sample.map_or(all, |sample| usize::try_from(sample).unwrap_or(usize::MAX));
@@ -70,7 +71,7 @@ pub(super) async fn verify(directory: &Path, arguments: &cli::Verify, global: &c
             Came::Cancelled => break,
         }
     }
-    let store = output::path(directory);
+    let store = output::path(blocks.path());
     let mut text = match left_out.len() {
         0 => String::new(),
         count => format!("left out: {count} blocks that are not measured here as they were\n"),

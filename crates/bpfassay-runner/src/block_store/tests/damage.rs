@@ -107,7 +107,7 @@ fn a_link_in_the_place_of_a_directory_leads_nowhere() {
     fs::remove_file(elsewhere.join(one.path().file_name().unwrap())).unwrap();
     let records = || Records::of(one.block(), of_block(&one.contents, one.block())).unwrap();
     let Contents { header, .. } = &one.contents;
-    one.store.keep(records(), &header.plan, one.block(), &header.provenance).unwrap_err();
+    done(one.store.keep(records(), (&header.plan, one.block()), &header.provenance, false)).unwrap_err();
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
 }
 
@@ -116,18 +116,18 @@ fn a_damaged_entry_is_put_aside_and_measured_anew() {
     let one = OneEntry::new();
     fs::write(one.path(), "damaged\n").unwrap();
     let (setup, provenance) = (host_setup(&one.contents.header.plan), shared(&one.contents.header.provenance));
-    let with = reuse(BlockStore::existing(one.store.path()).unwrap());
+    let with = reuse(BlockStore::existing(&place(one.store.path())).unwrap());
     let looked_up = Reuse { with: &with, plan: &one.contents.header.plan, provenance: &provenance };
     let todo = ToDo::fresh(one.block().clone());
-    assert_eq!(looked_up.look_up(&setup, &todo), None);
+    assert_eq!(done(looked_up.look_up(&setup, &todo)), None);
     assert!(!one.path().exists());
     let aside = one.store.path().join("bpfassay-blocks-1/aside");
     let [put] = fs::read_dir(aside).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>().try_into().unwrap();
     assert_eq!(fs::read_to_string(put).unwrap(), "damaged\n");
     assert_eq!(one.store.keys().unwrap(), []);
     // What is measured then takes its place.
-    looked_up.keep(one.block(), of_block(&one.contents, one.block()));
-    assert_eq!(looked_up.look_up(&setup, &todo).unwrap().len(), of_block(&one.contents, one.block()).len());
+    done(looked_up.keep(one.block(), of_block(&one.contents, one.block())));
+    assert_eq!(done(looked_up.look_up(&setup, &todo)).unwrap().len(), of_block(&one.contents, one.block()).len());
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn writers_and_readers_at_the_same_time_find_whole_entries() {
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let store = BlockStore::open(one.store.path()).unwrap();
+                let store = BlockStore::open(&place(one.store.path())).unwrap();
                 (0..20).for_each(|_| assert_eq!(keep_all(&store, &one.contents), [one.key]));
             });
             scope.spawn(|| (0..60).for_each(|_| assert!(found(&one.store, &one.key).is_some())));
@@ -202,7 +202,7 @@ fn a_block_in_which_something_failed_is_not_kept() {
     let mut unknown = one.contents.header.provenance.clone();
     unknown.bpfassay.sha256 = None;
     let records = Records::of(one.block(), of_block(&one.contents, one.block())).unwrap();
-    let kept = one.store.keep(records, &one.contents.header.plan, one.block(), &unknown);
+    let kept = done(one.store.keep(records, (&one.contents.header.plan, one.block()), &unknown, false));
     assert!(matches!(kept, Err(BlockStoreError::NoEntry { .. })), "{kept:?}");
     // A boot that failed before is no reason: the last one did the whole block.
     let entries = of_block(&one.contents, one.block());

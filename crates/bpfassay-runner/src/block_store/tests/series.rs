@@ -118,7 +118,7 @@ fn nothing_is_looked_up_that_is_to_be_measured() {
     keep_all(&store, &contents);
     let (setup, provenance) = (host_setup(&plan), shared(&contents.header.provenance));
     let look_up = |with: &BlockReuse, todo: &ToDo| {
-        Reuse { with, plan: &plan, provenance: &provenance }.look_up(&setup, todo).is_some()
+        done(Reuse { with, plan: &plan, provenance: &provenance }.look_up(&setup, todo)).is_some()
     };
     let fresh = ToDo::fresh(plan.blocks[0].clone());
     let with = reuse(store);
@@ -138,7 +138,10 @@ fn nothing_is_looked_up_that_is_to_be_measured() {
         with.is_for(&plan)
     };
     assert!(is_for(&with, Clock::Instructions) && !is_for(&with, Clock::Wall));
-    assert!(is_for(&BlockReuse { wall: true, ..reuse(BlockStore::existing(with.store.path()).unwrap()) }, Clock::Wall));
+    assert!(is_for(
+        &BlockReuse { wall: true, ..reuse(BlockStore::existing(&place(with.store.path())).unwrap()) },
+        Clock::Wall
+    ));
     assert!(!look_up(&BlockReuse { fresh: true, ..with }, &fresh), "--fresh");
 }
 
@@ -153,7 +156,7 @@ fn the_boots_of_a_resumed_run_go_on_with_their_numbers() {
     let with = reuse(store);
     let mut todo = ToDo::fresh(plan.blocks[0].clone());
     todo.past.boots = 3;
-    let entries = Reuse { with: &with, plan: &plan, provenance: &provenance }.look_up(&setup, &todo).unwrap();
+    let entries = done(Reuse { with: &with, plan: &plan, provenance: &provenance }.look_up(&setup, &todo)).unwrap();
     // As a journal takes them: with the boots that were interrupted before.
     let mut begun = contents.clone();
     begun.entries = of_block(&contents, &todo.block)[..2].to_vec();
@@ -247,7 +250,7 @@ async fn a_series_out_of_a_store_is_reported_at_once_and_grows_by_a_block() {
 
     // Without the blocks of one build, which is one that the store does not know yet.
     let newest = plan.targets().last().copied().unwrap().clone();
-    let store = BlockStore::existing(&folder.path().join("a/store")).unwrap();
+    let store = BlockStore::existing(&place(&folder.path().join("a/store"))).unwrap();
     let of_newest = |block: &&Block| block.target == newest;
     for (_, key) in plan.blocks.iter().zip(&keys).filter(|(block, _)| of_newest(block)) {
         std::fs::remove_file(store.entry(key)).unwrap();
@@ -255,7 +258,7 @@ async fn a_series_out_of_a_store_is_reported_at_once_and_grows_by_a_block() {
     let (setup, provenance) = (host_setup(plan), shared(&contents.header.provenance));
     let with = reuse(store);
     let looked_up = Reuse { with: &with, plan, provenance: &provenance };
-    let is_measured = |block: &&Block| looked_up.look_up(&setup, &ToDo::fresh((*block).clone())).is_none();
+    let is_measured = |block: &&Block| done(looked_up.look_up(&setup, &ToDo::fresh((*block).clone()))).is_none();
     let left: Vec<&Block> = plan.blocks.iter().filter(is_measured).collect();
     assert!(left.iter().all(of_newest) && left.len() == 1, "{} boots", left.len());
 }

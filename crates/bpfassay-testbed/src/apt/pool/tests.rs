@@ -3,7 +3,7 @@ use std::fs;
 
 use super::*;
 use crate::{
-    apt::{Client, Options, Origin},
+    apt::{Client, Defaults, Options, Origin},
     cache::{Cache, Digest},
     test_support::{left_in_tmp, server::Server},
 };
@@ -192,6 +192,47 @@ fn places_that_are_no_help_are_named() {
             .contains("a mirror of Debian: this host has no apt whose configuration names one; --mirror URL does"),
         "{error}"
     );
+}
+
+#[test]
+fn what_was_compiled_in_is_asked_last_and_named_as_such() {
+    let contents = [b"one".to_vec(), b"two".to_vec()];
+    let packages = [("a", 0), ("b", 1)].map(|(name, index)| located(name, &contents[index]));
+    let place = |index: usize| (format!("/{}", packages[index].path), contents[index].clone());
+    let (named, default) = (Server::start([place(0)]), Server::start([place(0)]));
+    let archive = Server::start([(in_archive(&packages[1]), contents[1].clone())]);
+    let defaults =
+        Defaults { mirror: Some(default.url().to_owned()), archive: Some(url(format!("{}/archive", archive.url()))) };
+    let paths = |server: &Server| server.requests().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+    let directory = tempfile::tempdir().unwrap();
+    // A host without apt, on which nobody names anything.
+    let options = Options { client: Client::Own, defaults, ..Options::default() };
+    let cache = Cache::open(directory.path().join("first")).unwrap();
+    let apt = Apt::new(&cache, options.clone());
+    let objects = fetch(&apt, &packages).unwrap();
+    assert_eq!(fs::read(&objects[1].path).unwrap(), contents[1]);
+    assert_eq!(paths(&default), packages.each_ref().map(|package| format!("/{}", package.path)));
+    assert_eq!(paths(&archive), [in_archive(&packages[1])]);
+    assert_eq!(apt.mirror().unwrap().unwrap().name(), format!("{} (the mirror that was compiled in)", default.url()));
+    // What the user names is asked in their place. What it lacks may be replaced by the newest only where no archive was named.
+    let cache = Cache::open(directory.path().join("second")).unwrap();
+    let named_archive = Server::start([]);
+    let own = Options { mirror: Some(named.url().to_owned()), ..options.clone() };
+    let error =
+        fetch(&Apt::new(&cache, Options { archive: Some(url(named_archive.url().to_owned())), ..own }), &packages)
+            .unwrap_err();
+    assert!(matches!(&error, Error::Nowhere { replaceable: false, .. }), "{error:?}");
+    assert!(paths(&default).is_empty() && paths(&archive).is_empty() && !paths(&named).is_empty());
+    // The same with an archive that was compiled in and lacks it, too.
+    let empty = Defaults { archive: Some(url(named_archive.url().to_owned())), ..options.defaults.clone() };
+    let error = fetch(&Apt::new(&cache, Options { defaults: empty, ..options.clone() }), &packages).unwrap_err();
+    assert!(error.dropped().is_some_and(|asked| asked.contains("(compiled in): ")), "{error:?}");
+    // Offline, nothing is asked.
+    let _ = (paths(&default), paths(&archive));
+    let cache = Cache::open(directory.path().join("third")).unwrap();
+    let error = fetch(&Apt::new(&cache, Options { offline: true, ..options }), &packages).unwrap_err();
+    assert!(matches!(error, Error::Offline { .. }), "{error:?}");
+    assert!(paths(&default).is_empty() && paths(&archive).is_empty());
 }
 
 #[test]

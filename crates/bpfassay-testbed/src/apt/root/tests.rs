@@ -11,7 +11,7 @@ use std::{
 
 use super::*;
 use crate::{
-    apt::{Located, Options, Origin, Package, host::Host},
+    apt::{Located, Mirror, NamedBy, Options, Origin, Package, host::Host},
     cache::Cache,
 };
 
@@ -126,7 +126,10 @@ fn packages_are_downloaded_as_another_user_and_taken_into_the_cache() {
     let apt = Apt::new(&cache, Options::default());
     let Some(user) = other_user(&apt) else { return };
     let directory = cache.root().join("apt/x-amd64");
-    let host = Host { archive: format!("http://{address}/"), ..apt.host().unwrap().clone() };
+    let host = Host {
+        archive: Mirror { uri: format!("http://{address}/"), by: NamedBy::User },
+        ..apt.host().unwrap().clone()
+    };
     write_configuration(&directory, "x", &["amd64"], &host).unwrap();
     let sources = format!("deb [trusted=yes arch=amd64] http://{address}/ ./\n");
     fs::write(directory.join("etc/sources.list"), sources).unwrap();
@@ -135,7 +138,7 @@ fn packages_are_downloaded_as_another_user_and_taken_into_the_cache() {
     asked.lock().unwrap().clear();
 
     let release = ReleaseFile::parse("Codename: x\nSuite: x\nDate: Thu, 01 Jan 2026 00:00:00 UTC\n").unwrap();
-    let state = IndexState { fetched: 0, release, stale: false, archive: host.archive };
+    let state = IndexState { fetched: 0, release, stale: false, archive: host.archive.uri };
     let root = Root { directory, suite: "x".to_owned(), state };
     let package = |sha256| Package {
         name: "served".to_owned(),

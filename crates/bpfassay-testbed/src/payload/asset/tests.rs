@@ -53,7 +53,8 @@ fn take_by(client: Client, work: &Path, place: &str, toolchain: Option<Digest>) 
     let _ = fs::remove_dir_all(&root);
     let cache = Cache::open(root).unwrap();
     let apt = Apt::new(&cache, Options { client, ..Options::default() });
-    let sources = ProgramSources { from: vec![place.parse().unwrap()], built_with: Some(source()) };
+    let sources =
+        ProgramSources { from: vec![place.parse().unwrap()], built_with: Some(source()), ..ProgramSources::default() };
     let found = taken(&apt, &sources, source(), ARCH, toolchain)?;
     assert_eq!(recorded(&cache, source(), ARCH, None)?.is_some(), found.is_some());
     Ok(found)
@@ -177,8 +178,12 @@ fn an_index_has_one_form() {
 
 #[test]
 fn without_sources_the_error_names_what_helps() {
-    let sources = ProgramSources { from: vec!["/some/place".parse().unwrap()], built_with: Some(source()) };
-    let error = Wanted::without_checkout(&sources).unwrap().checkout(&[ARCH]).unwrap_err().to_string();
+    let sources = ProgramSources {
+        from: vec!["/some/place".parse().unwrap()],
+        built_with: Some(source()),
+        ..ProgramSources::default()
+    };
+    let error = Wanted::without_checkout(&sources).unwrap().into_checkout(&[ARCH]).unwrap_err().to_string();
     for words in ["riscv64", "/some/place", "--from", "BPFASSAY_FROM", "BPFASSAY_SOURCE", "--manifest"] {
         assert!(error.contains(words), "{words}: {error}");
     }

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A store of blocks, wherever it is.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bpfassay_results::{Contents, Provenance, Reused};
+use bpfassay_study::{Block, Plan};
+
+use super::{BlockKey, BlockStoreError, MAX_ENTRY, StorePlace, directory::Directory, kept::Records, objects::Objects};
+
+/// A store of blocks.
+#[derive(Debug)]
+pub struct BlockStore {
+    /// As it was named: a directory, or a URL. For messages.
+    path: PathBuf,
+    backend: Backend,
+}
+
+#[derive(Debug)]
+enum Backend {
+    Directory(Directory),
+    Objects(Arc<Objects>),
+}
+
+/// What a store has under a key.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Nothing.
+    Nothing,
+    /// An entry that is whole, and its records.
+    Entry {
+        /// The block that it is of.
+        block: Block,
+        /// What it was measured with.
+        provenance: Box<Provenance>,
+        /// Its records.
+        records: Box<Records>,
+    },
+}
+
+impl BlockStore {
+    /// Opens the store at `place`, and makes it where there is nothing.
+    ///
+    /// # Errors
+    /// [`BlockStoreError::NotAStore`] for a directory with other things in it; [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] where it cannot be made or
+    /// opened; [`BlockStoreError::Client`].
+    pub fn open(place: &StorePlace) -> Result<Self, BlockStoreError> {
+        Self::of(place, Directory::open, Objects::open)
+    }
+
+    /// Opens the store at `place`.
+    ///
+    /// # Errors
+    /// [`BlockStoreError::NoStore`] where there is none; [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] where it cannot be opened;
+    /// [`BlockStoreError::Client`].
+    pub fn existing(place: &StorePlace) -> Result<Self, BlockStoreError> {
+        Self::of(place, Directory::existing, Objects::existing)
+    }
+
+    fn of(
+        place: &StorePlace,
+        directory: impl Fn(&Path) -> Result<Directory, BlockStoreError>,
+        objects: impl Fn(&str) -> Result<Objects, BlockStoreError>,
+    ) -> Result<Self, BlockStoreError> {
+        Ok(match place {
+            StorePlace::Directory(path) => Self { path: path.clone(), backend: Backend::Directory(directory(path)?) },
+            StorePlace::Url(url) => {
+                Self { path: url.as_ref().into(), backend: Backend::Objects(Arc::new(objects(url)?)) }
+            }
+        })
+    }
+
+    /// The store in memory that `objects` is.
+    #[cfg(test)]
+    pub(super) fn of_objects(objects: Objects) -> Self {
+        Self { path: objects.url().into(), backend: Backend::Objects(Arc::new(objects)) }
+    }
+
+    /// The directory or URL, as it was named.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The keys of all entries, in order.
+    ///
+    /// # Errors
+    /// [`BlockStoreError::Io`] where a directory cannot be read, [`BlockStoreError::Objects`] where objects cannot be listed; [`BlockStoreError::TooMany`].
+    pub fn keys(&self) -> Result<Vec<BlockKey>, BlockStoreError> {
+        match &self.backend {
+            Backend::Directory(directory) => directory.keys(),
+            Backend::Objects(objects) => objects.keys(),
+        }
+    }
+
+    /// The entry of `key`, if there is one.
+    ///
+    /// # Errors
+    /// [`BlockStoreError::Damaged`] where it is not what its name says; [`BlockStoreError::Io`], [`BlockStoreError::Objects`] and
+    /// [`BlockStoreError::NotAsked`] where it cannot be read.
+    #[cfg(test)]
+    pub(super) fn find(&self, key: &BlockKey) -> Result<Found, BlockStoreError> {
+        self.found(key, self.contents(key)?)
+    }
+
+    /// The entry of `key`, if there is one. Where it comes over a network, other tasks go on meanwhile.
+    ///
+    /// # Errors
+    /// As [`BlockStore::kept`].
+    pub(super) async fn look_for(&self, key: &BlockKey) -> Result<Found, BlockStoreError> {
+        let contents = match &self.backend {
+            Backend::Directory(directory) => directory.contents(key)?,
+            Backend::Objects(objects) => {
+                let (objects, key) = (Arc::clone(objects), *key);
+                beside(move || objects.contents(&key)).await?
+            }
+        };
+        self.found(key, contents)
+    }
+
+    fn found(&self, key: &BlockKey, contents: Option<Contents>) -> Result<Found, BlockStoreError> {
+        let Some(contents) = contents else { return Ok(Found::Nothing) };
+        let damaged = |problem| BlockStoreError::Damaged { path: self.entry(key), problem };
+        let (block, provenance, records) = Records::of_entry(key, contents).map_err(damaged)?;
+        Ok(Found::Entry { block, provenance: Box::new(provenance), records: Box::new(records) })
+    }
+
+    /// The journal that the entry of `key` is, if there is one: whole, and what its name says.
+    ///
+    /// # Errors
+    /// [`BlockStoreError::Damaged`] where it is not; [`BlockStoreError::Io`], [`BlockStoreError::Objects`] and [`BlockStoreError::NotAsked`] where it cannot be
+    /// read.
+    pub(crate) fn kept(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
+        let Some(contents) = self.contents(key)? else { return Ok(None) };
+        let damaged = |problem| BlockStoreError::Damaged { path: self.entry(key), problem };
+        Records::of_entry(key, contents.clone()).map_err(damaged)?;
+        Ok(Some(contents))
+    }
+
+    /// What the entry of `key` consists of.
+    fn contents(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
+        match &self.backend {
+            Backend::Directory(directory) => directory.contents(key),
+            Backend::Objects(objects) => objects.contents(key),
+        }
+    }
+
+    /// Keeps `records` of `block`, a block of `plan` that was measured with `provenance`. What a directory has of it is replaced; what an object store has by then,
+    /// only if `replace`: it is another host's of the same block.
+    ///
+    /// # Errors
+    /// [`BlockStoreError::Io`], [`BlockStoreError::Objects`] and [`BlockStoreError::NotAsked`] where the entry cannot be written; [`BlockStoreError::TooLarge`];
+    /// [`BlockStoreError::NoEntry`] where what determines its figures is not known.
+    pub(super) async fn keep(
+        &self,
+        records: Records,
+        (plan, block): (&Plan, &Block),
+        provenance: &Provenance,
+        replace: bool,
+    ) -> Result<BlockKey, BlockStoreError> {
+        let no_entry = |problem| BlockStoreError::NoEntry { block: block.id.clone(), problem };
+        let (key, contents) = records.entry(plan, block, provenance).map_err(no_entry)?;
+        let text = contents.text(&self.entry(&key))?;
+        let bytes = text.len() as u64;
+        if bytes > MAX_ENTRY {
+            return Err(BlockStoreError::TooLarge { block: block.id.clone(), bytes });
+        }
+        match &self.backend {
+            Backend::Directory(directory) => directory.write(&key, &text)?,
+            Backend::Objects(objects) => {
+                let objects = Arc::clone(objects);
+                beside(move || objects.write(&key, text, replace)).await?;
+            }
+        }
+        Ok(key)
+    }
+
+    /// Puts the entry of `key` aside, where nobody looks for it; its new path.
+    ///
+    /// # Errors
+    /// [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] where it cannot be renamed.
+    pub fn put_aside(&self, key: &BlockKey) -> Result<PathBuf, BlockStoreError> {
+        match &self.backend {
+            Backend::Directory(directory) => directory.put_aside(key),
+            Backend::Objects(objects) => objects.put_aside(key),
+        }
+    }
+
+    /// The path of an entry, for messages.
+    pub(crate) fn entry(&self, key: &BlockKey) -> PathBuf {
+        match &self.backend {
+            Backend::Directory(directory) => directory.entry(key),
+            Backend::Objects(objects) => objects.entry(key),
+        }
+    }
+
+    /// Where records that are taken from here come from.
+    pub(super) fn reused(&self, key: &BlockKey, provenance: &Provenance) -> Reused {
+        Reused { key: key.to_string(), store: self.path.display().to_string(), host: provenance.host.clone() }
+    }
+}
+
+/// What `work` gives, which is done on a thread of its own.
+async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        // It is not cancelled, so it panicked.
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}

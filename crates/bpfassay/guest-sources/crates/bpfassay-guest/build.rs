@@ -1,0 +1,1 @@
+../../../../bpfassay-guest/build.rs

@@ -1,0 +1,1 @@
+../../../../bpfassay-tracer-ebpf/build.rs

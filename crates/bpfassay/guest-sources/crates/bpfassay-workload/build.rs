@@ -1,0 +1,1 @@
+../../../../bpfassay-workload/build.rs
