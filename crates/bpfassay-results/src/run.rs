@@ -8,7 +8,7 @@ use bpfassay_study::MetricName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Figure, MissesPerCall, RunRecord};
+use crate::{Figure, MissesPerCall, NodeFigures, RunRecord};
 
 /// Why there is no time of calls where no other reason is known.
 pub const NO_CALL_TIMES: &str = "the workload did not time its calls";
@@ -42,6 +42,9 @@ pub struct RunDerived {
     pub events: Vec<EventFigure>,
     /// Events that the tracer reports to have lost, over the whole run.
     pub losses: Figure<Losses>,
+    /// What was counted on each of several nodes that did it together; empty where one machine did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeFigures>,
 }
 
 /// What the tracer saw of one path of the workload `io-paths`.

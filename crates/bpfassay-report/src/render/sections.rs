@@ -9,6 +9,7 @@ mod gates;
 mod io_paths;
 mod loads;
 mod mounts;
+mod nodes;
 mod pitfalls;
 mod priced;
 mod program_count;
@@ -49,6 +50,7 @@ const SECTIONS: &[fn(&Results) -> Vec<Section>] = &[
     |results| of_cells(results, program_events::table),
     |results| of_tables(io_paths::tables(results)),
     |results| of_tables(mounts::table(results)),
+    |results| of_tables(nodes::table(results)),
     |results| kernel_features::page(results).into_iter().map(Section::Matrix).collect(),
     |results| of_tables(loads::table(results)),
     |results| of_tables(tools::figures(results)),

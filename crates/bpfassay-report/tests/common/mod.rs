@@ -341,6 +341,7 @@ pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> O
             boot: 1,
             ready_after_ms: 4200,
             facts: guest_facts(&block.target),
+            nodes: Vec::new(),
         })));
         for run in &block.runs {
             entries.push(Entry::Run(Box::new(record(block, run, outcome(block, run)))));

@@ -176,6 +176,7 @@ fn journal_of(results: Results) -> Contents {
             boot: number,
             ready_after_ms: boot.ready_after_ms.value().copied().unwrap(),
             facts: boot.facts.unwrap(),
+            nodes: boot.nodes,
         })));
         entries.extend(of_boot.map(|run| Entry::Run(Box::new(run.record.clone()))));
         entries.push(Entry::BlockEnded(BlockEnded {

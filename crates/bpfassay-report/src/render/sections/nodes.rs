@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The table of nodes: what each probe configuration counted on each node of a cluster, and on all of them beside what IOR moved.
+
+use bpfassay_protocol::{Operation, operation::Totals, tracer::Losses};
+use bpfassay_results::{CellResult, Figure, NodeBytes, NodeFigures, Results, RunDerived, RunResult};
+
+use crate::{
+    derive::lookup::by_cell,
+    labels::{self, NONE},
+    render::{
+        study,
+        table::{CellNames, Remarks, Table},
+    },
+};
+
+/// A row for each node and operation of each probe configuration, and one for all nodes; nothing where one machine measured.
+pub(super) fn table(results: &Results) -> Option<Table> {
+    let cell_names = CellNames::of(results);
+    let runs = by_cell(&results.runs);
+    let mut remarks = Remarks::default();
+    let mut rows = Vec::new();
+    for cell in results.cells.iter().filter(|cell| !cell.probe.is_baseline()) {
+        let of_cell = runs.get(cell.cell.as_str()).into_iter().flatten();
+        let counted = of_cell.filter(|run| run.record.is_counted());
+        let derived: Vec<&RunDerived> =
+            counted.filter_map(|run: &&RunResult| run.derived.as_ref()).filter(|run| !run.nodes.is_empty()).collect();
+        for (index, figures) in of_runs(&derived, &mut remarks).into_iter().enumerate() {
+            rows.push(row(cell_names, cell, index == 0, figures));
+        }
+    }
+    let columns =
+        cell_names.columns(&["node", "ranks", "operation", "calls", "bytes", "share", "byte error", "events lost"]);
+    (!rows.is_empty()).then(|| Table {
+        rows,
+        remarks: remarks.0,
+        legend: vec![
+            "by node: what the tracer of the node counted for the ranks of IOR there, summed over the runs that count. all: the sum over the nodes; byte error: \
+             that sum - what IOR reports to have moved, in each run; exact: 0 in all of them."
+                .to_owned(),
+        ],
+        ..Table::new(format!("nodes: {}", study::title(results)), columns)
+    })
+}
+
+fn row(cell_names: CellNames, cell: &CellResult, is_first: bool, figures: [String; 8]) -> Vec<String> {
+    let mut row = cell_names.row(cell, is_first);
+    row.extend(figures);
+    row
+}
+
+/// The rows of the runs of one cell.
+fn of_runs(runs: &[&RunDerived], remarks: &mut Remarks) -> Vec<[String; 8]> {
+    let Some(first) = runs.first() else { return Vec::new() };
+    let operations: Vec<Operation> = runs.iter().flat_map(|run| &run.bytes).map(|figure| figure.operation).fold(
+        Vec::new(),
+        |mut known, operation| {
+            if !known.contains(&operation) {
+                known.push(operation);
+            }
+            known
+        },
+    );
+    let mut rows = Vec::new();
+    let sums: Vec<Figure<Totals>> = operations.iter().map(|operation| traced(runs, *operation, |_| true)).collect();
+    for node in &first.nodes {
+        let is_it = |one: &NodeFigures| one.node == node.node;
+        let lost = lost(runs, is_it, remarks);
+        for (index, (operation, sum)) in operations.iter().zip(&sums).enumerate() {
+            let of_node = traced(runs, *operation, is_it);
+            let share = match (&of_node, sum) {
+                (Figure::Value(part), Figure::Value(whole)) if whole.bytes > 0 => {
+                    format!("{:.1}%", part.bytes as f64 / whole.bytes as f64 * 100.0)
+                }
+                _ => "-".to_owned(),
+            };
+            let [calls, bytes] = totals(&of_node, remarks);
+            let [name, ranks] = match index {
+                0 => [node.node.clone(), node.ranks.to_string()],
+                _ => [String::new(), String::new()],
+            };
+            let lost = if index == 0 { lost.clone() } else { String::new() };
+            rows.push([name, ranks, operation.name().to_owned(), calls, bytes, share, String::new(), lost]);
+        }
+    }
+    let ranks: u32 = first.nodes.iter().map(|node| node.ranks).sum();
+    for (index, (operation, sum)) in operations.iter().zip(&sums).enumerate() {
+        let [calls, bytes] = totals(sum, remarks);
+        let [name, ranks] = match index {
+            0 => ["all".to_owned(), ranks.to_string()],
+            _ => [String::new(), String::new()],
+        };
+        let error = error(runs, *operation, remarks);
+        rows.push([name, ranks, operation.name().to_owned(), calls, bytes, String::new(), error, String::new()]);
+    }
+    rows
+}
+
+/// What was counted of `operation` on the nodes that `keep` selects, over `runs`; the first reason where something is missing.
+fn traced(runs: &[&RunDerived], operation: Operation, keep: impl Fn(&NodeFigures) -> bool) -> Figure<Totals> {
+    let nodes = runs.iter().flat_map(|run| &run.nodes).filter(|node| keep(node));
+    let figures = nodes.flat_map(|node| &node.bytes).filter(|bytes| bytes.operation == operation);
+    let mut sum = Totals::default();
+    for NodeBytes { traced, .. } in figures {
+        match traced {
+            Figure::Value(totals) => sum += *totals,
+            Figure::NotMeasured(_) => return traced.clone(),
+        }
+    }
+    Figure::Value(sum)
+}
+
+fn totals(figure: &Figure<Totals>, remarks: &mut Remarks) -> [String; 2] {
+    match figure {
+        Figure::Value(totals) => [totals.calls.to_string(), totals.bytes.to_string()],
+        Figure::NotMeasured(reason) => {
+            let mark = format!("{NONE} {}", remarks.mark(reason.to_string()));
+            [mark.clone(), mark]
+        }
+    }
+}
+
+/// How far the sums over the nodes are from what IOR moved, over `runs`.
+fn error(runs: &[&RunDerived], operation: Operation, remarks: &mut Remarks) -> String {
+    let mut errors = Vec::new();
+    for figure in runs.iter().flat_map(|run| &run.bytes).filter(|figure| figure.operation == operation) {
+        match &figure.error {
+            Figure::Value(error) => errors.push(*error),
+            Figure::NotMeasured(reason) => return format!("{NONE} {}", remarks.mark(reason.to_string())),
+        }
+    }
+    match (errors.iter().min(), errors.iter().max()) {
+        (Some(0), Some(0)) => "exact".to_owned(),
+        (Some(least), Some(most)) if least == most => format!("{least:+} bytes in each run"),
+        (Some(least), Some(most)) => format!("{least:+} to {most:+} bytes"),
+        _ => "-".to_owned(),
+    }
+}
+
+/// What the tracer of a node lost, over `runs`.
+fn lost(runs: &[&RunDerived], is_it: impl Fn(&NodeFigures) -> bool, remarks: &mut Remarks) -> String {
+    let mut sum = Losses::default();
+    for node in runs.iter().flat_map(|run| &run.nodes).filter(|node| is_it(node)) {
+        match &node.losses {
+            Figure::Value(losses) => {
+                let add = |sum: &mut Option<u64>, more: Option<u64>| {
+                    if let Some(more) = more {
+                        *sum = Some(sum.unwrap_or_default().saturating_add(more));
+                    }
+                };
+                add(&mut sum.missed_probes, losses.missed_probes);
+                add(&mut sum.recursion_misses, losses.recursion_misses);
+                add(&mut sum.map_insert_failures, losses.map_insert_failures);
+                add(&mut sum.lru_evictions, losses.lru_evictions);
+                add(&mut sum.ring_buffer_drops, losses.ring_buffer_drops);
+            }
+            Figure::NotMeasured(reason) => return format!("{NONE} {}", remarks.mark(reason.to_string())),
+        }
+    }
+    labels::losses(&sum).unwrap_or_else(|| match sum {
+        // Zero is a count; that none of them is reported is none.
+        Losses {
+            missed_probes: None,
+            recursion_misses: None,
+            map_insert_failures: None,
+            lru_evictions: None,
+            ring_buffer_drops: None,
+        } => NONE.to_owned(),
+        _ => "0".to_owned(),
+    })
+}
