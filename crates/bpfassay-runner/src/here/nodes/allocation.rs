@@ -102,7 +102,7 @@ impl Request {
 #[must_use]
 pub fn on_first_node(first: &str, command: &[OsString]) -> Vec<OsString> {
     let mut words: Vec<OsString> =
-        ["srun", "--nodes=1", "--ntasks=1", "--cpu-bind=none", "--overlap", "--mem=0"].map(OsString::from).into();
+        ["srun", "--nodes=1", "--ntasks=1", "--cpu-bind=none", "--overlap"].map(OsString::from).into();
     words.push(format!("--nodelist={first}").into());
     words.extend(command.iter().cloned());
     words

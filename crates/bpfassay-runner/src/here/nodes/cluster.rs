@@ -5,12 +5,28 @@ use std::{
     ffi::{OsStr, OsString},
     io::{self, Read as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::wire::Waiting;
+use crate::slurm::{PATIENCE, is_without_controller};
 
-/// Options of every step that is started beside others: the allocation's processors and memory are theirs as well.
-const BESIDE: [&str; 2] = ["--overlap", "--mem=0"];
+/// The option of every step that is started beside others: it shares processors and memory with them (from Slurm 22.05 on; earlier versions share processors alone).
+const BESIDE: &str = "--overlap";
+
+/// What srun prints of Slurm 22.05 for some seconds after its controller was restarted, until that knows its nodes again; and where a step asks for too much.
+const RESTARTED: &str = "Memory required by task is not available";
+
+/// How long that may last.
+const RESTARTING: Duration = Duration::from_secs(60);
+
+/// For how long a step is begun again that could not be begun, by what srun `printed` of that; `None`: it is an error.
+pub(super) fn patience(printed: &str) -> Option<Duration> {
+    if is_without_controller(printed) {
+        return Some(PATIENCE);
+    }
+    printed.contains(RESTARTED).then_some(RESTARTING)
+}
 
 /// Several nodes, and how IOR runs across them.
 #[derive(Debug, Clone)]
@@ -58,7 +74,7 @@ impl Cluster {
     pub(super) fn relay(&self, steps: &Steps, node: &str) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["--nodes=1", "--ntasks=1", "--cpu-bind=none"].map(OsString::from).into();
         words.push(format!("--nodelist={node}").into());
-        words.extend(BESIDE.map(OsString::from));
+        words.push(BESIDE.into());
         words.push(steps.program.clone().into());
         words.extend(["node", "relay", "--token", &steps.token].map(OsString::from));
         words
@@ -69,7 +85,7 @@ impl Cluster {
         let mut words: Vec<OsString> = self.launcher.iter().map(OsString::from).collect();
         let ranks = self.ranks();
         if is_srun(&self.launcher) {
-            words.extend(BESIDE.map(OsString::from));
+            words.push(BESIDE.into());
             let own = [
                 format!("--nodes={}", self.nodes.len()),
                 format!("--ntasks={ranks}"),
@@ -145,9 +161,19 @@ mod tests {
     #[test]
     fn ior_is_started_as_ranks_of_the_run_on_all_nodes() {
         let rank = "/opt/bpfassay|node|rank|--token|ab|--directory|/scratch/a b|--|/opt/ior|-w";
-        let own = "--overlap|--mem=0|--nodes=3|--ntasks=6|--ntasks-per-node=2|--nodelist=n1,n2,n3|--kill-on-bad-exit=1";
+        let own = "--overlap|--nodes=3|--ntasks=6|--ntasks-per-node=2|--nodelist=n1,n2,n3|--kill-on-bad-exit=1";
         assert_eq!(words(&["/usr/bin/srun", "--mpi=pmi2"]), format!("/usr/bin/srun|--mpi=pmi2|{own}|{rank}"));
         assert_eq!(words(&["mpiexec", "-ppn", "2"]), format!("mpiexec|-ppn|2|-n|6|{rank}"));
+    }
+
+    /// Texts of Slurm 22.05.
+    #[test]
+    fn a_controller_that_is_restarted_is_waited_for() {
+        let gone =
+            "srun: error: Unable to confirm allocation for job 1: Unable to contact slurm controller (connect failure)";
+        let back = "srun: error: Unable to create step for job 5: Memory required by task is not available";
+        let error = "srun: error: Unable to create step for job 4: More processors requested than permitted";
+        assert_eq!([gone, back, error].map(patience), [Some(PATIENCE), Some(RESTARTING), None]);
     }
 
     #[test]

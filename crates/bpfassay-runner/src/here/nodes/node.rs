@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use bpfassay_protocol::mangle::unescape;
 use rustix::{
     fs::{Mode, OFlags, openat},
     mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen},
@@ -196,19 +197,37 @@ fn own_cgroup() -> io::Result<String> {
     own.map(str::to_owned).ok_or_else(|| io::Error::other("this process is in no cgroup of version 2"))
 }
 
-/// Moves this process to `cgroup`. The hierarchy is mounted for that, in no mount table: it need not be mounted anywhere else.
+/// Moves this process to `cgroup`. Where the hierarchy is mounted nowhere, it is mounted for that, in no mount table, as the agent does.
 fn enter(cgroup: &str) -> io::Result<()> {
     let below = Path::new(cgroup.trim_start_matches('/'));
     if !below.components().all(|part| matches!(part, Component::Normal(_))) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it lies outside of the cgroups of this process"));
+    }
+    let door = below.join("cgroup.procs");
+    for mounted in hierarchies(&std::fs::read_to_string("/proc/self/mountinfo")?) {
+        // Another mount may cover it, or be of another cgroup namespace: the cgroup is not there then.
+        if let Ok(mut door) = File::options().write(true).open(mounted.join(&door)) {
+            return door.write_all(b"0");
+        }
     }
     let context = fsopen("cgroup2", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
     let attributes =
         MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let root = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    let door = openat(&root, below.join("cgroup.procs"), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let door = openat(&root, door, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     File::from(door).write_all(b"0")
+}
+
+/// Where the whole hierarchy of cgroups (v2) is mounted, by `text`, a mountinfo.
+fn hierarchies(text: &str) -> Vec<PathBuf> {
+    let place = |line: &str| {
+        let mut fields = line.split(' ').skip(3);
+        let (root, path) = (fields.next()?, fields.next()?);
+        let file_system = fields.skip_while(|field| *field != "-").nth(1)?;
+        (root == "/" && file_system == "cgroup2").then(|| PathBuf::from(unescape(path)))
+    };
+    text.lines().filter_map(place).collect()
 }
 
 #[cfg(test)]
@@ -228,6 +247,13 @@ mod tests {
     fn a_rank_without_a_relay_names_what_is_missing() {
         let error = ask(&of_ranks("none"), &ToRelay::Rank, Some(PATIENCE)).unwrap_err();
         assert!(error.to_string().contains("bpfassay-ranks-none-"), "{error}");
+    }
+
+    #[test]
+    fn the_hierarchy_is_used_where_it_is_mounted_as_a_whole() {
+        let text = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n41 31 0:38 / /sys/fs/cgroup/uni\\040fied rw shared:2 - cgroup2 cgroup2 rw\n\
+                    42 31 0:38 /docker/x /x rw - cgroup2 cgroup2 rw\n6 1\n";
+        assert_eq!(hierarchies(text), [PathBuf::from("/sys/fs/cgroup/uni fied")]);
     }
 
     #[test]

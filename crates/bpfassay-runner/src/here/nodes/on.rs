@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A block on several nodes: what their agents send together, how it ends, and what is recorded of that.
 
-use std::{fs::File, io, path::Path, time::Instant};
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Seek as _, SeekFrom},
+    path::Path,
+    time::Instant,
+};
 
 use bpfassay_protocol::{
     job::{Job, Program, Task},
@@ -11,9 +16,9 @@ use bpfassay_results::{FailureKind, RunFailure};
 use tokio::time::timeout_at;
 
 use super::{
-    cluster::{Cluster, Steps},
+    cluster::{Cluster, Steps, patience},
     join::Joined,
-    team::{Happened, Team},
+    team::{AGAIN, Happened, Team},
 };
 use crate::{
     boot::Boot,
@@ -48,29 +53,44 @@ impl Boot<'_> {
     pub(in crate::here) async fn here_on(&mut self, agent: &Agent, cluster: &Cluster) -> Result<bool, BlockError> {
         let ior = agent.external_ior.clone().unwrap_or_default();
         let log = self.context.directory.join(&self.log);
-        let steps = Steps::new(&ior);
-        let command = steps.as_ref().ok().and_then(|steps| Some((steps, cluster.nodes.first()?)));
-        let command = command.map(|(steps, first)| cluster.relay(steps, first)).unwrap_or_default();
+        let command = Steps::new(&ior).ok().and_then(|steps| Some(cluster.relay(&steps, cluster.nodes.first()?)));
+        let command = command.unwrap_or_default();
         let command = command.iter().map(|word| word.to_string_lossy().into_owned());
         self.started(std::iter::once("srun".to_owned()).chain(command).collect())?;
         self.since = Instant::now();
         let job = of_node(job(agent, self.context.study, self.block));
-        let team = async {
-            let log = File::options().append(true).create(true).open(&log)?;
-            Team::start(cluster, steps?, (&agent.mount, &job), log).await
-        };
-        let mut team = match team.await {
-            Ok(team) => team,
-            Err(error) => {
-                let message = format!("could not start the agents of the nodes by srun: {error}");
-                self.over_here(Some(failure::of_host(message)), None)?;
-                return Ok(false);
+        let mut phase = Phase::Boot;
+        let (end, of_slurm) = loop {
+            let begins_at = fs::metadata(&log).map_or(0, |log| log.len());
+            let team = async {
+                let log = File::options().append(true).create(true).open(&log)?;
+                let steps = Steps::new(&ior)?;
+                Team::start(cluster, steps, (&agent.mount, &job), log).await
+            };
+            let mut team = match team.await {
+                Ok(team) => team,
+                Err(error) => {
+                    let message = format!("could not start the agents of the nodes by srun: {error}");
+                    self.over_here(Some(failure::of_host(message)), None)?;
+                    return Ok(false);
+                }
+            };
+            let end = self.receive_of(&mut team, &mut phase).await?;
+            team.stop().await;
+            let of_slurm = of_slurm(&log, begins_at).unwrap_or_default();
+            // A controller that is restarted is back within a minute, and nothing has been done.
+            let is_of_host = phase == Phase::Boot && matches!(end, End::Failed(FailureKind::Host, _));
+            let patience = of_slurm.iter().find_map(|line| patience(line)).filter(|_| is_of_host);
+            if patience.is_none_or(|patience| self.since.elapsed() >= patience) {
+                break (end, of_slurm);
+            }
+            tracing::warn!("waiting for Slurm's controller, to start the agents of the nodes");
+            tokio::select! {
+                () = tokio::time::sleep(AGAIN) => {}
+                () = self.context.cancel.cancelled() => break (End::Cancelled, of_slurm),
             }
         };
-        let mut phase = Phase::Boot;
-        let end = self.receive_of(&mut team, &mut phase).await;
-        team.stop().await;
-        let (kind, message) = match end? {
+        let (kind, message) = match end {
             End::Closed if self.is_done() => {
                 self.over_here(None, None)?;
                 return Ok(true);
@@ -89,7 +109,7 @@ impl Boot<'_> {
         };
         let mut excerpt = vec![message];
         // What Slurm knows of it.
-        excerpt.extend(of_slurm(&log).unwrap_or_default());
+        excerpt.extend(of_slurm);
         let log = Some(self.log.clone());
         self.over_here(Some(RunFailure { kind, phase: Some(phase), excerpt, log, after: None }), None)?;
         // Where nodes are gone, or cannot do it, another block would find the same.
@@ -155,12 +175,11 @@ fn of_node(mut job: Job) -> Job {
     job
 }
 
-/// The last lines of Slurm's programs in `log`.
-fn of_slurm(log: &Path) -> io::Result<Vec<String>> {
-    use std::io::{Read as _, Seek as _, SeekFrom};
+/// The last lines of Slurm's programs in `log`, of those after so many bytes.
+fn of_slurm(log: &Path, begins_at: u64) -> io::Result<Vec<String>> {
     let mut file = File::open(log)?;
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(LOOKED_AT)))?;
+    file.seek(SeekFrom::Start(begins_at.max(length.saturating_sub(LOOKED_AT))))?;
     let mut text = Vec::new();
     file.take(LOOKED_AT).read_to_end(&mut text)?;
     let text = String::from_utf8_lossy(&text);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bpfassay_protocol::job::Job;
-use bpfassay_results::FailureKind;
+use bpfassay_results::{FailureKind, plain};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
     io::{AsyncWriteExt as _, BufReader},
@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    cluster::{Cluster, Steps},
+    cluster::{Cluster, Steps, patience},
     join::{Joined, Joiner},
     wire::{self, Begin, FromNode, MAX_LINE, ToNode, Waiting},
 };
@@ -37,6 +37,9 @@ const OTHERS: Duration = Duration::from_secs(5);
 
 /// Most of the output of IOR's launcher that a message has, in bytes.
 const TAIL: u64 = 2048;
+
+/// How long after a controller of Slurm that does not answer it is asked again.
+pub(super) const AGAIN: Duration = Duration::from_secs(2);
 
 /// What stands for a run whose other nodes do not measure it.
 const NOT_MEASURED: &str = "not measured: another node does not measure this run";
@@ -89,6 +92,8 @@ pub(super) struct Team<'a> {
     log: File,
     /// When the first node failed.
     failing_since: Option<Instant>,
+    /// Since when the controller of Slurm has not answered, and when it is asked again.
+    without_controller: Option<(Instant, Instant)>,
 }
 
 impl<'a> Team<'a> {
@@ -112,6 +117,7 @@ impl<'a> Team<'a> {
             ior: None,
             log,
             failing_since: None,
+            without_controller: None,
         };
         for (at, node) in cluster.nodes.iter().enumerate() {
             let started = team.begin(at, node, (mount, job), sender.clone()).await;
@@ -204,8 +210,9 @@ impl<'a> Team<'a> {
     fn wake_at(&self) -> Instant {
         let of_ior = self.ior.as_ref().and_then(|ior| ior.ended.as_ref()).map(|(_, at)| *at + OTHERS);
         let of_failure = self.failing_since.map(|since| since + OTHERS);
+        let of_controller = self.without_controller.map(|(_, again)| again).filter(|_| self.ior.is_none());
         let far = Instant::now() + Duration::from_secs(24 * 3600);
-        of_ior.into_iter().chain(of_failure).min().unwrap_or(far)
+        of_ior.into_iter().chain(of_failure).chain(of_controller).min().unwrap_or(far)
     }
 
     /// Takes what the relay of the node at `at` has sent.
@@ -304,7 +311,9 @@ impl<'a> Team<'a> {
     /// # Errors
     /// A message: it cannot be started.
     fn launch(&mut self) -> Result<(), String> {
-        if self.ior.is_some() || self.failing_since.is_some() || !self.joiner.are_left_alone().is_empty() {
+        let is_too_early = self.without_controller.is_some_and(|(_, again)| Instant::now() < again);
+        let is_over = self.failing_since.is_some() || !self.joiner.are_left_alone().is_empty();
+        if self.ior.is_some() || is_over || is_too_early {
             return Ok(());
         }
         let waiting: Option<Vec<&Waiting>> = self.members.iter().map(|member| member.waiting.as_ref()).collect();
@@ -344,8 +353,22 @@ impl<'a> Team<'a> {
             Ok(status) => Some(format!("IOR failed across the nodes: {status}")),
             Err(error) => Some(format!("IOR failed across the nodes: {error}")),
         };
+        let has_run = ranks.iter().any(|ranks| *ranks > 0);
         let Some(mut ior) = self.ior.take() else { return };
         let printed = tail(&mut ior.output, &mut self.log);
+        // A controller that is restarted is back within a minute, and nothing has been done.
+        if let (Some(_), false, Some(patience)) = (&problem, has_run, patience(&printed)) {
+            let now = Instant::now();
+            let (since, _) = *self.without_controller.get_or_insert_with(|| {
+                tracing::warn!("waiting for Slurm's controller, to start IOR: {}", plain::line(&printed));
+                (now, now)
+            });
+            if since.elapsed() < patience {
+                self.without_controller = Some((since, now + AGAIN));
+                return;
+            }
+        }
+        self.without_controller = None;
         let problem = problem.map(|problem| match printed.is_empty() {
             true => problem,
             false => format!("{problem}; its last output: {printed}"),
