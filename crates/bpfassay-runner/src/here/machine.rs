@@ -256,4 +256,24 @@ mod tests {
         let gate = bpfassay_study::Gate { kernels: vec!["6.12".to_owned()], ..Default::default() };
         assert!(gate.covers(&plan.study, cell));
     }
+
+    #[test]
+    fn only_ior_runs_across_nodes_with_ranks_on_each() {
+        let mut study = bpfassay_study::load("here").unwrap();
+        study.design.sampling_interval_ms = Some(2000);
+        study.design.warm_up = WarmUp::Rule(WarmUpRule::Steady);
+        let cluster = Cluster {
+            nodes: ["n1", "n2", "n3"].map(str::to_owned).into(),
+            ranks_per_node: 4,
+            launcher: vec!["srun".to_owned()],
+        };
+        let mut left_out = Vec::new();
+        let study = across(study, &cluster, &mut left_out);
+        let left_out: Vec<&str> = left_out.iter().map(|left| left.what.as_str()).collect();
+        assert_eq!(left_out, ["workload io-paths", "sampling", "warm-up until it is steady"]);
+        assert_eq!((study.design.sampling_interval_ms, study.design.warm_up), (None, WarmUp::Runs(1)));
+        let [workload] = study.workloads.as_slice() else { panic!("{:?}", study.workloads) };
+        let WorkloadKind::Ior(ior) = &workload.kind else { panic!("{workload:?}") };
+        assert_eq!((ior.ranks, ior.engine), (12, EngineChoice::External));
+    }
 }
