@@ -179,7 +179,7 @@ fn join(token: &str, directory: &Path) -> Result<(), NodeError> {
 
 /// Sends `question` to the relay at `name`, and waits for its answer, for ever or for so long.
 fn ask(name: &str, question: &ToRelay, patience: Option<Duration>) -> Result<FromRelay, NodeError> {
-    let connected = address(name).and_then(|address| UnixStream::connect_addr(&address));
+    let connected = address(name).and_then(|address| UnixStream::connect_addr(&address)).and_then(of_this_user);
     let mut stream = connected.map_err(|source| NodeError::NoRelay { name: name.to_owned(), source })?;
     let answer =
         stream.set_read_timeout(patience).and_then(|()| stream.write_all(&wire::line(question)?)).and_then(|()| {
@@ -188,6 +188,15 @@ fn ask(name: &str, question: &ToRelay, patience: Option<Duration>) -> Result<Fro
             wire::message(&line)
         });
     answer.map_err(NodeError::Relay)
+}
+
+/// `stream`, if it leads to a process of this user: whoever comes first has such a name.
+fn of_this_user(stream: UnixStream) -> io::Result<UnixStream> {
+    let own = rustix::process::geteuid();
+    match rustix::net::sockopt::socket_peercred(&stream)?.uid == own {
+        true => Ok(stream),
+        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user has a socket of that name")),
+    }
 }
 
 /// The cgroup (v2) of this process, from the root of the hierarchy.
