@@ -148,7 +148,6 @@ mod tests {
             tool: None,
             samples: vec![sample(rows); samples],
             warm_up: None,
-            nodes: Vec::new(),
             namespace: Vec::new(),
         }))
     }

@@ -134,6 +134,7 @@ mod tests {
                 PhaseEvent::Begin(phase) => self.begin(phase, reading),
                 PhaseEvent::End { phase, moved, events, mount: _ } => self.end(phase, moved, events, None, reading),
                 PhaseEvent::Calls { phase, calls } => self.calls(&phase, calls),
+                PhaseEvent::Meet => Ok(()),
             }
         }
     }

@@ -304,7 +304,6 @@ fn attempt(
         tool: tool.map(Box::new),
         samples,
         warm_up: None,
-        nodes: Vec::new(),
     })))
 }
 

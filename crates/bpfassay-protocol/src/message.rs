@@ -257,9 +257,6 @@ pub struct RunFigures {
     /// The end of a warm-up that is repeated until it is steady; the other figures are those of its last repeat. `None` for other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
-    /// Where the run had several nodes: the figures of the others, from node 2. No guest sends them: the host puts them here.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub nodes: Vec<RunFigures>,
 }
 
 impl RunFigures {

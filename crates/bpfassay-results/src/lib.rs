@@ -21,6 +21,7 @@ pub mod fingerprint;
 mod gate;
 pub mod journal;
 mod kernel_features;
+mod nodes;
 pub mod outcome;
 pub mod plain;
 pub mod provenance;
@@ -52,12 +53,13 @@ pub use journal::{Again, Contents, JOURNAL_VERSION, Journal, JournalError, Past,
 pub use kernel_features::{
     ConfigurationCell, ConfigurationRow, Counted, FeatureCell, FeatureRow, FeatureVerdict, KernelFeatures, ProgramFacts,
 };
+pub use nodes::{NodeBytes, NodeFacts, NodeFigures, NodeRun};
 pub use outcome::{AfterRun, FailureKind, Outcome, RunFailure};
 pub use provenance::Provenance;
 pub use record::{BlockEnded, BlockStarted, Entry, GuestReady, Header, Reused, RunRecord};
 pub use results::{Boot, RESULTS_VERSION, Results};
 pub use run::{
-    ByteFigure, Difference, EventFigure, MovedSource, NO_CALL_TIMES, NodeDerived, PathCoverage, RepetitionAccuracy,
+    ByteFigure, Difference, EventFigure, MovedSource, NO_CALL_TIMES, PathCoverage, RepetitionAccuracy,
     RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunResult, Span, Work,
 };
 pub use sampling::{Sampled, SamplingEnd, Widest};

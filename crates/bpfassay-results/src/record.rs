@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::{
-    BootCoverage, BootVerdict, Figure, Outcome, Provenance, RunCount, RunFailure,
+    BootCoverage, BootVerdict, Figure, NodeFacts, NodeRun, Outcome, Provenance, RunCount, RunFailure,
     provenance::HostFacts,
     tagged::{self, Tagged},
 };
@@ -162,6 +162,9 @@ pub struct GuestReady {
     pub ready_after_ms: u64,
     /// The facts that the guest reported about itself, its kernel command line included.
     pub facts: GuestFacts,
+    /// The nodes that measure together, the first one included, whose facts are those above too; none where one machine measures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeFacts>,
 }
 
 /// A guest is gone.
@@ -224,8 +227,11 @@ pub struct RunRecord {
     pub started_unix_ms: u64,
     /// How long it took, in milliseconds of the host's clock; for a run that never began, 0.
     pub duration_ms: u64,
-    /// Its outcome.
+    /// Its outcome. Of a run that several nodes did, the figures are sums over them, and times are those of the first.
     pub outcome: Outcome,
+    /// What each of the nodes recorded that did it together; none where one machine measures, or nothing was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeRun>,
 }
 
 impl RunRecord {
@@ -261,6 +267,7 @@ impl RunRecord {
             started_unix_ms,
             duration_ms,
             outcome,
+            nodes: Vec::new(),
         }
     }
 }

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BootVerdict, CellResult, Figure, GateResult, KernelFeatures, Provenance, Reused, RunFailure, RunResult, Sampled,
-    journal::JournalDigest,
+    BootVerdict, CellResult, Figure, GateResult, KernelFeatures, NodeFacts, Provenance, Reused, RunFailure, RunResult,
+    Sampled, journal::JournalDigest,
 };
 
 /// Version of `results.json`.
@@ -67,6 +67,9 @@ pub struct Boot {
     pub ready_after_ms: Figure<u64>,
     /// What the guest knew about itself: kernel command line, LOCALIO, JIT, mitigations, mount.
     pub facts: Option<GuestFacts>,
+    /// The nodes that measured together, the first one included; none where one machine did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeFacts>,
     /// What went wrong with the guest, if something did.
     pub failure: Option<RunFailure>,
     /// Console lines worth keeping.

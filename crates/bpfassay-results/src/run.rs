@@ -8,7 +8,7 @@ use bpfassay_study::MetricName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Figure, MissesPerCall, RunRecord};
+use crate::{Figure, MissesPerCall, NodeFigures, RunRecord};
 
 /// Why there is no time of calls where no other reason is known.
 pub const NO_CALL_TIMES: &str = "the workload did not time its calls";
@@ -42,23 +42,9 @@ pub struct RunDerived {
     pub events: Vec<EventFigure>,
     /// Events that the tracer reports to have lost, over the whole run.
     pub losses: Figure<Losses>,
-    /// Where the run had several nodes: the figures of each, which the others are the sums of, in the order of nodes.
+    /// What was counted on each of several nodes that did it together; empty where one machine did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub nodes: Vec<NodeDerived>,
-}
-
-/// Figures of one node of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NodeDerived {
-    /// Its number, from 1.
-    pub node: u32,
-    /// The metrics of its own ranks, by its own clock.
-    pub metrics: Vec<RunMetric>,
-    /// Bytes of its own ranks, of its tracer and of its mountstats.
-    pub bytes: Vec<ByteFigure>,
-    /// Events that its tracer reports to have lost.
-    pub losses: Figure<Losses>,
+    pub nodes: Vec<NodeFigures>,
 }
 
 /// What the tracer saw of one path of the workload `io-paths`.

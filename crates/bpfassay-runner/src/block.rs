@@ -20,7 +20,7 @@ use crate::{
     counting::Counting,
     failure,
     host_setup::{deadlines, whole_boot_seconds},
-    nodes::{self, GroupEnding, GroupEvent, Guests, NotBooted},
+    nodes::{self, GroupEnding, GroupEvent, Guests, NotBooted, Together},
 };
 
 /// Most notes kept of one boot.
@@ -202,6 +202,16 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
             None => continue,
             Some(GroupEvent::Violation(violation)) => break Some(CutShort::ProtocolError(violation)),
             Some(GroupEvent::Event(event)) => event,
+            Some(GroupEvent::Ready { facts, nodes }) => {
+                boot.node_facts = nodes;
+                Event::Message(GuestMessage::Ready(facts))
+            }
+            Some(GroupEvent::RunEnded(Together { run, outcome, nodes })) => {
+                boot.nodes = nodes;
+                let ranks = nodes::ranks(boot.context.study, &boot.block.case);
+                boot.nodes.iter_mut().for_each(|node| node.ranks = ranks);
+                Event::Message(GuestMessage::RunEnded { run, outcome: Box::new(outcome) })
+            }
         };
         match event {
             Event::Message(message) => {

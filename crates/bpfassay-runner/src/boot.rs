@@ -7,7 +7,9 @@ use bpfassay_protocol::{
     message::{GuestMessage, Phase, RunOutcome},
     nodes::Node,
 };
-use bpfassay_results::{BlockEnded, BlockStarted, BootVerdict, Entry, GuestReady, Outcome, RunFailure, RunRecord};
+use bpfassay_results::{
+    BlockEnded, BlockStarted, BootVerdict, Entry, GuestReady, NodeFacts, NodeRun, Outcome, RunFailure, RunRecord,
+};
 use bpfassay_study::Block;
 
 use crate::{
@@ -67,6 +69,10 @@ pub(crate) struct Boot<'a> {
     pub(crate) after_done: Option<RunFailure>,
     /// What QEMU's plugin counts, where one is loaded.
     pub(crate) counting: Option<Counting>,
+    /// The nodes that are ready, where several measure together.
+    pub(crate) node_facts: Vec<NodeFacts>,
+    /// What each of them recorded of the run that ends next.
+    pub(crate) nodes: Vec<NodeRun>,
     tally: &'a mut Tally,
 }
 
@@ -81,6 +87,8 @@ impl<'a> Boot<'a> {
             since: Instant::now(),
             after_done: None,
             counting: None,
+            node_facts: Vec::new(),
+            nodes: Vec::new(),
             tally,
         };
         this.log = format!("{LOGS}/{}.log", this.name());
@@ -150,6 +158,7 @@ impl<'a> Boot<'a> {
                     boot: self.plan.boot,
                     ready_after_ms: now.boot_ms,
                     facts: *facts,
+                    nodes: std::mem::take(&mut self.node_facts),
                 };
                 self.context.append(&Entry::GuestReady(Box::new(ready.clone())))?;
                 self.context.report(&Progress::Ready(self.block, &ready));
@@ -222,7 +231,9 @@ impl<'a> Boot<'a> {
             failure.log = Some(self.log.clone());
         }
         let (started, duration) = (seen.started_unix_ms, seen.duration_ms(seen.began_ms));
-        self.record(RunRecord::new(self.block, planned, self.plan.boot, started, duration, outcome))
+        let nodes = std::mem::take(&mut self.nodes);
+        let record = RunRecord::new(self.block, planned, self.plan.boot, started, duration, outcome);
+        self.record(RunRecord { nodes, ..record })
     }
 
     /// The boot is over: what follows from it is recorded, the verdict last.

@@ -154,7 +154,6 @@ mod tests {
             tool: None,
             samples: Vec::new(),
             warm_up: None,
-            nodes: Vec::new(),
         }
     }
 

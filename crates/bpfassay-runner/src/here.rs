@@ -5,6 +5,7 @@ mod agent;
 mod boot;
 mod machine;
 mod mount;
+mod nodes;
 mod reason;
 mod reference;
 mod tools;
@@ -16,7 +17,10 @@ use bpfassay_study::{Block, Study};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::agent::Agent;
-pub use self::machine::{HereSelection, ThisMachine};
+pub use self::{
+    machine::{HereSelection, ThisMachine},
+    nodes::{AllocationError, Cluster, NodeError, Placement, Request, on_first_node, rank, relay, relay_of, stand},
+};
 use crate::{
     Observer, RunnerError, Summary,
     boot::{Boot, Tally},
@@ -34,6 +38,8 @@ pub(crate) struct HereConfig<'a> {
     pub(crate) blocks: Vec<Block>,
     /// What does them.
     pub(crate) agent: &'a Agent,
+    /// The nodes on which it does; `None`: on this system alone.
+    pub(crate) cluster: Option<&'a Cluster>,
     /// The results directory; what the agent prints to standard error goes to [`crate::LOGS`] in it.
     pub(crate) directory: &'a Path,
 }
@@ -49,7 +55,7 @@ pub(crate) async fn execute_here(
     observer: &dyn Observer,
     cancel: &CancellationToken,
 ) -> Result<Summary, RunnerError> {
-    let HereConfig { study, blocks, agent, directory } = config;
+    let HereConfig { study, blocks, agent, cluster, directory } = config;
     pool::make_logs(directory)?;
     let journal = Mutex::new(journal);
     let context = Context { study, directory, journal: &journal, observer, cancel, recorded: None };
@@ -61,11 +67,14 @@ pub(crate) async fn execute_here(
         let mut tally = Tally::default();
         let plan = BootPlan { boot: 1, attempt: 1, runs: block.runs.clone(), confirming: None };
         let mut boot = Boot::new(&context, block, plan, &mut tally);
-        let is_sound = boot.here(agent).await?;
+        let is_sound = match cluster {
+            None => boot.here(agent).await?,
+            Some(cluster) => boot.here_on(agent, cluster).await?,
+        };
         let name = boot.name();
         summary.add(&tally.summary());
         if !is_sound {
-            // Another guest would be as before; this machine is what it is.
+            // Another guest would be as before; a machine is what it is.
             tracing::error!("no further block is begun: restore what the log of {name} names, and begin again");
             break;
         }

@@ -57,6 +57,7 @@ mod session;
 mod slots;
 mod slurm;
 mod store;
+mod sum;
 mod testbed;
 mod verify;
 mod work;
@@ -68,7 +69,10 @@ pub use doctor::{HostCheck, HostState, Remedy, examine_host};
 pub use emulator::{NotAQemuSource, QemuSource};
 pub use error::Error;
 pub use events::{EventObserver, EventSink, stage_event, timings_event};
-pub use here::{HereSelection, ThisMachine};
+pub use here::{
+    AllocationError, Cluster, HereSelection, NodeError, Placement, Request, ThisMachine, on_first_node, rank, relay,
+    relay_of, stand,
+};
 pub use host_packages::{install_command, install_packages, missing_packages};
 pub use host_setup::{HostSetup, HostSetupError};
 pub use like::Like;

@@ -16,12 +16,14 @@ use std::{
 };
 
 use bpfassay_protocol::{
-    message::{GuestMessage, HostMessage, RunOutcome},
+    message::{GuestFacts, GuestMessage, HostMessage},
     nodes::Node,
 };
-use bpfassay_study::Study;
+use bpfassay_results::NodeFacts;
+use bpfassay_study::{Study, WorkloadSpec};
 use bpfassay_vm::{Ending, Event, Guest, VmError, cables};
 
+pub(crate) use self::outcomes::Together;
 use self::{
     outcomes::{Ended, Outcomes},
     rendezvous::Rendezvous,
@@ -36,6 +38,8 @@ struct Member {
     node: Option<Node>,
     guest: Guest,
     log: String,
+    /// What it reported when it was ready.
+    facts: Option<Box<GuestFacts>>,
     /// Whether it has reported that everything is done.
     is_done: bool,
     has_ended: bool,
@@ -43,7 +47,7 @@ struct Member {
 
 impl Member {
     const fn new(node: Option<Node>, guest: Guest, log: String) -> Self {
-        Self { node, guest, log, is_done: false, has_ended: false }
+        Self { node, guest, log, facts: None, is_done: false, has_ended: false }
     }
 
     fn name(&self) -> String {
@@ -71,6 +75,15 @@ pub(crate) struct Guests {
 pub(crate) enum GroupEvent {
     /// An event of the guest, or of the first of several nodes.
     Event(Event),
+    /// All of several nodes are ready, the first as `facts` has it.
+    Ready {
+        /// The first one's.
+        facts: Box<GuestFacts>,
+        /// Those of all.
+        nodes: Vec<NodeFacts>,
+    },
+    /// All of several nodes have ended a run.
+    RunEnded(Together),
     /// The guests cannot be trusted any more.
     Violation(String),
 }
@@ -109,6 +122,12 @@ pub(crate) fn of(study: &Study) -> Vec<Option<Node>> {
 /// The node of `study` that everything is shown of where one stands for all: the first.
 pub(crate) fn first(study: &Study) -> Option<Node> {
     of(study).into_iter().next().flatten()
+}
+
+/// The ranks of the workload `case` of `study` on each node.
+pub(crate) fn ranks(study: &Study, case: &str) -> u32 {
+    let ranks = study.workload(case).and_then(WorkloadSpec::ranks).unwrap_or(1);
+    ranks / study.guest.nodes.max(1)
 }
 
 /// The server of `study`'s nodes.
@@ -266,10 +285,6 @@ impl Guests {
                 Event::Message(GuestMessage::Barrier { .. }) => {
                     return Err("protocol error: a guest without other nodes waits for them".to_owned());
                 }
-                Event::Message(GuestMessage::RunEnded { outcome, .. }) if matches!(&*outcome, RunOutcome::Measured(figures) if !figures.nodes.is_empty()) =>
-                {
-                    return Err("protocol error: a guest sends figures of other nodes".to_owned());
-                }
                 event => self.due.push_back(GroupEvent::Event(event)),
             }
             return Ok(());
@@ -286,14 +301,19 @@ impl Guests {
                 let answers = self.rendezvous.ended(at, &run).map_err(problem)?;
                 self.answer(&answers);
                 let ended = Ended { run, outcome: *outcome, is_lost };
-                if let Some((run, outcome)) = self.outcomes.take(at, ended).map_err(problem)? {
-                    let ended = GuestMessage::RunEnded { run, outcome: Box::new(outcome) };
-                    self.due.push_back(GroupEvent::Event(Event::Message(ended)));
+                if let Some(together) = self.outcomes.take(at, ended).map_err(problem)? {
+                    self.due.push_back(GroupEvent::RunEnded(together));
                     self.release();
                 }
             }
             Event::Message(GuestMessage::RunEnded { .. } | GuestMessage::Barrier { .. }) => {
                 return Err(problem("the server executes runs".to_owned()));
+            }
+            Event::Message(GuestMessage::Ready(facts)) => {
+                if let Some(member) = self.members.get_mut(at) {
+                    member.facts = Some(facts);
+                }
+                self.all_ready();
             }
             Event::Message(GuestMessage::Log { text }) => {
                 let name = self.members.get(at).map(Member::name).unwrap_or_default();
@@ -327,6 +347,18 @@ impl Guests {
             }
         }
         Ok(())
+    }
+
+    /// Reports that all nodes are ready, once they are.
+    fn all_ready(&mut self) {
+        let workers = self.members.iter().rev().skip(1).rev();
+        let facts =
+            |member: &Member| Some(NodeFacts { node: member.name(), facts: (**member.facts.as_ref()?).clone() });
+        let Some(nodes) = workers.map(facts).collect::<Option<Vec<_>>>() else { return };
+        if let Some(first) = nodes.first() {
+            let facts = Box::new(first.facts.clone());
+            self.due.push_back(GroupEvent::Ready { facts, nodes });
+        }
     }
 
     /// Whether every node has reported that everything is done. The server never does.

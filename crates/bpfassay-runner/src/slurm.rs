@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub(crate) use self::queue::is_without_controller;
 use self::{
     job::{RECORD, Record, SCRIPT, elements},
     queue::{Asked, submitted},
@@ -30,7 +31,7 @@ use crate::{Merge, MergeError};
 /// Largest record that is read, in bytes.
 const MAX_RECORD: u64 = 1 << 20;
 /// How long a controller may be gone before this is an error. One that is restarted is back within a minute.
-const PATIENCE: Duration = Duration::from_secs(600);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// Why a study cannot be measured as an array job.
 #[derive(Debug, thiserror::Error)]
 pub enum SlurmError {

@@ -8,6 +8,7 @@ mod global;
 mod here;
 mod lock;
 mod merge;
+mod node;
 mod payload;
 mod qemu;
 mod report;
@@ -29,6 +30,7 @@ pub(crate) use self::{
     here::Here,
     lock::Lock,
     merge::Merge,
+    node::{Node, NodeRole},
     payload::{Payload, PayloadCommand},
     qemu::{QemuChoice, qemu_of_environment},
     report::Report,
@@ -90,6 +92,9 @@ pub(crate) enum Command {
     Merge(Merge),
     /// Run a study on a cluster: a shard per element of an array job of Slurm, submitted again until all are measured, then merged
     Slurm(Slurm),
+    /// What `here --slurm` has Slurm start on each node
+    #[command(hide = true)]
+    Node(Node),
     /// Write the guests of a run to one file, to measure it again where there is no network and no compiler (--bundle)
     Bundle(Bundle),
     /// Show what changed between two results: new, gone, broken, slower, counting wrongly

@@ -28,6 +28,9 @@ fn main() -> ExitCode {
         // There is no way to report that standard error is gone; the exit code remains.
         let _ = writeln!(output::stderr(), "a fault of bpfassay itself: {fault}");
     }));
+    if let Some(code) = commands::in_place_of_ior() {
+        return code;
+    }
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(answer) => {

@@ -105,7 +105,7 @@ fn last_file<'a>(bytes: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
 pub(crate) fn runs(job: &Job) -> &[RunSpec] {
     match &job.task {
         Task::Runs { runs } => runs,
-        Task::Shell => &[],
+        Task::Shell | Task::Serve => &[],
     }
 }
 

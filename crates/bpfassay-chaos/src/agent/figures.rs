@@ -79,7 +79,6 @@ impl Past {
             tool: None,
             samples: Vec::new(),
             warm_up: None,
-            nodes: Vec::new(),
             namespace: Vec::new(),
         }
     }

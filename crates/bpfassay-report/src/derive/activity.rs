@@ -43,7 +43,7 @@ pub(crate) fn unusual(results: &Results) -> Vec<String> {
     for run in results.runs.iter().filter(|run| !run.record.warm_up) {
         let Outcome::Measured(figures) = &run.record.outcome else { continue };
         // Which of several nodes opens a file first, and what the server revokes for that, is decided anew in each run.
-        if !figures.nodes.is_empty() {
+        if !run.record.nodes.is_empty() {
             continue;
         }
         for phase in &figures.phases {

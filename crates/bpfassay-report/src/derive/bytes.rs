@@ -24,7 +24,7 @@ pub(super) struct Workload<'a> {
 }
 
 /// The operations that IOR moves its data by.
-const DATA: [Operation; 2] = [Operation::Read, Operation::Write];
+pub(super) const DATA: [Operation; 2] = [Operation::Read, Operation::Write];
 
 /// All byte figures of a run: per phase where the engine has barriers, else over the whole run.
 pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteFigure> {
@@ -150,7 +150,7 @@ pub(super) fn traced(figures: &RunFigures, operation: Operation, interval: &Inte
 }
 
 /// What the tracer counted for the workload's key between two readings.
-fn counted_between(figures: &RunFigures, operation: Operation, interval: &Interval) -> Figure<Totals> {
+pub(super) fn counted_between(figures: &RunFigures, operation: Operation, interval: &Interval) -> Figure<Totals> {
     counted_by(figures, operation, interval, |reading| counted(figures, operation, reading))
 }
 
@@ -215,7 +215,7 @@ pub(super) fn of_key(figures: &RunFigures, operation: Operation, sample: &tracer
         .unwrap_or_default()
 }
 
-fn mountstats(operation: Operation, interval: &Interval) -> Figure<u64> {
+pub(super) fn mountstats(operation: Operation, interval: &Interval) -> Figure<u64> {
     let bytes = |stats: &MountStats| match operation.direction()? {
         Direction::In => stats.normal_read.checked_add(stats.direct_read),
         Direction::Out => stats.normal_written.checked_add(stats.direct_written),

@@ -12,7 +12,7 @@ use super::pairs::run_metric;
 
 /// The metric of the calls of a bandwidth's phases, over all repetitions; `None` where they were not timed. Its value is the trimmed mean: ticks of
 /// the timer fall into some calls and not into others, so that the mean of all varies more than what probes cost.
-pub(super) fn metric(figures: &RunFigures, bandwidth: &RunMetric) -> Option<RunMetric> {
+pub(super) fn metric(figures: &RunFigures, bandwidth: &RunMetric, is_of_nodes: bool) -> Option<RunMetric> {
     let work = bandwidth.work.value()?;
     work.in_calls_ns.value()?;
     let (mut calls, mut sum_ns, mut all_calls) = (0_u64, 0_u64, 0_u64);
@@ -35,9 +35,9 @@ pub(super) fn metric(figures: &RunFigures, bandwidth: &RunMetric) -> Option<RunM
         };
         (Figure::Value(sum_ns as f64 / calls as f64), Figure::Value(of_middle))
     } else {
-        let reason = match figures.nodes.is_empty() {
-            true => "a phase had more calls than the workload has room for the times of",
-            false => "the times of calls are kept by each node: `nodes` has those of each",
+        let reason = match is_of_nodes {
+            true => "the times of calls are known of each node alone: `nodes` of the run has them",
+            false => "a phase had more calls than the workload has room for the times of",
         };
         (Figure::missing(reason), Figure::missing(reason))
     };

@@ -75,6 +75,7 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &
                 if let Some(boot) = boots.get(&ready.block, ready.boot) {
                     boot.ready_after_ms = Figure::Value(ready.ready_after_ms);
                     boot.facts = Some(ready.facts);
+                    boot.nodes = ready.nodes;
                 }
             }
             Entry::BlockEnded(ended) => {
@@ -114,6 +115,7 @@ impl Boots {
             log: started.log,
             ready_after_ms: Figure::missing("the guest never reported that it was ready"),
             facts: None,
+            nodes: Vec::new(),
             failure: None,
             notes: Vec::new(),
             confirming: started.confirming,

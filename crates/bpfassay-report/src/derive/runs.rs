@@ -11,7 +11,7 @@ use bpfassay_stats::{
     relative_error::{CounterReading, mean_of_instantaneous},
     summarise,
 };
-use bpfassay_study::{Cell, Metric, PhaseReport, Plan, WorkloadSpec};
+use bpfassay_study::{Cell, Metric, PhaseReport, Plan};
 
 use super::{bytes, calls, cost, coverage, events, nodes, pairs::run_metric};
 use bpfassay_results::{
@@ -28,39 +28,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
         return None;
     }
     let kind = plan.study.workload(&cell.case)?;
-    let each = nodes::each(figures);
-    if each.is_empty() {
-        return Some(of_figures(plan, cell, kind, figures, kind.phases(&figures.summary)));
-    }
-    let of_nodes = each.iter().map(|node| kind.phases(&node.summary).unwrap_or_else(|| Ok(Vec::new()))).collect();
-    let mut all = match (nodes::summed(figures), nodes::reported(of_nodes)) {
-        (Ok(summed), reported) => of_figures(plan, cell, kind, &summed, Some(reported)),
-        // Without phases, nothing is shown of the first node for all.
-        (Err(reason), _) => {
-            let first = RunFigures { phases: Vec::new(), ..(**figures).clone() };
-            of_figures(plan, cell, kind, &first, Some(Err(reason)))
-        }
-    };
-    let of_node = |(number, node): (u32, &std::borrow::Cow<'_, RunFigures>)| {
-        nodes::derived(number, of_figures(plan, cell, kind, node, kind.phases(&node.summary)))
-    };
-    all.nodes = (1..).zip(&each).map(of_node).collect();
-    Some(all)
-}
-
-/// What follows from `figures`, of one guest or of all nodes together, with what the workload `reported`.
-fn of_figures(
-    plan: &Plan,
-    cell: &Cell,
-    kind: &WorkloadSpec,
-    figures: &RunFigures,
-    reported: Option<Result<Vec<PhaseReport>, String>>,
-) -> RunDerived {
-    let losses = match (&figures.whole.after.tracer, figures.probe.is_baseline()) {
-        (_, true) => Figure::missing("the baseline attaches nothing"),
-        (Some(sample), false) => Figure::Value(sample.losses.clone()),
-        (None, false) => Figure::missing("the tracer was not read at the end of the run"),
-    };
+    let losses = losses(figures);
     let events = events::derive(figures);
     let coverage = if kind.bytes_per_path().is_some() { coverage::derive(figures) } else { Vec::new() };
     if !kind.counts_bytes() {
@@ -79,9 +47,9 @@ fn of_figures(
         let moved = kind.bytes(&figures.summary).into_iter().flatten();
         let moved = moved.map(|(operation, bytes)| (operation, bytes.map_or_else(Figure::missing, Figure::Value)));
         let bytes = bytes::reported(figures, moved);
-        return RunDerived { metrics, accuracy: Vec::new(), bytes, coverage, events, losses, nodes: Vec::new() };
+        return Some(RunDerived { metrics, accuracy: Vec::new(), bytes, coverage, events, losses, nodes: Vec::new() });
     }
-    let reported = reported.unwrap_or_else(|| Ok(Vec::new()));
+    let reported = nodes::phases(kind, &figures.summary, &record.nodes).unwrap_or_else(|| Ok(Vec::new()));
     let workload = bytes::Workload {
         interface: cell.interface,
         neighbour: cell.workload.neighbour,
@@ -95,14 +63,25 @@ fn of_figures(
             .unzip(),
         Err(reason) => without_summary(kind.metrics(&cell.case, plan.study.clock), figures, reason),
     };
-    let of_calls: Vec<RunMetric> = metrics.iter().filter_map(|metric| calls::metric(figures, metric)).collect();
+    let of_calls: Vec<RunMetric> =
+        metrics.iter().filter_map(|metric| calls::metric(figures, metric, !record.nodes.is_empty())).collect();
     metrics.extend(of_calls);
     let mut bytes = bytes::derive(figures, &workload);
     // Of 200,000 runs what is held in reserve would be hundreds of megabytes.
     metrics.shrink_to_fit();
     accuracy.shrink_to_fit();
     bytes.shrink_to_fit();
-    RunDerived { metrics, accuracy, bytes, coverage, events, losses, nodes: Vec::new() }
+    let nodes = nodes::derive(&record.nodes);
+    Some(RunDerived { metrics, accuracy, bytes, coverage, events, losses, nodes })
+}
+
+/// Events that the tracer reports to have lost over the whole run.
+pub(super) fn losses(figures: &RunFigures) -> Figure<tracer::Losses> {
+    match (&figures.whole.after.tracer, figures.probe.is_baseline()) {
+        (_, true) => Figure::missing("the baseline attaches nothing"),
+        (Some(sample), false) => Figure::Value(sample.losses.clone()),
+        (None, false) => Figure::missing("the tracer was not read at the end of the run"),
+    }
 }
 
 /// A summary that cannot be read leaves the bandwidths that were seen as phases without values, but not unmentioned.

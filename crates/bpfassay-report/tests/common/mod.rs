@@ -258,7 +258,6 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
         tool: None,
         samples: Vec::new(),
         warm_up: None,
-        nodes: Vec::new(),
         namespace: Vec::new(),
     }
 }
@@ -342,6 +341,7 @@ pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> O
             boot: 1,
             ready_after_ms: 4200,
             facts: guest_facts(&block.target),
+            nodes: Vec::new(),
         })));
         for run in &block.runs {
             entries.push(Entry::Run(Box::new(record(block, run, outcome(block, run)))));

@@ -4,7 +4,7 @@
 use std::{
     fs::File,
     io::{self, Seek as _, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Stdio,
     time::Duration,
 };
@@ -88,15 +88,9 @@ pub(super) fn unnamed(job: &Job) -> io::Result<File> {
 /// closed, and removes what it made; so it is not killed when the command comes to an early end.
 ///
 /// # Errors
-/// Those of the system, where the log cannot be made or the agent cannot be started.
-pub(super) fn start(agent: &Agent, arguments: &[String], job: File, log: &Path) -> io::Result<Child> {
-    Command::new(&agent.program)
-        .args(arguments)
-        .stdin(job)
-        .stdout(Stdio::piped())
-        .stderr(File::create(log)?)
-        .process_group(0)
-        .spawn()
+/// Those of the system, where the agent cannot be started.
+pub(super) fn start(agent: &Agent, arguments: &[String], job: File, log: Stdio) -> io::Result<Child> {
+    Command::new(&agent.program).args(arguments).stdin(job).stdout(Stdio::piped()).stderr(log).process_group(0).spawn()
 }
 
 /// Asks the agent to remove what it made and to end.
@@ -120,9 +114,8 @@ pub(super) fn kill(group: Option<Pid>) {
 /// remove it reports in `log`. Returns whether nothing is left.
 ///
 /// # Errors
-/// Those of the system, where the log cannot be written or the program cannot be started.
-pub(super) async fn clear(agent: &Agent, log: &Path) -> io::Result<bool> {
-    let log = File::options().append(true).create(true).open(log)?;
+/// Those of the system, where the program cannot be started.
+pub(super) async fn clear(agent: &Agent, log: Stdio) -> io::Result<bool> {
     let mut command = Command::new(&agent.program);
     command.arg("clear").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0).kill_on_drop(true);
     let mut child = command.spawn()?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A block on this system, by one agent: what it sends, how it ends, and what is recorded of that.
 
-use std::time::Duration;
+use std::{fs::File, io, path::Path, time::Duration};
 
 use bpfassay_protocol::{
     frame::{Decoder, FrameError},
@@ -50,7 +50,7 @@ impl Boot<'_> {
         self.started(command.chain(arguments.iter().cloned()).collect())?;
         let job = job(agent, self.context.study, self.block);
         let log = self.context.directory.join(&self.log);
-        let started = unnamed(&job).and_then(|job| start(agent, &arguments, job, &log));
+        let started = unnamed(&job).and_then(|job| start(agent, &arguments, job, File::create(&log)?.into()));
         let mut child = match started {
             Ok(child) => child,
             Err(error) => {
@@ -70,7 +70,7 @@ impl Boot<'_> {
         kill(group);
         // One that exits by itself has removed what it made, or has reported what it could not remove.
         let has_exited = matches!(&status, Ok(Ok(status)) if status.code().is_some());
-        if !has_exited && !clear(agent, &log).await.unwrap_or(false) {
+        if !has_exited && !cleared(agent, &log).await.unwrap_or(false) {
             tracing::error!("the agent was killed, and what it left could not all be removed: see {}", log.display());
         }
         // Only of a run that has a tool and has ended: `handle_message` protests against any other.
@@ -107,7 +107,7 @@ impl Boot<'_> {
 
     /// The agent is gone. This system cannot be booted anew: what was measured before stands, but for the run at `spoilt`, after which
     /// the system was another; the run in flight failed, and so did those that the agent owes.
-    fn over_here(
+    pub(super) fn over_here(
         &mut self,
         failure: Option<RunFailure>,
         spoilt: Option<(usize, RunFailure)>,
@@ -143,7 +143,7 @@ impl Boot<'_> {
 
     /// After the last run that ended, which is `run`, this system is not as it was before: that run is to blame, and those that are
     /// left cannot be measured.
-    fn unsound(&mut self, run: &str, differences: Vec<String>) -> Result<(), BlockError> {
+    pub(super) fn unsound(&mut self, run: &str, differences: Vec<String>) -> Result<(), BlockError> {
         let kind = FailureKind::Unsound;
         let log = Some(self.log.clone());
         let first = format!("not run: after {run} this machine was not as it was before");
@@ -235,6 +235,11 @@ impl Boot<'_> {
     }
 }
 
+/// Has what an agent left removed, reported in `log`: see [`clear`].
+async fn cleared(agent: &Agent, log: &Path) -> io::Result<bool> {
+    clear(agent, File::options().append(true).create(true).open(log)?.into()).await
+}
+
 /// What an agent has reported of itself.
 struct AgentReport {
     /// The phase announced last.
@@ -246,6 +251,6 @@ struct AgentReport {
 }
 
 /// Farther away than any run takes.
-fn far() -> Instant {
+pub(super) fn far() -> Instant {
     Instant::now() + Duration::from_secs(365 * 24 * 3600)
 }

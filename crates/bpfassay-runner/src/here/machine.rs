@@ -9,12 +9,14 @@ use std::{
 
 use bpfassay_protocol::{Arch, ProbeConfiguration, job::Scheduling, layout};
 use bpfassay_results::Provenance;
-use bpfassay_study::{Available, Clock, Denied, LeftOut, Narrowing, Plan, Study, Target};
+use bpfassay_study::{
+    Available, Clock, Denied, EngineChoice, LeftOut, Narrowing, Plan, Study, Target, WarmUp, WarmUpRule, WorkloadKind,
+};
 use bpfassay_tool::Loaded;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Agent, HereConfig, execute_here,
+    Agent, Cluster, HereConfig, execute_here,
     mount::{self, Mounted},
     reason::Limits,
     reference,
@@ -27,8 +29,8 @@ use crate::{
 };
 
 /// The agent, and the programs that it starts.
-const AGENT: &str = "bpfassay-guest";
-const PAYLOAD: [&str; 2] = ["bpfassay-tracer", "bpfassay-ior"];
+pub(super) const AGENT: &str = "bpfassay-guest";
+pub(super) const PAYLOAD: [&str; 2] = ["bpfassay-tracer", "bpfassay-ior"];
 
 /// What is to be measured on this machine.
 #[derive(Debug, Default)]
@@ -43,6 +45,8 @@ pub struct HereSelection {
     pub ior: Option<PathBuf>,
     /// Tools under test, in addition to the study's probe configurations.
     pub tools: Vec<Loaded>,
+    /// The nodes of a cluster that measure together, of which this machine is the first; `None`: this machine alone.
+    pub cluster: Option<Cluster>,
     /// Findings that the tools may not have: a gate, in addition to the study's own.
     pub deny: Vec<Denied>,
 }
@@ -52,6 +56,7 @@ pub struct HereSelection {
 pub struct ThisMachine {
     plan: Plan,
     agent: Agent,
+    cluster: Option<Cluster>,
     provenance: Provenance,
 }
 
@@ -75,7 +80,11 @@ impl ThisMachine {
         if !selection.tools.is_empty() {
             study.reference = reference(&program(PAYLOAD[0])?)?;
         }
-        let (study, left_out) = on(study, &mount, target.clone(), facts.memory_kib / 1024, host.room.cpus);
+        let (study, mut left_out) = on(study, &mount, target.clone(), facts.memory_kib / 1024, host.room.cpus);
+        let study = match &selection.cluster {
+            None => study,
+            Some(cluster) => across(study, cluster, &mut left_out),
+        };
         let mut available = Available::default();
         if let Some(program) = &selection.ior {
             available.external_ior.insert(arch, interfaces_of(program)?);
@@ -97,7 +106,7 @@ impl ThisMachine {
         payload.extend(agent.tools.files().map(Path::to_path_buf));
         let payload: Vec<&Path> = payload.iter().map(PathBuf::as_path).collect();
         let provenance = provenance::here(facts, target, &agent.program, &payload)?;
-        Ok(Self { plan, agent, provenance })
+        Ok(Self { plan, agent, cluster: selection.cluster.clone(), provenance })
     }
 
     /// What is measured with: this machine, and its programs.
@@ -140,7 +149,8 @@ impl ThisMachine {
         work.until_narrow(&self.plan, async |blocks, journal| {
             observer.progress(&Progress::Started { blocks: &blocks, slots: NonZeroU32::MIN, directory: &directory });
             let blocks = blocks.into_iter().map(|todo| todo.block).collect();
-            let config = HereConfig { study: &self.plan.study, blocks, agent: &self.agent, directory: &directory };
+            let (agent, cluster) = (&self.agent, self.cluster.as_ref());
+            let config = HereConfig { study: &self.plan.study, blocks, agent, cluster, directory: &directory };
             Ok(execute_here(config, journal, observer, cancel).await?)
         })
         .await
@@ -177,6 +187,41 @@ fn on(study: Study, mount: &Mounted, target: Target, memory_mib: u64, cpus: u32)
     (study, left_out.into_iter().flatten().chain(others).collect())
 }
 
+/// `study` on several nodes: IOR alone runs across them, with ranks on each. What of it is not possible is added to `left_out`.
+fn across(mut study: Study, cluster: &Cluster, left_out: &mut Vec<LeftOut>) -> Study {
+    study.workloads.retain_mut(|workload| match &mut workload.kind {
+        WorkloadKind::Ior(ior) => {
+            ior.ranks = cluster.ranks();
+            ior.engine = EngineChoice::External;
+            true
+        }
+        _ => {
+            left_out.push(LeftOut {
+                what: format!("workload {}", workload.name),
+                reason: "only IOR runs across several nodes".to_owned(),
+            });
+            false
+        }
+    });
+    if study.design.sampling_interval_ms.take().is_some() {
+        left_out.push(LeftOut {
+            what: "sampling".to_owned(),
+            reason: "the clocks of nodes are not the same, and samples of one are not added to those of another"
+                .to_owned(),
+        });
+    }
+    if study.design.warm_up == WarmUp::Rule(WarmUpRule::Steady) {
+        study.design.warm_up = WarmUp::Runs(1);
+        left_out.push(LeftOut {
+            what: "warm-up until it is steady".to_owned(),
+            reason:
+                "each node would repeat it as often as it needs itself, and IOR runs on all of them: there is one run"
+                    .to_owned(),
+        });
+    }
+    study
+}
+
 /// What stands beside tools as their reference tracer here, by `tracer`.
 fn reference(tracer: &Path) -> Result<Option<ProbeConfiguration>, Error> {
     let found = reference::find(tracer);
@@ -210,5 +255,25 @@ mod tests {
         let cell = plan.cells.iter().find(|cell| !cell.is_baseline()).unwrap();
         let gate = bpfassay_study::Gate { kernels: vec!["6.12".to_owned()], ..Default::default() };
         assert!(gate.covers(&plan.study, cell));
+    }
+
+    #[test]
+    fn only_ior_runs_across_nodes_with_ranks_on_each() {
+        let mut study = bpfassay_study::load("here").unwrap();
+        study.design.sampling_interval_ms = Some(2000);
+        study.design.warm_up = WarmUp::Rule(WarmUpRule::Steady);
+        let cluster = Cluster {
+            nodes: ["n1", "n2", "n3"].map(str::to_owned).into(),
+            ranks_per_node: 4,
+            launcher: vec!["srun".to_owned()],
+        };
+        let mut left_out = Vec::new();
+        let study = across(study, &cluster, &mut left_out);
+        let left_out: Vec<&str> = left_out.iter().map(|left| left.what.as_str()).collect();
+        assert_eq!(left_out, ["workload io-paths", "sampling", "warm-up until it is steady"]);
+        assert_eq!((study.design.sampling_interval_ms, study.design.warm_up), (None, WarmUp::Runs(1)));
+        let [workload] = study.workloads.as_slice() else { panic!("{:?}", study.workloads) };
+        let WorkloadKind::Ior(ior) = &workload.kind else { panic!("{workload:?}") };
+        assert_eq!((ior.ranks, ior.engine), (12, EngineChoice::External));
     }
 }

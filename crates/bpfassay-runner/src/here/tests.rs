@@ -71,7 +71,8 @@ fn executed_until(
         tools: Places::default(),
         limits: Limits::default(),
     };
-    let order = HereConfig { study: &plan.study, blocks: plan.blocks.clone(), agent: &agent, directory: &results };
+    let (study, blocks) = (&plan.study, plan.blocks.clone());
+    let order = HereConfig { study, blocks, agent: &agent, cluster: None, directory: &results };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let summary = runtime.block_on(execute_here(order, journal, &Nobody, cancel)).unwrap();
     (summary, Contents::read(&results).unwrap(), directory)

@@ -110,7 +110,8 @@ pub(crate) fn measured(plan: Plan, host: &str) -> Contents {
             reused: None,
         }));
         let facts = GuestFacts::default();
-        entries.push(Entry::GuestReady(Box::new(GuestReady { block: id.clone(), boot, ready_after_ms: 1, facts })));
+        let ready = GuestReady { block: id.clone(), boot, ready_after_ms: 1, facts, nodes: Vec::new() };
+        entries.push(Entry::GuestReady(Box::new(ready)));
         for run in &block.runs {
             let message = format!("refused {}", run.spec.id);
             let refusal = Refusal::new(Step::Load, message);

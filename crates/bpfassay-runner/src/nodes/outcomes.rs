@@ -3,7 +3,10 @@
 
 use std::collections::VecDeque;
 
-use bpfassay_protocol::message::{RunFigures, RunOutcome};
+use bpfassay_protocol::message::RunOutcome;
+use bpfassay_results::NodeRun;
+
+use crate::sum;
 
 /// The outcomes that wait for those of other nodes.
 #[derive(Debug)]
@@ -20,6 +23,16 @@ pub(super) struct Ended {
     pub(super) is_lost: bool,
 }
 
+/// A run that all nodes have ended.
+#[derive(Debug)]
+pub(crate) struct Together {
+    pub(crate) run: String,
+    /// Of a run that all have measured, the sums.
+    pub(crate) outcome: RunOutcome,
+    /// What each has measured; none where not all have. How many ranks it had is not known here.
+    pub(crate) nodes: Vec<NodeRun>,
+}
+
 impl Outcomes {
     pub(super) fn new(nodes: usize) -> Self {
         Self { of: (0..nodes).map(|_| VecDeque::new()).collect() }
@@ -28,11 +41,8 @@ impl Outcomes {
     /// `node` has ended a run. Returns a run that all have ended now, with what it came to.
     ///
     /// # Errors
-    /// What the nodes did that no agent does: they end different runs, or send figures of others.
-    pub(super) fn take(&mut self, node: usize, ended: Ended) -> Result<Option<(String, RunOutcome)>, String> {
-        if matches!(&ended.outcome, RunOutcome::Measured(figures) if !figures.nodes.is_empty()) {
-            return Err(format!("node {} sends figures of other nodes", node + 1));
-        }
+    /// What the nodes did that no agent does: they end different runs.
+    pub(super) fn take(&mut self, node: usize, ended: Ended) -> Result<Option<Together>, String> {
         let Some(of_node) = self.of.get_mut(node) else { return Err(format!("there is no node {}", node + 1)) };
         of_node.push_back(ended);
         if self.of.iter().any(VecDeque::is_empty) {
@@ -43,7 +53,8 @@ impl Outcomes {
         if all.iter().any(|ended| ended.run != run) {
             return Err("the nodes end their runs in different orders".to_owned());
         }
-        Ok(Some((run, together(all))))
+        let (outcome, nodes) = together(all);
+        Ok(Some(Together { run, outcome, nodes }))
     }
 
     /// Whether the first node waits for the outcome of others.
@@ -53,12 +64,14 @@ impl Outcomes {
 }
 
 /// Measured where each node has measured it; otherwise what kept the first one from it that was not kept by another.
-fn together(all: Vec<Ended>) -> RunOutcome {
-    let mut figures: Vec<RunFigures> = Vec::new();
+fn together(all: Vec<Ended>) -> (RunOutcome, Vec<NodeRun>) {
+    let mut nodes: Vec<NodeRun> = Vec::new();
     let (mut cause, mut lost) = (None, None);
     for (number, ended) in (1..).zip(all) {
         match ended.outcome {
-            RunOutcome::Measured(measured) => figures.push(*measured),
+            RunOutcome::Measured(figures) => {
+                nodes.push(NodeRun { node: format!("node {number}"), ranks: 0, figures: *figures });
+            }
             RunOutcome::Refused(mut refusal) => {
                 refusal.message = format!("node {number}: {}", refusal.message);
                 cause.get_or_insert(RunOutcome::Refused(refusal));
@@ -69,13 +82,10 @@ fn together(all: Vec<Ended>) -> RunOutcome {
             }
         }
     }
-    if let Some(outcome) = cause.or(lost) {
-        return outcome;
-    }
-    let mut figures = figures.into_iter();
-    match figures.next() {
-        Some(first) => RunOutcome::Measured(Box::new(RunFigures { nodes: figures.collect(), ..first })),
-        None => RunOutcome::Failed { message: "no node reported an outcome".to_owned() },
+    match (cause.or(lost), sum::figures(&nodes)) {
+        (Some(outcome), _) => (outcome, Vec::new()),
+        (None, Ok(figures)) => (RunOutcome::Measured(Box::new(figures)), nodes),
+        (None, Err(message)) => (RunOutcome::Failed { message }, Vec::new()),
     }
 }
 
@@ -83,7 +93,7 @@ fn together(all: Vec<Ended>) -> RunOutcome {
 mod tests {
     use bpfassay_protocol::{
         ProbeConfiguration,
-        message::{Interval, MountFacts, Reading},
+        message::{Interval, MountFacts, Reading, RunFigures},
         tracer::{Refusal, Step},
     };
 
@@ -107,7 +117,6 @@ mod tests {
             tool: None,
             samples: Vec::new(),
             warm_up: None,
-            nodes: Vec::new(),
         }
     }
 
@@ -124,14 +133,16 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_the_other_nodes_are_in_those_of_the_first_in_the_order_of_nodes() {
+    fn a_run_is_measured_when_all_have_measured_it_and_each_is_kept_in_the_order_of_nodes() {
         let mut outcomes = Outcomes::new(3);
         assert!(outcomes.take(2, measured("a", 13)).unwrap().is_none());
         assert!(outcomes.take(0, measured("a", 11)).unwrap().is_none());
         assert!(outcomes.is_first_waiting());
-        let Some((run, RunOutcome::Measured(all))) = outcomes.take(1, measured("a", 12)).unwrap() else { panic!() };
-        assert_eq!((run.as_str(), all.cgroup), ("a", 11));
-        assert_eq!(all.nodes.iter().map(|node| node.cgroup).collect::<Vec<_>>(), [12, 13]);
+        let all = outcomes.take(1, measured("a", 12)).unwrap().unwrap();
+        assert!(matches!(&all.outcome, RunOutcome::Measured(sum) if sum.cgroup == 11));
+        assert_eq!(all.run, "a");
+        let nodes: Vec<_> = all.nodes.iter().map(|node| (node.node.as_str(), node.figures.cgroup)).collect();
+        assert_eq!(nodes, [("node 1", 11), ("node 2", 12), ("node 3", 13)]);
         assert!(!outcomes.is_first_waiting());
     }
 
@@ -140,13 +151,14 @@ mod tests {
         let mut outcomes = Outcomes::new(3);
         outcomes.take(0, failed("a", "another node has ended this run", true)).unwrap();
         outcomes.take(2, measured("a", 1)).unwrap();
-        let (_, outcome) = outcomes.take(1, failed("a", "no space left", false)).unwrap().unwrap();
-        assert_eq!(outcome, RunOutcome::Failed { message: "node 2: no space left".to_owned() });
+        let all = outcomes.take(1, failed("a", "no space left", false)).unwrap().unwrap();
+        assert_eq!(all.outcome, RunOutcome::Failed { message: "node 2: no space left".to_owned() });
+        assert!(all.nodes.is_empty());
         outcomes.take(0, failed("b", "another node has ended this run", true)).unwrap();
         let refusal = Refusal::new(Step::Attach, "no such function".to_owned());
         outcomes.take(1, ended("b", RunOutcome::Refused(refusal), false)).unwrap();
-        let Some((_, RunOutcome::Refused(refusal))) = outcomes.take(2, measured("b", 1)).unwrap() else { panic!() };
-        assert_eq!(refusal.message, "node 2: no such function");
+        let all = outcomes.take(2, measured("b", 1)).unwrap().unwrap();
+        assert!(matches!(&all.outcome, RunOutcome::Refused(refusal) if refusal.message == "node 2: no such function"));
     }
 
     #[test]
@@ -154,8 +166,5 @@ mod tests {
         let mut outcomes = Outcomes::new(2);
         outcomes.take(0, measured("a", 1)).unwrap();
         assert!(outcomes.take(1, measured("b", 1)).unwrap_err().contains("different orders"));
-        let forged = RunFigures { nodes: vec![figures(1)], ..figures(1) };
-        let mut outcomes = Outcomes::new(2);
-        assert!(outcomes.take(0, ended("a", RunOutcome::Measured(Box::new(forged)), false)).is_err());
     }
 }

@@ -37,10 +37,15 @@ impl Asked {
         let problem = stderr.trim().to_owned();
         match problem {
             _ if problem.contains(FORGOTTEN) => Self::Queue(Queue::default()),
-            _ if NO_CONTROLLER.iter().any(|text| problem.contains(text)) => Self::NoController(problem),
+            _ if is_without_controller(&problem) => Self::NoController(problem),
             _ => Self::Failed(problem),
         }
     }
+}
+
+/// Whether `printed`, by a program of Slurm that failed, is that no controller answers.
+pub(crate) fn is_without_controller(printed: &str) -> bool {
+    NO_CONTROLLER.iter().any(|text| printed.contains(text))
 }
 
 impl Queue {

@@ -213,6 +213,15 @@ struct Named<'a> {
 }
 
 impl WorkloadSpec {
+    /// The MPI ranks of IOR; `None` for other workloads.
+    #[must_use]
+    pub const fn ranks(&self) -> Option<u32> {
+        match &self.kind {
+            WorkloadKind::Ior(spec) => Some(spec.ranks),
+            _ => None,
+        }
+    }
+
     /// The metrics that runs of its case `case` have, in the order of display; none where no time is measured.
     #[must_use]
     pub fn metrics(&self, case: &str, clock: Clock) -> Vec<Metric> {

@@ -66,7 +66,6 @@ fn measured() -> RunOutcome {
         tool: None,
         samples: Vec::new(),
         warm_up: None,
-        nodes: Vec::new(),
         namespace: Vec::new(),
     }))
 }

@@ -15,7 +15,10 @@ use super::MessageFormat;
 Needs root, a kernel with cgroup v2 (mounted anywhere, or nowhere), and the programs bpfassay-guest, bpfassay-tracer and bpfassay-ior in PATH. Time is \
 measured by the wall clock. The file system takes the place of the study's: any that is mounted. Mounts nothing that other \
 programs see and changes no setting; before each run the page cache is written out and dropped. Runs have a directory .bpfassay-here-… \
-in the file system and a cgroup, which are removed at the end, also where this program or the agent is killed.")]
+in the file system and a cgroup, which are removed at the end, also where this program or the agent is killed.
+
+With --slurm, all nodes have the programs, IOR, the file system and the study at the same paths. Where a node, or its step of Slurm, ends before its time, what was \
+measured until then is kept, all else is reported as not measured with the reason, and the exit code is 3.")]
 pub(crate) struct Here {
     /// A bundled study (here, quick, io-paths, …) or the path of a study file; this machine takes the place of its targets
     #[arg(default_value = "here")]
@@ -49,6 +52,32 @@ pub(crate) struct Here {
     /// The program of a real IOR, to use in place of the embedded engine
     #[arg(long, value_name = "FILE")]
     pub(crate) ior: Option<PathBuf>,
+
+    /// Measure on several nodes of a cluster together: an agent and a tracer on each, IOR across all. In a job of Slurm on its nodes; else in one that is made
+    /// for this command
+    #[arg(long, requires = "ior", conflicts_with = "tool")]
+    pub(crate) slurm: bool,
+
+    /// Make a job of Slurm with this many nodes (outside of a job)
+    #[arg(long, value_name = "N", requires = "slurm", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) nodes: Option<u32>,
+
+    /// Ranks of IOR on each node, in place of the study's own number of ranks
+    #[arg(long, value_name = "N", requires = "slurm", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) ranks_per_node: u32,
+
+    /// The partition of the cluster for a job that is made
+    #[arg(long, value_name = "NAME", requires = "nodes")]
+    pub(crate) partition: Option<String>,
+
+    /// A further option of salloc for a job that is made, with its value: `--salloc=--time=30`; may be given several times
+    #[arg(long, value_name = "OPTION", requires = "nodes", allow_hyphen_values = true)]
+    pub(crate) salloc: Vec<String>,
+
+    /// The command that starts IOR across the nodes, in words: that of its MPI library. With another one than srun name an option for the number of ranks on a
+    /// node as well (mpiexec -ppn 2)
+    #[arg(long, value_name = "COMMAND", requires = "slurm", default_value = "srun --mpi=pmi2")]
+    pub(crate) launcher: String,
 
     /// Directory for the results [default: bpfassay-results/STUDY-TIME]
     #[arg(long, short, value_name = "DIR")]

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay here`: run a study on this machine itself, without guests.
 
-use bpfassay_runner::{EventObserver, HereSelection, ThisMachine};
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    os::unix::process::CommandExt as _,
+    process::Command,
+};
+
+use bpfassay_runner::{Cluster, EventObserver, HereSelection, Placement, Request, ThisMachine, on_first_node};
 use bpfassay_study::Narrowing;
 
 use super::run;
 use crate::{
     cli,
-    exit::{Failure, Outcome},
+    exit::{Failure, INFRASTRUCTURE, Outcome, USAGE},
     progress::{Display, Reporter, Reporting},
     stop,
 };
@@ -16,10 +23,15 @@ use crate::{
 ///
 /// # Errors
 /// A usage failure for a study that this machine cannot execute, a mount point, a tool or an IOR that cannot be used, and a results directory that
-/// has a journal; an infrastructure failure where `PATH` lacks a program, the agent cannot be started, or the journal or the results cannot
+/// has a journal; an infrastructure failure where `PATH` lacks a program, the agent cannot be started, Slurm cannot be used, or the journal or the results cannot
 /// be written.
 pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     let tools = arguments.tool.iter().map(|name| bpfassay_tool::load(name).map_err(Failure::usage));
+    let cluster = match arguments.slurm {
+        true => Some(cluster(&arguments)?),
+        false => None,
+    };
+    let overlays = overlays(&arguments);
     let machine = ThisMachine::set_up(&HereSelection {
         study: arguments.study.clone(),
         narrowing: Narrowing {
@@ -31,16 +43,16 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
         mount: arguments.mount,
         ior: arguments.ior,
         tools: tools.collect::<Result<_, _>>()?,
+        cluster,
         deny: arguments.deny,
     })?;
     let work = machine.begin(arguments.output.as_deref())?;
     let directory = work.directory.clone();
-    let tools: Vec<String> = arguments.tool.iter().flat_map(|tool| ["--tool".to_owned(), tool.clone()]).collect();
     let display = Display::begin(arguments.message_format);
     let reporter = Reporter(Reporting {
         study: Some(&arguments.study),
         clock: machine.plan().study.clock,
-        overlays: &tools,
+        overlays: &overlays,
         display: &display,
         here: Some(machine.mount()),
     });
@@ -50,4 +62,82 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     let how_to_continue = "; what was measured is kept".to_owned();
     let end = run::End { summary: summary?, how_to_continue, against: None };
     run::report(&directory, bpfassay_runner::conclude(&directory)?, &end, arguments.message_format)
+}
+
+/// Set for the command that is started again in a job that was made for it.
+const MADE: &str = "BPFASSAY_SLURM_JOB_IS_OWN";
+
+/// The nodes that measure together. Where this machine is not the first of them, the command is started again there, and this does not return.
+///
+/// # Errors
+/// A usage failure where a job is to be made and its number of nodes is not known, or is named in a job; an infrastructure failure where Slurm cannot be
+/// used.
+fn cluster(arguments: &cli::Here) -> Result<Cluster, Failure> {
+    let usage = |report: miette::Report| Failure { code: USAGE, report };
+    let placement = Placement::of_this_process().map_err(Failure::infrastructure)?;
+    if placement != Placement::Outside && arguments.nodes.is_some() && env::var_os(MADE).is_none() {
+        return Err(usage(miette::miette!(
+            help = "leave --nodes out: all nodes of the job are measured",
+            "this is in a job of Slurm already, and --nodes makes another one"
+        )));
+    }
+    let nodes = match (placement, arguments.nodes) {
+        (Placement::First { nodes }, _) => nodes,
+        (Placement::Elsewhere { first }, _) => return Err(start_again(&on_first_node(&first, &own_command()?))),
+        (Placement::Outside, None) => {
+            return Err(usage(miette::miette!(
+                help = "name the number of nodes with --nodes, or call this in a job (salloc, sbatch)",
+                "this is in no job of Slurm, and how many nodes one is to have is not known"
+            )));
+        }
+        (Placement::Outside, Some(nodes)) => {
+            let request = Request {
+                nodes,
+                ranks_per_node: arguments.ranks_per_node,
+                partition: arguments.partition.clone(),
+                options: arguments.salloc.clone(),
+            };
+            return Err(start_again(&request.salloc(&own_command()?)));
+        }
+    };
+    let launcher: Vec<String> = arguments.launcher.split_whitespace().map(str::to_owned).collect();
+    if launcher.is_empty() {
+        return Err(usage(miette::miette!(
+            help = "name what starts an MPI program, such as mpiexec",
+            "--launcher names no program"
+        )));
+    }
+    Ok(Cluster { nodes, ranks_per_node: arguments.ranks_per_node, launcher })
+}
+
+/// This command, as it was called.
+fn own_command() -> Result<Vec<OsString>, Failure> {
+    let program = env::current_exe().map_err(Failure::infrastructure)?;
+    Ok(std::iter::once(program.into_os_string()).chain(env::args_os().skip(1)).collect())
+}
+
+/// Becomes `command`; returns why not.
+fn start_again(command: &[OsString]) -> Failure {
+    let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
+    let error = Command::new(program).args(command.iter().skip(1)).env(MADE, "1").exec();
+    let report = miette::miette!(
+        help =
+            "`bpfassay here --slurm` is for a machine from which jobs of Slurm are submitted, or a node of such a job",
+        "cannot start {}: {error}",
+        program.to_string_lossy()
+    );
+    Failure { code: INFRASTRUCTURE, report }
+}
+
+/// The options that a command for a part of the same needs as well.
+fn overlays(arguments: &cli::Here) -> Vec<String> {
+    let mut options: Vec<String> = arguments.tool.iter().flat_map(|tool| ["--tool".to_owned(), tool.clone()]).collect();
+    options.extend(arguments.ior.iter().flat_map(|ior| ["--ior".to_owned(), ior.display().to_string()]));
+    if arguments.slurm {
+        options.push("--slurm".to_owned());
+        options.extend(arguments.nodes.iter().flat_map(|nodes| ["--nodes".to_owned(), nodes.to_string()]));
+        options.extend(["--ranks-per-node".to_owned(), arguments.ranks_per_node.to_string()]);
+        options.extend(["--launcher".to_owned(), arguments.launcher.clone()]);
+    }
+    options
 }

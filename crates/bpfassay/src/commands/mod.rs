@@ -15,6 +15,7 @@ mod lists;
 mod lock;
 mod manual;
 mod merge;
+mod node;
 mod payload;
 mod plan;
 mod report;
@@ -36,6 +37,7 @@ use std::{
 use bpfassay_results::plain;
 use rustix::fs::{Mode, OFlags};
 
+pub(crate) use self::node::in_place_of_ior;
 use crate::{
     cli::{Cli, Command},
     exit::{Failure, INFRASTRUCTURE, INTERNAL, Outcome},
@@ -64,6 +66,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Command::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
         Command::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
         Command::Merge(arguments) => merge::merge(&arguments),
+        Command::Node(arguments) => with_runtime(node::node(arguments)),
         Command::Slurm(arguments) => slurm::slurm(&arguments, &global),
         Command::Bundle(arguments) => bundle::bundle(&arguments, &global),
         Command::Cache(arguments) => cache::cache(&arguments, &global),

@@ -83,7 +83,6 @@ fn figures(output: Vec<OutputPiece>) -> RunFigures {
         tool: Some(Box::new(seen)),
         samples: Vec::new(),
         warm_up: None,
-        nodes: Vec::new(),
         namespace: Vec::new(),
     }
 }

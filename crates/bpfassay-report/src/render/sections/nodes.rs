@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of nodes: what each moved and what its tracer counted, whose sums the table of cells has.
+//! The table of nodes: what each probe configuration counted on each node of a cluster, and on all of them beside what IOR moved.
 
-use std::collections::BTreeMap;
-
-use bpfassay_results::{ByteFigure, CellResult, Figure, NodeDerived, Results, Span};
-use bpfassay_stats::summarise;
+use bpfassay_protocol::{Operation, operation::Totals, tracer::Losses};
+use bpfassay_results::{CellResult, Figure, NodeBytes, NodeFigures, Results, RunDerived, RunResult};
 
 use crate::{
     derive::lookup::by_cell,
@@ -15,94 +13,175 @@ use crate::{
     },
 };
 
-/// A row for each metric of each node of each cell, over its runs; none where there is one node.
+/// A row for each node and operation of each probe configuration, and one for all nodes; nothing where one machine measured.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let cell_names = CellNames::of(results);
     let runs = by_cell(&results.runs);
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();
-    for cell in &results.cells {
-        let mut nodes = BTreeMap::<u32, Vec<&NodeDerived>>::new();
-        let of_cell = runs.get(cell.cell.as_str()).into_iter().flatten().filter(|run| !run.record.warm_up);
-        for node in of_cell.filter_map(|run| run.derived.as_ref()).flat_map(|derived| &derived.nodes) {
-            nodes.entry(node.node).or_default().push(node);
-        }
-        let mut is_first = true;
-        for (number, runs) in &nodes {
-            for (index, name) in metrics(cell).enumerate() {
-                let mut row = cell_names.row(cell, is_first);
-                is_first = false;
-                row.push(if index == 0 { number.to_string() } else { String::new() });
-                row.extend(figures(runs, name, cell.is_baseline(), &mut remarks));
-                rows.push(row);
-            }
+    for cell in results.cells.iter().filter(|cell| !cell.probe.is_baseline()) {
+        let of_cell = runs.get(cell.cell.as_str()).into_iter().flatten();
+        let counted = of_cell.filter(|run| run.record.is_counted());
+        let derived: Vec<&RunDerived> =
+            counted.filter_map(|run: &&RunResult| run.derived.as_ref()).filter(|run| !run.nodes.is_empty()).collect();
+        for (index, figures) in of_runs(&derived, &mut remarks).into_iter().enumerate() {
+            rows.push(row(cell_names, cell, index == 0, figures));
         }
     }
-    let columns = cell_names.columns(&["node", "metric", "MiB/s", "moved [B]", "byte error", "lost"]);
+    let columns =
+        cell_names.columns(&["node", "ranks", "operation", "calls", "bytes", "share", "byte error", "events lost"]);
     (!rows.is_empty()).then(|| Table {
         rows,
         remarks: remarks.0,
         legend: vec![
-            "the ranks of each node by its own clock, over its runs: the mean of bandwidths; moved, of a run: what the node's calls returned in the phase; byte error: \
-             bytes that its own tracer counted - bytes moved, smallest..largest. Bytes, calls and losses of the table above are the sums; its bandwidth is the bytes of all \
-             by the longest of the nodes' intervals."
+            "by node: what the tracer of the node counted for the ranks of IOR there, summed over the runs that count. all: the sum over the nodes; byte error: \
+             that sum - what IOR reports to have moved, in each run, and on a node what was counted there - what calls returned there, where that is known; exact: 0 in all of them."
                 .to_owned(),
         ],
         ..Table::new(format!("nodes: {}", study::title(results)), columns)
     })
 }
 
-/// The bandwidths of `cell`.
-fn metrics(cell: &CellResult) -> impl Iterator<Item = &str> {
-    cell.whole().map(|(metric, _)| metric).filter(|metric| metric.operation.is_some()).map(|metric| &*metric.name)
+fn row(cell_names: CellNames, cell: &CellResult, is_first: bool, figures: [String; 8]) -> Vec<String> {
+    let mut row = cell_names.row(cell, is_first);
+    row.extend(figures);
+    row
 }
 
-fn figures(runs: &[&NodeDerived], name: &str, is_baseline: bool, remarks: &mut Remarks) -> [String; 5] {
-    let bandwidths = runs.iter().flat_map(|node| &node.metrics).filter(|metric| *metric.name == *name);
-    let values: Vec<f64> = bandwidths.filter_map(|metric| metric.value.value().copied()).collect();
-    let bandwidth = summarise(&values).map_or_else(|_| NONE.to_owned(), |summary| labels::number(summary.center()));
-    let bytes: Vec<&ByteFigure> =
-        runs.iter().flat_map(|node| &node.bytes).filter(|figure| is_of(figure, name)).collect();
-    let mut shown = |figure: Result<String, String>| match figure {
-        Ok(text) => text,
-        Err(reason) => format!("{NONE} {}", remarks.mark(reason)),
-    };
-    let moved = shown(range(bytes.iter().map(|figure| figure.workload.clone().map(i128::from))));
-    let error = match is_baseline {
-        true => "-".to_owned(),
-        false => shown(range(bytes.iter().map(|figure| figure.error.clone().map(i128::from)))),
-    };
-    let lost: Vec<String> = runs.iter().filter_map(|node| labels::losses(node.losses.value()?)).collect();
-    let lost = match (is_baseline, lost.first()) {
-        (true, _) => "-".to_owned(),
-        (false, Some(first)) => first.clone(),
-        (false, None) if runs.iter().all(|node| node.losses.value().is_some()) => "none".to_owned(),
-        (false, None) => NONE.to_owned(),
-    };
-    [name.to_owned(), bandwidth, moved, error, lost]
-}
-
-/// The data of the phases that are named `name`.
-fn is_of(figure: &ByteFigure, name: &str) -> bool {
-    let is_phase = matches!(&figure.span, Span::Phase { phase, .. } if phase == name);
-    is_phase && figure.operation.name() == name
-}
-
-/// `smallest..largest` of `figures`, one number where all are equal, or why one is not known.
-fn range(figures: impl Iterator<Item = Figure<i128>>) -> Result<String, String> {
-    let mut range: Option<(i128, i128)> = None;
-    for figure in figures {
-        match figure {
-            Figure::Value(value) => {
-                let (least, most) = range.unwrap_or((value, value));
-                range = Some((least.min(value), most.max(value)));
+/// The rows of the runs of one cell.
+fn of_runs(runs: &[&RunDerived], remarks: &mut Remarks) -> Vec<[String; 8]> {
+    let Some(first) = runs.first() else { return Vec::new() };
+    let operations: Vec<Operation> = runs.iter().flat_map(|run| &run.bytes).map(|figure| figure.operation).fold(
+        Vec::new(),
+        |mut known, operation| {
+            if !known.contains(&operation) {
+                known.push(operation);
             }
-            Figure::NotMeasured(reason) => return Err(reason.to_string()),
+            known
+        },
+    );
+    let mut rows = Vec::new();
+    let sums: Vec<Figure<Totals>> = operations.iter().map(|operation| traced(runs, *operation, |_| true)).collect();
+    for node in &first.nodes {
+        let is_it = |one: &NodeFigures| one.node == node.node;
+        let lost = lost(runs, is_it, remarks);
+        for (index, (operation, sum)) in operations.iter().zip(&sums).enumerate() {
+            let of_node = traced(runs, *operation, is_it);
+            let share = match (&of_node, sum) {
+                (Figure::Value(part), Figure::Value(whole)) if whole.bytes > 0 => {
+                    format!("{:.1}%", part.bytes as f64 / whole.bytes as f64 * 100.0)
+                }
+                _ => "-".to_owned(),
+            };
+            let [calls, bytes] = totals(&of_node, remarks);
+            let [name, ranks] = match index {
+                0 => [node.node.clone(), node.ranks.to_string()],
+                _ => [String::new(), String::new()],
+            };
+            let lost = if index == 0 { lost.clone() } else { String::new() };
+            let error = error_of_node(runs, *operation, is_it);
+            rows.push([name, ranks, operation.name().to_owned(), calls, bytes, share, error, lost]);
         }
     }
-    match range {
-        None => Err("no run of this node was measured".to_owned()),
-        Some((least, most)) if least == most => Ok(least.to_string()),
-        Some((least, most)) => Ok(format!("{least}..{most}")),
+    let ranks: u32 = first.nodes.iter().map(|node| node.ranks).sum();
+    for (index, (operation, sum)) in operations.iter().zip(&sums).enumerate() {
+        let [calls, bytes] = totals(sum, remarks);
+        let [name, ranks] = match index {
+            0 => ["all".to_owned(), ranks.to_string()],
+            _ => [String::new(), String::new()],
+        };
+        let error = error(runs, *operation, remarks);
+        rows.push([name, ranks, operation.name().to_owned(), calls, bytes, String::new(), error, String::new()]);
     }
+    rows
+}
+
+/// What was counted of `operation` on the nodes that `keep` selects, over `runs`; the first reason where something is missing.
+fn traced(runs: &[&RunDerived], operation: Operation, keep: impl Fn(&NodeFigures) -> bool) -> Figure<Totals> {
+    let nodes = runs.iter().flat_map(|run| &run.nodes).filter(|node| keep(node));
+    let figures = nodes.flat_map(|node| &node.bytes).filter(|bytes| bytes.operation == operation);
+    let mut sum = Totals::default();
+    for NodeBytes { traced, .. } in figures {
+        match traced {
+            Figure::Value(totals) => sum += *totals,
+            Figure::NotMeasured(_) => return traced.clone(),
+        }
+    }
+    Figure::Value(sum)
+}
+
+fn totals(figure: &Figure<Totals>, remarks: &mut Remarks) -> [String; 2] {
+    match figure {
+        Figure::Value(totals) => [totals.calls.to_string(), totals.bytes.to_string()],
+        Figure::NotMeasured(reason) => {
+            let mark = format!("{NONE} {}", remarks.mark(reason.to_string()));
+            [mark.clone(), mark]
+        }
+    }
+}
+
+/// How far what was counted on a node is from what its calls returned, over `runs`; nothing where that is known of all nodes together only.
+fn error_of_node(runs: &[&RunDerived], operation: Operation, is_it: impl Fn(&NodeFigures) -> bool) -> String {
+    let nodes = runs.iter().flat_map(|run| &run.nodes).filter(|node| is_it(node));
+    let figures = nodes.flat_map(|node| &node.bytes).filter(|bytes| bytes.operation == operation);
+    let errors: Option<Vec<i128>> = figures
+        .map(|bytes| Some(i128::from(bytes.traced.value()?.bytes) - i128::from(bytes.moved.value()?.bytes)))
+        .collect();
+    let errors = errors.unwrap_or_default();
+    errors_shown(errors.iter().min().copied(), errors.iter().max().copied()).unwrap_or_default()
+}
+
+/// How far the sums over the nodes are from what IOR moved, over `runs`.
+fn error(runs: &[&RunDerived], operation: Operation, remarks: &mut Remarks) -> String {
+    let mut errors = Vec::new();
+    for figure in runs.iter().flat_map(|run| &run.bytes).filter(|figure| figure.operation == operation) {
+        match &figure.error {
+            Figure::Value(error) => errors.push(*error),
+            Figure::NotMeasured(reason) => return format!("{NONE} {}", remarks.mark(reason.to_string())),
+        }
+    }
+    errors_shown(errors.iter().min().copied().map(i128::from), errors.iter().max().copied().map(i128::from))
+        .unwrap_or_else(|| "-".to_owned())
+}
+
+/// The smallest and the largest error in words; nothing where there is none.
+fn errors_shown(least: Option<i128>, most: Option<i128>) -> Option<String> {
+    Some(match (least?, most?) {
+        (0, 0) => "exact".to_owned(),
+        (least, most) if least == most => format!("{least:+} bytes in each run"),
+        (least, most) => format!("{least:+} to {most:+} bytes"),
+    })
+}
+
+/// What the tracer of a node lost, over `runs`.
+fn lost(runs: &[&RunDerived], is_it: impl Fn(&NodeFigures) -> bool, remarks: &mut Remarks) -> String {
+    let mut sum = Losses::default();
+    for node in runs.iter().flat_map(|run| &run.nodes).filter(|node| is_it(node)) {
+        match &node.losses {
+            Figure::Value(losses) => {
+                let add = |sum: &mut Option<u64>, more: Option<u64>| {
+                    if let Some(more) = more {
+                        *sum = Some(sum.unwrap_or_default().saturating_add(more));
+                    }
+                };
+                add(&mut sum.missed_probes, losses.missed_probes);
+                add(&mut sum.recursion_misses, losses.recursion_misses);
+                add(&mut sum.map_insert_failures, losses.map_insert_failures);
+                add(&mut sum.lru_evictions, losses.lru_evictions);
+                add(&mut sum.ring_buffer_drops, losses.ring_buffer_drops);
+            }
+            Figure::NotMeasured(reason) => return format!("{NONE} {}", remarks.mark(reason.to_string())),
+        }
+    }
+    labels::losses(&sum).unwrap_or_else(|| match sum {
+        // Zero is a count; that none of them is reported is none.
+        Losses {
+            missed_probes: None,
+            recursion_misses: None,
+            map_insert_failures: None,
+            lru_evictions: None,
+            ring_buffer_drops: None,
+        } => NONE.to_owned(),
+        _ => "0".to_owned(),
+    })
 }

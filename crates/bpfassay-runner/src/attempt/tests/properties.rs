@@ -102,6 +102,7 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
                     boot: boot.boot,
                     ready_after_ms: 1,
                     facts: Default::default(),
+                    nodes: Vec::new(),
                 })),
             ];
             let measured = boot.runs.iter().take(seen.ended()).filter(|_| boot.confirming.is_none());

@@ -98,7 +98,7 @@ async fn a_run_out_of_reproducible_entries_has_the_same_figures_and_says_that_th
     let with = BlockReuse { reproducible: true, ..reuse(new_store(folder.path())) };
     let provenance = shared(&contents.header.provenance);
     for block in &plan.blocks {
-        Reuse { with: &with, plan: &plan, provenance: &provenance }.keep(block, of_block(&contents, block));
+        done(Reuse { with: &with, plan: &plan, provenance: &provenance }.keep(block, of_block(&contents, block)));
     }
     let directory = folder.path().join("results");
     let (summary, seen) = run(&directory, &plan, &contents.header.provenance, &with).await;
@@ -198,6 +198,7 @@ fn journal_of(results: Results) -> Contents {
             boot: number,
             ready_after_ms: boot.ready_after_ms.value().copied().unwrap(),
             facts: boot.facts.unwrap(),
+            nodes: boot.nodes,
         })));
         entries.extend(of_boot.map(|run| Entry::Run(Box::new(run.record.clone()))));
         entries.push(Entry::BlockEnded(BlockEnded {

@@ -69,6 +69,8 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("nix", &["builders", "max-jobs", "rebuild"]),
     // Of rustc.
     ("payload", &["remap-path-prefix"]),
+    ("salloc", &["no-kill", "time"]),
+    ("srun", &["mpi"]),
     ("systemctl", &["now"]),
     ("xz", &["decompress", "keep"]),
 ];

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The nodes of an allocation of Slurm, and the commands by which srun starts a relay on each and IOR across all. Pure but for what names this program.
+
+use std::{
+    ffi::{OsStr, OsString},
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::wire::Waiting;
+use crate::slurm::{PATIENCE, is_without_controller};
+
+/// The option of every step that is started beside others: it shares processors and memory with them (from Slurm 22.05 on; earlier versions share processors alone).
+const BESIDE: &str = "--overlap";
+
+/// What srun prints of Slurm 22.05 for some seconds after its controller was restarted, until that knows its nodes again; and where a step asks for too much.
+const RESTARTED: &str = "Memory required by task is not available";
+
+/// How long that may last.
+const RESTARTING: Duration = Duration::from_secs(60);
+
+/// For how long a step is begun again that could not be begun, by what srun `printed` of that; `None`: it is an error.
+pub(super) fn patience(printed: &str) -> Option<Duration> {
+    if is_without_controller(printed) {
+        return Some(PATIENCE);
+    }
+    printed.contains(RESTARTED).then_some(RESTARTING)
+}
+
+/// Several nodes, and how IOR runs across them.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    /// The nodes by the names that Slurm has for them; the first one is this machine, where the first rank runs.
+    pub nodes: Vec<String>,
+    /// How many ranks of IOR run on each.
+    pub ranks_per_node: u32,
+    /// The command that starts an MPI program, in words (`srun --mpi=pmi2`, `mpiexec -ppn 2`).
+    pub launcher: Vec<String>,
+}
+
+/// What is the same for all steps of one command.
+#[derive(Debug, Clone)]
+pub(super) struct Steps {
+    /// This program, which all nodes have at the same place.
+    pub(super) program: PathBuf,
+    /// What its relays have in common.
+    pub(super) token: String,
+    /// The real IOR.
+    pub(super) ior: PathBuf,
+}
+
+impl Steps {
+    /// For this process, and the IOR `ior`.
+    ///
+    /// # Errors
+    /// Those of the system: this program cannot be found, or there are no random numbers.
+    pub(super) fn new(ior: &Path) -> io::Result<Self> {
+        let mut random = [0; 8];
+        std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+        let token = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { program: std::env::current_exe()?, token, ior: std::path::absolute(ior)? })
+    }
+}
+
+impl Cluster {
+    /// How many ranks of IOR there are in all.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        u32::try_from(self.nodes.len()).unwrap_or(u32::MAX).saturating_mul(self.ranks_per_node)
+    }
+
+    /// The command that starts the relay of `node`, without its program `srun`.
+    pub(super) fn relay(&self, steps: &Steps, node: &str) -> Vec<OsString> {
+        let mut words: Vec<OsString> = ["--nodes=1", "--ntasks=1", "--cpu-bind=none"].map(OsString::from).into();
+        words.push(format!("--nodelist={node}").into());
+        words.push(BESIDE.into());
+        words.push(steps.program.clone().into());
+        words.extend(["node", "relay", "--token", &steps.token].map(OsString::from));
+        words
+    }
+
+    /// The command that runs IOR across all nodes, program first, with the arguments that the agent of the first node gave it.
+    pub(super) fn ior(&self, steps: &Steps, waiting: &Waiting) -> Vec<OsString> {
+        let mut words: Vec<OsString> = self.launcher.iter().map(OsString::from).collect();
+        let ranks = self.ranks();
+        if is_srun(&self.launcher) {
+            words.push(BESIDE.into());
+            let own = [
+                format!("--nodes={}", self.nodes.len()),
+                format!("--ntasks={ranks}"),
+                format!("--ntasks-per-node={}", self.ranks_per_node),
+                format!("--nodelist={}", self.nodes.join(",")),
+                "--kill-on-bad-exit=1".to_owned(),
+            ];
+            words.extend(own.map(OsString::from));
+        } else {
+            words.extend(["-n".into(), ranks.to_string().into()]);
+        }
+        words.push(steps.program.clone().into());
+        words.extend(["node", "rank", "--token", &steps.token, "--directory"].map(OsString::from));
+        words.extend([waiting.directory.clone().into(), "--".into(), steps.ior.clone().into()]);
+        words.extend(waiting.arguments.iter().map(OsString::from));
+        words
+    }
+
+    /// Variables for a launcher that has srun start its own processes on the nodes, as those of MPICH and Open MPI do: this process may be a step of one node,
+    /// and theirs is beside those of the relays.
+    pub(super) fn of_steps(&self) -> Vec<(&'static str, String)> {
+        if is_srun(&self.launcher) {
+            return Vec::new();
+        }
+        let (nodes, ranks) = (self.nodes.len().to_string(), self.ranks().to_string());
+        vec![
+            ("SLURM_OVERLAP", "1".to_owned()),
+            ("SLURM_NNODES", nodes.clone()),
+            ("SLURM_JOB_NUM_NODES", nodes),
+            ("SLURM_NTASKS", ranks.clone()),
+            ("SLURM_NPROCS", ranks),
+            ("SLURM_TASKS_PER_NODE", format!("{}(x{})", self.ranks_per_node, self.nodes.len())),
+        ]
+    }
+
+    /// What is wrong with how many ranks ran on each node, if something is.
+    pub(super) fn wrong_ranks(&self, ranks: &[u32]) -> Option<String> {
+        let wrong = self.nodes.iter().zip(ranks).find(|(_, ranks)| **ranks != self.ranks_per_node);
+        wrong.map(|(node, ranks)| {
+            format!(
+                "{ranks} ranks of IOR ran on the node {node} in place of {}: make the launcher `{}` put as many on each node \
+                 (`srun --mpi=pmi2`, `mpiexec -ppn {}`, `mpirun -npernode {}`)",
+                self.ranks_per_node,
+                self.launcher.join(" "),
+                self.ranks_per_node,
+                self.ranks_per_node
+            )
+        })
+    }
+}
+
+/// Whether the launcher is Slurm's own, of which all options are known.
+fn is_srun(launcher: &[String]) -> bool {
+    launcher.first().is_some_and(|program| Path::new(program).file_name() == Some(OsStr::new("srun")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(launcher: &[&str]) -> String {
+        let cluster = Cluster {
+            nodes: ["n1", "n2", "n3"].map(str::to_owned).into(),
+            ranks_per_node: 2,
+            launcher: launcher.iter().map(|&word| word.to_owned()).collect(),
+        };
+        let steps = Steps { program: "/opt/bpfassay".into(), token: "ab".to_owned(), ior: "/opt/ior".into() };
+        let waiting = Waiting { arguments: vec!["-w".to_owned()], directory: "/scratch/a b".into(), ranks: 0 };
+        let words = cluster.ior(&steps, &waiting);
+        words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join("|")
+    }
+
+    #[test]
+    fn ior_is_started_as_ranks_of_the_run_on_all_nodes() {
+        let rank = "/opt/bpfassay|node|rank|--token|ab|--directory|/scratch/a b|--|/opt/ior|-w";
+        let own = "--overlap|--nodes=3|--ntasks=6|--ntasks-per-node=2|--nodelist=n1,n2,n3|--kill-on-bad-exit=1";
+        assert_eq!(words(&["/usr/bin/srun", "--mpi=pmi2"]), format!("/usr/bin/srun|--mpi=pmi2|{own}|{rank}"));
+        assert_eq!(words(&["mpiexec", "-ppn", "2"]), format!("mpiexec|-ppn|2|-n|6|{rank}"));
+    }
+
+    /// Texts of Slurm 22.05.
+    #[test]
+    fn a_controller_that_is_restarted_is_waited_for() {
+        let gone =
+            "srun: error: Unable to confirm allocation for job 1: Unable to contact slurm controller (connect failure)";
+        let back = "srun: error: Unable to create step for job 5: Memory required by task is not available";
+        let error = "srun: error: Unable to create step for job 4: More processors requested than permitted";
+        assert_eq!([gone, back, error].map(patience), [Some(PATIENCE), Some(RESTARTING), None]);
+    }
+
+    #[test]
+    fn a_node_with_other_ranks_is_named() {
+        let nodes = ["n1", "n2"].map(str::to_owned).into();
+        let cluster = Cluster { nodes, ranks_per_node: 2, launcher: vec!["mpiexec".to_owned()] };
+        assert_eq!(cluster.wrong_ranks(&[2, 2]), None);
+        let problem = cluster.wrong_ranks(&[4, 0]).unwrap();
+        assert!(problem.contains("4 ranks of IOR ran on the node n1 in place of 2"), "{problem}");
+    }
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A block on several nodes: what their agents send together, how it ends, and what is recorded of that.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Seek as _, SeekFrom},
+    path::Path,
+    time::Instant,
+};
+
+use bpfassay_protocol::{
+    job::{Job, Program, Task},
+    message::{GuestMessage, Phase},
+};
+use bpfassay_results::{FailureKind, RunFailure};
+use tokio::time::timeout_at;
+
+use super::{
+    cluster::{Cluster, Steps, patience},
+    join::Joined,
+    team::{AGAIN, Happened, Team},
+};
+use crate::{
+    boot::Boot,
+    context::BlockError,
+    failure,
+    here::{
+        agent::{Agent, job},
+        boot::far,
+    },
+    host_setup::deadlines,
+};
+
+/// How a block ends.
+enum End {
+    Closed,
+    Cancelled,
+    Failed(FailureKind, String),
+    Unsound(String, Vec<String>),
+}
+
+/// Most lines of the log that a failure has besides its message.
+const LINES: usize = 4;
+
+/// Most bytes of the end of a log that are looked at for them.
+const LOOKED_AT: u64 = 16 << 10;
+
+impl Boot<'_> {
+    /// Does the block by one agent on each node of `cluster`. Whether these nodes are fit for another one.
+    ///
+    /// # Errors
+    /// [`BlockError`] where the journal cannot be written. Nodes on which nothing can be started are a record.
+    pub(in crate::here) async fn here_on(&mut self, agent: &Agent, cluster: &Cluster) -> Result<bool, BlockError> {
+        let ior = agent.external_ior.clone().unwrap_or_default();
+        let log = self.context.directory.join(&self.log);
+        let command = Steps::new(&ior).ok().and_then(|steps| Some(cluster.relay(&steps, cluster.nodes.first()?)));
+        let command = command.unwrap_or_default();
+        let command = command.iter().map(|word| word.to_string_lossy().into_owned());
+        self.started(std::iter::once("srun".to_owned()).chain(command).collect())?;
+        self.since = Instant::now();
+        let job = of_node(job(agent, self.context.study, self.block));
+        let mut phase = Phase::Boot;
+        let (end, of_slurm) = loop {
+            let begins_at = fs::metadata(&log).map_or(0, |log| log.len());
+            let team = async {
+                let log = File::options().append(true).create(true).open(&log)?;
+                let steps = Steps::new(&ior)?;
+                Team::start(cluster, steps, (&agent.mount, &job), log).await
+            };
+            let mut team = match team.await {
+                Ok(team) => team,
+                Err(error) => {
+                    let message = format!("could not start the agents of the nodes by srun: {error}");
+                    self.over_here(Some(failure::of_host(message)), None)?;
+                    return Ok(false);
+                }
+            };
+            let end = self.receive_of(&mut team, &mut phase).await?;
+            team.stop().await;
+            let of_slurm = of_slurm(&log, begins_at).unwrap_or_default();
+            // A controller that is restarted is back within a minute, and nothing has been done.
+            let is_of_host = phase == Phase::Boot && matches!(end, End::Failed(FailureKind::Host, _));
+            let patience = of_slurm.iter().find_map(|line| patience(line)).filter(|_| is_of_host);
+            if patience.is_none_or(|patience| self.since.elapsed() >= patience) {
+                break (end, of_slurm);
+            }
+            tracing::warn!("waiting for Slurm's controller, to start the agents of the nodes");
+            tokio::select! {
+                () = tokio::time::sleep(AGAIN) => {}
+                () = self.context.cancel.cancelled() => break (End::Cancelled, of_slurm),
+            }
+        };
+        let (kind, message) = match end {
+            End::Closed if self.is_done() => {
+                self.over_here(None, None)?;
+                return Ok(true);
+            }
+            End::Cancelled => {
+                self.over_here(None, None)?;
+                return Ok(true);
+            }
+            // Only of a run that has a tool and has ended: `handle_message` protests against any other.
+            End::Unsound(run, differences) => {
+                self.unsound(&run, differences)?;
+                return Ok(false);
+            }
+            End::Closed => (FailureKind::EarlyExit, "the agents ended before everything was done".to_owned()),
+            End::Failed(kind, message) => (kind, message),
+        };
+        let mut excerpt = vec![message];
+        // What Slurm knows of it.
+        excerpt.extend(of_slurm);
+        let log = Some(self.log.clone());
+        self.over_here(Some(RunFailure { kind, phase: Some(phase), excerpt, log, after: None }), None)?;
+        // Where nodes are gone, or cannot do it, another block would find the same.
+        Ok(!matches!(kind, FailureKind::Host | FailureKind::Agent))
+    }
+
+    /// Receives what the agents send together until all have ended, or must be stopped.
+    async fn receive_of(&mut self, team: &mut Team<'_>, phase: &mut Phase) -> Result<End, BlockError> {
+        let limits = deadlines(self.context.study);
+        let limit = |phase: Phase| limits.of(phase).map_or_else(far, |limit| tokio::time::Instant::now() + limit);
+        let mut deadline = limit(*phase);
+        loop {
+            let happened = tokio::select! {
+                happened = timeout_at(deadline, team.next()) => happened,
+                () = self.context.cancel.cancelled() => return Ok(End::Cancelled),
+            };
+            let message = match happened {
+                Err(_) => {
+                    let message = format!("the phase {phase} took too long");
+                    return Ok(End::Failed(FailureKind::PhaseTimeout, message));
+                }
+                Ok(Happened::Closed) => return Ok(End::Closed),
+                Ok(Happened::Failed(kind, message)) => return Ok(End::Failed(kind, message)),
+                Ok(Happened::Joined(Joined::Message(GuestMessage::Failed { message }))) => {
+                    return Ok(End::Failed(FailureKind::Agent, message));
+                }
+                Ok(Happened::Joined(Joined::Message(message))) => message,
+                Ok(Happened::Joined(Joined::Ready(facts, nodes))) => {
+                    self.node_facts = nodes;
+                    GuestMessage::Ready(facts)
+                }
+                Ok(Happened::Joined(Joined::RunEnded { run, outcome, nodes })) => {
+                    self.nodes = nodes;
+                    GuestMessage::RunEnded { run, outcome }
+                }
+            };
+            if let GuestMessage::Phase { phase: next, .. } = &message {
+                *phase = *next;
+                deadline = limit(*next);
+            }
+            let unsound = match &message {
+                GuestMessage::Unsound { run, differences } => Some((run.clone(), differences.clone())),
+                _ => None,
+            };
+            if let Some(violation) = self.handle_message(message)? {
+                return Ok(End::Failed(FailureKind::ProtocolError, violation));
+            }
+            if let Some((run, differences)) = unsound {
+                return Ok(End::Unsound(run, differences));
+            }
+        }
+    }
+}
+
+/// `job` as the agent of a node does it: in place of IOR with all its ranks it starts one process, which waits.
+fn of_node(mut job: Job) -> Job {
+    let Task::Runs { runs } = &mut job.task else { return job };
+    for run in runs {
+        if let Program::ExternalIor { ranks } = &mut run.workload.program {
+            *ranks = 1;
+        }
+    }
+    job
+}
+
+/// The last lines of Slurm's programs in `log`, of those after so many bytes.
+fn of_slurm(log: &Path, begins_at: u64) -> io::Result<Vec<String>> {
+    let mut file = File::open(log)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(begins_at.max(length.saturating_sub(LOOKED_AT))))?;
+    let mut text = Vec::new();
+    file.take(LOOKED_AT).read_to_end(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    let is_of_slurm = |line: &&str| ["srun: ", "slurmstepd: "].iter().any(|program| line.starts_with(program));
+    let lines: Vec<&str> = text.lines().filter(is_of_slurm).collect();
+    let from = lines.len().saturating_sub(LINES);
+    Ok(lines
+        .get(from..)
+        .unwrap_or_default()
+        .iter()
+        .map(|line| bpfassay_results::plain::line(line).into_owned())
+        .collect())
+}
