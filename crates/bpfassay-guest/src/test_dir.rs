@@ -22,8 +22,8 @@ use crate::{
 /// The prefix of the name of the directory on a running system.
 const PREFIX: &str = ".bpfassay-here-";
 
-/// Name of a file that tests whether files can be used.
-const TRIAL: &CStr = c".bpfassay-trial";
+/// The beginning of the name of a file that tests whether files can be used. Then comes that of the machine: several nodes make such a file in one directory.
+const TRIAL: &str = ".bpfassay-trial";
 
 /// Mode of a run's own directory: workloads may change their user.
 const RUN_MODE: u32 = 0o755;
@@ -160,11 +160,13 @@ impl TestDir {
         const TEXT: &[u8] = b"bpfassay";
         let test_dir = self.open()?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&test_dir, TRIAL, flags, Mode::from_raw_mode(0o600))?);
+        let machine = rustix::system::uname();
+        let name = [TRIAL.as_bytes(), b"-", machine.nodename().to_bytes()].concat();
+        let mut file = File::from(openat(&test_dir, name.as_slice(), flags, Mode::from_raw_mode(0o600))?);
         let mut found = Vec::new();
         let outcome = file.write_all(TEXT).and_then(|()| file.rewind()).and_then(|()| file.read_to_end(&mut found));
         drop(file);
-        unlinkat(&test_dir, TRIAL, AtFlags::empty())?;
+        unlinkat(&test_dir, name.as_slice(), AtFlags::empty())?;
         outcome?;
         if found == TEXT { Ok(()) } else { Err(io::Error::other("other data was read than was written")) }
     }

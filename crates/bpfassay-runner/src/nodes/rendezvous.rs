@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The barriers at which nodes meet, seen from the host. Pure.
 
+use std::collections::HashSet;
+
 /// What the nodes of a boot wait for.
 #[derive(Debug)]
 pub(super) struct Rendezvous {
@@ -11,8 +13,8 @@ pub(super) struct Rendezvous {
 struct Node {
     /// The barrier that it waits at: the run, and its number in the run.
     waits: Option<(String, u32)>,
-    /// The run that it ended last.
-    ended: Option<String>,
+    /// The runs that it has ended.
+    ended: HashSet<String>,
     /// The run that it was released from without the others.
     lost: Option<String>,
 }
@@ -37,7 +39,7 @@ impl Rendezvous {
     /// What the nodes did that no agent does: one waits twice, or all wait for different barriers.
     pub(super) fn waits(&mut self, node: usize, run: &str, number: u32) -> Result<Vec<Answer>, String> {
         let Some(this) = self.nodes.get_mut(node) else { return Err(format!("there is no node {}", node + 1)) };
-        if this.waits.is_some() || this.ended.as_deref() == Some(run) {
+        if this.waits.is_some() || this.ended.contains(run) {
             return Err(format!(
                 "node {} waits at barrier {number} of a run that it waits in already, or has ended",
                 node + 1
@@ -56,7 +58,7 @@ impl Rendezvous {
         if this.waits.is_some() {
             return Err(format!("node {} ends a run in which it waits at a barrier", node + 1));
         }
-        this.ended = Some(run.to_owned());
+        this.ended.insert(run.to_owned());
         self.answers()
     }
 
@@ -71,13 +73,14 @@ impl Rendezvous {
             self.nodes.iter_mut().for_each(|node| node.waits = None);
             return Ok((0..self.nodes.len()).map(|node| Answer { node, all_there: true }).collect());
         }
-        let ended: Vec<Option<String>> = self.nodes.iter().map(|node| node.ended.clone()).collect();
         let mut answers = Vec::new();
-        for (at, node) in self.nodes.iter_mut().enumerate() {
-            let Some((run, _)) = &node.waits else { continue };
-            if ended.iter().any(|ended| ended.as_ref() == Some(run)) {
-                node.lost = Some(run.clone());
-                node.waits = None;
+        for at in 0..self.nodes.len() {
+            let waits = self.nodes.get(at).and_then(|node| node.waits.clone());
+            let Some((run, _)) = waits.filter(|(run, _)| self.nodes.iter().any(|node| node.ended.contains(run))) else {
+                continue;
+            };
+            if let Some(node) = self.nodes.get_mut(at) {
+                (node.lost, node.waits) = (Some(run), None);
                 answers.push(Answer { node: at, all_there: false });
             }
         }
@@ -121,6 +124,15 @@ mod tests {
         nodes.ended(2, "a").unwrap();
         nodes.waits(0, "b", 1).unwrap();
         assert_eq!(nodes.waits(2, "b", 1).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn one_that_ends_several_runs_at_once_keeps_nobody_waiting_for_the_first() {
+        let mut nodes = Rendezvous::new(2);
+        nodes.ended(0, "a").unwrap();
+        nodes.ended(0, "b").unwrap();
+        assert_eq!(nodes.waits(0, "c", 1), Ok(vec![]));
+        assert_eq!(nodes.waits(1, "a", 1), Ok(vec![lost(1)]));
     }
 
     #[test]

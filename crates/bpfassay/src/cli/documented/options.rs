@@ -18,7 +18,7 @@ use crate::cli::Cli;
 const OTHERS: &[(&str, &[&str])] = &[
     ("apt-get", &["no-install-recommends", "print-uris"]),
     ("bpfassay-guest", &["external-ior", "job", "mount"]),
-    ("bpfassay-ior", &["mmap", "posix", "random-offset-seed", "ranks", "record", "version"]),
+    ("bpfassay-ior", &["mmap", "node", "posix", "random-offset-seed", "ranks", "record", "version"]),
     // A test of that crate compares its page with its options.
     (
         "bpfassay-spans",
@@ -39,7 +39,7 @@ const OTHERS: &[(&str, &[&str])] = &[
             "uprobes",
         ],
     ),
-    ("bpfassay-workload", &["ranks", "record", "version"]),
+    ("bpfassay-workload", &["node", "ranks", "record", "version"]),
     ("cargo", &["all-targets", "dry-run", "git", "locked", "release", "version", "workspace"]),
     ("chaos", &["faults", "guests", "list", "manifest", "markdown", "once", "only", "parallel", "seed", "verbose"]),
     ("ci/release", &["no-cross", "no-image", "no-packages"]),
