@@ -181,7 +181,7 @@ fn a_reproducible_entry_is_the_same_bytes_whoever_measured_it_and_when() {
     // As everything else that it keeps, figures are those that were measured.
     let text = String::from_utf8(bytes).unwrap();
     assert!(text.contains("\"duration_ms\":0") && !text.contains("\"machine\":\"a\""));
-    // Where it is not asked for, an entry says when and where it was measured.
+    // Where it is not asked for, an entry has when and where it was measured.
     let (of_first, of_later) = (kept("plain-first", &first, false), kept("plain-later", &later, false));
     assert_eq!((of_first.0, of_later.0), (key, key));
     assert_ne!(of_first.1, of_later.1);
