@@ -97,6 +97,7 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
             }
             Some(server) => {
                 let nodes = nodes::of(study).into_iter().flatten().collect();
+                let ranks = nodes::ranks(study, &block.case);
                 // In the order in which they were prepared.
                 let boot = async |_, network| {
                     let Some(Prepared { machine, mut options, log }) = left.next() else {
@@ -105,7 +106,7 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
                     options.network = network;
                     Guest::boot(qemu, &machine, options).await.map(|guest| (guest, log))
                 };
-                Guests::several((server, nodes), boot).await
+                Guests::several((server, nodes, ranks), boot).await
             }
         }
     };
@@ -208,8 +209,6 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
             }
             Some(GroupEvent::RunEnded(Together { run, outcome, nodes })) => {
                 boot.nodes = nodes;
-                let ranks = nodes::ranks(boot.context.study, &boot.block.case);
-                boot.nodes.iter_mut().for_each(|node| node.ranks = ranks);
                 Event::Message(GuestMessage::RunEnded { run, outcome: Box::new(outcome) })
             }
         };

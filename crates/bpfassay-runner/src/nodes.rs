@@ -53,6 +53,11 @@ impl Member {
     fn name(&self) -> String {
         self.node.map(Node::name).unwrap_or_default()
     }
+
+    /// How it ended, once it has.
+    async fn end(mut self) -> GroupEnding {
+        GroupEnding { ending: self.guest.end().await, name: self.node.map(Node::name), log: self.log }
+    }
 }
 
 /// The guests of a boot. Those that run the workload come first, in their order; the server comes last.
@@ -66,8 +71,8 @@ pub(crate) struct Guests {
     held: VecDeque<Event>,
     /// How the first node ended, while others have work left.
     first_ended: Option<Box<Ending>>,
-    /// Who ended although its work was not done, and how.
-    broken: Option<(usize, Ending)>,
+    /// Who ended first although its work was not done.
+    broken: Option<usize>,
 }
 
 /// What whoever watches a boot learns.
@@ -141,15 +146,15 @@ impl Guests {
     /// # Errors
     /// [`NotBooted::Vm`] where it cannot be started.
     pub(crate) async fn one(boot: impl Future<Output = Result<Guest, VmError>>, log: &str) -> Result<Self, NotBooted> {
-        Ok(Self::with(vec![Member::new(None, boot.await?, log.to_owned())], 1))
+        Ok(Self::with(vec![Member::new(None, boot.await?, log.to_owned())], (1, 1)))
     }
 
-    /// Boots `server`, and when it serves the `nodes`. `boot` boots one with its ends of cables, and returns the guest and its log.
+    /// Boots `server`, and when it serves the `nodes`, each with so many `ranks`. `boot` boots one with its ends of cables, and returns the guest and its log.
     ///
     /// # Errors
     /// [`NotBooted`]; guests that were started are killed.
     pub(crate) async fn several(
-        (server, nodes): (Node, Vec<Node>),
+        (server, nodes, ranks): (Node, Vec<Node>, u32),
         mut boot: impl AsyncFnMut(Node, Vec<Arc<OwnedFd>>) -> Result<(Guest, String), VmError>,
     ) -> Result<Self, NotBooted> {
         let (ends, others): (Vec<_>, Vec<_>) = cables(server.count)?.into_iter().unzip();
@@ -158,10 +163,7 @@ impl Guests {
         loop {
             match server.guest.next_event().await {
                 Event::Message(GuestMessage::Ready(_)) => break,
-                Event::Ended(ending) => {
-                    let name = Some(server.name());
-                    return Err(NotBooted::Server(Box::new(GroupEnding { ending: *ending, log: server.log, name })));
-                }
+                Event::Ended(_) => return Err(NotBooted::Server(Box::new(server.end().await))),
                 Event::Message(_) | Event::KernelIncident(_) => {}
             }
         }
@@ -172,14 +174,14 @@ impl Guests {
         }
         let count = members.len();
         members.push(server);
-        Ok(Self::with(members, count))
+        Ok(Self::with(members, (count, ranks)))
     }
 
-    fn with(members: Vec<Member>, nodes: usize) -> Self {
+    fn with(members: Vec<Member>, (nodes, ranks): (usize, u32)) -> Self {
         Self {
             members,
             rendezvous: Rendezvous::new(nodes),
-            outcomes: Outcomes::new(nodes),
+            outcomes: Outcomes::new(nodes, ranks),
             due: VecDeque::new(),
             held: VecDeque::new(),
             first_ended: None,
@@ -227,29 +229,19 @@ impl Guests {
     }
 
     /// Stops all guests and waits until they have ended. Returns how the one ended that is to blame, else the first.
-    pub(crate) async fn end(mut self) -> GroupEnding {
-        let blamed = self.broken.take();
-        for member in &self.members {
+    pub(crate) async fn end(self) -> GroupEnding {
+        let Self { members, broken, .. } = self;
+        let are_several = members.len() > 1;
+        for member in &members {
             // Those of several nodes that have done their work power off by themselves.
-            member.guest.request_stop(if member.is_done && self.members.len() > 1 { GRACE } else { Duration::ZERO });
+            member.guest.request_stop(if member.is_done && are_several { GRACE } else { Duration::ZERO });
         }
-        let mut first = None;
-        for member in &mut self.members {
-            let ending = member.guest.end().await;
-            if first.is_none() {
-                let name = member.node.map(Node::name);
-                first = Some(GroupEnding { ending, log: member.log.clone(), name });
-            }
+        let mut endings = Vec::new();
+        for member in members {
+            endings.push(member.end().await);
         }
-        let named = |(at, ending): (usize, Ending)| {
-            let member = self.members.get(at)?;
-            Some(GroupEnding { ending, log: member.log.clone(), name: member.node.map(Node::name) })
-        };
-        match blamed.and_then(named).or(first) {
-            Some(ending) => ending,
-            // There is always a first guest.
-            None => unreachable!("a boot without guests"),
-        }
+        // There is always a first guest.
+        endings.swap_remove(broken.unwrap_or(0))
     }
 
     /// Waits for the rest of what the guests write while they end by themselves, for at most `patience`.
@@ -290,7 +282,7 @@ impl Guests {
             return Ok(());
         }
         let problem = |problem: String| format!("protocol error: {problem}");
-        let is_server = at + 1 == self.members.len();
+        let is_server = at == self.nodes().len();
         match event {
             Event::Message(GuestMessage::Barrier { run, number }) if !is_server => {
                 let answers = self.rendezvous.waits(at, &run, number).map_err(problem)?;
@@ -342,19 +334,23 @@ impl Guests {
             Event::Ended(ending) if at == 0 => self.hold_or_push(Event::Ended(ending)),
             Event::Ended(ending) if ending.reason.is_done() || self.broken.is_some() => {}
             Event::Ended(ending) => {
-                self.broken = Some((at, (*ending).clone()));
+                self.broken = Some(at);
                 self.due.push_back(GroupEvent::Event(Event::Ended(ending)));
             }
         }
         Ok(())
     }
 
+    /// Those of several guests that run the workload: all but the server.
+    fn nodes(&self) -> &[Member] {
+        self.members.split_last().map_or(&[], |(_, nodes)| nodes)
+    }
+
     /// Reports that all nodes are ready, once they are.
     fn all_ready(&mut self) {
-        let workers = self.members.iter().rev().skip(1).rev();
         let facts =
             |member: &Member| Some(NodeFacts { node: member.name(), facts: (**member.facts.as_ref()?).clone() });
-        let Some(nodes) = workers.map(facts).collect::<Option<Vec<_>>>() else { return };
+        let Some(nodes) = self.nodes().iter().map(facts).collect::<Option<Vec<_>>>() else { return };
         if let Some(first) = nodes.first() {
             let facts = Box::new(first.facts.clone());
             self.due.push_back(GroupEvent::Ready { facts, nodes });
@@ -363,7 +359,7 @@ impl Guests {
 
     /// Whether every node has reported that everything is done. The server never does.
     fn are_all_done(&self) -> bool {
-        self.members.iter().rev().skip(1).all(|member| member.is_done)
+        self.nodes().iter().all(|member| member.is_done)
     }
 
     fn answer(&self, answers: &[rendezvous::Answer]) {

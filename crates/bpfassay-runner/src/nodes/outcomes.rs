@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use bpfassay_protocol::message::RunOutcome;
+use bpfassay_protocol::{message::RunOutcome, nodes::Node};
 use bpfassay_results::NodeRun;
 
 use crate::sum;
@@ -12,6 +12,8 @@ use crate::sum;
 #[derive(Debug)]
 pub(super) struct Outcomes {
     of: Vec<VecDeque<Ended>>,
+    /// The ranks of each node.
+    ranks: u32,
 }
 
 /// A run as it ended on one node.
@@ -29,13 +31,13 @@ pub(crate) struct Together {
     pub(crate) run: String,
     /// Of a run that all have measured, the sums.
     pub(crate) outcome: RunOutcome,
-    /// What each has measured; none where not all have. How many ranks it had is not known here.
+    /// What each has measured; none where not all have.
     pub(crate) nodes: Vec<NodeRun>,
 }
 
 impl Outcomes {
-    pub(super) fn new(nodes: usize) -> Self {
-        Self { of: (0..nodes).map(|_| VecDeque::new()).collect() }
+    pub(super) fn new(nodes: usize, ranks: u32) -> Self {
+        Self { of: (0..nodes).map(|_| VecDeque::new()).collect(), ranks }
     }
 
     /// `node` has ended a run. Returns a run that all have ended now, with what it came to.
@@ -53,7 +55,7 @@ impl Outcomes {
         if all.iter().any(|ended| ended.run != run) {
             return Err("the nodes end their runs in different orders".to_owned());
         }
-        let (outcome, nodes) = together(all);
+        let (outcome, nodes) = together(all, self.ranks);
         Ok(Some(Together { run, outcome, nodes }))
     }
 
@@ -64,20 +66,21 @@ impl Outcomes {
 }
 
 /// Measured where each node has measured it; otherwise what kept the first one from it that was not kept by another.
-fn together(all: Vec<Ended>) -> (RunOutcome, Vec<NodeRun>) {
+fn together(all: Vec<Ended>, ranks: u32) -> (RunOutcome, Vec<NodeRun>) {
     let mut nodes: Vec<NodeRun> = Vec::new();
     let (mut cause, mut lost) = (None, None);
-    for (number, ended) in (1..).zip(all) {
+    let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
+    for (node, ended) in Node::all(count).map(Node::name).zip(all) {
         match ended.outcome {
             RunOutcome::Measured(figures) => {
-                nodes.push(NodeRun { node: format!("node {number}"), ranks: 0, figures: *figures });
+                nodes.push(NodeRun { node, ranks, figures: *figures });
             }
             RunOutcome::Refused(mut refusal) => {
-                refusal.message = format!("node {number}: {}", refusal.message);
+                refusal.message = format!("{node}: {}", refusal.message);
                 cause.get_or_insert(RunOutcome::Refused(refusal));
             }
             RunOutcome::Failed { message } => {
-                let failed = RunOutcome::Failed { message: format!("node {number}: {message}") };
+                let failed = RunOutcome::Failed { message: format!("{node}: {message}") };
                 if ended.is_lost { &mut lost } else { &mut cause }.get_or_insert(failed);
             }
         }
@@ -134,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_run_is_measured_when_all_have_measured_it_and_each_is_kept_in_the_order_of_nodes() {
-        let mut outcomes = Outcomes::new(3);
+        let mut outcomes = Outcomes::new(3, 2);
         assert!(outcomes.take(2, measured("a", 13)).unwrap().is_none());
         assert!(outcomes.take(0, measured("a", 11)).unwrap().is_none());
         assert!(outcomes.is_first_waiting());
@@ -148,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_kept_a_run_from_being_measured_is_the_cause_and_not_what_followed_from_it() {
-        let mut outcomes = Outcomes::new(3);
+        let mut outcomes = Outcomes::new(3, 2);
         outcomes.take(0, failed("a", "another node has ended this run", true)).unwrap();
         outcomes.take(2, measured("a", 1)).unwrap();
         let all = outcomes.take(1, failed("a", "no space left", false)).unwrap().unwrap();
@@ -163,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_no_agent_does_is_an_error() {
-        let mut outcomes = Outcomes::new(2);
+        let mut outcomes = Outcomes::new(2, 2);
         outcomes.take(0, measured("a", 1)).unwrap();
         assert!(outcomes.take(1, measured("b", 1)).unwrap_err().contains("different orders"));
     }
