@@ -34,6 +34,7 @@ mod output_tail;
 mod phases;
 mod power;
 mod proc;
+mod ranks;
 mod run;
 mod shell;
 mod signals;
@@ -71,11 +72,12 @@ use uevent::Listener;
 /// Where a file system without NFS is mounted.
 const TMPFS_MOUNT_POINT: &str = "/mnt/tmpfs";
 
-/// The program: process 1 of a guest, or `bpfassay-guest here`.
+/// The program: process 1 of a guest, `bpfassay-guest here`, or a process for ranks on several nodes (`ranks`).
 #[must_use]
 pub fn main() -> ExitCode {
     if std::process::id() != 1 {
-        return here::main(std::env::args().skip(1));
+        let args: Vec<String> = std::env::args().skip(1).collect();
+        return ranks::main(&args).unwrap_or_else(|| here::main(args.into_iter()));
     }
     link::report_panics();
     match live() {
@@ -109,7 +111,7 @@ fn live() -> Result<()> {
         link.log(format!("this kernel does not have {}", missing.join(", ")))?;
     }
     system::name(job.node)?;
-    system::make_usual_files()?;
+    system::make_usual_files(job.node)?;
     network::loopback_up()?;
     job.node.map_or(Ok(()), network::bring_up)?;
     steps.ended("system")?;

@@ -4,6 +4,7 @@
 use std::{
     ffi::{CStr, CString},
     fs, io,
+    io::Write as _,
     path::Path,
 };
 
@@ -14,7 +15,10 @@ use rustix::{
 
 use bpfassay_protocol::nodes::Node;
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    ranks,
+};
 
 /// Name of the guest as `uname -n` shows it; NFSv4 makes its client identifier from it.
 const HOST_NAME: &str = "bpfassay";
@@ -92,15 +96,17 @@ pub(crate) fn name(node: Option<Node>) -> Result<()> {
     Ok(())
 }
 
-/// Makes the files and directories that tools and libraries expect; a user's tree may bring its own.
-pub(crate) fn make_usual_files() -> Result<()> {
+/// Makes the files and directories that tools and libraries expect; a user's tree may bring its own. One of several nodes knows the names of all.
+pub(crate) fn make_usual_files(node: Option<Node>) -> Result<()> {
     // A real IOR's MPI looks up its own host.
     for directory in ["/etc", "/root", "/var/log"] {
         fs::create_dir_all(directory).map_err(Error::file("make directory", directory))?;
     }
+    // For a plain shell, Open MPI's launcher has a profile read on other nodes, by a command of several; what runs commands there is no shell (`ranks`).
+    let passwd = if node.is_none() { "root:x:0:0:root:/root:/bin/sh\n" } else { "root:x:0:0:root:/root:/bin/bash\n" };
     for (path, text) in [
-        ("/etc/hosts", "127.0.0.1 localhost bpfassay\n"),
-        ("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"),
+        (ranks::HOSTS, if node.is_none() { "127.0.0.1 localhost bpfassay\n" } else { "127.0.0.1 localhost\n" }),
+        ("/etc/passwd", passwd),
         ("/etc/group", "root:x:0:\n"),
         ("/etc/hostname", "bpfassay\n"),
         ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
@@ -110,6 +116,11 @@ pub(crate) fn make_usual_files() -> Result<()> {
         if !Path::new(path).exists() {
             fs::write(path, text).map_err(Error::file("write", path))?;
         }
+    }
+    if let Some(node) = node {
+        let add = fs::OpenOptions::new().append(true).open(ranks::HOSTS);
+        add.and_then(|mut hosts| hosts.write_all(ranks::names(node).as_bytes()))
+            .map_err(Error::file("write", ranks::HOSTS))?;
     }
     let links = [
         ("/var/run", "/run"),
@@ -133,7 +144,6 @@ pub(crate) fn make_usual_files() -> Result<()> {
 
 /// Writes `text` to a file of the kernel, in one write(2).
 pub(crate) fn write(path: &str, text: &str) -> Result<()> {
-    use io::Write;
     fs::OpenOptions::new()
         .write(true)
         .open(path)

@@ -4,8 +4,9 @@
 use std::{
     fs::{self, File},
     io::{self, Read, Write},
+    net::TcpStream,
     os::{
-        fd::AsRawFd,
+        fd::{AsRawFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
     path::Path,
@@ -16,6 +17,7 @@ use std::{
 use bpfassay_protocol::{
     control::ENVIRONMENT,
     job::{DIRECTORY, Program, SUMMARY, Summary, Workload},
+    layout,
     nodes::{NODE, Node},
     run_name,
 };
@@ -30,6 +32,7 @@ use crate::{
     mounts::{self, Namespace},
     nfs::remove_tree,
     output_tail,
+    ranks::{self, Part, Ranks},
     test_dir::{RunDirectory, TestDir},
 };
 
@@ -93,6 +96,11 @@ impl<'a> RunPaths<'a> {
         format!("{}/summary.json", self.work)
     }
 
+    /// The directory in which each rank of a real IOR on several nodes leaves a file.
+    pub(crate) fn ranks(&self) -> String {
+        format!("{}/ranks", self.work)
+    }
+
     /// A new file for output of `program`, readable and writable.
     pub(crate) fn output(&self, program: &str) -> Result<File> {
         let path = format!("{}/{program}.out", self.work);
@@ -117,20 +125,26 @@ impl<'a> RunPaths<'a> {
 #[derive(Debug, PartialEq, Eq)]
 struct CommandLine {
     program: String,
+    /// What it is called as, where that is not its path.
+    name: Option<&'static str>,
     arguments: Vec<String>,
-    environment: &'static [(&'static str, &'static str)],
+    environment: Vec<(&'static str, String)>,
 }
 
-/// Open MPI refuses to run as root, and more ranks than cores, unless these are set; others ignore them.
+/// Open MPI refuses to run as root, more ranks than cores, and without something to reach other hosts by, unless these are set; others ignore them.
 const OF_LAUNCHER: &[(&str, &str)] = &[
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
     ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
     ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+    ("OMPI_MCA_hwloc_base_binding_policy", "none"),
+    ("PRTE_MCA_hwloc_default_binding_policy", "none"),
+    ("OMPI_MCA_plm_rsh_agent", ranks::RSH),
+    ("PRTE_MCA_plm_ssh_agent", ranks::RSH),
 ];
 
-/// The command line of `workload`; `launcher` is the `mpiexec` for a real IOR with several ranks.
-fn command_line(workload: &Workload, paths: &RunPaths<'_>, launcher: Option<&str>) -> Result<CommandLine> {
+/// The command line of `workload`, in which this guest has `part`; `launcher` is the `mpiexec` for a real IOR with several ranks.
+fn command_line(workload: &Workload, part: Part, paths: &RunPaths<'_>, launcher: Option<&str>) -> Result<CommandLine> {
     let summary = paths.summary();
     let place = paths.environment.node.map(Node::place);
     let placed = |argument: &String| {
@@ -146,15 +160,23 @@ fn command_line(workload: &Workload, paths: &RunPaths<'_>, launcher: Option<&str
     let mut arguments: Vec<String> = workload.arguments.iter().map(placed).collect();
     let program = program(workload, paths.environment).to_owned();
     let Program::ExternalIor { ranks: ranks @ 2.. } = workload.program else {
-        return Ok(CommandLine { program, arguments, environment: &[] });
+        return Ok(CommandLine { program, name: None, arguments, environment: Vec::new() });
     };
     let launcher = launcher.ok_or_else(|| {
         Error::Order(format!(
             "{ranks} ranks of a real IOR need `mpiexec` beside `ior` in its directory tree, or in /usr/bin there"
         ))
     })?;
-    arguments.splice(0..0, ["-n".to_owned(), ranks.to_string(), program]);
-    Ok(CommandLine { program: launcher.to_owned(), arguments, environment: OF_LAUNCHER })
+    let mut environment: Vec<_> = OF_LAUNCHER.iter().map(|&(name, value)| (name, value.to_owned())).collect();
+    let mut rank = vec![program];
+    if let Part::Launches(ranks) = part {
+        environment.extend(ranks::launcher_environment(ranks, &paths.work)?);
+        rank.splice(0..0, ranks::rank_command(&paths.ranks()));
+    }
+    arguments.splice(0..0, ["-n".to_owned(), ranks.to_string()].into_iter().chain(rank));
+    // Called by its path, Open MPI's starts its daemons through a shell, which guests lack.
+    let name = matches!(part, Part::Launches(_)).then_some(LAUNCHER);
+    Ok(CommandLine { program: launcher.to_owned(), name, arguments, environment })
 }
 
 /// The program that does the I/O of `workload`.
@@ -166,10 +188,13 @@ pub(crate) fn program<'a>(workload: &'a Workload, environment: &'a Environment) 
     }
 }
 
+/// The name of what starts the ranks of a real IOR.
+const LAUNCHER: &str = "mpiexec";
+
 /// `mpiexec` beside the real IOR, else the system's.
 fn find_launcher(environment: &Environment) -> Option<String> {
     let ior = fs::canonicalize(&environment.external_ior).ok();
-    let beside = ior.as_deref().and_then(Path::parent).map(|directory| directory.join("mpiexec"));
+    let beside = ior.as_deref().and_then(Path::parent).map(|directory| directory.join(LAUNCHER));
     [beside, Some("/usr/bin/mpiexec".into())]
         .into_iter()
         .flatten()
@@ -197,6 +222,8 @@ pub(crate) struct Running {
     pub deadline: Option<Instant>,
     /// Its program, for messages.
     pub program: String,
+    /// Connections to other nodes that attend for as long as these are open.
+    pub held: Vec<TcpStream>,
 }
 
 /// Where the output of a workload goes.
@@ -218,13 +245,31 @@ impl Running {
     }
 }
 
-/// Starts `workload` inside `cgroup`.
-pub(crate) fn start(workload: &Workload, paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<Running> {
+/// Starts `workload` inside `cgroup`, or this guest's part of it.
+pub(crate) fn start(workload: &Workload, part: Part, paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<Running> {
     let is_external = matches!(workload.program, Program::ExternalIor { .. });
     if is_external && !Path::new(&paths.environment.external_ior).exists() {
         return Err(Error::Order("the guest holds no real IOR: give one with `--ior ARCH=DIR`".to_owned()));
     }
-    let line = command_line(workload, paths, find_launcher(paths.environment).as_deref())?;
+    if part != Part::Alone {
+        let ranks = paths.ranks();
+        fs::create_dir(&ranks).map_err(Error::file("make directory", ranks))?;
+    }
+    let launcher = find_launcher(paths.environment);
+    let (mut line, mut inherited) = match part {
+        Part::Attends(ranks) => attending(ranks)?,
+        Part::Alone | Part::Launches(_) => (command_line(workload, part, paths, launcher.as_deref())?, None),
+    };
+    if part != Part::Alone
+        && let Some(directory) = launcher.as_deref().map(Path::new).and_then(Path::parent)
+    {
+        // Where launchers look for what they start on each node.
+        line.environment.push(("PATH", format!("{}:{PATH}", directory.display())));
+    }
+    let held = match part {
+        Part::Launches(ranks) => ranks::hold(ranks.node)?,
+        Part::Alone | Part::Attends(_) => Vec::new(),
+    };
     let program = line.program.clone();
     let spawn_error = |source| Error::Spawn { program: program.clone(), source };
     let mut command = line.command(paths);
@@ -241,19 +286,26 @@ pub(crate) fn start(workload: &Workload, paths: &RunPaths<'_>, cgroup: &Cgroup) 
         }
     };
     let deadline = workload.deadline_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
-    let (control, theirs) = match workload.control {
-        true => {
-            let (ours, theirs) = UnixStream::pair().map_err(spawn_error)?;
-            command.env(ENVIRONMENT, theirs.as_raw_fd().to_string());
-            (Some(Control { socket: ours }), Some(theirs))
-        }
-        false => (None, None),
-    };
+    let mut control = None;
+    if workload.control {
+        let (ours, theirs) = UnixStream::pair().map_err(spawn_error)?;
+        command.env(ENVIRONMENT, theirs.as_raw_fd().to_string());
+        control = Some(Control { socket: ours });
+        inherited = Some(theirs.into());
+    }
     let namespace = Namespace::with(&workload.mounts, &paths.environment.mount)?;
-    let theirs_fd = theirs.as_ref().map(|socket| socket.as_raw_fd());
-    let child = spawn_in(cgroup, command, theirs_fd, namespace)?.map_err(spawn_error)?;
-    drop(theirs);
-    Ok(Running { pid: pid_of(&child)?, control, output, deadline, program })
+    let child =
+        spawn_in(cgroup, command, inherited.as_ref().map(AsRawFd::as_raw_fd), namespace)?.map_err(spawn_error)?;
+    drop(inherited);
+    Ok(Running { pid: pid_of(&child)?, control, output, deadline, program, held })
+}
+
+/// The command line of a process that attends, and the socket that it inherits.
+fn attending(ranks: Ranks) -> Result<(CommandLine, Option<OwnedFd>)> {
+    let socket = OwnedFd::from(ranks::listen(ranks.node)?);
+    let arguments = ranks::attending(socket.as_raw_fd()).into();
+    let program = layout::AGENT.to_owned();
+    Ok((CommandLine { program, name: None, arguments, environment: Vec::new() }, Some(socket)))
 }
 
 /// The process that does I/O beside a workload.
@@ -269,8 +321,9 @@ pub(crate) struct Neighbour {
 pub(crate) fn start_neighbour(paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<Neighbour> {
     let line = CommandLine {
         program: paths.environment.ior.clone(),
+        name: None,
         arguments: vec!["neighbour".to_owned(), format!("{}/neighbour", paths.data)],
-        environment: &[],
+        environment: Vec::new(),
     };
     let spawn_error = |source| Error::Spawn { program: NEIGHBOUR.to_owned(), source };
     let mut output = paths.output("neighbour")?;
@@ -296,13 +349,16 @@ pub(crate) const NEIGHBOUR: &str = "the neighbour";
 impl CommandLine {
     fn command(&self, paths: &RunPaths<'_>) -> Command {
         let mut command = Command::new(&self.program);
+        if let Some(name) = self.name {
+            command.arg0(name);
+        }
         command
             .args(&self.arguments)
             .env_clear()
             .env("PATH", PATH)
             .env("HOME", "/root")
             .env("LC_ALL", "C")
-            .envs(self.environment.iter().copied())
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(&paths.data)
             .stdin(Stdio::null());
         command
@@ -340,7 +396,7 @@ mod tests {
 
     fn line(workload: &Workload, launcher: Option<&str>) -> Result<CommandLine> {
         let environment = Environment::guest("/mnt/nfs", None);
-        command_line(workload, &RunPaths::new(&environment, "r1"), launcher)
+        command_line(workload, Part::Alone, &RunPaths::new(&environment, "r1"), launcher)
     }
 
     fn workload(program: Program, arguments: &[&str], summary: Summary) -> Workload {
@@ -390,12 +446,33 @@ mod tests {
     }
 
     #[test]
+    fn ranks_of_a_real_ior_on_several_nodes_are_counted_and_the_launcher_knows_the_nodes() {
+        let directory = tempfile::tempdir().unwrap();
+        let work = directory.path().display().to_string();
+        let node = Node { number: 1, count: 2 };
+        let mut environment = Environment::guest("/mnt/nfs", Some(node));
+        environment.work.clone_from(&work);
+        let paths = RunPaths::new(&environment, "r1");
+        paths.make_work().unwrap();
+        let ior = workload(Program::ExternalIor { ranks: 4 }, &["-w", "-t", "1m"], Summary::File);
+        let part = Part::of(&ior, &environment);
+        let launched = command_line(&ior, part, &paths, Some("/usr/bin/mpiexec")).unwrap();
+        let ranks = format!("{work}/run-r1/ranks");
+        assert_eq!(
+            launched.arguments[..6],
+            ["-n", "4", "/init", "rank", &ranks, "/bpfassay/external-ior"].map(str::to_owned)
+        );
+        let (_, hosts) = launched.environment.iter().find(|(name, _)| *name == "HYDRA_HOST_FILE").unwrap();
+        assert_eq!(fs::read_to_string(hosts).unwrap(), "bpfassay-1:2\nbpfassay-2:2\n");
+    }
+
+    #[test]
     fn several_ranks_of_a_real_ior_are_launched() {
         let ior = workload(Program::ExternalIor { ranks: 4 }, &["-w", "-t", "1m"], Summary::File);
         let launched = line(&ior, Some("/opt/ior/bin/mpiexec")).unwrap();
         assert_eq!(launched.program, "/opt/ior/bin/mpiexec");
         assert_eq!(launched.arguments[..4], ["-n", "4", "/bpfassay/external-ior", "-w"]);
-        assert!(launched.environment.contains(&("OMPI_ALLOW_RUN_AS_ROOT", "1")));
+        assert!(launched.environment.contains(&("OMPI_ALLOW_RUN_AS_ROOT", "1".to_owned())));
         let error = line(&ior, None).unwrap_err();
         assert!(error.to_string().contains("mpiexec"), "{error}");
     }

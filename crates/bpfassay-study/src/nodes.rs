@@ -70,7 +70,9 @@ pub(crate) fn check(study: &Study) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Available, Narrowing, Study, StudyError, expand};
+    use bpfassay_protocol::{Arch, job::Program};
+
+    use crate::{Available, Interface, Narrowing, Study, StudyError, expand};
 
     const STUDY: &str = r#"
         schema = 1
@@ -115,6 +117,33 @@ mod tests {
     }
 
     #[test]
+    fn a_real_ior_launches_its_ranks_on_all_nodes() {
+        let mpi_io = STUDY.replace("-a POSIX", "-a MPIIO -D 1");
+        let available = |interfaces: &[Interface]| {
+            let interfaces = interfaces.iter().copied().collect();
+            Available { external_ior: [(Arch::X86_64, interfaces)].into(), ..Available::default() }
+        };
+        let plan = |text: &str, available: &Available| expand(&read(text).unwrap(), &Narrowing::default(), available);
+        let workloads = |text: &str, available: &Available| -> Vec<_> {
+            plan(text, available).unwrap().cells.into_iter().map(|cell| cell.workload).collect()
+        };
+        for workload in workloads(&mpi_io, &available(&[Interface::Mpiio])) {
+            // All of them: the launcher distributes them.
+            assert_eq!(workload.program, Program::ExternalIor { ranks: 16 });
+            assert!(workload.arguments.iter().all(|argument| !argument.contains("--node")));
+        }
+        let nothing = format!("{:?}", plan(&mpi_io, &Available::default()).unwrap_err());
+        assert!(nothing.contains("--ior ARCH=DIR"), "{nothing}");
+        // The embedded engine has no options that need more than barriers; of a study that may take it, they are refused.
+        let external =
+            STUDY.replace("-w -r -C", "-w -r -D 1").replace("ranks = 16", "ranks = 16\n engine = \"external\"");
+        assert_eq!(
+            workloads(&external, &available(&[Interface::Posix]))[0].program,
+            Program::ExternalIor { ranks: 16 }
+        );
+    }
+
+    #[test]
     fn what_several_nodes_do_not_have_is_refused_with_what_to_do() {
         for (from, to, hint) in [
             ("nodes = 4", "nodes = 9", "from 1 to 8"),
@@ -127,7 +156,6 @@ mod tests {
             ("nodes = 4", "nodes = 4\n scheduling = \"fixed\"", "fixed"),
             ("ranks = 16", "ranks = 15", "15"),
             ("ranks = 16", "ranks = 16\n neighbour = true", "neighbour"),
-            ("ranks = 16", "ranks = 16\n engine = \"external\"", "engine"),
             ("-w -r -C", "-w -r -D 1", "-D"),
             ("-w -r -C", "-w -R", "-G"),
             ("[design]", "[[workloads]]\n type = \"io-paths\"\n size = 65536\n [design]", "only IOR"),

@@ -8,7 +8,7 @@ use bpfassay_protocol::{Operation, message::RunFigures, operation::Totals};
 use bpfassay_results::{Figure, NodeBytes, NodeFigures, NodeRun};
 use bpfassay_study::{PhaseReport, WorkloadSpec};
 
-use super::{bytes, runs};
+use super::{bytes, losses};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -26,7 +26,7 @@ pub(super) fn derive(nodes: &[NodeRun]) -> Vec<NodeFigures> {
                 mountstats: bytes::mountstats(operation, &figures.whole),
             })
             .collect(),
-        losses: runs::losses(figures),
+        losses: losses::of(figures),
     };
     nodes.iter().map(of_node).collect()
 }
@@ -49,7 +49,8 @@ pub(super) fn phases(
     summary: &str,
     nodes: &[NodeRun],
 ) -> Option<Result<Vec<PhaseReport>, String>> {
-    if nodes.iter().all(|node| node.figures.summary.is_empty()) {
+    // Of an MPI program the node of the first rank has one, which is of all.
+    if nodes.is_empty() || nodes.iter().any(|node| node.figures.summary.is_empty()) {
         return kind.phases(summary);
     }
     let of_node = |node: &NodeRun| kind.phases(&node.figures.summary);

@@ -65,10 +65,10 @@ impl Outcomes {
     }
 }
 
-/// Measured where each node has measured it; otherwise what kept the first one from it that was not kept by another.
+/// Measured where each node has measured it; otherwise what kept those from it that were not kept by another: the first refusal or, if none refused, every failure.
 fn together(all: Vec<Ended>, ranks: u32) -> (RunOutcome, Vec<NodeRun>) {
     let mut nodes: Vec<NodeRun> = Vec::new();
-    let (mut cause, mut lost) = (None, None);
+    let (mut refused, mut failed, mut lost) = (None, Vec::new(), Vec::new());
     let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
     for (node, ended) in Node::all(count).map(Node::name).zip(all) {
         match ended.outcome {
@@ -77,15 +77,18 @@ fn together(all: Vec<Ended>, ranks: u32) -> (RunOutcome, Vec<NodeRun>) {
             }
             RunOutcome::Refused(mut refusal) => {
                 refusal.message = format!("{node}: {}", refusal.message);
-                cause.get_or_insert(RunOutcome::Refused(refusal));
+                refused.get_or_insert(RunOutcome::Refused(refusal));
             }
             RunOutcome::Failed { message } => {
-                let failed = RunOutcome::Failed { message: format!("{node}: {message}") };
-                if ended.is_lost { &mut lost } else { &mut cause }.get_or_insert(failed);
+                if ended.is_lost { &mut lost } else { &mut failed }.push(format!("{node}: {message}"));
             }
         }
     }
-    match (cause.or(lost), sum::figures(&nodes)) {
+    // Of those that wait for one that has gone, each reports the same.
+    lost.truncate(1);
+    let causes = if failed.is_empty() { lost } else { failed };
+    let failure = (!causes.is_empty()).then(|| RunOutcome::Failed { message: causes.join("; ") });
+    match (refused.or(failure), sum::figures(&nodes)) {
         (Some(outcome), _) => (outcome, Vec::new()),
         (None, Ok(figures)) => (RunOutcome::Measured(Box::new(figures)), nodes),
         (None, Err(message)) => (RunOutcome::Failed { message }, Vec::new()),
@@ -162,6 +165,12 @@ mod tests {
         outcomes.take(1, ended("b", RunOutcome::Refused(refusal), false)).unwrap();
         let all = outcomes.take(2, measured("b", 1)).unwrap().unwrap();
         assert!(matches!(&all.outcome, RunOutcome::Refused(refusal) if refusal.message == "node 2: no such function"));
+        // What a launcher on one node reports may be explained by what failed on another.
+        outcomes.take(0, failed("c", "the launcher ended with exit status 1", false)).unwrap();
+        outcomes.take(1, failed("c", "another node has ended this run", true)).unwrap();
+        let all = outcomes.take(2, failed("c", "no such program", false)).unwrap().unwrap();
+        let message = "node 1: the launcher ended with exit status 1; node 3: no such program".to_owned();
+        assert_eq!(all.outcome, RunOutcome::Failed { message });
     }
 
     #[test]

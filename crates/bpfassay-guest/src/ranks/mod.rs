@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A real IOR with ranks on several nodes.
+//!
+//! An MPI launcher starts a daemon of its own on each node, through a program that it is given: it takes the name of a host and a command, and runs the
+//! command there, as rsh(1) does. Here that program is this one, as `remote`. On every node but the first a process *attends* in the cgroup of the run, so that
+//! whatever the launcher starts there is counted there. Each rank becomes IOR through `rank`, which leaves a file behind, so that the agent knows how many there were.
+
+mod attend;
+mod hosts;
+mod part;
+mod rank;
+mod remote;
+mod wire;
+
+use std::{
+    net::{TcpListener, TcpStream},
+    process::ExitCode,
+};
+
+use bpfassay_protocol::{layout, nodes::Node};
+
+pub(crate) use self::{
+    hosts::{HOSTS, RSH, launcher_environment, names},
+    part::{Part, Ranks},
+};
+use crate::error::{Error, Result};
+
+/// The words before the command of IOR with which a rank is started ([`rank`]).
+pub(crate) fn rank_command(directory: &str) -> [String; 3] {
+    [layout::AGENT.to_owned(), rank::NAME.to_owned(), directory.to_owned()]
+}
+
+/// A socket on which a process can attend at `node`.
+///
+/// # Errors
+/// Those of the system.
+pub(crate) fn listen(node: Node) -> Result<TcpListener> {
+    TcpListener::bind((node.address(), wire::PORT)).map_err(Error::system("listen to the launcher of other nodes"))
+}
+
+/// The arguments of the agent's program for a process that attends on the socket with this number.
+pub(crate) fn attending(socket: i32) -> [String; 2] {
+    [attend::NAME.to_owned(), socket.to_string()]
+}
+
+/// Connections to all nodes but this one, the first. Those that attend there end when theirs is closed.
+///
+/// # Errors
+/// One does not listen.
+pub(crate) fn hold(first: Node) -> Result<Vec<TcpStream>> {
+    let others = Node::all(first.count).filter(|node| !node.is_first());
+    others
+        .map(|node| {
+            wire::connect((node.address(), wire::PORT).into(), &wire::Request::Hold)
+                .map_err(Error::system(format!("reach {} for its ranks", node.name())))
+        })
+        .collect()
+}
+
+/// Does what `args` request, where they are those of a process for ranks; `None`: they are not.
+pub(crate) fn main(args: &[String]) -> Option<ExitCode> {
+    match args {
+        [name, socket] if name == attend::NAME => Some(attend::main(socket)),
+        [name, host, command @ ..] if name == remote::NAME => Some(remote::main(host, command)),
+        [name, directory, program, arguments @ ..] if name == rank::NAME => {
+            Some(rank::main(directory, program, arguments))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_words_are_no_command_for_ranks() {
+        for args in [&[][..], &["here"], &["attend"], &["remote"], &["rank", "/run"], &["attend", "3", "4"]] {
+            let args: Vec<String> = args.iter().map(|&word| word.to_owned()).collect();
+            assert!(main(&args).is_none(), "{args:?}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a guest does for the ranks of a workload.
+
+use bpfassay_protocol::{
+    job::{Program, Workload},
+    nodes::Node,
+};
+
+use super::rank;
+use crate::{
+    environment::Environment,
+    error::{Error, Result},
+};
+
+/// What a guest does for the ranks of a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// It starts the workload, and no other guest does anything for that.
+    Alone,
+    /// It starts the launcher, which starts the ranks of all nodes.
+    Launches(Ranks),
+    /// It attends.
+    Attends(Ranks),
+}
+
+/// The ranks on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ranks {
+    /// Which node.
+    pub node: Node,
+    /// How many there are to be.
+    pub here: u32,
+}
+
+impl Part {
+    /// That of this guest in `workload`.
+    pub(crate) const fn of(workload: &Workload, environment: &Environment) -> Self {
+        let (Program::ExternalIor { ranks }, Some(node)) = (&workload.program, environment.node) else {
+            return Self::Alone;
+        };
+        // The host gives each node as many.
+        let here = Ranks { node, here: *ranks / node.count };
+        if node.is_first() { Self::Launches(here) } else { Self::Attends(here) }
+    }
+
+    /// Checks that as many ranks ran here as there were to be, by what they left in `directory`.
+    ///
+    /// # Errors
+    /// There were others, or their directory cannot be read.
+    pub(crate) fn check(self, directory: &str) -> Result<()> {
+        let (Self::Launches(Ranks { node, here }) | Self::Attends(Ranks { node, here })) = self else { return Ok(()) };
+        match rank::count(directory)? {
+            ran if ran == here => Ok(()),
+            ran => Err(Error::Order(format!(
+                "{ran} ranks of IOR ran on {} in place of {here}: the launcher distributed them in another way",
+                node.name()
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::job::Summary;
+
+    use super::*;
+
+    fn workload(program: Program) -> Workload {
+        Workload {
+            program,
+            arguments: Vec::new(),
+            summary: Summary::File,
+            control: false,
+            deadline_ms: None,
+            neighbour: false,
+            mounts: Vec::new(),
+            features: false,
+            engine: None,
+        }
+    }
+
+    #[test]
+    fn the_first_node_launches_a_real_ior_and_the_others_attend() {
+        let of = |program, number| {
+            let node = (number > 0).then_some(Node { number, count: 4 });
+            Part::of(&workload(program), &Environment::guest("/mnt/nfs", node))
+        };
+        let ranks = |number| Ranks { node: Node { number, count: 4 }, here: 3 };
+        assert_eq!(of(Program::ExternalIor { ranks: 12 }, 0), Part::Alone);
+        assert_eq!(of(Program::Bundled, 1), Part::Alone);
+        assert_eq!(of(Program::ExternalIor { ranks: 12 }, 1), Part::Launches(ranks(1)));
+        assert_eq!(of(Program::ExternalIor { ranks: 12 }, 4), Part::Attends(ranks(4)));
+    }
+
+    #[test]
+    fn ranks_that_ran_elsewhere_are_reported() {
+        let directory = tempfile::tempdir().unwrap();
+        let check = |part: Part| part.check(directory.path().to_str().unwrap());
+        let attends = Part::Attends(Ranks { node: Node { number: 2, count: 2 }, here: 1 });
+        let problem = check(attends).unwrap_err().to_string();
+        assert!(problem.contains("0 ranks of IOR ran on node 2 in place of 1"), "{problem}");
+        std::fs::write(directory.path().join("117"), "").unwrap();
+        check(attends).unwrap();
+        std::fs::write(directory.path().join("118"), "").unwrap();
+        assert!(check(attends).is_err());
+        check(Part::Alone).unwrap();
+    }
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a launcher starts in the place of rsh(1).
+
+use std::{io, net::SocketAddr, process::ExitCode};
+
+use bpfassay_protocol::nodes::Node;
+
+use super::wire::{self, Ended, PORT, Request};
+use crate::power;
+
+/// The first argument of such a process.
+pub(super) const NAME: &str = "remote";
+
+/// Exit status where the command may not have run, as rsh(1) and ssh(1) have it.
+const UNREACHED: u8 = 255;
+
+/// Runs `command` on the node that is called `host`, and ends as it does.
+pub(super) fn main(host: &str, command: &[String]) -> ExitCode {
+    let Some(node) = named(host) else {
+        power::say(&format!("there is no node {host:?}"));
+        return ExitCode::from(UNREACHED);
+    };
+    match run((node.address(), PORT).into(), command) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            power::say(&format!("cannot run a command on {}: {error}", node.name()));
+            ExitCode::from(UNREACHED)
+        }
+    }
+}
+
+/// Runs `command` where somebody attends at `address`. Returns its exit status.
+///
+/// # Errors
+/// Nobody attends there, or its end is not reported.
+pub(super) fn run(address: SocketAddr, command: &[String]) -> io::Result<u8> {
+    let stream = wire::connect(address, &Request::Run(command.join(" ")))?;
+    Ok(wire::receive::<Ended>(&stream)?.status)
+}
+
+/// The node with this host name or address.
+fn named(host: &str) -> Option<Node> {
+    Node::all(Node::MOST).find(|node| node.host_name() == host || node.address().to_string() == host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_known_by_name_and_by_address() {
+        let number = |host| named(host).map(|node| node.number);
+        assert_eq!((number("bpfassay-2"), number("192.0.2.9")), (Some(2), Some(8)));
+        // The server runs no command for anybody.
+        assert_eq!((number("bpfassay-server"), number("192.0.2.1"), number("localhost")), (None, None, None));
+    }
+}
