@@ -17,6 +17,7 @@ pub(crate) mod gates;
 mod kernel_features;
 pub(crate) mod levels;
 pub(crate) mod lookup;
+mod losses;
 mod nodes;
 pub(crate) mod pairs;
 pub(crate) mod pooled;

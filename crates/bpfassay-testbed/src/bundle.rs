@@ -23,12 +23,11 @@ use crate::{
     Error, Result,
     apt::{Package, is_plain},
     cache::{Cache, Digest, Object},
-    compose::MANIFEST,
     initramfs::{
         Archive, Content, Node,
         entries::{Entries, Entry},
     },
-    manifest::{Check, MAX_MANIFEST, Manifest, Target},
+    manifest::{Check, MANIFEST, MAX_MANIFEST, Manifest, Target},
 };
 
 /// The file that lists the packages of QEMU. It and the manifest come first: archives are sorted by name.

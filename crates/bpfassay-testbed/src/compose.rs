@@ -22,7 +22,7 @@ use crate::{
     catalogue::Catalogue,
     image,
     kernel::Kernel,
-    manifest::{Component, Manifest, Target, is_provider_name},
+    manifest::{Component, MANIFEST, Manifest, Target, is_provider_name},
     payload::Payload,
     provider::{
         Parts, assemble,
@@ -35,9 +35,6 @@ pub const SPEC_FORMAT: u32 = 1;
 
 /// Largest spec that is read, in bytes.
 const MAX_SPEC: u64 = 16 << 20;
-
-/// The manifest's name in a directory made by [`pack`].
-pub const MANIFEST: &str = "manifest.json";
 
 /// The directory of the files in a directory made by [`pack`], under their digests.
 const FILES: &str = "files";

@@ -19,6 +19,9 @@ use crate::{Error, Result, apt::Package, cache::Digest};
 /// Version of the manifest's form.
 pub const FORMAT: u32 = 1;
 
+/// The manifest's name in a directory of packed guests, and in a bundle.
+pub const MANIFEST: &str = "manifest.json";
+
 /// Largest manifest that is read, in bytes; one of 30 guests has about 200 KB.
 pub(crate) const MAX_MANIFEST: u64 = 64 << 20;
 

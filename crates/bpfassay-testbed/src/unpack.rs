@@ -9,6 +9,7 @@ mod ar;
 mod cpio;
 mod deb;
 mod directory;
+mod file_table;
 mod rpm;
 mod stream;
 mod tar;

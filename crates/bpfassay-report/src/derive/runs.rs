@@ -13,7 +13,7 @@ use bpfassay_stats::{
 };
 use bpfassay_study::{Cell, Metric, PhaseReport, Plan};
 
-use super::{bytes, calls, cost, coverage, events, nodes, pairs::run_metric};
+use super::{bytes, calls, cost, coverage, events, losses, nodes, pairs::run_metric};
 use bpfassay_results::{
     Figure, Outcome, RepetitionAccuracy, RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunRecord,
 };
@@ -28,7 +28,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
         return None;
     }
     let kind = plan.study.workload(&cell.case)?;
-    let losses = losses(figures);
+    let losses = losses::of(figures);
     let events = events::derive(figures);
     let coverage = if kind.bytes_per_path().is_some() { coverage::derive(figures) } else { Vec::new() };
     if !kind.counts_bytes() {
@@ -73,15 +73,6 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     bytes.shrink_to_fit();
     let nodes = nodes::derive(&record.nodes);
     Some(RunDerived { metrics, accuracy, bytes, coverage, events, losses, nodes })
-}
-
-/// Events that the tracer reports to have lost over the whole run.
-pub(super) fn losses(figures: &RunFigures) -> Figure<tracer::Losses> {
-    match (&figures.whole.after.tracer, figures.probe.is_baseline()) {
-        (_, true) => Figure::missing("the baseline attaches nothing"),
-        (Some(sample), false) => Figure::Value(sample.losses.clone()),
-        (None, false) => Figure::missing("the tracer was not read at the end of the run"),
-    }
 }
 
 /// A summary that cannot be read leaves the bandwidths that were seen as phases without values, but not unmentioned.

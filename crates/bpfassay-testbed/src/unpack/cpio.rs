@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     Fault, Kind, MOST_PATH, Taker,
-    rpm::FileTable,
+    file_table::FileTable,
     stream::{Whole, skip},
     wrong,
 };

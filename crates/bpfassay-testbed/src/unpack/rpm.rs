@@ -8,7 +8,7 @@ use std::{
     str::FromStr as _,
 };
 
-use super::{About, Fault, MOST_ENTRIES, Taker, cpio, stream::decompressed, wrong};
+use super::{About, Fault, MOST_ENTRIES, Taker, cpio, file_table::FileTable, stream::decompressed, wrong};
 use crate::cache::{Digest, Hasher};
 
 /// How packages begin.
@@ -96,7 +96,7 @@ impl Header {
         let is_sha_256 = tags.numbers(tag::PAYLOAD_DIGEST_KIND).first() == Some(&SHA_256);
         let digest = tags.text(tag::PAYLOAD_DIGEST).filter(|_| is_sha_256);
         let digest = digest.and_then(|digest| Digest::from_str(&digest).ok());
-        Ok(Self { about, table: FileTable::of(&tags), digest })
+        Ok(Self { about, table: file_table(&tags), digest })
     }
 }
 
@@ -178,51 +178,17 @@ fn word(bytes: &[u8; 16], at: usize) -> u32 {
     bytes[at..at + 4].iter().fold(0, |value, &byte| value << 8 | u32::from(byte))
 }
 
-/// What a header has of the package's files. Paths are put together where one is asked for: a small header could have many that are long.
-#[derive(Debug, Default)]
-pub(super) struct FileTable {
-    names: Vec<Vec<u8>>,
-    directories: Vec<Vec<u8>>,
-    /// Which directory a file is in.
-    places: Vec<u64>,
-    modes: Vec<u64>,
-    sizes: Vec<u64>,
-    links: Vec<Vec<u8>>,
-}
-
-/// A file in a header.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TableFile {
-    pub(super) path: Vec<u8>,
-    pub(super) mode: u32,
-    pub(super) size: u64,
-    /// What it points to, if it is a symbolic link.
-    pub(super) link: Vec<u8>,
-}
-
-impl FileTable {
-    fn of(tags: &Tags) -> Self {
-        let texts = |number| tags.texts(number).into_iter().map(<[u8]>::to_vec).collect();
-        let sizes = Some(tags.numbers(tag::LONG_FILE_SIZES)).filter(|sizes| !sizes.is_empty());
-        Self {
-            names: texts(tag::BASE_NAMES),
-            directories: texts(tag::DIRECTORY_NAMES),
-            places: tags.numbers(tag::DIRECTORY_INDEXES),
-            modes: tags.numbers(tag::FILE_MODES),
-            sizes: sizes.unwrap_or_else(|| tags.numbers(tag::FILE_SIZES)),
-            links: texts(tag::FILE_LINKS),
-        }
-    }
-
-    /// The file with that number; `None` where the header does not have everything of it.
-    pub(super) fn file(&self, index: usize) -> Option<TableFile> {
-        let directory = self.directories.get(usize::try_from(*self.places.get(index)?).ok()?)?;
-        Some(TableFile {
-            path: [directory.as_slice(), self.names.get(index)?].concat(),
-            mode: u32::try_from(*self.modes.get(index)?).ok()?,
-            size: *self.sizes.get(index)?,
-            link: self.links.get(index)?.clone(),
-        })
+/// What a header has of the package's files.
+fn file_table(tags: &Tags) -> FileTable {
+    let texts = |number| tags.texts(number).into_iter().map(<[u8]>::to_vec).collect();
+    let sizes = Some(tags.numbers(tag::LONG_FILE_SIZES)).filter(|sizes| !sizes.is_empty());
+    FileTable {
+        names: texts(tag::BASE_NAMES),
+        directories: texts(tag::DIRECTORY_NAMES),
+        places: tags.numbers(tag::DIRECTORY_INDEXES),
+        modes: tags.numbers(tag::FILE_MODES),
+        sizes: sizes.unwrap_or_else(|| tags.numbers(tag::FILE_SIZES)),
+        links: texts(tag::FILE_LINKS),
     }
 }
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    absent,
+    absent::{self, Absence},
     aliases::Aliases,
     certainty::Line,
     comparison::{ComparedFigure, Comparison, Grown, comparable, compare},
@@ -191,10 +191,8 @@ pub(super) struct Explained {
     pub(super) tallies: Vec<Tally>,
     /// Why not every figure could be compared: then nothing that all of them may show is clear.
     pub(super) obstacle: Option<String>,
-    /// Names of figures that no report has, though what they count happened: evidence against the tool file.
-    pub(super) absent: Vec<Line>,
-    /// The same where nothing of it is known to have happened.
-    pub(super) open: Vec<String>,
+    /// Names of figures that no report has.
+    pub(super) names: Absence,
 }
 
 /// A kind's way to explain differences.
@@ -209,14 +207,10 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
     let truth = evidence.truth.ok_or("there is no ground truth")?;
     let figures = ComparedFigure::all(report, readings, truth);
     let aliases = Aliases::found(&figures, truth);
-    let mut explained = Explained {
-        tallies: vec![Tally::default(); kinds.len()],
-        obstacle: None,
-        absent: Vec::new(),
-        open: Vec::new(),
-    };
+    let mut explained =
+        Explained { tallies: vec![Tally::default(); kinds.len()], obstacle: None, names: Absence::default() };
     let is_compared = |one: &Absent| figures.iter().any(|figure| figure.index == one.figure);
-    explained.open.extend(readings.absent.iter().filter(|one| !is_compared(one)).map(absent::open));
+    explained.names.open.extend(readings.absent.iter().filter(|one| !is_compared(one)).map(absent::open));
     for ComparedFigure { index, figure, compared } in figures {
         let (mut comparisons, grown) = match compared {
             Ok(compared) => compared,
@@ -240,7 +234,8 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
         if readings.cut {
             comparisons.retain(|one| one.reported >= one.at_least);
         }
-        if !absent::is_readable(index, figure, readings, &comparisons, &mut explained) {
+        if let Err(lacking) = absent::check(index, figure, readings, &comparisons, &mut explained.names) {
+            explained.obstacle.get_or_insert(lacking);
             continue;
         }
         let is_requested = evidence.requested.is_some_and(|requested| requested.contains(&index));

@@ -6,6 +6,7 @@ mod bundle;
 mod cache;
 mod check;
 mod compare;
+mod differences;
 mod doctor;
 mod fetch;
 mod files;

@@ -9,7 +9,7 @@ use bpfassay_runner::Store;
 use bpfassay_testbed::{
     catalogue::Catalogue,
     compose::{self, TestbedSpec},
-    manifest::{Check, Manifest, Target},
+    manifest::{self, Check, Manifest, Target},
 };
 
 use crate::{
@@ -31,12 +31,12 @@ pub(crate) fn testbed(arguments: &cli::Testbed, global: &cli::Global) -> Outcome
             let store = Store::open(&offline(global))?;
             let manifest = compose::compose(&store.cache, &spec)?;
             compose::pack(&manifest, output)?;
-            print(&manifest, &output.join(compose::MANIFEST))?;
+            print(&manifest, &output.join(manifest::MANIFEST))?;
         }
         cli::TestbedCommand::Pack { manifest, output } => {
             let manifest = Manifest::load(manifest, Check::Size)?;
             compose::pack(&manifest, output)?;
-            print(&manifest, &output.join(compose::MANIFEST))?;
+            print(&manifest, &output.join(manifest::MANIFEST))?;
         }
         cli::TestbedCommand::Check { file, spec: false } => {
             print(&Manifest::load(file, Check::Content)?, file)?;

@@ -3,21 +3,18 @@
 
 use std::path::Path;
 
-use bpfassay_results::{fingerprint::RecordDifference, plain};
 use bpfassay_runner::{EventObserver, Session, Store, StoreOptions, Verification, Verified};
 use bpfassay_vm::AcceleratorWish;
 
+use super::differences;
 use crate::{
     cli,
     exit::{INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS},
-    host, output,
+    host,
     progress::{Display, Reporter, Reporting, bundled},
     selection::store_options,
     stop,
 };
-
-/// Differences that are shown one by one.
-const SHOWN: usize = 20;
 
 /// Executes the command. Figures that differ are a result, and no failure.
 ///
@@ -63,24 +60,9 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let of = format!("{shard}{} of {} boots, {runs} runs", plan.blocks.len(), verification.boots());
     let (text, code) = match verified? {
         Verified::Same => (format!("verified: {of}: identical raw figures\n"), SUCCESS),
-        Verified::Different { differences, kept } => (differences_text(&differences, &of, &kept), NOT_REPRODUCED),
+        Verified::Different { differences, kept } => (differences::text(&differences, &of, &kept), NOT_REPRODUCED),
         Verified::Cancelled => ("interrupted; the figures were not compared\n".to_owned(), INTERRUPTED),
     };
     super::print(&text)?;
     Ok(code)
-}
-
-/// What differs, and where what was measured now is.
-pub(super) fn differences_text(differences: &[RecordDifference], of: &str, kept: &Path) -> String {
-    let mut text = format!("not reproduced: {of}: {} runs have other raw figures\n", differences.len());
-    for RecordDifference { run, place, first, second } in differences.iter().take(SHOWN) {
-        let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
-        let line = format!("{run}: at {place}: {} before, {} now", show(first), show(second));
-        text.push_str(&format!("  {}\n", plain::line(&line)));
-    }
-    if differences.len() > SHOWN {
-        text.push_str(&format!("  and {} more\n", differences.len() - SHOWN));
-    }
-    text.push_str(&format!("what was measured now is kept in {}\n", output::path(kept)));
-    text
 }

@@ -12,7 +12,7 @@ use bpfassay_runner::{
 use bpfassay_vm::AcceleratorWish;
 use tokio_util::sync::CancellationToken;
 
-use super::verify::differences_text;
+use super::differences;
 use crate::{
     cli,
     exit::{Failure, INFRASTRUCTURE, INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS, USAGE},
@@ -152,7 +152,7 @@ async fn again(
     display.finish();
     Ok(match verified? {
         Verified::Same => Came::Same,
-        Verified::Different { differences, kept } => Came::Different(differences_text(&differences, &block.id, &kept)),
+        Verified::Different { differences, kept } => Came::Different(differences::text(&differences, &block.id, &kept)),
         Verified::Cancelled => Came::Cancelled,
     })
 }

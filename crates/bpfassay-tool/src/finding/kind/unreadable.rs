@@ -23,7 +23,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
     let unread =
         (readings.unread > 0).then(|| Certainty::Proven.line(format!("{} times; first: {first}", readings.unread)));
     let (absent, open) = match known.figures {
-        Ok(figures) => (figures.absent.clone(), figures.open.clone()),
+        Ok(figures) => (figures.names.absent.clone(), figures.names.open.clone()),
         // There is no truth.
         Err(_) => (Vec::new(), readings.absent.iter().map(absent::open).collect()),
     };

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a tracer has lost.
+
+use bpfassay_protocol::{message::RunFigures, tracer};
+use bpfassay_results::Figure;
+
+/// Events that the tracer reports to have lost over the whole run.
+pub(super) fn of(figures: &RunFigures) -> Figure<tracer::Losses> {
+    match (&figures.whole.after.tracer, figures.probe.is_baseline()) {
+        (_, true) => Figure::missing("the baseline attaches nothing"),
+        (Some(sample), false) => Figure::Value(sample.losses.clone()),
+        (None, false) => Figure::missing("the tracer was not read at the end of the run"),
+    }
+}
