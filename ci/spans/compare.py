@@ -50,13 +50,13 @@ for span in system_calls:
     inside[span["parent"]] += max(0, span["attributes"]["syscall.result"])
 independent = [span for span in calls if span["name"].removesuffix("_c") in ("MPI_File_write_at", "MPI_File_read_at")]
 for span in independent:
-    expect(f"bytes of system calls in {span['name']} {span['id']}", inside[span["id"]], span["attributes"].get("mpi.io.bytes"))
+    expect(f"bytes of system calls in {span['name']} {span['id']}", inside[span["id"]], span["attributes"].get("mpi.io.bytes.moved"))
 
 count, moved = Counter(), Counter()
 for span in calls:
     key = (span["attributes"].get("mpi.rank"), span["name"])
     count[key] += 1
-    moved[key] += span["attributes"].get("mpi.io.bytes", 0)
+    moved[key] += span["attributes"].get("mpi.io.bytes.moved", 0)
 if sys.argv[2] == "--moved":
     expect("transfers", len(independent), int(sys.argv[5]))
     for word, wanted in zip(("read", "write"), sys.argv[3:5]):

@@ -227,7 +227,7 @@ impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
         number("mpi.io.count", data.count);
         number("mpi.io.requested", data.requested.and_then(|bytes| i64::try_from(bytes).ok()));
         if let Some((bytes, source)) = data.moved {
-            attributes.push(("mpi.io.bytes", Value::unsigned(bytes)));
+            attributes.push(("mpi.io.bytes.moved", Value::unsigned(bytes)));
             attributes.push(("mpi.io.bytes.source", Value::Text(source.name().into())));
         }
         let root = file.unwrap_or(event.when);

@@ -33,7 +33,7 @@ fn span(number: u8) -> Span {
         begin: 5,
         end: 6,
         failed: false,
-        attributes: vec![("mpi.io.bytes", Value::Number(4096))],
+        attributes: vec![("mpi.io.bytes.moved", Value::Number(4096))],
     }
 }
 

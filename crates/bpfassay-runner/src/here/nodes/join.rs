@@ -37,6 +37,18 @@ pub(super) enum Joined {
 struct Stream {
     node: String,
     messages: VecDeque<GuestMessage>,
+    /// Whether its agent has reported that all is done.
+    is_done: bool,
+}
+
+impl Stream {
+    /// The run that has ended on this node but was not joined yet, and what came of it. Phases that the node announced before are not waited for.
+    fn ended(&self) -> Option<(&str, &RunOutcome)> {
+        self.messages.iter().find_map(|message| match message {
+            GuestMessage::RunEnded { run, outcome } => Some((run.as_str(), &**outcome)),
+            _ => None,
+        })
+    }
 }
 
 /// Joins the messages of nodes.
@@ -53,7 +65,8 @@ pub(super) struct Joiner {
 impl Joiner {
     /// For nodes of these names.
     pub(super) fn new(nodes: &[String]) -> Self {
-        let streams = nodes.iter().map(|node| Stream { node: node.clone(), messages: VecDeque::new() }).collect();
+        let stream = |node: &String| Stream { node: node.clone(), messages: VecDeque::new(), is_done: false };
+        let streams = nodes.iter().map(stream).collect();
         Self { streams, logs: VecDeque::new(), ranks: vec![0; nodes.len()], problem: None }
     }
 
@@ -63,6 +76,7 @@ impl Joiner {
     /// The node has sent far more than the others, which is not possible in one job.
     pub(super) fn push(&mut self, at: usize, message: GuestMessage) -> Result<(), String> {
         let Some(stream) = self.streams.get_mut(at) else { return Ok(()) };
+        stream.is_done |= message == GuestMessage::Done;
         match message {
             GuestMessage::Log { text } => {
                 self.logs.push_back(GuestMessage::Log { text: format!("{}: {text}", stream.node) });
@@ -87,14 +101,26 @@ impl Joiner {
         })
     }
 
-    /// The nodes that cannot come to an end of their run by themselves: another has ended that run already, without measuring.
-    pub(super) fn are_left_alone(&self) -> Vec<usize> {
-        let has_ended = |stream: &Stream| matches!(stream.messages.front(), Some(GuestMessage::RunEnded { .. }));
-        if !self.streams.iter().any(has_ended) {
-            return Vec::new();
-        }
-        let others = self.streams.iter().enumerate().filter(|(_, stream)| !has_ended(stream));
-        others.map(|(at, _)| at).collect()
+    /// Whether the node at `at` has reported that all is done. An agent that fails exits as one that has done all, and what it reports is joined with
+    /// nothing while the others wait for an IOR that will not be started.
+    pub(super) fn is_done(&self, at: usize) -> bool {
+        self.streams.get(at).is_some_and(|stream| stream.is_done)
+    }
+
+    /// A run that a node has ended without measuring it.
+    fn unmeasured(&self) -> Option<&str> {
+        self.streams.iter().find_map(|stream| match stream.ended() {
+            Some((run, outcome)) if !matches!(outcome, RunOutcome::Measured(_)) => Some(run),
+            _ => None,
+        })
+    }
+
+    /// A run that a node has ended without measuring it, and the nodes that have not ended it: they wait for an IOR that will not be started.
+    pub(super) fn left_alone(&self) -> Option<(String, Vec<usize>)> {
+        let run = self.unmeasured()?;
+        let others = self.streams.iter().enumerate().filter(|(_, stream)| stream.ended().is_none());
+        let others: Vec<usize> = others.map(|(at, _)| at).collect();
+        (!others.is_empty()).then(|| (run.to_owned(), others))
     }
 
     /// The nodes and what comes of their messages, if each has sent one.
@@ -107,7 +133,7 @@ impl Joiner {
                 return Ok(Some(Joined::Message(log)));
             }
             // A node that does not measure the run has no more phases of it; the others' are of no interest then.
-            if !self.are_left_alone().is_empty() {
+            if self.unmeasured().is_some() {
                 let mut has_left_out = false;
                 for stream in &mut self.streams {
                     has_left_out |=

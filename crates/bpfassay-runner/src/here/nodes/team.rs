@@ -241,8 +241,11 @@ impl<'a> Team<'a> {
                 return pushed.map_err(|problem| (FailureKind::ProtocolError, problem));
             }
             Ok(Some(FromNode::Waiting(waiting))) => member.waiting = Some(waiting),
-            Ok(Some(FromNode::Ended { problem: None })) => member.ended = Some(Ok(())),
-            Ok(Some(FromNode::Ended { problem: Some(problem) })) => self.fails(at, FailureKind::Agent, problem),
+            Ok(Some(FromNode::Ended { problem: None })) if self.joiner.is_done(at) => member.ended = Some(Ok(())),
+            Ok(Some(FromNode::Ended { problem })) => {
+                let problem = problem.unwrap_or_else(|| "its agent ended before everything was done".to_owned());
+                self.fails(at, FailureKind::Agent, problem);
+            }
             Ok(None) if member.ended.is_some() => {}
             Ok(None) => {
                 let status = match timeout(KILLING, member.srun.wait()).await {
@@ -290,16 +293,14 @@ impl<'a> Team<'a> {
 
     /// Ends what waits for an IOR that will not be started, because another node has ended the run already.
     async fn leave_alone(&mut self) {
-        let alone = self.joiner.are_left_alone();
-        if alone.is_empty() {
-            return;
-        }
+        let Some((run, alone)) = self.joiner.left_alone() else { return };
         if let Some(ior) = self.ior.take() {
             end(ior.child).await;
         }
         for at in alone {
+            // That a node waits with its next run may be known before the end of this one is, which its agent reports in another way.
             if let Some(member) = self.members.get_mut(at)
-                && member.waiting.take().is_some()
+                && member.waiting.take_if(|waiting| waiting.is_of(&run)).is_some()
             {
                 send_to(member, &ToNode::Over { problem: Some(NOT_MEASURED.to_owned()) }).await;
             }
@@ -312,7 +313,7 @@ impl<'a> Team<'a> {
     /// A message: it cannot be started.
     fn launch(&mut self) -> Result<(), String> {
         let is_too_early = self.without_controller.is_some_and(|(_, again)| Instant::now() < again);
-        let is_over = self.failing_since.is_some() || !self.joiner.are_left_alone().is_empty();
+        let is_over = self.failing_since.is_some() || self.joiner.left_alone().is_some();
         if self.ior.is_some() || is_over || is_too_early {
             return Ok(());
         }

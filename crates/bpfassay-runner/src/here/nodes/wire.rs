@@ -2,9 +2,9 @@
 //! Lines of JSON between the command and the relay of each node (through srun's standard streams), and between a relay and the processes of its own
 //! node (through sockets without a place in the file system). A line is bounded; whatever is none of these messages ends the connection.
 
-use std::{collections::BTreeMap, io, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsStr, io, path::PathBuf};
 
-use bpfassay_protocol::{frame::MAX_PAYLOAD, job::Job, message::GuestMessage};
+use bpfassay_protocol::{frame::MAX_PAYLOAD, job::Job, message::GuestMessage, run_name};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
@@ -54,7 +54,7 @@ pub(super) enum FromNode {
     Waiting(Waiting),
     /// The agent is gone: how it ended. Nothing follows.
     Ended {
-        /// How, as the system reports it; `None`: it reported that all is done, and exited with 0.
+        /// How, as the system reports it; `None`: it exited with 0, after it had reported that all is done, or what it failed at.
         problem: Option<String>,
     },
 }
@@ -70,6 +70,13 @@ pub(super) struct Waiting {
     /// How many ranks have joined the run on this node so far: 0 when it begins.
     #[serde(default)]
     pub(super) ranks: u32,
+}
+
+impl Waiting {
+    /// Whether it is the IOR of this run, by the directory that the agent has made for it.
+    pub(super) fn is_of(&self, run: &str) -> bool {
+        self.directory.file_name() == Some(OsStr::new(&run_name::of(run)))
+    }
 }
 
 /// What a process of the node sends to the relay.
@@ -186,6 +193,14 @@ mod tests {
         assert!(read(&two[..two.len() - 1], 100).await.unwrap_err().to_string().contains("within a line"));
         let unknown = br#"{"from_relay":"join","cgroup":"/","more":1}"#;
         assert!(read(&[unknown.as_slice(), b"\n"].concat(), 100).await.unwrap_err().to_string().contains("no message"));
+    }
+
+    #[test]
+    fn what_waits_is_of_the_run_whose_directory_it_is_in() {
+        let directory = PathBuf::from("/scratch/.bpfassay-here-1").join(run_name::of("posix_r1_fexit@aya"));
+        let waiting = Waiting { arguments: Vec::new(), directory, ranks: 0 };
+        assert!(waiting.is_of("posix_r1_fexit@aya"));
+        assert!(!waiting.is_of("posix_r1_none") && !waiting.is_of(""));
     }
 
     proptest::proptest! {

@@ -111,6 +111,24 @@ fn messages_are_those_of_one_agent_when_all_nodes_have_sent_them() {
     assert_eq!(joiner.next(), Ok(None));
 }
 
+/// What it reports is joined with nothing, since the others wait for their IOR.
+#[test]
+fn a_node_whose_agent_fails_while_others_measure_is_not_done() {
+    let mut joiner = Joiner::new(&nodes());
+    for at in 0..3 {
+        joiner.push(at, phase(Phase::Workload)).unwrap();
+    }
+    joiner.push(1, GuestMessage::Failed { message: "stopped: by a signal".to_owned() }).unwrap();
+    assert_eq!(joiner.next(), Ok(Some(Joined::Message(phase(Phase::Workload)))));
+    assert_eq!(joiner.next(), Ok(None));
+    assert!(!joiner.is_done(1));
+    assert_eq!(joiner.last_words(1).as_deref(), Some("stopped: by a signal"));
+    for at in 0..3 {
+        joiner.push(at, GuestMessage::Done).unwrap();
+        assert!(joiner.is_done(at));
+    }
+}
+
 #[test]
 fn a_run_that_one_node_refuses_is_refused_with_the_nodes_that_do() {
     let mut joiner = Joiner::new(&nodes());
@@ -122,7 +140,7 @@ fn a_run_that_one_node_refuses_is_refused_with_the_nodes_that_do() {
     assert_eq!(joiner.next(), Ok(Some(Joined::Message(phase(Phase::Attach)))));
     joiner.push(1, refused("not permitted")).unwrap();
     // The others wait for IOR, and would for ever.
-    assert_eq!((joiner.next(), joiner.are_left_alone()), (Ok(None), vec![0, 2]));
+    assert_eq!((joiner.next(), joiner.left_alone()), (Ok(None), Some((RUN.to_owned(), vec![0, 2]))));
     for at in [0, 2] {
         joiner.push(at, failed("ended")).unwrap();
     }
@@ -134,6 +152,45 @@ fn a_run_that_one_node_refuses_is_refused_with_the_nodes_that_do() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// A node announces that it tears down before it reports that its workload failed, which is what the others would wait for.
+#[test]
+fn a_run_that_fails_on_one_node_leaves_the_others_alone() {
+    let mut joiner = Joiner::new(&nodes());
+    for at in 0..3 {
+        joiner.push(at, phase(Phase::Workload)).unwrap();
+    }
+    joiner.push(2, phase(Phase::TearDown)).unwrap();
+    joiner.push(2, failed("killed")).unwrap();
+    assert_eq!(joiner.next(), Ok(None));
+    assert_eq!(joiner.left_alone(), Some((RUN.to_owned(), vec![0, 1])));
+    for at in 0..2 {
+        joiner.push(at, phase(Phase::TearDown)).unwrap();
+        joiner.push(at, failed("ended")).unwrap();
+    }
+    assert_eq!(joiner.left_alone(), None);
+    match joiner.next() {
+        Ok(Some(Joined::RunEnded { outcome, .. })) => {
+            let RunOutcome::Failed { message } = *outcome else { panic!("{outcome:?}") };
+            assert_eq!(message, "node n1: ended; node n2: ended; node n3: killed");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(joiner.next(), Ok(None));
+}
+
+/// IOR has ended on all nodes when one has measured it.
+#[test]
+fn a_run_that_one_node_has_measured_leaves_nobody_alone() {
+    let mut joiner = Joiner::new(&nodes());
+    joiner.push(0, phase(Phase::TearDown)).unwrap();
+    joiner.push(0, ended(RunOutcome::Measured(Box::new(figures(1, MOUNT, 1, Vec::new()))))).unwrap();
+    assert_eq!((joiner.next(), joiner.left_alone()), (Ok(None), None));
+    for at in 1..3 {
+        joiner.push(at, phase(Phase::TearDown)).unwrap();
+    }
+    assert_eq!(joiner.next(), Ok(Some(Joined::Message(phase(Phase::TearDown)))));
 }
 
 #[test]
