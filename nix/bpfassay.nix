@@ -6,6 +6,7 @@
   rustPlatform,
   makeWrapper,
   workspace,
+  debianPlaces,
   tests ? { },
 }:
 rustPlatform.buildRustPackage (
@@ -17,6 +18,12 @@ rustPlatform.buildRustPackage (
     # The checks test the whole workspace.
     doCheck = false;
     nativeBuildInputs = [ makeWrapper ];
+    # NixOS, and most systems that have Nix, have no apt that names a mirror.
+    env =
+      lib.optionalAttrs (debianPlaces.mirror != null) { BPFASSAY_DEFAULT_MIRROR = debianPlaces.mirror; }
+      // lib.optionalAttrs (debianPlaces.archive != null) {
+        BPFASSAY_DEFAULT_ARCHIVE = debianPlaces.archive;
+      };
     # The command itself prints its pages.
     postInstall = lib.optionalString (stdenv.buildPlatform.canExecute stdenv.hostPlatform) ''
       share=$out/share

@@ -3,11 +3,14 @@
 #
 # mirrors    where packages are, in the order in which they are asked. `mirror://debian` is nixpkgs' list; the variable
 #            NIX_MIRRORS_debian of a Nix daemon replaces that.
-# archives   archives of snapshots, for packages that mirrors have dropped: URLs below which `debian/TIME/pool/…` lies
+# archives   archives of snapshots, for packages that mirrors have dropped: URLs below which `debian/TIME/pool/…` lies; by default the one that
+#            nixpkgs has
+# places     what nixpkgs has
 {
   pkgs,
   mirrors ? [ "mirror://debian" ],
-  archives ? [ ],
+  archives ? pkgs.lib.optional (places.archive != null) places.archive,
+  places ? import ./debian-places.nix { inherit pkgs; },
 }:
 let
   inherit (pkgs) lib;

@@ -3,11 +3,14 @@
 #
 # debian   mirrors and archives of the packages in testbed.lock (nix/debian-fetch.nix)
 # qemu     a package with QEMU, such as nixpkgs' own; null: that of testbed.lock (nix/qemu.nix)
+# programs where the guests' programs come from: `debian`, Debian's toolchain of testbed.lock (nix/debian-programs.nix), or `nixpkgs`, its compilers
+#          (nix/payload.nix), whose programs and figures are others
 # packed   a directory with the guests' programs as assets (`bpfassay payload pack`), which are then not compiled here (nix/packed-programs.nix)
 {
   pkgs,
   debian ? { },
   qemu ? null,
+  programs ? "debian",
   packed ? null,
 }:
 let
@@ -16,8 +19,8 @@ let
   kernelFile = import ./kernels.nix { inherit lib; };
   inherit (kernelFile) attributeName;
 
-  programs = import ./packages.nix { inherit pkgs; };
-  inherit (programs) workspace bpfassay;
+  scope = import ./packages.nix { inherit pkgs; };
+  inherit (scope) workspace bpfassay;
   fetch = import ./debian-fetch.nix ({ inherit pkgs; } // debian);
   qemuOf = given: import ./qemu.nix { inherit pkgs fetch given; };
 
@@ -36,6 +39,20 @@ let
       arch = name;
     }
   );
+  # The guests' programs, { ARCH = directory; }.
+  sets = {
+    debian = debianPrograms;
+    nixpkgs = lib.mapAttrs (_: payload: "${payload}/bin") payloads;
+  };
+  debianPrograms = import ./debian-programs.nix {
+    inherit
+      pkgs
+      arch
+      fetch
+      bpfassay
+      workspace
+      ;
+  };
   iors = arch.each (name: import ./ior.nix { pkgs = arch.pkgsFor name; });
 
   stock =
@@ -65,10 +82,11 @@ let
       qemu
       ;
     programs =
-      if packed == null then
-        lib.mapAttrs (_: payload: "${payload}/bin") payloads
+      if packed != null then
+        assayLib.packedPrograms { from = packed; }
       else
-        assayLib.packedPrograms { from = packed; };
+        sets.${programs}
+          or (throw "programs = ${builtins.toJSON programs}: what there is are ${toString (lib.attrNames sets)}");
   };
 
   studies =
@@ -161,8 +179,9 @@ let
   packages = {
     default = bpfassay;
     inherit bpfassay;
-    inherit (programs) bpfassay-agent bpfassay-spans bpfassay-tracer;
+    inherit (scope) bpfassay-agent bpfassay-spans bpfassay-tracer;
     testbed = testbeds.quick;
+    programs = debianPrograms.made;
   }
   // perArch "guests" guests
   // perArch "payload" payloads;
@@ -192,7 +211,7 @@ in
     in
     {
       default = app bpfassay "bpfassay";
-      tracer = app programs.bpfassay-tracer "The bundled tracer, for this machine";
+      tracer = app scope.bpfassay-tracer "The bundled tracer, for this machine";
     };
 
   # What `nix flake check` need not evaluate: kernels that are built, NixOS tests, real IORs, long studies, single crates.
@@ -211,7 +230,7 @@ in
     studies = studyChecks;
     withTestbeds = lib.mapAttrs (_: assayLib.withTestbed) testbeds;
     # To change the inputs of programs: scope.overrideScope.
-    scope = programs;
+    inherit scope;
   };
 
   # JOB → derivation; the flake puts the system below. Hydra has several machines, for which studies are in parts.

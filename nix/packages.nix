@@ -9,6 +9,9 @@ in
 lib.makeScope pkgs.newScope (self: {
   workspace = import ./workspace.nix { inherit pkgs; };
 
+  # Of the command, for where neither its user nor apt names a place.
+  debianPlaces = import ./debian-places.nix { inherit pkgs; };
+
   bpfassay = self.callPackage ./bpfassay.nix {
     tests.runs = pkgs.runCommand "bpfassay-runs" { nativeBuildInputs = [ self.bpfassay ]; } ''
       export HOME=$TMPDIR
@@ -18,6 +21,10 @@ lib.makeScope pkgs.newScope (self: {
       # The sources of guests' programs come with it.
       sources=$(grep -ao "${builtins.storeDir}/[^'\"}]*-source" "$(command -v bpfassay)")
       [ -f "$sources/Cargo.lock" ] && [ -f "$sources/crates/bpfassay-guest/src/main.rs" ]
+      # So do places of packages.
+      for place in ${toString (lib.filter (place: place != null) (lib.attrValues self.debianPlaces))}; do
+        grep --quiet --text --fixed-strings "$place" ${self.bpfassay}/bin/.bpfassay-wrapped
+      done
     '';
   };
 

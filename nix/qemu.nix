@@ -18,21 +18,7 @@ let
     lib.findFirst (qemu: qemu.architecture == host)
       (throw "testbed.lock has no QEMU for machines of ${host}: give one, as `qemu`")
       (lib.importTOML ../testbed.lock).qemu;
-  files = map (package: package // { file = fetch package; }) locked.packages;
-  packages =
-    pkgs.runCommand "bpfassay-qemu-packages"
-      {
-        preferLocalBuild = true;
-        allowSubstitutes = false;
-        passthru = { inherit files; };
-      }
-      # Copies: of a place for packages, nothing outside of it is taken.
-      (
-        lib.concatMapStrings (package: ''
-          mkdir -p $out/${dirOf package.path}
-          cp --reflink=auto ${package.file} $out/${package.path}
-        '') files
-      );
+  packages = import ./debian-pool.nix { inherit pkgs fetch; } "qemu" locked.packages;
 in
 if given == null then
   {

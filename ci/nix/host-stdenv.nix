@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# nixpkgs with a standard environment made of the programs of a Debian tool root (ci/nix/setup), which the builder must see in
-# /usr. No binary cache is needed. `vendor` is that of host-tools.nix.
+# nixpkgs with standard environments made of the programs of a Debian tool root (ci/nix/setup), which the builder must see in
+# /usr; with Debian's cross compilers, those of pkgsCross, too (host-cross.nix). No binary cache is needed. `vendor` is that of host-tools.nix.
 { nixpkgs, vendor }:
 import nixpkgs {
   system = "x86_64-linux";
   stdenvStages =
     args:
     let
-      native = import (nixpkgs + "/pkgs/stdenv/native") (removeAttrs args [ "crossOverlays" ]);
+      native = import (nixpkgs + "/pkgs/stdenv/native") (
+        removeAttrs args [ "crossOverlays" ] // { crossSystem = args.localSystem; }
+      );
+      # The bare programs, then a standard environment of /usr. The third stage would only build xz and patchelf from source.
+      stages = args.lib.take 2 native;
     in
-    # The bare programs, then a standard environment of /usr. The third stage would only build xz and patchelf from source.
-    args.lib.take 2 native;
+    if args.crossSystem == args.localSystem then
+      stages
+    else
+      import ./host-cross.nix nixpkgs args stages;
   overlays = [
     (
       final: prev:
@@ -66,6 +72,13 @@ import nixpkgs {
           "env"
           "timeout"
           "true"
+        ];
+        # With chroot, which is of coreutils, and in /usr/sbin, where builds do not look here.
+        util-linuxMinimal = host "util-linux" [
+          "mount"
+          "setpriv"
+          "unshare"
+          "chroot"
         ];
         gnused = host "gnused" [ "sed" ];
         gnugrep = host "gnugrep" [ "grep" ];

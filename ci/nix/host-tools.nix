@@ -11,7 +11,8 @@ let
     directory: name: programs:
     derivation {
       inherit name;
-      inherit (final.stdenv.hostPlatform) system;
+      # Programs run where packages are built, whatever for.
+      inherit (final.stdenv.buildPlatform) system;
       builder = "/bin/sh";
       args = [
         "-c"
@@ -49,6 +50,7 @@ let
       export CARGO_BUILD_TARGET=x86_64-unknown-linux-gnu
       case $pname in
         bpfassay-ebpf-rust-*) export CARGO_PROFILE_PAYLOAD_OPT_LEVEL=3 ;;
+        bpfassay-payload-aarch64 | bpfassay-payload-riscv64) export RUSTC=${toolchain-rust}/bin/rustc ;;
       esac
       case $pname in
         bpfassay-ebpf-c-*) ;;
@@ -71,21 +73,28 @@ let
       pname = "cargo";
       version = "host";
     };
-  # bpf-linker (feature rust-llvm-22) and the rustc whose LLVM it uses: by the loader and libraries of that rustc's own root.
-  bpf-linker = prev.runCommand "bpf-linker" { } ''
+  # Programs of the toolchain root, by their own loader and libraries.
+  loader = "/opt/toolchain/lib64/ld-linux-x86-64.so.2 --library-path /opt/toolchain/usr/lib/x86_64-linux-gnu";
+  # Its rustc has the standard library for the other architectures, and `core` for eBPF.
+  toolchain-rust = prev.runCommand "toolchain-rust" { } ''
     mkdir -p $out/bin
-    loader="/opt/toolchain/lib64/ld-linux-x86-64.so.2 --library-path /opt/toolchain/usr/lib/x86_64-linux-gnu"
     cat > $out/bin/rustc <<X
     #!/bin/bash
-    exec $loader --argv0 rustc /opt/toolchain/usr/bin/rustc "\$@" --sysroot=/opt/toolchain/usr
+    exec ${loader} --argv0 rustc /opt/toolchain/usr/bin/rustc "\$@" --sysroot=/opt/toolchain/usr
     X
+    chmod +x $out/bin/*
+  '';
+  # bpf-linker (feature rust-llvm-22) and the rustc whose LLVM it uses.
+  bpf-linker = prev.runCommand "bpf-linker" { } ''
+    mkdir -p $out/bin
+    ln -s ${toolchain-rust}/bin/rustc $out/bin/
     cat > $out/bin/bpf-linker <<X
     #!/bin/bash
     # It looks for LLVM's library here.
     export LD_LIBRARY_PATH=/opt/toolchain/usr/lib/x86_64-linux-gnu
-    exec $loader /opt/tools/bpf-linker "\$@"
+    exec ${loader} /opt/tools/bpf-linker "\$@"
     X
-    chmod +x $out/bin/*
+    chmod +x $out/bin/bpf-linker
   '';
   nothing = name: from "/usr/bin" name [ "true" ];
 in
@@ -112,12 +121,19 @@ in
   cargo-deny = from "/opt/tools" "cargo-deny" [ "cargo-deny" ];
   nixfmt = from "/opt/tools" "nixfmt" [ "nixfmt" ];
   # Headers and libraries of these lie in the tool root; but for a static libelf, of which elfutils 0.192 left out a part
-  # (nixpkgs has 0.194). Where it is wanted, that of the toolchain root is taken.
+  # (nixpkgs has 0.194), and for all that is linked into programs for another architecture. Those of the toolchain root are taken.
   elfutils = final.lib.makeOverridable (
     { enableDebuginfod }:
+    let
+      inherit (final.stdenv) buildPlatform hostPlatform;
+      own = buildPlatform == hostPlatform;
+      libraries = "/opt/toolchain/usr/lib/${hostPlatform.parsed.cpu.name}-linux-gnu";
+    in
     prev.runCommand "elfutils" { inherit enableDebuginfod; } ''
       mkdir -p $out/lib
-      ln -s /opt/toolchain/usr/lib/x86_64-linux-gnu/libelf.a /usr/lib/x86_64-linux-gnu/libelf.so $out/lib/
+      ln -s ${libraries}/libelf.a ${
+        if own then "/usr/lib/x86_64-linux-gnu/libelf.so" else "${libraries}/libz.a ${libraries}/libzstd.a"
+      } $out/lib/
     ''
   ) { enableDebuginfod = true; };
   dpkg = from "/usr/bin" "dpkg" [ "dpkg-deb" ];

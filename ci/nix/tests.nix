@@ -201,9 +201,23 @@ in
       "https://mirror.invalid/${package.path}"
       "https://archive.invalid/debian/${package.snapshot}/${package.path}"
     ];
-  mirrors-of-nixpkgs =
-    lib.all (url: lib.hasPrefix "mirror://debian/pool/" url)
-      (lib.head assay.kernels.debian.x86_64."6.12".files).urls;
+  mirrors-of-nixpkgs = lib.hasPrefix "mirror://debian/pool/" (
+    lib.head (lib.head assay.kernels.debian.x86_64."6.12".files).urls
+  );
+
+  # What mirrors have dropped comes from the archive of snapshots that nixpkgs has; the command has the same places compiled in.
+  archive-of-nixpkgs =
+    let
+      package = lib.head locked.packages;
+    in
+    equal (lib.last
+      (lib.head assay.kernels.debian.${locked.architecture}.${locked.name}.files).urls
+    ) "${packages.bpfassay.BPFASSAY_DEFAULT_ARCHIVE}/debian/${package.snapshot}/${package.path}";
+  places-of-the-command =
+    lib.any (mirror: mirror == "${packages.bpfassay.BPFASSAY_DEFAULT_MIRROR}/")
+      (import (tree + "/pkgs/build-support/fetchurl/mirrors.nix")).debian
+    && lib.hasPrefix "https://" packages.bpfassay.BPFASSAY_DEFAULT_MIRROR
+    && lib.hasPrefix "${packages.bpfassay.BPFASSAY_DEFAULT_ARCHIVE}/debian/" pkgs.vmTools.debDistros.debian12x86_64.urlPrefix;
 
   # QEMU of testbed.lock, by hash, and every package of it; nixpkgs' own where it is asked for.
   qemu-of-the-lock =
@@ -306,6 +320,28 @@ in
       }).drvPath
     && fails (parted { arguments = [ "--shard=1/2" ]; }).drvPath;
   parts-of-any-directory = fails (parted { testbed = "/none"; }).drvPath;
+
+  # Guests' programs are made by Debian's toolchain, whose packages are fetched by hash; by nixpkgs' compilers where they are asked for.
+  programs-of-debian =
+    let
+      toolchain =
+        lib.findFirst (toolchain: toolchain.architecture == "x86_64") null
+          (lib.importTOML (flake + "/testbed.lock")).toolchain;
+      pool = packages.programs.packages;
+    in
+    lib.all
+      (arch: plain packages.testbed.spec.programs.${arch} == "${plain packages.programs.outPath}/${arch}")
+      [
+        "x86_64"
+        "aarch64"
+        "riscv64"
+      ]
+    && lib.all (package: lib.hasInfix " $out/${package.path}\n" pool.buildCommand) toolchain.packages
+    && lib.all (found: found.file.outputHash == found.sha256) pool.files;
+  programs-of-nixpkgs =
+    equal (using { programs = "nixpkgs"; }).testbeds.quick.spec.programs.riscv64
+      "${packages.payload-riscv64}/bin";
+  programs-of-nobody = fails (using { programs = "nixos"; }).testbeds.quick.drvPath;
 
   # Programs that were packed are what guests are made of, and no compiler for guests is needed.
   packed =

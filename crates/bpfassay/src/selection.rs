@@ -12,7 +12,7 @@ use bpfassay_testbed::{
     payload::ProgramSources,
     provider::{
         Sources,
-        local::{Config, LocalKernel, is_build_tree, packages_in},
+        local::{Config, LocalKernel, Need, is_build_tree, packages_in},
     },
     unpack::is_package,
 };
@@ -172,10 +172,13 @@ pub(crate) fn lacks(selection: &Selection, plan: &Plan) -> Result<Lacks, Failure
         (Some(config), Some(release)) => Config::read(config)?.lacks(release, nfs),
         _ => Vec::new(),
     };
-    let options = options.iter().map(|lack| format!("{}, which {} needs", lack.option, lack.needed_by)).collect();
     let modules = kernel.absent_modules(nfs)?;
-    let modules = modules.iter().map(|absent| format!("{}, which {} needs", absent.module, absent.needed_by)).collect();
-    Ok(Lacks { options, modules })
+    let mut needs = options.iter().map(|lack| lack.needed_by).chain(modules.iter().map(|absent| absent.needed_by));
+    Ok(Lacks {
+        for_nfs: needs.any(|need| need == Need::Nfs),
+        options: options.iter().map(|lack| format!("{}, which {} needs", lack.option, lack.needed_by)).collect(),
+        modules: modules.iter().map(|absent| format!("{}, which {} needs", absent.module, absent.needed_by)).collect(),
+    })
 }
 
 /// What a kernel lacks, in words.
@@ -185,6 +188,17 @@ pub(crate) struct Lacks {
     pub(crate) options: Vec<String>,
     /// What its packages do not hold.
     pub(crate) modules: Vec<String>,
+    /// Whether the NFS mount needs some of it.
+    pub(crate) for_nfs: bool,
+}
+
+impl Lacks {
+    /// Which studies a kernel can be used for all the same, where it lacks something for NFS.
+    pub(crate) fn without_nfs(&self) -> Option<&'static str> {
+        self.for_nfs.then_some(
+            "studies on tmpfs need nothing of NFS: `cost`, or your own with type = \"tmpfs\" in [[file_systems]]",
+        )
+    }
 }
 
 #[cfg(test)]

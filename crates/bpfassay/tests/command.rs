@@ -203,6 +203,9 @@ fn an_answer_that_cannot_be_written_is_no_success() {
     }
 }
 
+/// What `plan` and `run` report of a kernel that lacks something for NFS.
+const NEED_NO_NFS: &str = "studies on tmpfs need nothing of NFS: `cost`";
+
 #[test]
 fn the_image_of_a_kernel_is_given_by_its_path_and_by_itself() {
     let directory = tempfile::tempdir().unwrap();
@@ -233,6 +236,7 @@ fn the_image_of_a_kernel_is_given_by_its_path_and_by_itself() {
         (&["--kernel", "."], 2, "neither a kernel image nor the tree of a kernel's build"),
         (&["--kernel", "linux"], 0, "aarch64_local_quick"),
         (&["--kernel", "linux"], 0, "CONFIG_NFSD, which the NFS mount needs"),
+        (&["--kernel", "linux"], 0, NEED_NO_NFS),
         (&["--kernel", "./linux", "--arch", "riscv64"], 2, "is the build of a kernel for aarch64, not for riscv64"),
         (&["--kernel", "fresh"], 2, "has no .config: run `make defconfig` and `make`"),
     ] {
@@ -241,6 +245,11 @@ fn the_image_of_a_kernel_is_given_by_its_path_and_by_itself() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
         assert!(printed.contains(part), "{arguments:?}: {printed}");
     }
+    // Nothing is missing to a study on tmpfs.
+    let output = bpfassay(directory.path()).args(["plan", "cost", "--kernel", "linux"]).output().unwrap();
+    let printed = printed(&output);
+    assert!(output.status.success() && printed.contains("aarch64_local_small_tmpfs_none"), "{printed}");
+    assert!(!printed.contains("NFS"), "{printed}");
 }
 
 #[test]

@@ -7,8 +7,8 @@
 pub enum AptError {
     /// The host's apt sources name no Debian archive.
     #[error(
-        "the host's apt sources name no Debian archive with component main: add one to /etc/apt/sources.list, or pass a testbed \
-         made elsewhere with --manifest"
+        "the host's apt sources name no Debian archive with component main: name one with --mirror URL, add one to \
+         /etc/apt/sources.list, or pass a testbed made elsewhere with --manifest"
     )]
     NoArchive,
     /// The release file has expired: the mirror has not been updated.

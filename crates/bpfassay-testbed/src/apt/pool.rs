@@ -99,7 +99,9 @@ impl Apt<'_> {
                 Err(error) => return Err(error),
                 Ok(None) => asked.push((
                     "a mirror of Debian".to_owned(),
-                    "this host has no apt whose configuration names one; --mirror URL does".to_owned(),
+                    "this host has no apt whose configuration names one, and none was compiled in: --mirror URL names one, \
+                     --from a place that has the files"
+                        .to_owned(),
                 )),
             }
         }

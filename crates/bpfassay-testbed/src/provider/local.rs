@@ -20,7 +20,7 @@ use bpfassay_protocol::{Arch, with_causes};
 pub(crate) use self::header::tests::arm64_image;
 pub use self::{
     build_tree::is_build_tree,
-    config::{Absent, Config, Lack},
+    config::{Absent, Config, Lack, Need},
     header::{ImageKind, identify},
     packages::packages_in,
     zboot::unpack as unpack_zboot,

@@ -69,6 +69,9 @@ fn lacks_as_text(lacks: &Lacks) -> String {
             }
         }
     }
+    if let Some(without) = lacks.without_nfs() {
+        let _ = writeln!(text, "{without}");
+    }
     text
 }
 

@@ -78,6 +78,9 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     for lack in &lacks.modules {
         tracing::warn!("the kernel's packages have no module {lack}");
     }
+    if let Some(without) = lacks.without_nfs() {
+        tracing::warn!("{without}");
+    }
     if let Some(directory) = &arguments.execution.output {
         // Before the minutes that setting up may take.
         Journal::may_create(directory)?;

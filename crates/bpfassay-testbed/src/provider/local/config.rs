@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     path::Path,
 };
 
@@ -25,21 +26,24 @@ const FRAGMENTS: [(Need, &str); 4] = [
     (Need::Nfs, include_str!("../../../kconfig/nfs41.config")),
 ];
 
-/// What needs an option.
+/// What needs an option or a module. It is displayed as a noun: `the NFS mount`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Need {
+pub enum Need {
+    /// Every guest.
     Guest,
+    /// What is to be measured.
     Probes,
+    /// A file system of a study, which may have another.
     Nfs,
 }
 
-impl Need {
-    const fn name(self) -> &'static str {
-        match self {
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::Guest => "a guest",
             Self::Probes => "probes and tools",
             Self::Nfs => "the NFS mount",
-        }
+        })
     }
 }
 
@@ -49,7 +53,7 @@ pub struct Lack {
     /// The option, `CONFIG_…`.
     pub option: &'static str,
     /// What needs it.
-    pub needed_by: &'static str,
+    pub needed_by: Need,
 }
 
 /// A module that a kernel has by its configuration, and that is not in its packages.
@@ -58,7 +62,7 @@ pub struct Absent {
     /// The module.
     pub module: &'static str,
     /// What needs it.
-    pub needed_by: &'static str,
+    pub needed_by: Need,
 }
 
 /// The options of a kernel that are set.
@@ -101,7 +105,7 @@ impl Config {
         let needed = GUEST_MODULES.into_iter().filter(|(option, module, need)| {
             self.is_module(option) && (nfs || *need != Need::Nfs) && !modules.contains(*module)
         });
-        needed.map(|(_, module, need)| Absent { module, needed_by: need.name() }).collect()
+        needed.map(|(_, module, need)| Absent { module, needed_by: need }).collect()
     }
 
     /// What a kernel of this configuration and `release` lacks: for guests, for probes, and with `nfs` for an NFS mount.
@@ -112,7 +116,7 @@ impl Config {
         let options =
             fragments.flat_map(|(need, text)| text.lines().filter_map(option).map(move |(name, _)| (need, name)));
         let lacking = options.filter(|(_, option)| !self.is_set(option));
-        lacking.map(|(need, option)| Lack { option, needed_by: need.name() }).collect()
+        lacking.map(|(need, option)| Lack { option, needed_by: need }).collect()
     }
 }
 
