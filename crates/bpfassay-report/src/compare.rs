@@ -29,7 +29,7 @@ use crate::derive::gates::adjustment;
 use bpfassay_results::{ByteErrors, Figure, Pooled, Results, Unit};
 
 /// Version of the JSON form of a comparison.
-pub const COMPARISON_VERSION: u32 = 7;
+pub const COMPARISON_VERSION: u32 = 8;
 
 /// How two results are to be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct Question {
     pub kernels: Vec<(String, String)>,
     /// Which part of the two it is about.
     pub filter: Filter,
+    /// How the base and the new results are called, such as by their directories; empty: by study and time alone.
+    pub names: [String; 2],
 }
 
 impl Default for Question {
@@ -55,6 +57,7 @@ impl Default for Question {
             correction: Correction::BenjaminiHochberg,
             kernels: Vec::new(),
             filter: Filter::default(),
+            names: [String::new(), String::new()],
         }
     }
 }
@@ -83,6 +86,8 @@ pub struct Comparison {
     pub version: u32,
     /// Name of the base's study, and of the new one's; with the shard, where only one was measured.
     pub studies: [String; 2],
+    /// How whoever asked calls the two, such as by their directories; empty where they have no names.
+    pub names: [String; 2],
     /// When each of them began, in milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: [u64; 2],
     /// The clock of both.
@@ -337,6 +342,7 @@ pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Com
     Ok(Comparison {
         version: COMPARISON_VERSION,
         studies: [base, new].map(|results| results.plan.title()),
+        names: question.names.clone(),
         started_unix_ms: [base, new].map(|results| results.started_unix_ms),
         clock: new.plan.study.clock,
         margin: claim.margin,

@@ -52,12 +52,42 @@ fn with_marks(metric: &CellMetric, is_baseline: bool, digits: usize) -> Option<S
     let overhead = metric.compared(is_baseline).value()?;
     let negligible = if overhead.negligible == Some(true) { ", negligible" } else { "" };
     let pooled = if overhead.pooled.is_some() { " ~" } else { "" };
-    let shown = match !is_baseline && metric.is_within_noise() {
-        true => format!("{WITHIN_NOISE}{}", interval(&overhead.estimate, digits)),
-        false => with_interval(&overhead.estimate, digits),
-    };
-    let prefix = if is_baseline { "A/A " } else { "" };
-    Some(format!("{prefix}{shown}{pooled}{negligible}"))
+    if is_baseline {
+        return Some(format!("A/A {}{pooled}{negligible}", with_interval(&overhead.estimate, digits)));
+    }
+    Some(match metric.is_within_noise() {
+        true => {
+            let words = if overhead.detectable.is_some_and(is_beyond) { NOT_KNOWN } else { WITHIN_NOISE };
+            format!("{words}{}{pooled}{negligible}", interval(&overhead.estimate, digits))
+        }
+        false => {
+            let percent = percent(overhead.estimate.value, digits.saturating_sub(2));
+            format!("{}{pooled} {percent}{negligible}", with_interval(&overhead.estimate, digits))
+        }
+    })
+}
+
+/// What is shown in place of a figure that the spread of the runs leaves open.
+pub(crate) const NOT_KNOWN: &str = "not known";
+
+/// A smallest overhead beyond this ratio is as good as none: nobody asks whether a probe doubles the time of everything.
+const BEYOND: f64 = 2.0;
+
+fn is_beyond(detectable: f64) -> bool {
+    // Whatever is no number is not known either.
+    detectable.is_nan() || detectable > BEYOND
+}
+
+/// The smallest overhead that would be seen, in per cent: `0.13%`; `not known` above 100%.
+pub(crate) fn detectable(ratio: f64) -> String {
+    if is_beyond(ratio) { NOT_KNOWN.to_owned() } else { beyond_one(ratio) }
+}
+
+/// A ratio as a change, with so many digits after the point: `+1.3%`, `-0.2%`, `0.0%`.
+pub(crate) fn percent(ratio: f64, digits: usize) -> String {
+    let text = format!("{:+.digits$}", (ratio - 1.0) * 100.0);
+    let is_zero = text.chars().all(|c| matches!(c, '+' | '-' | '.' | '0'));
+    format!("{}%", if is_zero { text.trim_start_matches(['+', '-']) } else { &text })
 }
 
 /// What a ratio is beyond 1, in per cent: `0.13%`.
@@ -91,9 +121,28 @@ pub(crate) fn ratio_finely(estimate: &Estimate) -> String {
     with_interval(estimate, RATIO_FINELY)
 }
 
+/// `1.0051 [1.0050, 1.0052] +0.51%`.
+pub(crate) fn change(estimate: &Estimate) -> String {
+    format!("{} {}", ratio_finely(estimate), percent(estimate.value, RATIO_FINELY - 2))
+}
+
+/// An interval of a cost that holds 0 and reaches further than this many instructions per call to either side leaves the cost open.
+pub(crate) const OPEN_COST: f64 = 10_000.0;
+
+/// Whether anything is known of a cost: its interval tells it from 0, or is not wider than [`OPEN_COST`] either way.
+pub(crate) fn is_known(cost: &Cost) -> bool {
+    let is_open = |interval: Interval| {
+        interval.lower < 0.0 && interval.upper > 0.0 && interval.upper - interval.lower > 2.0 * OPEN_COST
+    };
+    !cost.shown().bounds.interval().is_some_and(is_open)
+}
+
 /// `548.5 [547.9, 549.1]`, without interval `548.5`, instructions with one digit after the point; with ` ~` where the interval has more in it than its
-/// own spread.
+/// own spread; `not known` where that interval leaves everything open.
 pub(crate) fn cost(cost: &Cost) -> String {
+    if !is_known(cost) {
+        return NOT_KNOWN.to_owned();
+    }
     let pooled = if cost.pooled.is_some() { " ~" } else { "" };
     format!("{}{pooled}", with_interval(cost.shown(), 1))
 }
@@ -211,6 +260,14 @@ mod tests {
         let reported =
             Refusal { errno: Some(22), ..Refusal::new(Step::Attach, "failed to load BPF object".to_owned()) };
         assert_eq!(refusal(&reported), "attach: errno 22");
+    }
+
+    #[test]
+    fn ratios_are_changes_in_per_cent() {
+        assert_eq!([1.0129, 0.998, 1.0].map(|ratio| percent(ratio, 1)), ["+1.3%", "-0.2%", "0.0%"]);
+        // What rounds to nothing has no sign.
+        assert_eq!([1.00004, 0.99996].map(|ratio| percent(ratio, 2)), ["0.00%", "0.00%"]);
+        assert_eq!([1.0013, 1.9, 13.96, f64::NAN].map(detectable), ["0.13%", "90%", NOT_KNOWN, NOT_KNOWN]);
     }
 
     #[test]

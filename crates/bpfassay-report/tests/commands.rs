@@ -145,7 +145,11 @@ fn metrics_are_in_every_format_with_their_units() {
     let results = results("wall", 0);
     let metrics = openmetrics(&results);
     let line = |of: &str| metrics.lines().find(|line| line.starts_with("bpfassay_metric_value{") && line.contains(of));
-    assert!(line("under_test=\"fexit\",metric=\"rate\"").is_some_and(|line| line.ends_with(" 50")), "{metrics}");
+    assert!(
+        line("under_test=\"fexit\",clock=\"wall\",metric=\"rate\",unit=\"1/s\"")
+            .is_some_and(|line| line.ends_with(" 50")),
+        "{metrics}"
+    );
     let runs = csv(&results).unwrap();
     let head: Vec<&str> = runs.lines().next().unwrap().split(',').collect();
     assert_eq!(head[11..15], ["metric", "direct_instructions_per_call", "value", "unit"]);

@@ -481,6 +481,9 @@ fn comparisons_as_they_look() {
     // Without what all pages have.
     let page = comparison_html(&comparison, true).unwrap();
     let (head, body) = page.split_once("<body>").unwrap();
-    assert!(head.contains("<title>made-up against made-up</title>"), "{head}");
+    assert!(
+        head.contains("<title>made-up of 2026-09-21 14:13 UTC against made-up of 2026-09-21 14:13 UTC</title>"),
+        "{head}"
+    );
     insta::assert_snapshot!(body);
 }

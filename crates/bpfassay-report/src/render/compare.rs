@@ -10,7 +10,9 @@ use bpfassay_stats::gate::Change;
 use bpfassay_study::Clock;
 
 use super::{
-    Style, finished, markdown,
+    Style, finished,
+    head::when,
+    markdown,
     table::{CellNames, Remarks, Table},
     text,
 };
@@ -65,7 +67,7 @@ fn table(comparison: &Comparison, whole: bool) -> Table {
                     let shown = whole || metric.miscounts() || !matches!(metric.change, Change::Equivalent);
                     if shown {
                         let ratio = match metric.ratio.value() {
-                            Some(ratio) => format!("{} {}", metric.measure, labels::ratio_finely(&ratio.estimate)),
+                            Some(ratio) => format!("{} {}", metric.measure, labels::change(&ratio.estimate)),
                             None => remarks.mark(metric.ratio.reason().unwrap_or(labels::NONE).to_owned()),
                         };
                         row(change(metric), &metric.metric, ratio, cost(metric), bytes(metric));
@@ -86,15 +88,32 @@ fn table(comparison: &Comparison, whole: bool) -> Table {
     }
     // What got worse first; otherwise the order of the cells.
     rows.sort_by_key(|(is_regression, _)| !is_regression);
-    let [base, new] = &comparison.studies;
-    let title = format!("{new} against {base}, clock {}: {}", comparison.clock, Counts::of(comparison));
+    let [base, new] = sides(comparison);
+    let title = vec![
+        format!("base: {base}"),
+        format!("new: {new}"),
+        format!("new against base, clock {}: {}", comparison.clock, Counts::of(comparison)),
+    ];
     Table {
+        title,
         rows: rows.into_iter().map(|(_, row)| row).collect(),
         warnings: warnings(comparison),
         remarks: remarks.0,
         legend: legend(comparison),
-        ..Table::new(title, ["change", "target", "probe", "metric", "new / base", "instructions/call", "byte error"])
+        ..Table::new("", ["change", "target", "probe", "metric", "new / base", "instructions/call", "byte error"])
     }
+}
+
+/// What the base and the new results are: `results/latest, quick of 2026-11-26 03:24 UTC`.
+pub(super) fn sides(comparison: &Comparison) -> [String; 2] {
+    let Comparison { studies, names, started_unix_ms, .. } = comparison;
+    [0, 1].map(|side| {
+        let study = format!("{} of {}", studies[side], when(started_unix_ms[side]));
+        match names[side].as_str() {
+            "" => study,
+            name => format!("{name}, {study}"),
+        }
+    })
 }
 
 /// What differs besides, and what the comparison leaves out.

@@ -10,6 +10,7 @@ use super::{
     cases::{Account, Case, CaseOutcome, Suite, suites},
     compare, finished,
     format::Format,
+    head::head,
     plain,
 };
 use crate::{
@@ -35,7 +36,16 @@ pub(super) const FORMAT: Format = Format {
 /// [`quick_junit::SerializeError`] where the XML cannot be written, such as for a character that XML cannot contain.
 pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
     let mut report = Report::new(name(&format!("bpfassay {}", results.plan.title())));
-    report.add_test_suites(suites(results).iter().map(suite));
+    let head = head(results);
+    let mut suites: Vec<TestSuite> = suites(results).iter().map(suite).collect();
+    // Properties are those of a suite.
+    if let Some(first) = suites.first_mut() {
+        let conclusion = head.conclusion.iter().map(|line| ("conclusion", line));
+        for (name, value) in conclusion.chain(head.facts.iter().map(|(name, fact)| (*name, fact))) {
+            first.add_property((name, &*plain::line(value)));
+        }
+    }
+    report.add_test_suites(suites);
     written(&report)
 }
 
@@ -46,7 +56,7 @@ pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
 /// # Errors
 /// [`quick_junit::SerializeError`] where the XML cannot be written, such as for a character that XML cannot contain.
 pub fn comparison_junit(comparison: &Comparison) -> Result<String, quick_junit::SerializeError> {
-    let [base, new] = &comparison.studies;
+    let [base, new] = compare::sides(comparison);
     let mut report = Report::new(name(&format!("bpfassay {new} against {base}")));
     let mut suite = TestSuite::new(name(&format!("{new} against {base}")));
     suite.add_test_cases(comparison.cells.iter().flat_map(compared));
@@ -155,7 +165,7 @@ fn compared(cell: &CellComparison) -> Vec<TestCase> {
 
 fn changed(metric: &MetricComparison) -> TestCaseStatus {
     let ratio = match metric.ratio.value() {
-        Some(ratio) => format!("{} new / base {}", metric.measure, labels::ratio_finely(&ratio.estimate)),
+        Some(ratio) => format!("{} new / base {}", metric.measure, labels::change(&ratio.estimate)),
         None => metric.ratio.reason().unwrap_or(labels::NONE).to_owned(),
     };
     match metric.change {

@@ -7,6 +7,7 @@ use super::{
     cases::{Account, Case, CaseOutcome, Suite, suites},
     finished,
     format::Format,
+    head::head,
     plain,
 };
 use bpfassay_results::Results;
@@ -26,7 +27,12 @@ pub(super) const FORMAT: Format = Format {
 #[must_use]
 pub fn ktap(results: &Results) -> String {
     let suites = suites(results);
-    let mut text = format!("KTAP version 1\n1..{}\n", suites.len());
+    let mut text = "KTAP version 1\n".to_owned();
+    let head = head(results);
+    for line in head.conclusion.iter().cloned().chain(head.facts()) {
+        let _ = writeln!(text, "# {}", plain::line(&line));
+    }
+    let _ = writeln!(text, "1..{}", suites.len());
     for (number, suite) in (1_usize..).zip(&suites) {
         write_suite(&mut text, number, suite);
     }

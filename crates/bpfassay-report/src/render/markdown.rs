@@ -4,6 +4,7 @@
 use super::{
     finished,
     format::Format,
+    head,
     kernel_features::Page,
     plain,
     sections::{Section, sections},
@@ -22,8 +23,26 @@ pub(super) const FORMAT: Format = Format {
 /// `results` as Markdown.
 #[must_use]
 pub fn markdown(results: &Results) -> String {
-    let texts = sections(results).map(|section| self::section(&section));
-    finished(texts.collect::<Vec<_>>().join("\n"))
+    let sections = sections(results).map(|section| self::section(&section));
+    let texts: Vec<String> = std::iter::once(head(results)).chain(sections).collect();
+    finished(texts.join("\n"))
+}
+
+/// What stands above the tables: the conclusion in bold letters, then a list.
+pub(super) fn head(results: &Results) -> String {
+    let head = head::head(results);
+    let mut text = String::new();
+    for (index, conclusion) in head.conclusion.iter().enumerate() {
+        text.push_str(&if index == 0 {
+            format!("**{}**\n\n", escape(conclusion))
+        } else {
+            format!("- {}\n", escape(conclusion))
+        });
+    }
+    for fact in head.facts() {
+        text.push_str(&format!("- {}\n", escape(&fact)));
+    }
+    text
 }
 
 /// One section.

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use bpfassay_stats::Verdict;
 
-use super::{finished, format::Format, plain};
+use super::{finished, format::Format, head::head, plain};
 use crate::labels;
 use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Direct, Priced, Results, Role};
 
@@ -26,6 +26,7 @@ pub(super) const FORMAT: Format = Format {
 #[must_use]
 pub fn openmetrics(results: &Results) -> String {
     let mut text = String::new();
+    study(&mut text, results);
     type Of = fn(&CellMetric, Option<&CellAccuracy>) -> Option<f64>;
     let families: [(&str, &str, &str, Of); 12] = [
         (
@@ -95,8 +96,8 @@ pub fn openmetrics(results: &Results) -> String {
     for (name, unit, help, of) in families {
         let samples = results.cells.iter().flat_map(|cell| {
             cell.rows().filter_map(move |(metric, accuracy)| {
-                let mut labels = labels(cell);
-                labels.push(("metric", metric.name.to_string()));
+                let mut labels = labels(results, cell);
+                labels.extend(named(metric));
                 Some((labels, of(metric, accuracy)?))
             })
         });
@@ -106,8 +107,9 @@ pub fn openmetrics(results: &Results) -> String {
         let counted = cell.metrics.iter().filter_map(|metric| Some((metric, direct(metric)?)));
         counted.flat_map(move |(metric, direct)| {
             Role::ALL.map(|role| {
-                let mut labels = labels(cell);
-                labels.extend([("metric", metric.name.to_string()), ("role", role.to_string())]);
+                let mut labels = labels(results, cell);
+                labels.extend(named(metric));
+                labels.push(("role", role.to_string()));
                 (labels, direct.of(role))
             })
         })
@@ -117,8 +119,8 @@ pub fn openmetrics(results: &Results) -> String {
     priced(&mut text, results);
     let others = results.cells.iter().flat_map(|cell| {
         cell.metrics.iter().filter(|metric| metric.operation.is_none()).filter_map(move |metric| {
-            let mut labels = labels(cell);
-            labels.extend([("metric", metric.name.to_string()), ("unit", metric.unit.clone())]);
+            let mut labels = labels(results, cell);
+            labels.extend(named(metric));
             Some((labels, metric.value.value()?.center()))
         })
     });
@@ -126,7 +128,7 @@ pub fn openmetrics(results: &Results) -> String {
     family(&mut text, "bpfassay_metric_value", "", help, others.collect());
     let runs = results.cells.iter().flat_map(|cell| {
         let of = |outcome: &str, count: u32| {
-            let mut labels = labels(cell);
+            let mut labels = labels(results, cell);
             labels.push(("outcome", outcome.to_owned()));
             (labels, f64::from(count))
         };
@@ -141,6 +143,13 @@ pub fn openmetrics(results: &Results) -> String {
     family(&mut text, "bpfassay_gates", "", "Gates of the study by verdict.", verdicts.into());
     text.push_str("# EOF\n");
     finished(text)
+}
+
+/// What the figures are of, as labels of a sample that is 1.
+fn study(text: &mut String, results: &Results) {
+    let mut labels = vec![("study", results.plan.title().to_string()), ("clock", results.plan.study.clock.to_string())];
+    labels.extend(head(results).facts);
+    family(text, "bpfassay_study_info", "", "When, where, and of what the figures are.", vec![(labels, 1.0)]);
 }
 
 /// The names that samples have for what a model finds, in the order of [`bpfassay_results::MissesPerCall::numbers`].
@@ -182,8 +191,9 @@ fn priced(text: &mut String, results: &Results) {
             for metric in &cell.metrics {
                 let Some(priced) = direct(metric).and_then(|direct| direct.priced.as_ref()) else { continue };
                 for (own, value) in of(priced) {
-                    let mut labels = labels(cell);
-                    labels.extend([("metric", metric.name.to_string()), ("model", model.name.clone())]);
+                    let mut labels = labels(results, cell);
+                    labels.extend(named(metric));
+                    labels.push(("model", model.name.clone()));
                     labels.extend(own);
                     samples.push((labels, value));
                 }
@@ -197,14 +207,20 @@ fn direct(metric: &CellMetric) -> Option<&Direct> {
     metric.direct.as_ref()?.value()
 }
 
-fn labels(cell: &CellResult) -> Vec<(&'static str, String)> {
+fn labels(results: &Results, cell: &CellResult) -> Vec<(&'static str, String)> {
     vec![
         ("arch", cell.target.arch.to_string()),
         ("kernel", cell.target.kernel.clone()),
         ("workload", cell.case.clone()),
         ("file_system", cell.file_system.clone()),
         ("under_test", cell.under_test()),
+        ("clock", results.plan.study.clock.to_string()),
     ]
+}
+
+/// Which metric a figure is of, and in what it is measured.
+fn named(metric: &CellMetric) -> [(&'static str, String); 2] {
+    [("metric", metric.name.to_string()), ("unit", metric.unit.clone())]
 }
 
 fn family(text: &mut String, name: &str, unit: &str, help: &str, samples: Samples) {

@@ -31,7 +31,7 @@ pub(super) enum Class {
 
 /// What came of one cell, in the order in which it is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum State {
+pub(super) enum State {
     Exact,
     NothingFound,
     Measured,
@@ -48,7 +48,8 @@ enum State {
 }
 
 impl State {
-    const fn words(self) -> &'static str {
+    /// In a word or two.
+    pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Exact => "exact",
             Self::NothingFound => "nothing found",
@@ -162,6 +163,11 @@ fn state(cell: &CellResult, is_denied: bool) -> State {
         _ if cell.tool.is_some() => of_tool(cell, is_denied),
         _ => of_counts(cell),
     }
+}
+
+/// What came of a cell that was measured, whatever gates deny.
+pub(super) fn state_of(cell: &CellResult) -> State {
+    state(cell, false)
 }
 
 fn of_tool(cell: &CellResult, is_denied: bool) -> State {

@@ -45,6 +45,11 @@ impl Table {
         }
     }
 
+    /// The name of a column, for a cell that stands alone.
+    pub(super) fn column(&self, index: usize) -> &str {
+        self.columns.get(index).map_or("", String::as_str)
+    }
+
     /// What distinguishes this table from the others: titles of the first ones begin with the study.
     pub(super) fn last_line(&self) -> &str {
         self.title.last().map_or("", String::as_str)

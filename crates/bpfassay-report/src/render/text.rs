@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report for the terminal.
 
-use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width, presets};
+use comfy_table::{ContentArrangement, LineStyle, TableStyle};
 
 use super::{
-    finished,
+    columns, finished,
     format::{Format, Options},
-    kernel_features,
+    head, kernel_features,
     plain::line,
     sections::{self, Section, sections},
     table::Table,
@@ -25,9 +25,8 @@ pub(super) const FORMAT: Format = Format {
 /// How the table looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Width of the terminal in columns; `None` where there is none: nothing is wrapped, and there are no lines but one
-    /// below the head, so that the text can be searched and compared. So it is, too, where the terminal is so narrow
-    /// that words in the table would have to be broken.
+    /// Width of the terminal in columns, which no line exceeds: rows of tables take several lines where there is no room for one. `None` where there is no
+    /// terminal: nothing is wrapped, so that the text can be searched and compared.
     pub width: Option<u16>,
 }
 
@@ -41,7 +40,22 @@ pub fn text(results: &Results, style: Style) -> String {
         Section::Table(table) => one(table, style),
         Section::Matrix(page) => kernel_features::text(&page, style.width),
     });
-    finished(texts.collect::<Vec<_>>().join("\n"))
+    let texts: Vec<String> = std::iter::once(head(results, style)).chain(texts).collect();
+    finished(texts.join("\n"))
+}
+
+/// What stands above the tables.
+fn head(results: &Results, style: Style) -> String {
+    let head = head::head(results);
+    let mut text = String::new();
+    for (index, conclusion) in head.conclusion.iter().enumerate() {
+        let indent = if index == 0 { "" } else { "  " };
+        push_wrapped(&mut text, &format!("{indent}{}", line(conclusion)), style.width);
+    }
+    for fact in head.facts() {
+        push_wrapped(&mut text, &line(&fact), style.width);
+    }
+    text
 }
 
 /// The rows of `results` in the table of cells, without what stands above and below them: for results of which more is to come. Empty
@@ -54,91 +68,43 @@ pub fn provisional(results: &Results, style: Style) -> String {
 
 /// One table with what stands above and below it.
 pub(super) fn one(content: Table, style: Style) -> String {
-    let has_rows = !content.rows.is_empty();
-    // Of 15,000 cells a second copy of the table would be tens of megabytes.
-    let rows: Vec<Vec<String>> =
-        content.rows.into_iter().map(|row| row.into_iter().map(|cell| line(&cell).into_owned()).collect()).collect();
-    let columns: Vec<_> = content.columns.iter().map(|column| line(column)).collect();
-    let longest = longest_words(columns.iter().map(AsRef::as_ref), &rows);
-    let fit = style.width.and_then(|width| fit(width, &longest));
-    let width = fit.and(style.width);
-    let mut table = comfy_table::Table::new();
-    // The caller describes the terminal; comfy-table must not look for itself.
-    table.force_no_tty();
-    match width {
-        Some(width) => {
-            table.load_style(presets::UTF8_FULL_CONDENSED.with_rounded_corners());
-            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-        }
-        None => {
-            table.load_style(PLAIN).set_content_arrangement(ContentArrangement::Disabled);
-        }
-    }
-    table.set_header(&columns);
-    table.add_rows(rows);
-    if let Some(padding) = fit {
-        for (column, &word) in table.column_iter_mut().zip(&longest) {
-            column.set_padding((padding, padding));
-            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(word + 2 * padding)));
-        }
-    }
     let mut text = String::new();
     for title in &content.title {
-        text.push_str(&line(title));
-        text.push('\n');
+        push_wrapped(&mut text, &line(title), style.width);
     }
     // A head without rows would say nothing that the title does not.
-    if has_rows {
-        for row in table.lines() {
+    if !content.rows.is_empty() {
+        for row in rows(&content.columns, content.rows, style) {
             text.push_str(row.trim_end());
             text.push('\n');
         }
     }
     for warning in &content.warnings {
-        push_wrapped(&mut text, &format!("! {}", line(warning)), width);
+        push_wrapped(&mut text, &format!("! {}", line(warning)), style.width);
     }
     for (index, remark) in content.remarks.iter().enumerate() {
-        push_wrapped(&mut text, &format!("[{}] {}", index + 1, line(remark)), width);
+        push_wrapped(&mut text, &format!("[{}] {}", index + 1, line(remark)), style.width);
     }
     for legend in &content.legend {
-        push_wrapped(&mut text, &format!("  {}", line(legend)), width);
+        push_wrapped(&mut text, &format!("  {}", line(legend)), style.width);
     }
     text
 }
 
-/// The length of the longest word of each column.
-fn longest_words<'a>(head: impl Iterator<Item = &'a str>, rows: &[Vec<String>]) -> Vec<u16> {
-    let longest = |cell: &str| cell.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0);
-    head.enumerate()
-        .map(|(index, name)| {
-            let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| longest(cell));
-            u16::try_from(cells.chain([longest(name)]).max().unwrap_or(0)).unwrap_or(u16::MAX)
-        })
-        .collect()
-}
-
-/// How many spaces stand on either side of a cell, so that a table of such words fits into `width`: 1, or 0 where that is
-/// too much; `None` where it does not fit at all.
-fn fit(width: u16, words: &[u16]) -> Option<u16> {
-    [1, 0].into_iter().find(|&padding| {
-        let columns = words.iter().map(|&word| usize::from(word) + 2 * usize::from(padding) + 1);
-        columns.sum::<usize>() < usize::from(width)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_is_fitted_as_long_as_no_word_is_broken() {
-        let rows = [vec!["x86_64 6.12".to_owned(), "0 requested".to_owned()]];
-        let longest = longest_words(["target", "byte error"].into_iter(), &rows);
-        assert_eq!(longest, [6, 9]);
-        // 15 letters, 3 lines, and a space on either side of both.
-        assert_eq!(fit(22, &longest), Some(1));
-        assert_eq!(fit(21, &longest), Some(0));
-        assert_eq!(fit(18, &longest), Some(0));
-        assert_eq!(fit(17, &longest), None);
+/// The lines of a table: a line for each row where there is room for that, or no terminal.
+fn rows(columns: &[String], rows: Vec<Vec<String>>, Style { width }: Style) -> Vec<String> {
+    // Of 15,000 cells a second copy of the table would be tens of megabytes.
+    let rows: Vec<Vec<String>> =
+        rows.into_iter().map(|row| row.into_iter().map(|cell| line(&cell).into_owned()).collect()).collect();
+    let head: Vec<String> = columns.iter().map(|column| line(column).into_owned()).collect();
+    if let Some(width) = width {
+        return columns::lines(&head, &rows, usize::from(width));
     }
+    let mut table = comfy_table::Table::new();
+    // The caller describes the terminal; comfy-table must not look for itself.
+    table.force_no_tty();
+    table.load_style(PLAIN).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(&head);
+    table.add_rows(rows);
+    table.lines().collect()
 }

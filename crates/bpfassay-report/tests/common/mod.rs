@@ -262,6 +262,13 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
     }
 }
 
+/// `page` without the names of columns that its cells have for narrow windows.
+pub(crate) fn without_labels(page: &str) -> String {
+    let mut parts = page.split(" data-label=\"");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('"').unwrap().1)
+}
+
 pub(crate) fn not_supported() -> Refusal {
     Refusal {
         program: Some("on_read".to_owned()),

@@ -59,7 +59,12 @@ impl Against {
             let report = miette::miette!(help = help, "--metric and --access choose what is compared, and nothing is");
             return Err(Failure { code: USAGE, report });
         };
-        let question = Question { margin: arguments.margin, filter: filter(&[], &arguments.of), ..Question::default() };
+        let question = Question {
+            margin: arguments.margin,
+            filter: filter(&[], &arguments.of),
+            names: [directory.display().to_string(), "this run".to_owned()],
+            ..Question::default()
+        };
         Ok(Some(Self { base: file::read(directory)?, question, bisect: arguments.bisect, shown: directory.clone() }))
     }
 

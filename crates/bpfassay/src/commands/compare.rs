@@ -30,6 +30,7 @@ pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
         error_rate: arguments.error_rate,
         correction: arguments.correction.into(),
         filter: filter(&arguments.probe, &arguments.of),
+        names: [&arguments.base, &arguments.new].map(|directory| directory.display().to_string()),
         kernels: arguments.kernel.iter().map(|pair| (pair.base.clone(), pair.new.clone())).collect(),
     };
     let comparison = compare_results(&base, &new, &question).map_err(Failure::usage)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay man` and `bpfassay completions`: made from the same definition as `--help`.
+//! `bpfassay man`: made from the same definition as `--help`.
 
 use std::{fs, path::Path};
 
@@ -26,16 +26,5 @@ pub(crate) fn pages(directory: &Path) -> Outcome {
         Failure { code: INFRASTRUCTURE, report }
     })?;
     super::print(&format!("{}\n", output::path(directory)))?;
-    Ok(SUCCESS)
-}
-
-/// Prints the completion script for `shell`.
-///
-/// # Errors
-/// An infrastructure failure where it cannot be printed.
-pub(crate) fn completions(shell: clap_complete::Shell) -> Outcome {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "bpfassay", &mut script);
-    super::print(&String::from_utf8_lossy(&script))?;
     Ok(SUCCESS)
 }

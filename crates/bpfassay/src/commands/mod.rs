@@ -6,6 +6,7 @@ mod bundle;
 mod cache;
 mod check;
 mod compare;
+mod completions;
 mod differences;
 mod doctor;
 mod fetch;
@@ -76,7 +77,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
         Command::Trend(arguments) => trend::trend(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Schema(arguments) => schema::schema(&arguments),
-        Command::Completions { shell } => manual::completions(shell),
+        Command::Completions { shell } => completions::completions(shell),
         Command::Man { directory } => manual::pages(&directory),
         Command::Payload(arguments) => payload::payload(arguments, &global),
         Command::Tool(arguments) => tool::tool(&arguments),

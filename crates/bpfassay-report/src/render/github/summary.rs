@@ -5,7 +5,6 @@ use super::super::{
     markdown::{self, escape},
     plain,
     sections::{Section, sections},
-    standing::standing,
     study,
 };
 use bpfassay_results::Results;
@@ -22,7 +21,7 @@ const LONGEST_TITLE: usize = 100;
 /// The summary of `results`: at most [`MOST_BYTES`] of Markdown.
 pub(super) fn summary(results: &Results) -> String {
     let title = plain::excerpt(&study::title(results), LONGEST_TITLE);
-    let mut text = format!("### bpfassay: {}\n\n**{}**\n", escape(&title), escape(&standing(results).words));
+    let mut text = format!("### bpfassay: {}\n\n{}", escape(&title), head(results));
     let mut left_out: Vec<String> = Vec::new();
     for section in sections(results) {
         let room = (MOST_BYTES - FOR_LEFT_OUT).saturating_sub(text.len() + 1);
@@ -35,6 +34,16 @@ pub(super) fn summary(results: &Results) -> String {
     }
     push_left_out(&mut text, &left_out);
     text
+}
+
+/// The head of the report; of texts that others wrote without end, what all of it comes to.
+fn head(results: &Results) -> String {
+    let whole = markdown::head(results);
+    if whole.len() <= MOST_BYTES / 4 {
+        whole
+    } else {
+        whole.lines().next().map(|line| plain::excerpt(line, LONGEST_TITLE) + "\n").unwrap_or_default()
+    }
 }
 
 /// `section` with as much as fits into half of `room`, so that others have some, too: the first of its rows, and of what they refer to. `None`, and its

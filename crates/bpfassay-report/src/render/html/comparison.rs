@@ -5,9 +5,12 @@ use askama::Template;
 
 use super::{
     Count,
-    figures::{self, Plot, Plots},
+    figures::{
+        self, Plot, Plots,
+        together::{Figure, Panel, Shape, together},
+    },
     finished,
-    plot::{self, Intervals, Mark},
+    plot::Mark,
 };
 use crate::{
     compare::{CellComparison, Comparison},
@@ -33,7 +36,7 @@ struct Page<'a> {
 /// # Errors
 /// [`std::fmt::Error`], which writing into memory does not end in.
 pub fn comparison_html(comparison: &Comparison, whole: bool) -> Result<String, std::fmt::Error> {
-    let [base, new] = &comparison.studies;
+    let [base, new] = compare::sides(comparison);
     let ratios = Plots { id: "ratios", title: "New / base", plots: ratios(comparison) };
     finished(&Page {
         comparison,
@@ -86,17 +89,22 @@ fn ratios(comparison: &Comparison) -> Vec<Plot> {
     };
     let panel = |(name, cells): &(String, Vec<&CellComparison>), metrics: &[&str], what: &str| {
         let rows: Vec<_> = cells.iter().filter_map(|cell| row(metrics, cell)).collect();
-        let series = figures::series(metrics, &rows);
-        let plot = Intervals { quantity: "new / base (above 1: slower)".to_owned(), reference: 1.0, rows };
-        Some(Plot {
+        (!rows.is_empty()).then(|| Panel {
+            place: name.clone(),
             title: format!("{name}: new / base{what}"),
-            svg: plot::intervals(&plot)?,
-            series,
-            note: "With its interval for this cell alone. Of `none`: time for the same bytes; of a tool: its overhead."
-                .to_owned(),
-            ..Plot::default()
+            series: figures::series(metrics, &rows),
+            shape: Shape::Rows(rows),
         })
     };
-    let both = |of: &_| [panel(of, figures::WHOLE, ""), panel(of, figures::CALLS, ", time per call")];
-    panels.iter().flat_map(both).flatten().collect()
+    let of = |name, metrics: &[&str], what: &str| {
+        let figure = Figure {
+            name,
+            axis: "new / base (above 1: slower)",
+            reference: 1.0,
+            note: "With its interval for this cell alone. Of `none`: time for the same bytes; of a tool: its overhead.",
+        };
+        together(panels.iter().filter_map(|of| panel(of, metrics, what)).collect(), figure)
+    };
+    let calls = of("new / base, time per call,", figures::CALLS, ", time per call");
+    of("new / base", figures::WHOLE, "").into_iter().chain(calls).collect()
 }

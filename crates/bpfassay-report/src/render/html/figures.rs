@@ -3,14 +3,19 @@
 
 mod along;
 mod icicle;
+pub(super) mod together;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bpfassay_protocol::{Operation, job::WORK, message::RunFigures};
 use bpfassay_stats::{Summary, relative_error::CounterReading};
 
-use self::{along::along_kernels, icicle::icicles};
-use super::plot::{self, Curves, Intervals, Mark};
+use self::{
+    along::along_kernels,
+    icicle::icicles,
+    together::{Figure, Panel, Shape, together},
+};
+use super::plot::{self, Curves, Mark, Sizes};
 use crate::derive::readings;
 use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Outcome, Results};
 
@@ -25,8 +30,10 @@ pub(super) const CALLS: &[&str] = &["write-call", "read-call"];
 pub(super) struct Plot {
     /// What it shows; also what stands for it where it is not seen.
     pub(super) title: String,
-    /// The `svg` element.
-    pub(super) svg: String,
+    /// The `svg` elements.
+    pub(super) svg: Sizes,
+    /// What stands at its axis, where the narrow one has no room for that.
+    pub(super) axis: String,
     /// Names of its series, in the order of their colours and marks; empty where nothing is shown of one.
     pub(super) series: Vec<String>,
     /// How to read it.
@@ -42,6 +49,12 @@ pub(super) struct Plots {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
     pub(super) plots: Vec<Plot>,
+}
+
+impl Of {
+    const fn figure(self) -> Figure<'static> {
+        Figure { name: self.name, axis: self.axis, reference: self.reference, note: self.note }
+    }
 }
 
 impl Plots {
@@ -150,23 +163,23 @@ fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
             }
         }
     }
-    let mut plots = Vec::new();
+    let mut drafts = Vec::new();
     for (panel, cells) in panels {
         let sizes: BTreeSet<u64> = cells.iter().filter_map(|(_, size)| *size).collect();
         let cases: BTreeSet<&str> = cells.iter().map(|(cell, _)| cell.case.as_str()).collect();
         // A curve has one point per size: other differences between cases would make it jump.
         if sizes.len() > 1 && sizes.len() == cases.len() {
-            plots.extend(of.metrics.iter().filter_map(|name| against_size(&panel, &cells, name, of)));
+            drafts.extend(of.metrics.iter().filter_map(|name| against_size(&panel, &cells, name, of)));
         } else if cells.first().is_some_and(|(cell, _)| kernels.are_series(&cell.target)) {
-            plots.extend(kernels.panels(&cells, of));
+            drafts.extend(kernels.panels(&cells, of));
         } else {
-            plots.extend(by_configuration(&panel, &cells, cases.len() > 1, of));
+            drafts.extend(by_configuration(&panel, &cells, cases.len() > 1, of));
         }
     }
-    plots
+    together(drafts, of.figure())
 }
 
-fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> Option<Plot> {
+fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> Option<Panel> {
     let marks_of = |cell: &CellResult| {
         let name = cell.under_test();
         let marks =
@@ -175,13 +188,11 @@ fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> 
     };
     let rows: Vec<_> = cells.iter().map(|(cell, _)| marks_of(cell)).filter(|(_, marks)| !marks.is_empty()).collect();
     let series = series(of.metrics, &rows);
-    let svg = plot::intervals(&Intervals { quantity: of.axis.to_owned(), reference: of.reference, rows })?;
-    Some(Plot {
+    (!rows.is_empty()).then(|| Panel {
+        place: panel.to_owned(),
         title: format!("{panel}: {} by probe configuration", of.name),
-        svg,
         series,
-        note: of.note.to_owned(),
-        ..Plot::default()
+        shape: Shape::Rows(rows),
     })
 }
 
@@ -213,7 +224,7 @@ impl Curved {
     }
 }
 
-fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: Of) -> Option<Plot> {
+fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: Of) -> Option<Panel> {
     let mut series = Curved::default();
     for (cell, size) in cells {
         let Some(size) = size else { continue };
@@ -224,20 +235,19 @@ fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: Of) -> Opti
     for points in &mut points {
         points.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     }
-    let svg = plot::curves(&Curves {
+    let curves = Curves {
         along: "transfer size in KiB".to_owned(),
         quantity: of.axis.to_owned(),
         reference: Some(of.reference),
         logarithmic: true,
         series: points,
         ..Curves::default()
-    })?;
-    Some(Plot {
+    };
+    curves.series.iter().any(|points| !points.is_empty()).then(|| Panel {
+        place: panel.to_owned(),
         title: format!("{panel}, {name}: {} against transfer size", of.name),
-        svg,
         series: names,
-        note: of.note.to_owned(),
-        ..Plot::default()
+        shape: Shape::Curves(curves),
     })
 }
 
@@ -261,13 +271,15 @@ fn over_time(results: &Results) -> Vec<Plot> {
             let (start, end) = (traced.first()?.0, traced.last()?.0);
             traced.iter().any(|(_, mark)| mark.value > 0.0).then_some(())?;
             let flat = [start, end].map(|at| (at, Mark { value: reported, interval: None }));
-            let svg = plot::curves(&Curves {
+            let curves = Curves {
                 along: "seconds of the guest".to_owned(),
                 quantity: "MiB/s".to_owned(),
                 series: vec![traced, flat.into()],
                 ..Curves::default()
-            })?;
+            };
+            let svg = Sizes::both(|size| plot::curves(&curves, size))?;
             Some(Plot {
+                axis: curves.quantity,
                 title: format!("{}, {}: traced bandwidth over time", cell.cell, metric.name),
                 svg,
                 series: vec!["traced".to_owned(), "by IOR, mean of the runs".to_owned()],

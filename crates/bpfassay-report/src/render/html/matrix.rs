@@ -20,6 +20,13 @@ pub(super) struct Matrix {
     pub(super) rows: Vec<(String, Vec<MatrixCell>)>,
 }
 
+impl Matrix {
+    /// The name of a column, for a cell that stands alone.
+    pub(super) fn column(&self, index: usize) -> &str {
+        self.columns.get(index).map_or("", String::as_str)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MatrixCell {
     pub(super) class: &'static str,

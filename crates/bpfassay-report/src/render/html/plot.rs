@@ -25,7 +25,66 @@ const GRID: RGBColor = RGBColor(2, 2, 2);
 /// How many series can be distinguished. Further ones begin anew.
 const SERIES: u8 = 8;
 
-const WIDTH: u32 = 600;
+/// How wide a plot is drawn, in its own measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    /// For windows as wide as a tablet, and for paper.
+    Wide,
+    /// For narrow ones, in which the letters of a wide plot would be too small to read.
+    Narrow,
+}
+
+impl Size {
+    pub(super) const fn width(self) -> u32 {
+        match self {
+            Self::Wide => 600,
+            Self::Narrow => 320,
+        }
+    }
+
+    /// The longest label beside a row, in characters.
+    const fn longest(self) -> usize {
+        match self {
+            Self::Wide => 45,
+            Self::Narrow => 16,
+        }
+    }
+
+    /// How many numbers stand along an axis.
+    const fn labels(self, wide: usize) -> usize {
+        match self {
+            Self::Wide => wide,
+            Self::Narrow => wide / 2,
+        }
+    }
+
+    /// What stands at an axis, where there is room for it.
+    fn name(self, quantity: &str) -> &str {
+        match self {
+            Self::Wide => quantity,
+            Self::Narrow => "",
+        }
+    }
+}
+
+/// A plot in both sizes, of which a window shows one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) wide: String,
+    pub(super) narrow: String,
+}
+
+impl Sizes {
+    pub(super) fn of(draw: impl Fn(Size) -> String) -> Self {
+        Self { wide: draw(Size::Wide), narrow: draw(Size::Narrow) }
+    }
+
+    /// `None` where there is nothing to draw.
+    pub(super) fn both(draw: impl Fn(Size) -> Option<String>) -> Option<Self> {
+        Some(Self { wide: draw(Size::Wide)?, narrow: draw(Size::Narrow)? })
+    }
+}
+
 /// Of one row of an interval plot.
 const ROW: u32 = 26;
 /// Of a character of a label, on average.
@@ -54,7 +113,8 @@ impl Mark {
         Self { value: estimate.value, interval }
     }
 
-    fn ends(self) -> [f64; 3] {
+    /// The lower end of its interval, its value, and the upper end.
+    pub(super) fn ends(self) -> [f64; 3] {
         let (lower, upper) = self.interval.unwrap_or((self.value, self.value));
         [lower, self.value, upper]
     }
@@ -67,6 +127,8 @@ pub(super) struct Intervals {
     pub(super) quantity: String,
     /// Where there is no effect.
     pub(super) reference: f64,
+    /// From where to where the axis goes; `None`: as far as the marks.
+    pub(super) axis: Option<Range<f64>>,
     /// A label, and a mark of each series that has one.
     pub(super) rows: Vec<(String, Vec<(u8, Mark)>)>,
 }
@@ -80,6 +142,8 @@ pub(super) struct Curves {
     pub(super) quantity: String,
     /// Where there is no effect, if there is such a value.
     pub(super) reference: Option<f64>,
+    /// From where to where the upright axis goes; `None`: as far as the marks.
+    pub(super) axis: Option<Range<f64>>,
     /// What to write at points along the axis, where they are not numbers: at 0, 1, 2 …
     pub(super) names: Vec<String>,
     /// Whether the axis is logarithmic.
@@ -91,15 +155,16 @@ pub(super) struct Curves {
 }
 
 /// The plot as an `svg` element; `None` where there is nothing to show.
-pub(super) fn intervals(plot: &Intervals) -> Option<String> {
+pub(super) fn intervals(plot: &Intervals, size: Size) -> Option<String> {
     let ends = plot.rows.iter().flat_map(|(_, marks)| marks).flat_map(|(_, mark)| mark.ends());
-    let x = span(ends.chain([plot.reference]))?;
+    let own = span(ends.chain([plot.reference]))?;
+    let x = plot.axis.clone().unwrap_or(own);
     plot.rows.iter().any(|(_, marks)| !marks.is_empty()).then_some(())?;
     let longest = plot.rows.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
-    let left = u32::try_from(longest).unwrap_or(0).clamp(4, 45) * CHARACTER + 16;
+    let left =
+        u32::try_from(longest).unwrap_or(0).clamp(4, u32::try_from(size.longest()).unwrap_or(4)) * CHARACTER + 16;
     let rows = u32::try_from(plot.rows.len()).ok()?;
-    let size = (WIDTH, rows * ROW + 64);
-    drawn(size, |area| {
+    drawn((size.width(), rows * ROW + 64), |area| {
         let y = f64::from(rows)..0.0;
         let mut chart = ChartBuilder::on(area)
             .margin_right(MARGIN)
@@ -107,13 +172,13 @@ pub(super) fn intervals(plot: &Intervals) -> Option<String> {
             .x_label_area_size(48)
             .y_label_area_size(left)
             .build_cartesian_2d(x.clone(), y)?;
-        mesh(&mut chart, &plot.quantity, "", 0, [x.end - x.start, 1.0])?;
+        mesh(&mut chart, size.name(&plot.quantity), None, size.labels(7), [x.end - x.start, 1.0])?;
         line(&chart, [(plot.reference, 0.0), (plot.reference, f64::from(rows))], INK.mix(0.6).stroke_width(1))?;
         for (row, (label, marks)) in plot.rows.iter().enumerate() {
             let middle = f64::from(u32::try_from(row).unwrap_or(0)) + 0.5;
             let (_, at) = chart.backend_coord(&(x.start, middle));
             let place = (i32::try_from(left).unwrap_or(0) - 8, at);
-            area.draw(&Text::new(shortened(label), place, text(HPos::Right, VPos::Center)))?;
+            area.draw(&Text::new(shortened(label, size.longest()), place, text(HPos::Right, VPos::Center)))?;
             for &(series, mark) in marks {
                 // Two series in one row lie beside each other.
                 let offset = if marks.len() > 1 { 0.18 * (2.0 * f64::from(series % 2) - 1.0) } else { 0.0 };
@@ -129,9 +194,10 @@ pub(super) fn intervals(plot: &Intervals) -> Option<String> {
 }
 
 /// The plot as an `svg` element; `None` where there is nothing to show.
-pub(super) fn curves(plot: &Curves) -> Option<String> {
+pub(super) fn curves(plot: &Curves, size: Size) -> Option<String> {
     let points = || plot.series.iter().flatten();
-    let y = span(points().flat_map(|(_, mark)| mark.ends()).chain(plot.reference))?;
+    let own = span(points().flat_map(|(_, mark)| mark.ends()).chain(plot.reference))?;
+    let y = plot.axis.clone().unwrap_or(own);
     let along = points().map(|(along, _)| *along).filter(|along| !plot.logarithmic || *along > 0.0);
     let (low, high) = along.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)));
     if !low.is_finite() || !high.is_finite() || low < -LARGEST || high > LARGEST {
@@ -142,18 +208,18 @@ pub(super) fn curves(plot: &Curves) -> Option<String> {
         return None;
     }
     // Names stand upright.
-    let longest = plot.names.iter().map(|name| shortened(name).chars().count()).max();
+    let longest = plot.names.iter().map(|name| shortened(name, size.longest()).chars().count()).max();
     let bottom = longest.map_or(48, |longest| (u32::try_from(longest).unwrap_or(0) * CHARACTER + 20).min(180));
-    drawn((WIDTH, 300 + bottom), |area| {
+    drawn((size.width(), 300 + bottom), |area| {
         let mut builder = ChartBuilder::on(area);
         builder.margin_left(12).margin_right(MARGIN).margin_top(8).x_label_area_size(bottom).y_label_area_size(72);
         if plot.logarithmic {
             let chart = builder.build_cartesian_2d((low / 1.3..high * 1.3).log_scale(), y.clone())?;
-            draw_log(chart, plot, low / 1.3..high * 1.3, y.end - y.start)
+            draw_log(chart, plot, size, low / 1.3..high * 1.3, y.end - y.start)
         } else {
             let room = ((high - low) * 0.03).max(0.5);
             let chart = builder.build_cartesian_2d(low - room..high + room, y.clone())?;
-            draw_linear(area, chart, plot, low - room..high + room, y.end - y.start)
+            draw_linear(area, chart, (plot, size), low - room..high + room, y.end - y.start)
         }
     })
 }
@@ -164,27 +230,29 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 fn draw_log(
     mut chart: Chart<'_, '_, LogCoord<f64>>,
     plot: &Curves,
+    size: Size,
     along: Range<f64>,
     height: f64,
 ) -> Result<(), Failed> {
-    mesh(&mut chart, &plot.along, &plot.quantity, 8, [6.0, height])?;
+    mesh(&mut chart, &plot.along, Some(size.name(&plot.quantity)), size.labels(8), [6.0, height])?;
     series(&chart, plot, along)
 }
 
 fn draw_linear(
     area: &Area<'_>,
     mut chart: Chart<'_, '_, RangedCoordf64>,
-    plot: &Curves,
+    (plot, size): (&Curves, Size),
     along: Range<f64>,
     height: f64,
 ) -> Result<(), Failed> {
+    let quantity = Some(size.name(&plot.quantity));
     if plot.names.is_empty() {
-        mesh(&mut chart, &plot.along, &plot.quantity, 8, [along.end - along.start, height])?;
+        mesh(&mut chart, &plot.along, quantity, size.labels(8), [along.end - along.start, height])?;
         return series(&chart, plot, along);
     }
-    mesh(&mut chart, "", &plot.quantity, 0, [1.0, height])?;
+    mesh(&mut chart, "", quantity, 0, [1.0, height])?;
     // Not all where they would lie upon each other.
-    let every = plot.names.len().div_ceil(36).max(1);
+    let every = plot.names.len().div_ceil(size.labels(24) + 12 * usize::from(size == Size::Wide)).max(1);
     let (_, bottom) = chart.plotting_area().get_pixel_range();
     for (index, name) in plot.names.iter().enumerate().step_by(every) {
         let (at, _) = chart.backend_coord(&(f64::from(u32::try_from(index).unwrap_or(0)), 0.0));
@@ -192,7 +260,7 @@ fn draw_linear(
             .transform(plotters::style::FontTransform::Rotate90)
             .color(&INK)
             .pos(Pos::new(HPos::Left, VPos::Center));
-        area.draw(&Text::new(shortened(name), (at + 4, bottom.end + 6), style))?;
+        area.draw(&Text::new(shortened(name, size.longest()), (at + 4, bottom.end + 6), style))?;
     }
     series(&chart, plot, along)
 }
@@ -247,7 +315,7 @@ fn themed(svg: &str) -> String {
 fn mesh<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
     chart: &mut Chart<'_, '_, X>,
     along: &str,
-    quantity: &str,
+    quantity: Option<&str>,
     labels: usize,
     [width, height]: [f64; 2],
 ) -> Result<(), Failed> {
@@ -260,14 +328,13 @@ fn mesh<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
         .label_style(text(HPos::Center, VPos::Center))
         .axis_desc_style(text(HPos::Center, VPos::Center))
         .x_desc(along)
-        .y_desc(quantity)
+        .y_desc(quantity.unwrap_or_default())
         .x_label_formatter(&along_number)
         .y_label_formatter(&number)
-        .y_labels(if quantity.is_empty() { 0 } else { 6 });
-    if quantity.is_empty() {
-        mesh.disable_y_mesh().disable_y_axis().x_labels(7);
-    } else {
-        mesh.x_labels(labels);
+        .x_labels(labels)
+        .y_labels(if quantity.is_none() { 0 } else { 6 });
+    if quantity.is_none() {
+        mesh.disable_y_mesh().disable_y_axis();
     }
     mesh.draw()
 }
@@ -308,12 +375,13 @@ fn text(horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
     TextStyle::from(("sans-serif", FONT).into_font()).color(&INK).pos(Pos::new(horizontal, vertical))
 }
 
-fn shortened(label: &str) -> String {
-    if label.chars().count() <= 45 { label.to_owned() } else { label.chars().take(44).chain(['…']).collect() }
+fn shortened(label: &str, longest: usize) -> String {
+    let is_short = label.chars().count() <= longest;
+    if is_short { label.to_owned() } else { label.chars().take(longest - 1).chain(['…']).collect() }
 }
 
 /// A range that holds all `values` with room around; `None` without any.
-fn span(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
+pub(super) fn span(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     let (low, high) = values
         .filter(|value| value.is_finite())
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
@@ -350,9 +418,10 @@ mod tests {
         let plot = Intervals {
             quantity: "overhead".into(),
             reference: 1.0,
+            axis: None,
             rows: vec![("fexit".into(), vec![(0, mark(1.0)), (1, mark(1.2))])],
         };
-        let svg = intervals(&plot).unwrap();
+        let svg = intervals(&plot, Size::Wide).unwrap();
         assert!(svg.contains("var(--ink)") && svg.contains("var(--grid)"), "{svg}");
         assert!(svg.contains("var(--series-0)") && svg.contains("var(--series-1)"), "{svg}");
         assert!(svg.starts_with("<svg viewBox="), "{svg}");
@@ -361,11 +430,16 @@ mod tests {
 
     #[test]
     fn nothing_is_no_plot() {
-        let none = Intervals { quantity: String::new(), reference: 1.0, rows: vec![("a".into(), Vec::new())] };
-        assert_eq!(intervals(&none), None);
+        let none =
+            Intervals { quantity: String::new(), reference: 1.0, axis: None, rows: vec![("a".into(), Vec::new())] };
+        assert_eq!(intervals(&none, Size::Wide), None);
         let curves_of = |series| Curves { logarithmic: true, series, ..Curves::default() };
-        assert_eq!(curves(&curves_of(Vec::new())), None);
-        assert_eq!(curves(&curves_of(vec![vec![(0.0, mark(1.0))]])), None, "a logarithmic axis has no zero");
+        assert_eq!(curves(&curves_of(Vec::new()), Size::Wide), None);
+        assert_eq!(
+            curves(&curves_of(vec![vec![(0.0, mark(1.0))]]), Size::Wide),
+            None,
+            "a logarithmic axis has no zero"
+        );
     }
 
     #[test]
@@ -377,7 +451,7 @@ mod tests {
                 series: vec![[at, 1.0].map(|at| (at, mark(1.0))).to_vec()],
                 ..Curves::default()
             };
-            assert_eq!(curves(&plot), None, "{at:e}");
+            assert_eq!(curves(&plot, Size::Wide), None, "{at:e}");
         }
     }
 
@@ -401,7 +475,7 @@ mod tests {
                 series: vec![points],
                 ..Curves::default()
             };
-            let _ = curves(&plot);
+            let _ = (curves(&plot, Size::Wide), curves(&plot, Size::Narrow));
         }
     }
 }

@@ -46,9 +46,10 @@ pub fn figure_svg(results: &Results, wanted: &str) -> Result<String, NoFigure> {
 }
 
 fn alone(plot: &Plot) -> String {
-    let body = plot.svg.split_once('>').map_or("", |(_, rest)| rest);
+    let body = plot.svg.wide.split_once('>').map_or("", |(_, rest)| rest);
     let body = body.rsplit_once("</svg>").map_or(body, |(body, _)| body);
-    let size = plot.svg.split_once("viewBox=\"0 0 ").and_then(|(_, rest)| rest.split_once('"')).map(|(size, _)| size);
+    let size =
+        plot.svg.wide.split_once("viewBox=\"0 0 ").and_then(|(_, rest)| rest.split_once('"')).map(|(size, _)| size);
     let mut sides = size.unwrap_or_default().split(' ').map(|side| side.parse::<u32>().unwrap_or(0));
     let (width, height) = (sides.next().unwrap_or(0), sides.next().unwrap_or(0));
     // The variables of the page, in both schemes.

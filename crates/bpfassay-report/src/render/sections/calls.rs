@@ -72,7 +72,7 @@ fn figures(cell: &CellResult, calls: &CellMetric, phase: &CellMetric, remarks: &
             of_phase.reason(),
         ),
         of_calls.value().map_or_else(|| "-".to_owned(), |overhead| overhead.estimate.n.to_string()),
-        detectable.map_or_else(|| "-".to_owned(), labels::beyond_one),
+        detectable.map_or_else(|| "-".to_owned(), labels::detectable),
     ]
 }
 

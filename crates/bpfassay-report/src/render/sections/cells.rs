@@ -76,7 +76,7 @@ fn figures(
     let overhead = shown(labels::overhead(metric, is_baseline), compared.reason());
     let n = compared.value().map_or_else(|| "-".to_owned(), |overhead| overhead.estimate.n.to_string());
     let detectable = compared.value().and_then(|overhead| overhead.detectable);
-    let detectable = detectable.map_or_else(|| "-".to_owned(), labels::beyond_one);
+    let detectable = detectable.map_or_else(|| "-".to_owned(), labels::detectable);
     // Other tools are not asked for figures either.
     // Program sets neither, of bytes per mount; nor are workloads that are not IOR.
     let not_reported = cell.counts.is_none() || metric.operation.is_none();

@@ -11,6 +11,14 @@ use bpfassay_results::{Basis, Results, Unit};
 
 /// What the mark of an interval means.
 pub(super) const POOLED: &str = "~: the interval is made as those of overheads are, from shares of the baseline's instructions: it has the same in it.";
+/// What stands in place of a cost that is left open.
+pub(super) fn open() -> String {
+    format!(
+        "{}: the interval holds 0 and reaches further than {} instructions to either side; results.json has it. More rounds or boots narrow it.",
+        labels::NOT_KNOWN,
+        labels::OPEN_COST
+    )
+}
 /// What `n` counts of rounds.
 pub(super) const OF_ROUNDS: &str = "n counts rounds within one boot: the interval holds within this boot and does not cover the spread between boots; \
     limits need two boots or more.";
@@ -22,7 +30,8 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     }
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
-    let (mut rows, mut elapsed, mut of_rounds, mut is_pooled) = (Vec::new(), Vec::new(), false, false);
+    let (mut rows, mut elapsed) = (Vec::new(), Vec::new());
+    let (mut of_rounds, mut is_pooled, mut is_open) = (false, false, false);
     for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
         // Only the operations of bandwidths are calls.
         for (index, metric) in cell.metrics.iter().filter(|metric| metric.operation.is_some()).enumerate() {
@@ -46,11 +55,12 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             }
             of_rounds |= cost.unit == Unit::Rounds;
             is_pooled |= cost.pooled.is_some();
+            is_open |= !labels::is_known(cost);
             let prefix = if is_baseline { "A/A " } else { "" };
             row.extend([
                 cost.calls.to_string(),
                 format!("{prefix}{}", labels::cost(cost)),
-                labels::number(cost.per_mib.value),
+                if labels::is_known(cost) { labels::number(cost.per_mib.value) } else { labels::NOT_KNOWN.to_owned() },
                 cost.per_call.n.to_string(),
             ]);
             rows.push(row);
@@ -65,6 +75,9 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             .to_owned(),
         "A/A: the same for the second baseline run, the noise floor.".to_owned(),
     ];
+    if is_open {
+        legend.push(open());
+    }
     if is_pooled {
         legend.push(POOLED.to_owned());
     }

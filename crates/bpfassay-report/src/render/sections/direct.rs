@@ -11,7 +11,7 @@ use bpfassay_results::{Figure, Results, Role, plain};
 pub(super) fn table(results: &Results) -> Option<Table> {
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
-    let (mut rows, mut unresolved, mut is_pooled) = (Vec::new(), 0.0_f64, false);
+    let (mut rows, mut unresolved, mut is_pooled, mut is_open) = (Vec::new(), 0.0_f64, false, false);
     let (has_tool, is_unknown) = of_tools(results);
     for cell in &results.cells {
         let counted = cell.metrics.iter().filter_map(|metric| Some((metric, metric.direct.as_ref()?)));
@@ -33,6 +33,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
                     row.push(match &metric.cost {
                         Figure::Value(cost) => {
                             is_pooled |= cost.pooled.is_some();
+                            is_open |= !labels::is_known(cost);
                             labels::cost(cost)
                         }
                         Figure::NotMeasured(reason) => format!("{NONE} {}", remarks.mark(reason.to_string())),
@@ -69,6 +70,9 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             "What a tool's processes executed in user space meanwhile is not measured in some rows (`tool` in results.json): {}.",
             plain::line(&reason)
         ));
+    }
+    if is_open {
+        legend.push(super::cost::open());
     }
     if is_pooled {
         legend.push(super::cost::POOLED.to_owned());

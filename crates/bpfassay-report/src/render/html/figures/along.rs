@@ -9,9 +9,9 @@ use bpfassay_study::Target;
 use super::{
     super::{
         super::trend::described,
-        plot::{self, Curves, Mark},
+        plot::{self, Curves, Mark, Sizes},
     },
-    Curved, Of, Plot, WithSize, row,
+    Curved, Of, Panel, Plot, Shape, WithSize, row,
 };
 use crate::trend::{Quantity, Series, by_version, trend};
 use bpfassay_results::{CellResult, Figure, Results};
@@ -46,7 +46,7 @@ impl<'a> Kernels<'a> {
 
     /// One panel per workload case and metric for the series that `of_one` is of: these are the cells of one of its targets and file
     /// systems. A curve per probe configuration. Nothing for all but the first target of the series.
-    pub(super) fn panels(&self, of_one: &[WithSize<'_>], of: Of) -> Vec<Plot> {
+    pub(super) fn panels(&self, of_one: &[WithSize<'_>], of: Of) -> Vec<Panel> {
         let Some((model, _)) = of_one.first() else { return Vec::new() };
         let alike =
             self.alike.get(&(model.target.arch, model.file_system.as_str())).map(Vec::as_slice).unwrap_or_default();
@@ -83,7 +83,7 @@ fn place(index: usize) -> f64 {
     f64::from(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
-fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], of: Of) -> Option<Plot> {
+fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], of: Of) -> Option<Panel> {
     let mut series = Curved::default();
     let mut of_kernel: HashMap<&str, Vec<&CellResult>> = HashMap::new();
     for cell in cells {
@@ -95,19 +95,18 @@ fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], 
         }
     }
     let (names, points) = series.named();
-    let svg = plot::curves(&Curves {
+    let curves = Curves {
         quantity: of.axis.to_owned(),
         reference: Some(of.reference),
         names: kernels.iter().map(|kernel| (*kernel).to_owned()).collect(),
         series: points,
         ..Curves::default()
-    })?;
-    Some(Plot {
+    };
+    curves.series.iter().any(|points| !points.is_empty()).then(|| Panel {
+        place: name.to_owned(),
         title: format!("{name}, {metric}: {} by probe configuration and kernel", of.name),
-        svg,
         series: names,
-        note: of.note.to_owned(),
-        ..Plot::default()
+        shape: Shape::Curves(curves),
     })
 }
 
@@ -131,14 +130,16 @@ pub(super) fn along_kernels(results: &Results) -> Vec<Plot> {
         let stretches = series.segmentation.value().map(|found| found.stretches.as_slice()).unwrap_or_default();
         let levels =
             stretches.iter().map(|stretch| (1, place(stretch.first)..place(stretch.last), stretch.level.value));
-        let svg = plot::curves(&Curves {
+        let curves = Curves {
             quantity: series.quantity.to_string(),
             names: series.points.iter().map(|point| point.label.clone()).collect(),
             series: vec![points],
             levels: levels.collect(),
             ..Curves::default()
-        })?;
+        };
+        let svg = Sizes::both(|size| plot::curves(&curves, size))?;
         Some(Plot {
+            axis: curves.quantity,
             title: format!(
                 "{}, {}, {}, {}: {} along the kernels",
                 series.arch, series.under_test, series.case, series.metric, series.quantity

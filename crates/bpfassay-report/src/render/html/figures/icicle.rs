@@ -3,11 +3,13 @@
 
 use std::fmt::Write as _;
 
-use super::{super::escape::escape, Plot};
+use super::{
+    super::{escape::escape, plot::Sizes},
+    Plot,
+};
 use crate::render::plain;
 use bpfassay_results::{CellResult, Direct, Figure, Results, Role};
 
-const WIDTH: f64 = 600.0;
 /// Height of a row, and of its letters.
 const ROW: f64 = 28.0;
 const LETTERS: f64 = 12.0;
@@ -35,10 +37,29 @@ fn of(title: String, direct: &Direct) -> Plot {
     // The largest come first in the results.
     let of_role = |role: Role| direct.functions.iter().filter(move |of| of.role == role);
     let total: f64 = direct.functions.iter().map(|function| function.per_call).sum();
+    let parts = Role::ALL.into_iter().flat_map(|role| {
+        of_role(role).map(move |of| [role.to_string(), of.function.clone(), format!("{:.1}", of.per_call)])
+    });
+    let svg = Sizes::of(|size| drawn(direct, total, f64::from(size.width())));
+    Plot {
+        title,
+        svg,
+        series: Role::ALL.iter().map(ToString::to_string).collect(),
+        note: "Instructions on the probe's path per call, each box as wide as its share; the list has all functions, those too narrow for a name or a \
+               box, too."
+            .to_owned(),
+        parts: parts.collect(),
+        ..Plot::default()
+    }
+}
+
+/// The picture, so wide.
+fn drawn(direct: &Direct, total: f64, whole: f64) -> String {
+    let of_role = |role: Role| direct.functions.iter().filter(move |of| of.role == role);
     let mut boxes = String::new();
-    let per_instruction = WIDTH / total;
-    write_box(&mut boxes, (0.0, 0.0, WIDTH), 4, &format!("{total:.1} instructions per call"));
-    let (mut x, mut parts) = (0.0, Vec::new());
+    let per_instruction = whole / total;
+    write_box(&mut boxes, (0.0, 0.0, whole), 4, &format!("{total:.1} instructions per call"));
+    let mut x = 0.0;
     for (series, role) in (0..).zip(Role::ALL) {
         let width = direct.of(role) * per_instruction;
         write_box(&mut boxes, (x, ROW, width), series, &format!("{role} {:.1}", direct.of(role)));
@@ -48,24 +69,15 @@ fn of(title: String, direct: &Direct) -> Plot {
             let label = format!("{} {:.1}", function.function, function.per_call);
             write_box(&mut boxes, (start, 2.0 * ROW, width), series, &label);
             start += width;
-            parts.push([role.to_string(), function.function.clone(), format!("{:.1}", function.per_call)]);
         }
         x += width;
     }
-    Plot {
-        title,
-        svg: format!("<svg viewBox=\"0 0 {WIDTH} {}\" xmlns=\"http://www.w3.org/2000/svg\">\n{boxes}</svg>\n", 3.0 * ROW),
-        series: Role::ALL.iter().map(ToString::to_string).collect(),
-        note: "Instructions on the probe's path per call, each box as wide as its share; the list has all functions, those too narrow for a name or a \
-               box, too."
-            .to_owned(),
-        parts,
-    }
+    format!("<svg viewBox=\"0 0 {whole} {}\" xmlns=\"http://www.w3.org/2000/svg\">\n{boxes}</svg>\n", 3.0 * ROW)
 }
 
 /// A box at `x`, `y` with its name, as much of it as there is room for.
 fn write_box(svg: &mut String, (x, y, width): (f64, f64, f64), series: u8, label: &str) {
-    if !(NARROWEST..=WIDTH + 1.0).contains(&width) {
+    if !(NARROWEST..=f64::from(u16::MAX)).contains(&width) {
         return;
     }
     let (right, bottom) = (x + width, y + ROW - 2.0);

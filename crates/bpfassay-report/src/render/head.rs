@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What stands at the top of every report: a conclusion in words, and when, where and of what the figures are.
+
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::job::{DIRECTORY, Program, SUMMARY, Workload};
+
+use super::{
+    plain,
+    standing::{State, standing, state_of},
+    study,
+    table::target_list,
+};
+use crate::labels;
+use bpfassay_results::{Attach, CellResult, Provenance, Results};
+use bpfassay_study::{Clock, Target};
+
+/// Most lines about what is under test: a study of more configurations has its tables.
+const MOST_CONFIGURATIONS: usize = 12;
+/// Most workloads, and most kernels, that are listed.
+const MOST_LISTED: usize = 8;
+/// The longest command of a workload, in characters.
+const LONGEST_COMMAND: usize = 160;
+
+/// What stands above the tables.
+pub(super) struct Head {
+    /// What the results come to: all of them in the first line, then what is under test, a line each.
+    pub(super) conclusion: Vec<String>,
+    /// What the figures are of: a name and what it is.
+    pub(super) facts: Vec<(&'static str, String)>,
+}
+
+impl Head {
+    /// The lines of `facts`: `workload: …`.
+    pub(super) fn facts(&self) -> impl Iterator<Item = String> {
+        self.facts.iter().map(|(name, fact)| format!("{name}: {fact}"))
+    }
+}
+
+/// The head of a report on `results`.
+pub(super) fn head(results: &Results) -> Head {
+    let mut conclusion = vec![format!("{}: {}", results.plan.title(), standing(results).words)];
+    // Other workloads have no figures that could be summed up.
+    if study::has_figures(results) {
+        let mut tested: Vec<(String, Vec<&CellResult>)> = Vec::new();
+        for cell in results.cells.iter().filter(|cell| !cell.is_baseline()) {
+            let name = cell.under_test();
+            match tested.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, cells)) => cells.push(cell),
+                None => tested.push((name, vec![cell])),
+            }
+        }
+        let more = tested.len().saturating_sub(MOST_CONFIGURATIONS);
+        tested.truncate(MOST_CONFIGURATIONS);
+        conclusion.extend(tested.iter().map(|(name, cells)| format!("{name}: {}", of_configuration(results, cells))));
+        if more > 0 {
+            conclusion.push(format!("{more} more are in the tables"));
+        }
+    }
+    Head { conclusion, facts: facts(results) }
+}
+
+/// `attaches on 7 of 8 targets, refused as expected on 1; exact; write +0.1 to +0.2%, read +0.4 to +2.9%`.
+fn of_configuration(results: &Results, cells: &[&CellResult]) -> String {
+    let mut parts = vec![attaches(cells)];
+    parts.extend(accuracy(cells));
+    parts.extend(overheads(results, cells));
+    parts.join("; ")
+}
+
+fn attaches(cells: &[&CellResult]) -> String {
+    let mut targets: Vec<&Target> = cells.iter().map(|cell| &cell.target).collect();
+    targets.dedup();
+    let mut counts: [(&str, usize); 4] =
+        [("attaches on", 0), ("refused as expected on", 0), ("REFUSED on", 0), ("not known on", 0)];
+    for target in &targets {
+        let of = cells.iter().filter(|cell| cell.target == **target).map(|cell| attach(cell)).max();
+        if let Some((_, count)) = of.and_then(|of| counts.get_mut(of)) {
+            *count += 1;
+        }
+    }
+    let words = counts.iter().enumerate().filter(|(index, (_, count))| *index == 0 || *count > 0);
+    let word = |(index, (what, count)): (usize, &(&str, usize))| match index {
+        0 if *count == 0 => "attaches nowhere".to_owned(),
+        0 => format!("{what} {count} of {}", targets.len()),
+        _ => format!("{what} {count}"),
+    };
+    words.map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// Where [`attaches`] counts a cell: the larger, the worse.
+fn attach(cell: &CellResult) -> usize {
+    match &cell.attach {
+        Attach::Attached { .. } => 0,
+        Attach::Refused { expected: true, .. } => 1,
+        Attach::Refused { .. } | Attach::Unsteady { .. } => 2,
+        Attach::Baseline | Attach::Unknown { .. } => 3,
+    }
+}
+
+/// `exact`; `exact in 5 of 7 cells, not exact in 2`. Nothing where nothing was measured.
+fn accuracy(cells: &[&CellResult]) -> Option<String> {
+    let mut counts = BTreeMap::<State, usize>::new();
+    for cell in cells.iter().filter(|cell| cell.runs.measured > 0) {
+        *counts.entry(state_of(cell)).or_default() += 1;
+    }
+    let all: usize = counts.values().sum();
+    match counts.len() {
+        0 => None,
+        1 => counts.keys().next().map(|state| state.words().to_owned()),
+        _ => {
+            let words = counts.iter().enumerate().map(|(index, (state, count))| match index {
+                0 => format!("{} in {count} of {all} cells", state.words()),
+                _ => format!("{} in {count}", state.words()),
+            });
+            Some(words.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// `write +0.1 to +0.2%, read +0.4 to +2.9%`: the overheads of each metric from the smallest to the largest of all cells.
+fn overheads(results: &Results, cells: &[&CellResult]) -> Option<String> {
+    let emulated = |target: &Target| results.provenance.iter().any(|of| of.is_emulated(target.arch));
+    if results.plan.study.clock == Clock::Wall && cells.iter().any(|cell| emulated(&cell.target)) {
+        return Some("no verdict on overhead, because guests were emulated".to_owned());
+    }
+    let mut metrics: Vec<(String, Range)> = Vec::new();
+    for cell in cells {
+        for (metric, _) in cell.whole() {
+            let Some(overhead) = metric.overhead.value() else { continue };
+            let ratio = overhead.estimate.value;
+            let found = if !metric.is_within_noise() {
+                Found::Overhead(ratio)
+            } else if overhead.detectable.is_some_and(|detectable| labels::detectable(detectable) == labels::NOT_KNOWN)
+            {
+                Found::Open
+            } else {
+                Found::Noise
+            };
+            let name = metric.name.to_string();
+            match metrics.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, range)) => range.add(found),
+                None => {
+                    let mut range = Range::default();
+                    range.add(found);
+                    metrics.push((name, range));
+                }
+            }
+        }
+    }
+    let words: Vec<String> = metrics.iter().map(|(name, range)| format!("{name} {range}")).collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// What is found of one overhead.
+enum Found {
+    Overhead(f64),
+    Noise,
+    Open,
+}
+
+/// The overheads of several cells.
+#[derive(Default)]
+struct Range {
+    ends: Option<(f64, f64)>,
+    has_noise: bool,
+    open: usize,
+}
+
+impl Range {
+    fn add(&mut self, found: Found) {
+        match found {
+            Found::Overhead(ratio) => {
+                let (low, high) = self.ends.unwrap_or((ratio, ratio));
+                self.ends = Some((low.min(ratio), high.max(ratio)));
+            }
+            Found::Noise => self.has_noise = true,
+            Found::Open => self.open += 1,
+        }
+    }
+}
+
+impl std::fmt::Display for Range {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let percent = |ratio| labels::percent(ratio, 1);
+        match self.ends.map(|(low, high)| (percent(low), percent(high))) {
+            Some((low, high)) if low == high => write!(f, "{high}")?,
+            Some((low, high)) => write!(f, "{} to {high}", low.trim_end_matches('%'))?,
+            None if self.has_noise => write!(f, "{}", labels::WITHIN_NOISE)?,
+            None => return write!(f, "{}", labels::NOT_KNOWN),
+        }
+        if self.ends.is_some() && self.has_noise {
+            write!(f, " where not {}", labels::WITHIN_NOISE)?;
+        }
+        match self.open {
+            0 => Ok(()),
+            open => write!(f, " ({} in {open})", labels::NOT_KNOWN),
+        }
+    }
+}
+
+/// The name of the fact that is another one each time that the same is measured.
+pub(super) const MEASURED: &str = "measured";
+
+fn facts(results: &Results) -> Vec<(&'static str, String)> {
+    let mut facts = vec![(MEASURED, measured(results))];
+    facts.extend([("workload", workloads(results)), ("versions", versions(results))]);
+    facts
+}
+
+/// When, in UTC, and on which machines.
+fn measured(results: &Results) -> String {
+    let mut hosts: Vec<String> = Vec::new();
+    for Provenance { host, .. } in &results.provenance {
+        let described = format!(
+            "{}, {} CPUs, Linux {} ({})",
+            if host.cpu_model.is_empty() { "a CPU of unknown model" } else { &host.cpu_model },
+            host.cpus,
+            host.kernel_release,
+            host.machine
+        );
+        if host.cpus > 0 && !hosts.contains(&described) {
+            hosts.push(described);
+        }
+    }
+    let on =
+        if hosts.is_empty() { "on a machine that is not recorded".to_owned() } else { format!("on {}", listed(hosts)) };
+    format!("{}, {on}", when(results.started_unix_ms))
+}
+
+/// `2026-11-26 03:24 UTC`.
+pub(super) fn when(unix_ms: u64) -> String {
+    let stamp = i64::try_from(unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    match stamp.filter(|_| unix_ms > 0) {
+        Some(stamp) => stamp.strftime("%Y-%m-%d %H:%M UTC").to_string(),
+        None => "a time that is not recorded".to_owned(),
+    }
+}
+
+/// The workloads by their commands, and the file systems that they ran on.
+fn workloads(results: &Results) -> String {
+    let (mut cases, mut file_systems): (Vec<(String, String)>, Vec<String>) = Default::default();
+    for cell in results.plan.measured_cells() {
+        if !cases.iter().any(|(case, _)| *case == cell.case) {
+            cases.push((cell.case.clone(), command(&cell.workload)));
+        }
+    }
+    for cell in &results.cells {
+        if !file_systems.contains(&cell.file_system) {
+            file_systems.push(cell.file_system.clone());
+        }
+    }
+    let cases = listed(cases.into_iter().map(|(case, command)| format!("{case} ({command})")).collect());
+    format!("{cases}, on {}", listed(file_systems))
+}
+
+/// The command of a workload without where it writes: that is a path of the run's own.
+fn command(workload: &Workload) -> String {
+    let program = match &workload.program {
+        Program::Bundled if workload.engine.is_some() => "ior",
+        Program::Bundled => "bundled workload",
+        Program::ExternalIor { .. } => "ior",
+        Program::Path { path } => path,
+    };
+    let is_of_the_run = |argument: &str| argument.contains(DIRECTORY) || argument.contains(SUMMARY);
+    let mut arguments: Vec<&str> = Vec::new();
+    for argument in &workload.arguments {
+        if !is_of_the_run(argument) && argument != "summaryFormat=JSON" {
+            arguments.push(argument);
+        } else if arguments.last().is_some_and(|option| option.len() == 2 && option.starts_with('-')) {
+            // The option whose value it is.
+            arguments.pop();
+        }
+    }
+    let whole = std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ");
+    plain::excerpt(&whole, LONGEST_COMMAND)
+}
+
+/// bpfassay, QEMU and the kernels' packages.
+fn versions(results: &Results) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut add = |part: String| {
+        if !part.is_empty() && !parts.contains(&part) {
+            parts.push(part);
+        }
+    };
+    let is_measured = |target: &Target| results.cells.iter().any(|cell| cell.target == *target);
+    for made in &results.provenance {
+        add(format!("bpfassay {}", made.bpfassay.version));
+        let mut machines: Vec<(String, Vec<String>)> = Vec::new();
+        for (arch, qemu) in
+            made.qemu.iter().filter(|(arch, _)| results.cells.iter().any(|cell| cell.target.arch == **arch))
+        {
+            let how = format!("{} by {}", qemu.program.version, qemu.accelerator);
+            match machines.iter_mut().find(|(known, _)| *known == how) {
+                Some((_, archs)) => archs.push(arch.to_string()),
+                None => machines.push((how, vec![arch.to_string()])),
+            }
+        }
+        if !made.is_without_guests() {
+            machines.iter().for_each(|(how, archs)| add(format!("QEMU {how} ({})", archs.join(", "))));
+        }
+        let kernels: Vec<String> = made
+            .targets
+            .iter()
+            .filter(|of| is_measured(&of.target))
+            .map(|of| format!("{} {}", target_list(&[&of.target]), of.kernel.version))
+            .collect();
+        if !kernels.is_empty() {
+            add(format!("kernels {}", listed(kernels)));
+        }
+    }
+    if parts.is_empty() { "not recorded".to_owned() } else { parts.join("; ") }
+}
+
+/// The first of them, and how many more there are.
+fn listed(mut all: Vec<String>) -> String {
+    let more = all.len().saturating_sub(MOST_LISTED);
+    all.truncate(MOST_LISTED);
+    if more > 0 {
+        all.push(format!("{more} more"));
+    }
+    all.join(", ")
+}

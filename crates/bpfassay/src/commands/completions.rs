@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `bpfassay completions`: the options, and the values of those that take names of ours: architectures, kernels, studies, probes, tools, findings.
+
+use bpfassay_protocol::{Arch, Operation, probe::Probe};
+use bpfassay_study::Clock;
+use bpfassay_testbed::catalogue::Catalogue;
+use bpfassay_tool::finding::Kind;
+use clap::{Arg, Command, CommandFactory as _, builder::PossibleValuesParser};
+use clap_complete::Shell;
+
+use crate::{
+    cli::Cli,
+    exit::{Failure, INTERNAL, Outcome, SUCCESS},
+};
+
+/// Stands among the values of what may be a file, too, until the script is written: clap has either the one or the other.
+const FILES: &str = "@FILES@";
+
+/// Prints the completion script for `shell`.
+///
+/// # Errors
+/// An infrastructure failure where it cannot be printed. That the bundled catalogue is wrong is an internal one, and a test finds it.
+pub(crate) fn completions(shell: Shell) -> Outcome {
+    let kernels = kernels().map_err(|error| Failure::new(INTERNAL, error))?;
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut with_values(Cli::command(), &kernels), "bpfassay", &mut script);
+    super::print(&with_files(shell, &String::from_utf8_lossy(&script)))?;
+    Ok(SUCCESS)
+}
+
+/// The names of all kernels of the catalogue.
+fn kernels() -> Result<Vec<String>, bpfassay_testbed::catalogue::CatalogueError> {
+    let catalogue = Catalogue::bundled()?;
+    let mut names: Vec<String> = Vec::new();
+    for &arch in Arch::ALL {
+        for name in catalogue.names(arch) {
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// `command` and all below it, with the values that their arguments take.
+fn with_values(command: Command, kernels: &[String]) -> Command {
+    let below: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+    let command = command.mut_args(|argument| match values(&argument, kernels) {
+        Some(values) => argument.value_parser(PossibleValuesParser::new(values)),
+        None => argument,
+    });
+    below.into_iter().fold(command, |command, name| command.mut_subcommand(name, |below| with_values(below, kernels)))
+}
+
+/// What `argument` takes by name; `None`: nothing, or clap has it already.
+fn values(argument: &Arg, kernels: &[String]) -> Option<Vec<String>> {
+    let value_name = argument.get_value_names().and_then(|names| names.first())?.as_str();
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let or_files = |mut names: Vec<String>| {
+        names.push(FILES.to_owned());
+        names
+    };
+    Some(match (argument.get_id().as_str(), value_name) {
+        (_, "ARCH") => Arch::ALL.iter().map(ToString::to_string).collect(),
+        (_, "KERNEL") => or_files(kernels.to_vec()),
+        (_, "PROBE") => Probe::ALL.iter().map(ToString::to_string).collect(),
+        (_, "FINDING") => Kind::ALL.iter().map(ToString::to_string).chain(["all".to_owned()]).collect(),
+        (_, "CLOCK") => Clock::NAMES.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        (_, "ACCESS") => Operation::ALL.iter().map(ToString::to_string).collect(),
+        ("study", _) => or_files(owned(bpfassay_study::bundled::NAMES)),
+        ("tool" | "tools", _) => or_files(owned(bpfassay_tool::bundled::NAMES)),
+        _ => return None,
+    })
+}
+
+/// `script` with files in place of [`FILES`], as each shell has it. Where that is not known, only the names are left.
+fn with_files(shell: Shell, script: &str) -> String {
+    let mut text = String::with_capacity(script.len());
+    for line in script.lines() {
+        let is_marked = line.contains(FILES);
+        let bare = line.replace(&format!(" {FILES}"), "");
+        text.push_str(&match shell {
+            // `$(compgen -W "a b" -- "${cur}")`; positional arguments stand among the options, where bash takes files as it does by default.
+            Shell::Bash if is_marked => bare.replace("compgen -W ", "compgen -f -W "),
+            // `:STUDY:(a b)'`
+            Shell::Zsh if is_marked => {
+                match bare.rsplit_once(":(").and_then(|(before, rest)| Some((before, rest.split_once(')')?))) {
+                    Some((before, (names, after))) => format!("{before}:{{compadd -- {names}; _files}}{after}"),
+                    None => bare,
+                }
+            }
+            _ => bare,
+        });
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_have_values_and_files_where_both_are_taken() {
+        let kernels = kernels().unwrap();
+        assert!(kernels.iter().any(|name| name == "6.12"), "{kernels:?}");
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut with_values(Cli::command(), &kernels), "bpfassay", &mut script);
+            let script = with_files(shell, &String::from_utf8(script).unwrap());
+            assert!(!script.contains(FILES), "{shell}: {script}");
+            let (with_files, names) = match shell {
+                Shell::Bash => ("compgen -f -W \"bcc-vfsstat", "compgen -W \"x86_64 aarch64 riscv64\""),
+                Shell::Zsh => (":{compadd -- bcc-vfsstat", "x86_64 aarch64 riscv64"),
+                Shell::Fish => ("vfsstat", "aarch64"),
+                _ => continue,
+            };
+            assert!(script.contains(with_files) && script.contains(names), "{shell}: {script}");
+            assert!(script.contains("events-dropped") && script.contains("kprobe-multi"), "{shell}");
+        }
+    }
+}
