@@ -20,7 +20,7 @@ use crate::{
     counting::Counting,
     failure,
     host_setup::{deadlines, whole_boot_seconds},
-    nodes::{self, GroupEnding, GroupEvent, Guests, NotBooted, Together},
+    nodes::{self, GroupEnding, GroupEvent, Guests, NotBooted},
 };
 
 /// Most notes kept of one boot.
@@ -203,14 +203,7 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
             None => continue,
             Some(GroupEvent::Violation(violation)) => break Some(CutShort::ProtocolError(violation)),
             Some(GroupEvent::Event(event)) => event,
-            Some(GroupEvent::Ready { facts, nodes }) => {
-                boot.node_facts = nodes;
-                Event::Message(GuestMessage::Ready(facts))
-            }
-            Some(GroupEvent::RunEnded(Together { run, outcome, nodes })) => {
-                boot.nodes = nodes;
-                Event::Message(GuestMessage::RunEnded { run, outcome: Box::new(outcome) })
-            }
+            Some(GroupEvent::Together(together)) => Event::Message(boot.message_of(together)),
         };
         match event {
             Event::Message(message) => {

@@ -59,6 +59,7 @@ mod slurm;
 mod store;
 mod sum;
 mod testbed;
+mod together;
 mod verify;
 mod work;
 

@@ -23,7 +23,8 @@ use bpfassay_results::NodeFacts;
 use bpfassay_study::{Study, WorkloadSpec};
 use bpfassay_vm::{Ending, Event, Guest, VmError, cables};
 
-pub(crate) use self::outcomes::Together;
+use crate::together::Together;
+
 use self::{
     outcomes::{Ended, Outcomes},
     rendezvous::Rendezvous,
@@ -80,15 +81,8 @@ pub(crate) struct Guests {
 pub(crate) enum GroupEvent {
     /// An event of the guest, or of the first of several nodes.
     Event(Event),
-    /// All of several nodes are ready, the first as `facts` has it.
-    Ready {
-        /// The first one's.
-        facts: Box<GuestFacts>,
-        /// Those of all.
-        nodes: Vec<NodeFacts>,
-    },
-    /// All of several nodes have ended a run.
-    RunEnded(Together),
+    /// What all of several nodes have reported.
+    Together(Together),
     /// The guests cannot be trusted any more.
     Violation(String),
 }
@@ -294,7 +288,7 @@ impl Guests {
                 self.answer(&answers);
                 let ended = Ended { run, outcome: *outcome, is_lost };
                 if let Some(together) = self.outcomes.take(at, ended).map_err(problem)? {
-                    self.due.push_back(GroupEvent::RunEnded(together));
+                    self.due.push_back(GroupEvent::Together(Together::RunEnded(together)));
                     self.release();
                 }
             }
@@ -353,7 +347,7 @@ impl Guests {
         let Some(nodes) = self.nodes().iter().map(facts).collect::<Option<Vec<_>>>() else { return };
         if let Some(first) = nodes.first() {
             let facts = Box::new(first.facts.clone());
-            self.due.push_back(GroupEvent::Ready { facts, nodes });
+            self.due.push_back(GroupEvent::Together(Together::Ready { facts, nodes }));
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use bpfassay_protocol::{message::RunOutcome, nodes::Node};
 use bpfassay_results::NodeRun;
 
-use crate::sum;
+use crate::{sum, together::RunTogether};
 
 /// The outcomes that wait for those of other nodes.
 #[derive(Debug)]
@@ -25,16 +25,6 @@ pub(super) struct Ended {
     pub(super) is_lost: bool,
 }
 
-/// A run that all nodes have ended.
-#[derive(Debug)]
-pub(crate) struct Together {
-    pub(crate) run: String,
-    /// Of a run that all have measured, the sums.
-    pub(crate) outcome: RunOutcome,
-    /// What each has measured; none where not all have.
-    pub(crate) nodes: Vec<NodeRun>,
-}
-
 impl Outcomes {
     pub(super) fn new(nodes: usize, ranks: u32) -> Self {
         Self { of: (0..nodes).map(|_| VecDeque::new()).collect(), ranks }
@@ -44,7 +34,7 @@ impl Outcomes {
     ///
     /// # Errors
     /// What the nodes did that no agent does: they end different runs.
-    pub(super) fn take(&mut self, node: usize, ended: Ended) -> Result<Option<Together>, String> {
+    pub(super) fn take(&mut self, node: usize, ended: Ended) -> Result<Option<RunTogether>, String> {
         let Some(of_node) = self.of.get_mut(node) else { return Err(format!("there is no node {}", node + 1)) };
         of_node.push_back(ended);
         if self.of.iter().any(VecDeque::is_empty) {
@@ -56,7 +46,7 @@ impl Outcomes {
             return Err("the nodes end their runs in different orders".to_owned());
         }
         let (outcome, nodes) = together(all, self.ranks);
-        Ok(Some(Together { run, outcome, nodes }))
+        Ok(Some(RunTogether { run, outcome, nodes }))
     }
 
     /// Whether the first node waits for the outcome of others.

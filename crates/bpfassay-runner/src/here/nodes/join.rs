@@ -9,7 +9,10 @@ use bpfassay_protocol::{
 };
 use bpfassay_results::{NodeFacts, NodeRun};
 
-use crate::sum;
+use crate::{
+    sum,
+    together::{RunTogether, Together},
+};
 
 /// Most messages of one node that wait for those of others: no agent is ahead by more than a run, which it cannot measure alone.
 const MOST_AHEAD: usize = 1 << 10;
@@ -19,17 +22,8 @@ const MOST_AHEAD: usize = 1 << 10;
 pub(super) enum Joined {
     /// As a single agent would have sent it.
     Message(GuestMessage),
-    /// All nodes are ready.
-    Ready(Box<GuestFacts>, Vec<NodeFacts>),
-    /// All nodes have ended a run.
-    RunEnded {
-        /// The run.
-        run: String,
-        /// What came of it on all of them.
-        outcome: Box<RunOutcome>,
-        /// What each recorded, where all measured.
-        nodes: Vec<NodeRun>,
-    },
+    /// What all nodes have reported.
+    Together(Together),
 }
 
 /// What a node has sent that was not joined yet.
@@ -214,7 +208,7 @@ impl Joiner {
         let problem = self.problem.take();
         let ranks = self.ranks.clone();
         let (outcome, nodes) = outcome(outcomes, &ranks, problem);
-        Ok(Joined::RunEnded { run, outcome: Box::new(outcome), nodes })
+        Ok(Joined::Together(Together::RunEnded(RunTogether { run, outcome, nodes })))
     }
 }
 
@@ -237,7 +231,7 @@ fn ready(first: GuestFacts, heads: Vec<(String, GuestMessage)>) -> Result<Joined
             other => return Err(format!("node {node} is not ready when others are, but sends {}", kind(&other))),
         }
     }
-    Ok(Joined::Ready(Box::new(first), nodes))
+    Ok(Joined::Together(Together::Ready { facts: Box::new(first), nodes }))
 }
 
 /// What came of a run on all nodes: measured only if all did, refused if any was.

@@ -137,14 +137,7 @@ impl Boot<'_> {
                     return Ok(End::Failed(FailureKind::Agent, message));
                 }
                 Ok(Happened::Joined(Joined::Message(message))) => message,
-                Ok(Happened::Joined(Joined::Ready(facts, nodes))) => {
-                    self.node_facts = nodes;
-                    GuestMessage::Ready(facts)
-                }
-                Ok(Happened::Joined(Joined::RunEnded { run, outcome, nodes })) => {
-                    self.nodes = nodes;
-                    GuestMessage::RunEnded { run, outcome }
-                }
+                Ok(Happened::Joined(Joined::Together(together))) => self.message_of(together),
             };
             if let GuestMessage::Phase { phase: next, .. } = &message {
                 *phase = *next;

@@ -145,8 +145,8 @@ fn a_run_that_one_node_refuses_is_refused_with_the_nodes_that_do() {
         joiner.push(at, failed("ended")).unwrap();
     }
     match joiner.next() {
-        Ok(Some(Joined::RunEnded { run, outcome, nodes })) => {
-            let RunOutcome::Refused(refusal) = *outcome else { panic!("{outcome:?}") };
+        Ok(Some(Joined::Together(Together::RunEnded(RunTogether { run, outcome, nodes })))) => {
+            let RunOutcome::Refused(refusal) = outcome else { panic!("{outcome:?}") };
             assert_eq!((run.as_str(), nodes.len()), (RUN, 0));
             assert_eq!(refusal.message, "not permitted (on 1 of 3 nodes: n2)");
         }
@@ -171,8 +171,8 @@ fn a_run_that_fails_on_one_node_leaves_the_others_alone() {
     }
     assert_eq!(joiner.left_alone(), None);
     match joiner.next() {
-        Ok(Some(Joined::RunEnded { outcome, .. })) => {
-            let RunOutcome::Failed { message } = *outcome else { panic!("{outcome:?}") };
+        Ok(Some(Joined::Together(Together::RunEnded(RunTogether { outcome, .. })))) => {
+            let RunOutcome::Failed { message } = outcome else { panic!("{outcome:?}") };
             assert_eq!(message, "node n1: ended; node n2: ended; node n3: killed");
         }
         other => panic!("{other:?}"),
@@ -196,7 +196,7 @@ fn a_run_that_one_node_has_measured_leaves_nobody_alone() {
 #[test]
 fn refusals_of_all_nodes_are_named_once_or_each() {
     let message = |texts: [&str; 3]| match joined(texts.map(|text| vec![refused(text)])).pop() {
-        Some(Ok(Joined::RunEnded { outcome, .. })) => match *outcome {
+        Some(Ok(Joined::Together(Together::RunEnded(RunTogether { outcome, .. })))) => match outcome {
             RunOutcome::Refused(refusal) => refusal.message,
             other => panic!("{other:?}"),
         },
@@ -220,8 +220,10 @@ fn figures_are_sums_with_the_summary_of_the_first_node() {
     for (at, figures) in sent.into_iter().enumerate() {
         joiner.push(at, ended(RunOutcome::Measured(Box::new(figures)))).unwrap();
     }
-    let Ok(Some(Joined::RunEnded { outcome, nodes, .. })) = joiner.next() else { panic!("no run") };
-    let RunOutcome::Measured(all) = *outcome else { panic!("{outcome:?}") };
+    let Ok(Some(Joined::Together(Together::RunEnded(RunTogether { outcome, nodes, .. })))) = joiner.next() else {
+        panic!("no run")
+    };
+    let RunOutcome::Measured(all) = outcome else { panic!("{outcome:?}") };
     assert_eq!((all.summary.as_str(), all.cgroup, all.whole.after.monotonic_ns), ("of cgroup 1", 1, 1000));
     let after = all.whole.after.tracer.unwrap();
     let rows: Vec<_> = after.rows.iter().map(|row| (row.cgroup, row.device, row.mount, row.totals.bytes)).collect();
@@ -243,15 +245,19 @@ fn what_is_known_of_ior_explains_a_run_that_failed() {
     for at in 0..3 {
         joiner.push(at, failed("exit status 3")).unwrap();
     }
-    let Ok(Some(Joined::RunEnded { outcome, .. })) = joiner.next() else { panic!("no run") };
-    assert_eq!(*outcome, RunOutcome::Failed { message: "IOR failed".to_owned() });
+    let Ok(Some(Joined::Together(Together::RunEnded(RunTogether { outcome, .. })))) = joiner.next() else {
+        panic!("no run")
+    };
+    assert_eq!(outcome, RunOutcome::Failed { message: "IOR failed".to_owned() });
     // The next run has a reason of its own.
     for at in 0..3 {
         joiner.push(at, failed(&format!("no space {at}"))).unwrap();
     }
-    let Ok(Some(Joined::RunEnded { outcome, .. })) = joiner.next() else { panic!("no run") };
+    let Ok(Some(Joined::Together(Together::RunEnded(RunTogether { outcome, .. })))) = joiner.next() else {
+        panic!("no run")
+    };
     let message = "node n1: no space 0; node n2: no space 1; node n3: no space 2".to_owned();
-    assert_eq!(*outcome, RunOutcome::Failed { message });
+    assert_eq!(outcome, RunOutcome::Failed { message });
 }
 
 #[test]
@@ -273,7 +279,10 @@ fn nodes_of_another_kernel_and_messages_that_differ_are_refused() {
     let only = |sent: [Vec<GuestMessage>; 3]| joined(sent).into_iter().next().unwrap();
     let error = only([ready("6.1"), ready("6.1"), ready("6.12")]).unwrap_err();
     assert!(error.contains("node n3 has the kernel 6.12"), "{error}");
-    let Ok(Joined::Ready(_, all)) = only([ready("6.1"), ready("6.1"), ready("6.1")]) else { panic!("not ready") };
+    let Ok(Joined::Together(Together::Ready { nodes: all, .. })) = only([ready("6.1"), ready("6.1"), ready("6.1")])
+    else {
+        panic!("not ready")
+    };
     assert_eq!(all.iter().map(|node| node.node.as_str()).collect::<Vec<_>>(), ["n1", "n2", "n3"]);
     let done = || vec![GuestMessage::Done];
     let error = only([done(), vec![phase(Phase::Attach)], done()]).unwrap_err();
@@ -310,7 +319,7 @@ proptest::proptest! {
             };
             joiner.push(at, message).unwrap();
             while let Ok(Some(joined)) = joiner.next() {
-                if let Joined::RunEnded { nodes, .. } = joined {
+                if let Joined::Together(Together::RunEnded(RunTogether { nodes, .. })) = joined {
                     ended_runs += 1;
                     proptest::prop_assert!(nodes.is_empty() || nodes.len() == 3);
                 }
