@@ -52,7 +52,7 @@ impl Checked {
 pub fn check(directory: &Path) -> Vec<Checked> {
     let contents = Contents::read(directory);
     let mut checked = vec![of_journal(directory, &contents)];
-    let sealed = file::sealed(&directory.join(file::FILE_NAME));
+    let sealed = file::sealed(directory);
     checked.push(match &sealed {
         Ok(sealed) => {
             let message = format!("as it was written: {} runs, digest {}", sealed.results.runs.len(), sealed.digest);

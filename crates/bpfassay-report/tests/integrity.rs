@@ -413,6 +413,8 @@ fn results_that_were_compressed_are_read_and_damage_to_them_is_found() {
         let found = file::sealed(path).unwrap();
         assert_eq!((&found.digest, &found.results), (&read.digest, &read.results));
     }
+    let checked = found(folder.path());
+    assert!(checked.iter().all(|(_, soundness, _)| *soundness == Soundness::Sound), "{checked:#?}");
 
     let mut generator = Generator(7);
     for _ in 0..200 {

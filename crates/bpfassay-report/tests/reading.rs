@@ -95,7 +95,7 @@ fn every_report_has_when_where_what_and_versions() {
             "2026-11-26 03:24 UTC",
             &host.cpu_model,
             &host.kernel_release,
-            "ior --ranks=1 -a POSIX -b 64m -t 256k -w -r",
+            "ior -a POSIX -b 64m -t 256k -w -r, 1 rank",
             "nfs4.2",
             &format!("bpfassay {}", quick.provenance[0].bpfassay.version),
             "QEMU 7.2",

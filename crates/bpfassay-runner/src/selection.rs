@@ -34,6 +34,8 @@ pub struct Selection {
     pub narrowing: Narrowing,
     /// This clock in place of the study's own.
     pub clock: Option<Clock>,
+    /// A study that leaves its clock to the host is under the instruction clock also where KVM works: only these figures are the same on every machine.
+    pub same_everywhere: bool,
     /// This model of caches and branches in place of the study's own, or of none.
     pub model: Option<Model>,
     /// Findings that the tools may not have: a gate, in addition to the study's own.
@@ -87,6 +89,8 @@ impl Selection {
             study.clock = clock;
             study.clock_of_host = false;
         }
+        // It is under the instruction clock until the host decides otherwise.
+        study.clock_of_host &= !self.same_everywhere;
         if let Some(model) = &self.model {
             study.use_model(model.clone())?;
         } else if let Some(model) = study.model.take_if(|_| study.clock == Clock::Wall) {

@@ -89,9 +89,14 @@ impl Missing {
     }
 }
 
-/// Whether questions are answered with yes: by `--yes`, or by CI systems that set `CI=true`.
+/// Whether questions are answered with yes: by `--yes`, or by CI systems.
 pub(crate) fn answers_yes(flag: bool) -> bool {
-    flag || std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
+    flag || is_ci()
+}
+
+/// Whether this is a job of a CI system: they set `CI=true`.
+pub(crate) fn is_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
 }
 
 /// Installs `packages`, after a question, unless the user has agreed already.

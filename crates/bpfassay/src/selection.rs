@@ -20,6 +20,7 @@ use bpfassay_testbed::{
 use crate::{
     cli, defaults,
     exit::{Failure, USAGE},
+    host::is_ci,
 };
 
 /// Where the cache is, how packages may be fetched and where programs may come from, as the options of every command have it.
@@ -81,6 +82,7 @@ pub(crate) fn selection(
             until: arguments.until,
         },
         clock: arguments.clock,
+        same_everywhere: is_ci(),
         model: arguments.model.clone(),
         deny: arguments.deny.clone(),
         gates: arguments.gate.clone(),

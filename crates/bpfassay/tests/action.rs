@@ -273,3 +273,19 @@ fn the_action_hands_every_input_to_the_script_and_the_page_describes_it() {
     let workflow = page.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     assert!(workflow.lines().count() <= 11, "{workflow}");
 }
+
+#[test]
+fn the_template_for_nix_has_both_systems_and_a_job_for_each_check() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
+    assert!(read("nix/template/flake.nix").contains("genAttrs [ \"x86_64-linux\" \"aarch64-linux\" ]"));
+    let [ours, template] = ["ci/forge.yml", "nix/template/.github/workflows/check.yml"].map(read);
+    // As this repository's own checks are built, but for the reports, whose script a checkout of bpfassay has.
+    let (_, ours) = ours.split_once("\njobs:\n").unwrap();
+    let (ours, _) = ours.split_once("      - if: always()\n").unwrap();
+    let (_, jobs) = template.split_once("\njobs:\n").unwrap();
+    assert_eq!(jobs, ours.replace(", 'Cargo.lock'", ""));
+    for part in ["fromJSON(needs.list.outputs.checks)", "[ubuntu-latest, ubuntu-24.04-arm]", "cache-nix-action"] {
+        assert!(jobs.contains(part), "{part}");
+    }
+}

@@ -337,6 +337,27 @@ fn results_that_are_none_are_reported_as_what_they_are() {
 }
 
 #[test]
+fn in_ci_the_clock_is_the_one_whose_figures_are_the_same_everywhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let planned = |ci: Option<&str>, arguments: &[&str]| {
+        let mut command = bpfassay(directory.path());
+        match ci {
+            Some(value) => command.env("CI", value),
+            None => command.env_remove("CI"),
+        };
+        printed(&command.args(["plan", "quick"]).args(arguments).output().unwrap())
+    };
+    for ci in [None, Some("false")] {
+        assert!(planned(ci, &[]).contains("; clock instructions (wall where KVM works); "), "{ci:?}");
+    }
+    for ci in ["true", "1"] {
+        assert!(planned(Some(ci), &[]).contains("; clock instructions; "), "{ci}");
+        // Whoever asks for a clock gets it.
+        assert!(planned(Some(ci), &["--clock", "wall"]).contains("; clock wall; "), "{ci}");
+    }
+}
+
+#[test]
 fn missing_packages_are_named_with_the_command_that_installs_them() {
     let directory = tempfile::tempdir().unwrap();
     // A host on which no package is installed.

@@ -263,16 +263,26 @@ fn command(workload: &Workload) -> String {
         Program::Path { path } => path,
     };
     let is_of_the_run = |argument: &str| argument.contains(DIRECTORY) || argument.contains(SUMMARY);
+    let mut ranks = match workload.program {
+        Program::ExternalIor { ranks } => Some(ranks.to_string()),
+        Program::Bundled | Program::Path { .. } => None,
+    };
     let mut arguments: Vec<&str> = Vec::new();
     for argument in &workload.arguments {
-        if !is_of_the_run(argument) && argument != "summaryFormat=JSON" {
+        // Of the embedded engine's own; a real IOR is launched so.
+        if let (Some(number), Some(_)) = (argument.strip_prefix("--ranks="), workload.engine) {
+            ranks = Some(number.to_owned());
+        } else if !is_of_the_run(argument) && argument != "summaryFormat=JSON" {
             arguments.push(argument);
         } else if arguments.last().is_some_and(|option| option.len() == 2 && option.starts_with('-')) {
             // The option whose value it is.
             arguments.pop();
         }
     }
-    let whole = std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ");
+    let mut whole = std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ");
+    if let Some(ranks) = ranks {
+        whole.push_str(&format!(", {ranks} {}", if ranks == "1" { "rank" } else { "ranks" }));
+    }
     plain::excerpt(&whole, LONGEST_COMMAND)
 }
 

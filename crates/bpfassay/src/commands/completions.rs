@@ -29,13 +29,14 @@ pub(crate) fn completions(shell: Shell) -> Outcome {
 }
 
 /// The names of all kernels of the catalogue.
-fn kernels() -> Result<Vec<String>, bpfassay_testbed::catalogue::CatalogueError> {
+fn kernels() -> Result<Vec<&'static str>, bpfassay_testbed::catalogue::CatalogueError> {
     let catalogue = Catalogue::bundled()?;
-    let mut names: Vec<String> = Vec::new();
+    let mut names: Vec<&'static str> = Vec::new();
     for &arch in Arch::ALL {
         for name in catalogue.names(arch) {
-            if !names.iter().any(|known| known == name) {
-                names.push(name.to_owned());
+            if !names.contains(&name) {
+                // clap has names as long as the program runs, and this is the last that it does.
+                names.push(name.to_owned().leak());
             }
         }
     }
@@ -43,7 +44,7 @@ fn kernels() -> Result<Vec<String>, bpfassay_testbed::catalogue::CatalogueError>
 }
 
 /// `command` and all below it, with the values that their arguments take.
-fn with_values(command: Command, kernels: &[String]) -> Command {
+fn with_values(command: Command, kernels: &[&'static str]) -> Command {
     let below: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
     let command = command.mut_args(|argument| match values(&argument, kernels) {
         Some(values) => argument.value_parser(PossibleValuesParser::new(values)),
@@ -53,28 +54,27 @@ fn with_values(command: Command, kernels: &[String]) -> Command {
 }
 
 /// What `argument` takes by name; `None`: nothing, or clap has it already.
-fn values(argument: &Arg, kernels: &[String]) -> Option<Vec<String>> {
+fn values(argument: &Arg, kernels: &[&'static str]) -> Option<Vec<&'static str>> {
     let value_name = argument.get_value_names().and_then(|names| names.first())?.as_str();
-    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let or_files = |mut names: Vec<String>| {
-        names.push(FILES.to_owned());
-        names
-    };
+    let or_files = |names: &[&'static str]| [names, &[FILES]].concat();
     Some(match (argument.get_id().as_str(), value_name) {
-        (_, "ARCH") => Arch::ALL.iter().map(ToString::to_string).collect(),
-        (_, "KERNEL") => or_files(kernels.to_vec()),
-        (_, "PROBE") => Probe::ALL.iter().map(ToString::to_string).collect(),
-        (_, "FINDING") => Kind::ALL.iter().map(ToString::to_string).chain(["all".to_owned()]).collect(),
-        (_, "CLOCK") => Clock::NAMES.iter().map(|(name, _)| (*name).to_owned()).collect(),
-        (_, "ACCESS") => Operation::ALL.iter().map(ToString::to_string).collect(),
-        ("study", _) => or_files(owned(bpfassay_study::bundled::NAMES)),
-        ("tool" | "tools", _) => or_files(owned(bpfassay_tool::bundled::NAMES)),
+        (_, "ARCH") => Arch::ALL.iter().map(|arch| arch.name()).collect(),
+        (_, "KERNEL") => or_files(kernels),
+        (_, "PROBE") => Probe::ALL.iter().map(|probe| probe.name()).collect(),
+        (_, "FINDING") => Kind::ALL.iter().map(|kind| kind.name()).chain(["all"]).collect(),
+        (_, "CLOCK") => Clock::NAMES.iter().map(|(name, _)| *name).collect(),
+        (_, "ACCESS") => Operation::ALL.iter().map(|operation| operation.name()).collect(),
+        ("study", _) => or_files(bpfassay_study::bundled::NAMES),
+        ("tool" | "tools", _) => or_files(bpfassay_tool::bundled::NAMES),
         _ => return None,
     })
 }
 
 /// `script` with files in place of [`FILES`], as each shell has it. Where that is not known, only the names are left.
 fn with_files(shell: Shell, script: &str) -> String {
+    if shell == Shell::Fish {
+        return with_files_of_fish(script);
+    }
     let mut text = String::with_capacity(script.len());
     for line in script.lines() {
         let is_marked = line.contains(FILES);
@@ -96,6 +96,21 @@ fn with_files(shell: Shell, script: &str) -> String {
     text
 }
 
+/// fish has a line for each value: `-r -f -a "a\t''`, …, `@FILES@\t''"`, where `-f` keeps files out and `-F` takes them.
+fn with_files_of_fish(script: &str) -> String {
+    let mut text = String::with_capacity(script.len());
+    let mut rest = script;
+    while let Some((before, after)) = rest.split_once(&format!("\n{FILES}\t''")) {
+        match before.rsplit_once(" -f -a \"") {
+            Some((start, values)) => text.extend([start, " -F -a \"", values]),
+            None => text.push_str(before),
+        }
+        rest = after;
+    }
+    text.push_str(rest);
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,7 +118,7 @@ mod tests {
     #[test]
     fn scripts_have_values_and_files_where_both_are_taken() {
         let kernels = kernels().unwrap();
-        assert!(kernels.iter().any(|name| name == "6.12"), "{kernels:?}");
+        assert!(kernels.contains(&"6.12"), "{kernels:?}");
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut with_values(Cli::command(), &kernels), "bpfassay", &mut script);
@@ -112,7 +127,7 @@ mod tests {
             let (with_files, names) = match shell {
                 Shell::Bash => ("compgen -f -W \"bcc-vfsstat", "compgen -W \"x86_64 aarch64 riscv64\""),
                 Shell::Zsh => (":{compadd -- bcc-vfsstat", "x86_64 aarch64 riscv64"),
-                Shell::Fish => ("vfsstat", "aarch64"),
+                Shell::Fish => (" -r -F -a \"bcc-vfsstat\t''", " -r -f -a \"x86_64\t''\naarch64\t''\nriscv64\t''\""),
                 _ => continue,
             };
             assert!(script.contains(with_files) && script.contains(names), "{shell}: {script}");
