@@ -129,7 +129,7 @@ pub(crate) fn change(estimate: &Estimate) -> String {
 /// An interval of a cost that holds 0 and reaches further than this many instructions per call to either side leaves the cost open.
 pub(crate) const OPEN_COST: f64 = 10_000.0;
 
-/// Whether anything is known of a cost: its interval tells it from 0, or is not wider than [`OPEN_COST`] either way.
+/// Whether anything is known of a cost: its interval does not hold 0, or is not wider than [`OPEN_COST`] either way.
 pub(crate) fn is_known(cost: &Cost) -> bool {
     let is_open = |interval: Interval| {
         interval.lower < 0.0 && interval.upper > 0.0 && interval.upper - interval.lower > 2.0 * OPEN_COST

@@ -118,7 +118,7 @@ fn what_is_not_recorded_is_called_so() {
     assert!(text.contains("versions: not recorded\n"), "{text}");
 }
 
-/// The made-up study, with runs so uneven that nothing can be said.
+/// The made-up study, with runs so uneven that nothing is known.
 fn uneven() -> Results {
     let study = Study { clock: Clock::Instructions, ..study(None, 3, 1) };
     derive(&contents(&study, |_, run| {

@@ -157,7 +157,7 @@ fn marks_series(marks: &[(u8, Mark)], series: u8) -> bool {
     marks.iter().any(|(known, _)| *known == series)
 }
 
-/// The panels with what can be told on one axis, and those with what is too noisy for it.
+/// The panels with what can be read on one axis, and those with what is too noisy for it.
 fn apart(panels: &[Panel], of: Figure<'_>) -> (Vec<Panel>, Vec<Panel>) {
     // The widest interval of each series of each panel, and the ends of all of them.
     let mut units: Vec<((usize, u8), f64, [f64; 2])> = Vec::new();
