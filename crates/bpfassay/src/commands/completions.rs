@@ -100,7 +100,7 @@ fn with_files(shell: Shell, script: &str) -> String {
 fn with_files_of_fish(script: &str) -> String {
     let mut text = String::with_capacity(script.len());
     let mut rest = script;
-    while let Some((before, after)) = rest.split_once(&format!("\n{FILES}\t''")) {
+    while let Some((before, after)) = rest.split_once(&format!("\n{FILES}\\t''")) {
         match before.rsplit_once(" -f -a \"") {
             Some((start, values)) => text.extend([start, " -F -a \"", values]),
             None => text.push_str(before),
@@ -127,7 +127,9 @@ mod tests {
             let (with_files, names) = match shell {
                 Shell::Bash => ("compgen -f -W \"bcc-vfsstat", "compgen -W \"x86_64 aarch64 riscv64\""),
                 Shell::Zsh => (":{compadd -- bcc-vfsstat", "x86_64 aarch64 riscv64"),
-                Shell::Fish => (" -r -F -a \"bcc-vfsstat\t''", " -r -f -a \"x86_64\t''\naarch64\t''\nriscv64\t''\""),
+                Shell::Fish => {
+                    (" -r -F -a \"bcc-vfsstat\\t''", " -r -f -a \"x86_64\\t''\naarch64\\t''\nriscv64\\t''\"")
+                }
                 _ => continue,
             };
             assert!(script.contains(with_files) && script.contains(names), "{shell}: {script}");
