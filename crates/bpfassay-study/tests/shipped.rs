@@ -9,10 +9,11 @@
 
 use std::path::Path;
 
-use bpfassay_study::{Available, Narrowing, Study, WorkloadKind, bundled, expand, load};
+use bpfassay_protocol::Arch;
+use bpfassay_study::{Available, Interface, Narrowing, Study, WorkloadKind, bundled, expand, load};
 use bpfassay_tool::UnderTest;
 
-fn is_sound(study: &Study) {
+fn is_sound(study: &Study, available: &Available) {
     let mut study = study.clone();
     let builds = |_| Ok::<_, bpfassay_study::ExpandError>(vec!["6.12.43".to_owned(), "7.2.6".to_owned()]);
     study.resolve_patterns(builds).unwrap();
@@ -21,8 +22,8 @@ fn is_sound(study: &Study) {
         study.test_tool(UnderTest::of(bpfassay_tool::load("vfsstat").unwrap().file)).unwrap();
     }
     let study = &study;
-    let plan = expand(study, &Narrowing::default(), &Available::default())
-        .unwrap_or_else(|error| panic!("{}: {error}", study.name));
+    let plan =
+        expand(study, &Narrowing::default(), available).unwrap_or_else(|error| panic!("{}: {error}", study.name));
     assert!(plan.runs().count() > 0);
     assert!(!study.description.is_empty());
 }
@@ -32,7 +33,7 @@ fn bundled_studies() {
     for name in bundled::NAMES {
         let study = load(name).unwrap();
         assert_eq!(&study.name, name, "a bundled study has the name of its file");
-        is_sound(&study);
+        is_sound(&study, &Available::default());
     }
 }
 
@@ -53,11 +54,15 @@ fn bundled_scripts() {
 #[test]
 fn studies_of_the_vm_tests() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vm-tests");
+    // Some are for a real IOR alone.
+    let interfaces = || Interface::ALL.iter().copied().collect();
+    let external_ior = Arch::ALL.iter().map(|&arch| (arch, interfaces())).collect();
+    let available = Available { external_ior, ..Available::default() };
     let mut found = 0;
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "toml") {
-            is_sound(&load(path.to_str().unwrap()).unwrap());
+            is_sound(&load(path.to_str().unwrap()).unwrap(), &available);
             found += 1;
         }
     }
@@ -69,7 +74,7 @@ fn the_example_of_the_description() {
     let description = include_str!("../FORMAT.md");
     let example = description.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let study = Study::parse("FORMAT.md", example, &|name| Ok(bundled::script(name).map(str::to_owned))).unwrap();
-    is_sound(&study);
+    is_sound(&study, &Available::default());
     // What it calls a default is one.
     assert_eq!(study.deadlines, bpfassay_study::Deadlines::default());
 }

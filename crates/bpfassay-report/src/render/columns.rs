@@ -127,8 +127,9 @@ fn push_row(lines: &mut Vec<String>, row: &[String], layout: &Layout) {
         let cells: Vec<(Vec<String>, usize)> = columns
             .clone()
             .map(|column| {
-                let width = layout.widths[column].max(1);
-                (row.get(column).map(|cell| wrapped(cell, width)).unwrap_or_default(), width)
+                let width = layout.widths[column];
+                // A column without any text takes no room.
+                (row.get(column).map(|cell| wrapped(cell, width.max(1))).unwrap_or_default(), width)
             })
             .collect();
         let height = cells.iter().map(|(lines, _)| lines.len()).max().unwrap_or(0);

@@ -65,12 +65,14 @@ const OTHERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("genhtml", &["branch-coverage"]),
+    ("jube", &["error", "outpath", "result"]),
     ("mount", &["bind", "make-rprivate", "rbind"]),
+    ("mpirun", &["oversubscribe"]),
     ("nix", &["builders", "max-jobs", "rebuild"]),
     // Of rustc.
     ("payload", &["remap-path-prefix"]),
     ("salloc", &["no-kill", "time"]),
-    ("srun", &["mpi"]),
+    ("srun", &["cpus-per-task", "mpi", "partition"]),
     ("systemctl", &["now"]),
     ("xz", &["decompress", "keep"]),
 ];
