@@ -66,7 +66,9 @@ fn a_release_measures_with_the_guests_of_its_packed_testbed_and_nothing_else() {
     );
     let notice = "::notice title=bpfassay%2C study one::gates: 3 pass; exact, 1 of 1\n";
     assert!(stdout.ends_with(notice) && !stdout.contains("::error") && !stdout.contains("::warning"), "{stdout}");
-    assert!(fs::read_to_string(directory.path().join("summary")).unwrap().contains("**gates: 3 pass; exact, 1 of 1**"));
+    assert!(
+        fs::read_to_string(directory.path().join("summary")).unwrap().contains("**one: gates: 3 pass; exact, 1 of 1**")
+    );
 
     // The next job measures nothing that the store has.
     fs::rename(directory.path().join("out"), directory.path().join("first")).unwrap();
