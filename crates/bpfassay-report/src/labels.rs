@@ -57,7 +57,7 @@ fn with_marks(metric: &CellMetric, is_baseline: bool, digits: usize) -> Option<S
     }
     Some(match metric.is_within_noise() {
         true => {
-            let words = if overhead.detectable.is_some_and(is_beyond) { NOT_KNOWN } else { WITHIN_NOISE };
+            let words = if leaves_open(overhead) { NOT_KNOWN } else { WITHIN_NOISE };
             format!("{words}{}{pooled}{negligible}", interval(&overhead.estimate, digits))
         }
         false => {
@@ -76,6 +76,11 @@ const BEYOND: f64 = 2.0;
 fn is_beyond(detectable: f64) -> bool {
     // Whatever is no number is not known either.
     detectable.is_nan() || detectable > BEYOND
+}
+
+/// Whether so few observations with such a spread would hardly show any overhead: what lies within their noise is not known then.
+pub(crate) fn leaves_open(overhead: &Overhead) -> bool {
+    overhead.detectable.is_some_and(is_beyond)
 }
 
 /// The smallest overhead that would be seen, in per cent: `0.13%`; `not known` above 100%.

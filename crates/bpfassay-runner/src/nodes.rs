@@ -23,12 +23,11 @@ use bpfassay_results::NodeFacts;
 use bpfassay_study::{Study, WorkloadSpec};
 use bpfassay_vm::{Ending, Event, Guest, VmError, cables};
 
-use crate::together::Together;
-
 use self::{
     outcomes::{Ended, Outcomes},
     rendezvous::Rendezvous,
 };
+use crate::together::Together;
 
 /// How long guests whose work is done may take to power off.
 const GRACE: Duration = Duration::from_secs(5);

@@ -131,8 +131,7 @@ fn overheads(results: &Results, cells: &[&CellResult]) -> Option<String> {
             let ratio = overhead.estimate.value;
             let found = if !metric.is_within_noise() {
                 Found::Overhead(ratio)
-            } else if overhead.detectable.is_some_and(|detectable| labels::detectable(detectable) == labels::NOT_KNOWN)
-            {
+            } else if labels::leaves_open(overhead) {
                 Found::Open
             } else {
                 Found::Noise

@@ -89,12 +89,12 @@ fn ratios(comparison: &Comparison) -> Vec<Plot> {
     };
     let panel = |(name, cells): &(String, Vec<&CellComparison>), metrics: &[&str], what: &str| {
         let rows: Vec<_> = cells.iter().filter_map(|cell| row(metrics, cell)).collect();
-        (!rows.is_empty()).then(|| Panel {
+        Panel {
             place: name.clone(),
             title: format!("{name}: new / base{what}"),
             series: figures::series(metrics, &rows),
             shape: Shape::Rows(rows),
-        })
+        }
     };
     let of = |name, metrics: &[&str], what: &str| {
         let figure = Figure {
@@ -103,7 +103,7 @@ fn ratios(comparison: &Comparison) -> Vec<Plot> {
             reference: 1.0,
             note: "With its interval for this cell alone. Of `none`: time for the same bytes; of a tool: its overhead.",
         };
-        together(panels.iter().filter_map(|of| panel(of, metrics, what)).collect(), figure)
+        together(panels.iter().map(|of| panel(of, metrics, what)).collect(), figure)
     };
     let calls = of("new / base, time per call,", figures::CALLS, ", time per call");
     of("new / base", figures::WHOLE, "").into_iter().chain(calls).collect()

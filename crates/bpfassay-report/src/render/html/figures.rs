@@ -169,17 +169,17 @@ fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
         let cases: BTreeSet<&str> = cells.iter().map(|(cell, _)| cell.case.as_str()).collect();
         // A curve has one point per size: other differences between cases would make it jump.
         if sizes.len() > 1 && sizes.len() == cases.len() {
-            drafts.extend(of.metrics.iter().filter_map(|name| against_size(&panel, &cells, name, of)));
+            drafts.extend(of.metrics.iter().map(|name| against_size(&panel, &cells, name, of)));
         } else if cells.first().is_some_and(|(cell, _)| kernels.are_series(&cell.target)) {
             drafts.extend(kernels.panels(&cells, of));
         } else {
-            drafts.extend(by_configuration(&panel, &cells, cases.len() > 1, of));
+            drafts.push(by_configuration(&panel, &cells, cases.len() > 1, of));
         }
     }
     together(drafts, of.figure())
 }
 
-fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> Option<Panel> {
+fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> Panel {
     let marks_of = |cell: &CellResult| {
         let name = cell.under_test();
         let marks =
@@ -188,12 +188,12 @@ fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> 
     };
     let rows: Vec<_> = cells.iter().map(|(cell, _)| marks_of(cell)).filter(|(_, marks)| !marks.is_empty()).collect();
     let series = series(of.metrics, &rows);
-    (!rows.is_empty()).then(|| Panel {
+    Panel {
         place: panel.to_owned(),
         title: format!("{panel}: {} by probe configuration", of.name),
         series,
         shape: Shape::Rows(rows),
-    })
+    }
 }
 
 /// The names of the series of such rows: all metrics up to the last that there is, the bandwidths at least.
@@ -224,7 +224,7 @@ impl Curved {
     }
 }
 
-fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: Of) -> Option<Panel> {
+fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: Of) -> Panel {
     let mut series = Curved::default();
     for (cell, size) in cells {
         let Some(size) = size else { continue };
@@ -243,12 +243,12 @@ fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: Of) -> Opti
         series: points,
         ..Curves::default()
     };
-    curves.series.iter().any(|points| !points.is_empty()).then(|| Panel {
+    Panel {
         place: panel.to_owned(),
         title: format!("{panel}, {name}: {} against transfer size", of.name),
         series: names,
         shape: Shape::Curves(curves),
-    })
+    }
 }
 
 /// The first measured run of each cell that was sampled: what the tracer saw per interval, and IOR's bandwidth beside it.

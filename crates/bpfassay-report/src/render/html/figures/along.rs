@@ -72,7 +72,7 @@ impl<'a> Kernels<'a> {
                 [_] => format!("{}, {}", model.target.arch, model.file_system),
                 _ => format!("{}, {}, {case}", model.target.arch, model.file_system),
             };
-            plots.extend(of.metrics.iter().filter_map(|metric| panel((&name, metric), &kernels, cells, of)));
+            plots.extend(of.metrics.iter().map(|metric| panel((&name, metric), &kernels, cells, of)));
         }
         plots
     }
@@ -83,7 +83,7 @@ fn place(index: usize) -> f64 {
     f64::from(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
-fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], of: Of) -> Option<Panel> {
+fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], of: Of) -> Panel {
     let mut series = Curved::default();
     let mut of_kernel: HashMap<&str, Vec<&CellResult>> = HashMap::new();
     for cell in cells {
@@ -102,12 +102,12 @@ fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], 
         series: points,
         ..Curves::default()
     };
-    curves.series.iter().any(|points| !points.is_empty()).then(|| Panel {
+    Panel {
         place: name.to_owned(),
         title: format!("{name}, {metric}: {} by probe configuration and kernel", of.name),
         series: names,
         shape: Shape::Curves(curves),
-    })
+    }
 }
 
 /// Figures of one architecture from kernel to kernel, with the levels between changes.

@@ -103,8 +103,9 @@ impl Panel {
     }
 }
 
-/// The plots of `panels`.
-pub(in super::super) fn together(panels: Vec<Panel>, of: Figure<'_>) -> Vec<Plot> {
+/// The plots of those of `panels` that have a mark.
+pub(in super::super) fn together(mut panels: Vec<Panel>, of: Figure<'_>) -> Vec<Plot> {
+    panels.retain(|panel| !panel.marks().is_empty());
     if let Some((panel, note)) = alike(&panels, of) {
         return panel.drawn(of, None, note).into_iter().collect();
     }
