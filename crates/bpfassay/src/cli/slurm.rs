@@ -16,8 +16,8 @@ pub(crate) struct Slurm {
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: PathBuf,
 
-    /// How many shards, each an element of the array job
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// How many shards, each an element of the array job, which has one node
+    #[arg(long, visible_alias = "nodes", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) shards: u32,
 
     /// The partition of the cluster
