@@ -137,18 +137,32 @@ mod tests {
         assert!(args(false).contains(&"--map-root-user".to_owned()));
     }
 
-    /// Runs a shell in a sandbox made of the host's own root directory. Nothing where name spaces are not allowed here.
+    /// Runs a shell in a sandbox with the programs of the host. Nothing where name spaces are not allowed here.
     fn shell(root: bool, script: &str) -> Option<(String, String)> {
         let directory = tempfile::tempdir().unwrap();
+        let inside = directory.path().join("root");
         for (name, text) in [("source", "from the host"), ("target", "")] {
             std::fs::create_dir(directory.path().join(name)).unwrap();
             std::fs::write(directory.path().join(name).join("file"), text).unwrap();
         }
-        let sandbox = Sandbox::new(Path::new("/")).mount(directory.path().join("source"), "mnt", false).mount(
+        for place in ["mnt", "srv", "proc", "dev", "tmp"] {
+            std::fs::create_dir_all(inside.join(place)).unwrap();
+        }
+        let mut sandbox = Sandbox::new(&inside).mount(directory.path().join("source"), "mnt", false).mount(
             directory.path().join("target"),
             "srv",
             true,
         );
+        // Some hosts have directories here, others links into /usr.
+        for name in ["usr", "bin", "lib", "lib64"] {
+            let of_host = Path::new("/").join(name);
+            if let Ok(link) = std::fs::read_link(&of_host) {
+                std::os::unix::fs::symlink(link, inside.join(name)).unwrap();
+            } else if of_host.is_dir() {
+                std::fs::create_dir(inside.join(name)).unwrap();
+                sandbox = sandbox.mount(of_host, name, false);
+            }
+        }
         let mut command = sandbox.command_as(root, "/bin/sh", "/mnt", &[("X".into(), "x y".into())]);
         let Ok(output) = command.args(["-c", script]).env("SECRET", "of the host").output() else {
             println!("skipped: no unshare");
