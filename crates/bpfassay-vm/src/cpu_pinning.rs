@@ -18,6 +18,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     sync::{Mutex, MutexGuard, PoisonError},
+    thread,
 };
 
 use rustix::{
@@ -87,12 +88,24 @@ impl CpuPinning {
 /// Those of sched_setaffinity(2). That there is no real-time priority is no error.
 pub(crate) fn pin(cpus: &CpuSet) -> io::Result<()> {
     sched_setaffinity(None, cpus)?;
+    // A refusal (no CAP_SYS_NICE, no RLIMIT_RTPRIO) is what `favour_main_loop` is for.
+    become_real_time();
+    Ok(())
+}
+
+/// Whether QEMU's main loop may have the real-time priority by which a guest that counts instructions does not notice how busy the host is.
+#[must_use]
+pub fn may_be_real_time() -> bool {
+    // In a thread of its own, which ends with the priority.
+    thread::spawn(become_real_time).join().is_ok_and(|permitted| permitted)
+}
+
+/// Gives the calling thread the lowest real-time priority, and returns whether it may have that. Makes a system call only.
+fn become_real_time() -> bool {
     let parameters = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the kernel reads one `sched_param`, which outlives the call. The system call itself, because musl's
-    // function always fails. A refusal (no CAP_SYS_NICE, no RLIMIT_RTPRIO) is what `favour_main_loop` is for.
-    let _ = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const parameters) };
-    Ok(())
+    // SAFETY: the kernel reads one `sched_param`, which outlives the call. The system call itself, because musl's function always fails.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const parameters) == 0 }
 }
 
 /// Whether the first thread of this process has real-time priority.
@@ -126,6 +139,15 @@ mod tests {
         assert_eq!(take().cpu, 901);
         assert!(CpuPinning::among(std::iter::empty()).is_none());
         assert!(second.cpus().is_set(902) && second.cpus().count() == 1);
+    }
+
+    #[test]
+    fn real_time_threads_are_permitted_where_chrt_may_have_one() {
+        let Ok(output) = std::process::Command::new("chrt").args(["--fifo", "1", "true"]).output() else {
+            println!("skipped: no chrt");
+            return;
+        };
+        assert_eq!(may_be_real_time(), output.status.success(), "{output:?}");
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub use accelerator::{AcceleratorChoice, AcceleratorWish};
 pub use clock::Clock;
 pub use confine::Confinement;
 pub use console::{KernelIncident, KernelIncidentKind, Severity};
+pub use cpu_pinning::may_be_real_time;
 pub use ending::{EndReason, Ending};
 pub use error::VmError;
 pub use event::Event;
