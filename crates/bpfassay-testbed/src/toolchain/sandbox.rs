@@ -36,9 +36,10 @@ pub struct Sandbox<'a> {
 /// `$1` is the root, then come triples (host directory, directory inside, `rw` or `ro`) up to `--`, then the program.
 ///
 /// In a user name space, a mount keeps the restrictions that its file system has on the host, and a remount has to repeat
-/// them: hence the second attempt. `/proc` is mounted anew where that is allowed; inside containers that hide parts of it, the host's is bound.
+/// them: hence the second attempt. Debian has `chroot` in `/usr/sbin`, which is in the path of root alone. `/proc` is mounted anew where that is allowed; inside containers that hide parts of it, the host's is bound.
 const SCRIPT: &str = r#"
 set -eu
+PATH=$PATH:/usr/sbin:/sbin
 root=$1
 shift
 mount --make-rprivate /
@@ -164,7 +165,9 @@ mod tests {
             }
         }
         let mut command = sandbox.command_as(root, "/bin/sh", "/mnt", &[("X".into(), "x y".into())]);
-        let Ok(output) = command.args(["-c", script]).env("SECRET", "of the host").output() else {
+        // As users without rights have it on Debian.
+        command.args(["-c", script]).env("PATH", "/usr/bin:/bin").env("SECRET", "of the host");
+        let Ok(output) = command.output() else {
             println!("skipped: no unshare");
             return None;
         };
