@@ -4,19 +4,18 @@
 //! Where QEMU's main loop has real-time priority they do not. Without it, they are the same on hosts that are idle (`ci/any-linux`, `quick` by an unprivileged user),
 //! and a few were not at a load of 12 on two CPUs, in two of two runs (`crates/bpfassay-vm/src/cpu_pinning.rs` describes how).
 
-use std::{fs, num::NonZero, thread};
+use std::fs;
 
 use bpfassay_study::Clock;
 
 /// A host with this many threads that want to run for each CPU is busy. What made the guests' programs just before leaves one.
 const BUSY: f64 = 2.0;
 
-/// Reports a busy host, before figures by `clock` are taken there.
-pub(crate) fn report(clock: Clock) {
+/// Reports a busy host of so many CPUs, before figures by `clock` are taken there.
+pub(crate) fn report(clock: Clock, cpus: u32) {
     if clock != Clock::Instructions {
         return;
     }
-    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
     let load = fs::read_to_string("/proc/loadavg").ok().and_then(|text| load(&text));
     if let Some(what) = load.and_then(|load| described(load, cpus, bpfassay_vm::may_be_real_time())) {
         tracing::warn!("{what}");
@@ -28,9 +27,8 @@ fn load(text: &str) -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-fn described(load: f64, cpus: usize, may_be_real_time: bool) -> Option<String> {
-    #[expect(clippy::cast_precision_loss, reason = "no host has so many CPUs")]
-    let is_busy = load >= BUSY * cpus as f64;
+fn described(load: f64, cpus: u32, may_be_real_time: bool) -> Option<String> {
+    let is_busy = load >= BUSY * f64::from(cpus);
     (is_busy && !may_be_real_time).then(|| {
         format!(
             "this host is busy (load {load:.0}, CPUs {cpus}), and QEMU may have no real-time thread: a few figures can differ from those of other hosts; `bpfassay doctor` has the remedy"
