@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which QEMU boots guests: the one that this host has on `PATH`, or that of `testbed.lock`, which lies in the cache and is the same everywhere.
 
-use std::{fmt, str::FromStr, sync::Once};
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{Arc, Once},
+    thread,
+};
 
 use bpfassay_protocol::Arch;
 use bpfassay_results::{
@@ -15,6 +20,9 @@ use bpfassay_testbed::{
 use bpfassay_vm::{OwnRoot, Qemu, qemu::is_on_path};
 
 use crate::{Error, Store};
+
+/// Added to the nice value of [`prepare_ahead`]: less than what other guests than the first yield.
+const AHEAD: i32 = 10;
 
 /// Where QEMU comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +120,20 @@ pub(crate) async fn find(store: &Store, arch: Arch) -> Result<FoundQemu, Error> 
             of_lock(&Emulator::prepare(&store.apt(), &store.bundled_qemu)?, arch).await
         }
     }
+}
+
+/// Makes the QEMU of the lock in the cache if guests of one of `archs` will boot with it, in a thread that yields the CPU,
+/// so that the first guest does not wait for it. An error is left to [`find`], which tries again and reports it.
+pub(crate) fn prepare_ahead(store: &Arc<Store>, archs: impl IntoIterator<Item = Arch>) {
+    let is_of_lock = |arch| matches!(QemuSource::resolved(store.qemu, arch), Ok(QemuSource::Lock));
+    if !store.bundled_qemu.is_empty() || !archs.into_iter().any(is_of_lock) {
+        return;
+    }
+    let store = Arc::clone(store);
+    thread::spawn(move || {
+        let _ = rustix::process::nice(AHEAD);
+        let _ = Emulator::prepare(&store.apt(), &[]);
+    });
 }
 
 /// The QEMU for guests of `arch` that is in `emulator`.

@@ -194,6 +194,7 @@ fn seconds(milliseconds: u64) -> f64 {
 impl Observer for EventObserver<'_> {
     fn progress(&self, progress: &Progress<'_>) {
         let event = match progress {
+            Progress::MakingGuests(are_made) => return self.change(|state| state.left.making_guests(*are_made)),
             Progress::Started { blocks, slots, directory } => self.started(blocks, *slots, directory),
             Progress::Waiting(block, pause) => Event::Waiting { block: block.id.clone(), seconds: pause.as_secs_f64() },
             Progress::Booting(block, started) => {

@@ -37,6 +37,8 @@ pub enum Progress<'a> {
     Log(&'a Block, &'a str),
     /// No further block is begun, for this reason.
     Paused(&'a str),
+    /// Whether guests are still being made: how long that takes is not known.
+    MakingGuests(bool),
 }
 
 /// Receives the progress, from several tasks at once. Must be quick: guests wait for it.

@@ -214,7 +214,10 @@ impl Session {
                 () = context.cancel.cancelled() => None,
                 part = parts.next() => part,
             };
-            let Some(Part { targets, made }) = part else { return Ok(failed) };
+            let Some(Part { targets, made }) = part else {
+                context.report(&Progress::MakingGuests(false));
+                return Ok(failed);
+            };
             let added = match made {
                 Ok(manifest) => self.add(&parts.store, &targets, manifest, &mut provenance).await,
                 Err(error) => Err(error),
@@ -273,6 +276,7 @@ impl Session {
     ) -> Result<Summary, Error> {
         observer.progress(&Progress::Started { blocks: &blocks, slots: self.slots, directory });
         let parts = self.state().parts.take();
+        observer.progress(&Progress::MakingGuests(parts.is_some()));
         let (sender, host_setup) = watch::channel(self.host_setup());
         let provenance = || Arc::clone(&self.state().provenance);
         let config = RunnerConfig {

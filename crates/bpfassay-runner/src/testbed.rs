@@ -20,7 +20,7 @@ use bpfassay_testbed::{
 };
 use tokio::sync::mpsc;
 
-use crate::{Error, Selection, Store};
+use crate::{Error, Selection, Store, emulator};
 
 /// Whether guests can be used by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,8 @@ impl Testbed {
     pub fn provide_parts(store: Arc<Store>, selection: Arc<Selection>, plan: Plan) -> Parts {
         let (sender, receiver) = mpsc::unbounded_channel();
         let made_for = Arc::clone(&store);
+        let archs: BTreeSet<Arch> = plan.targets().iter().map(|target| target.arch).collect();
+        emulator::prepare_ahead(&store, archs);
         thread::spawn(move || {
             let apt = store.apt();
             let request = Request { targets: targets_of(&plan), ..selection.request(&apt, &store) };

@@ -3,11 +3,15 @@
 //!
 //! Stages run side by side, in threads or tasks. Each has a [`Kind`] and a subject, and does one [`Step`] after the other.
 
+mod time_left;
+
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+
+pub(crate) use self::time_left::yield_from_now;
 
 /// What a stage does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -281,6 +285,7 @@ impl Stages {
             subject: subject.into(),
             began: Instant::now(),
             stages: self.clone(),
+            yields: time_left::yields(),
             now: Mutex::default(),
         };
         running.report(State::Begun);
@@ -329,6 +334,8 @@ struct Running {
     subject: String,
     began: Instant,
     stages: Stages,
+    /// Whether it yields the CPU to others.
+    yields: bool,
     now: Mutex<Now>,
 }
 
@@ -342,9 +349,6 @@ struct Now {
 
 /// Progress is not reported more often than this.
 const RATE: Duration = Duration::from_millis(250);
-
-/// How long a step has to have lasted before the time left is estimated, in seconds.
-const MATURE: f64 = 3.0;
 
 impl Stage {
     /// Begins a step of `of` units; 0 where they are not counted.
@@ -394,7 +398,9 @@ impl Running {
                 return;
             }
             now.reported = Some(Instant::now());
-            Progress { step, done, of, seconds_left: seconds_left(began.elapsed().as_secs_f64(), done, of) }
+            let elapsed = began.elapsed().as_secs_f64();
+            let left = if self.yields { None } else { time_left::seconds_left(step, elapsed, done, of) };
+            Progress { step, done, of, seconds_left: left }
         };
         self.report(State::At(progress));
     }
@@ -425,12 +431,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.end(false);
     }
-}
-
-/// How long the rest of a step takes, at the rate so far; nothing before the rate is known well enough.
-fn seconds_left(elapsed: f64, done: u64, of: u64) -> Option<f64> {
-    let is_known = elapsed >= MATURE && done > 0 && done.saturating_mul(20) >= of && done <= of;
-    is_known.then(|| elapsed * (of - done) as f64 / done as f64)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -481,12 +481,24 @@ mod tests {
     }
 
     #[test]
-    fn time_is_estimated_once_there_is_a_rate() {
-        assert_eq!(seconds_left(10.0, 25, 100), Some(30.0));
-        assert_eq!(seconds_left(10.0, 100, 100), Some(0.0));
-        assert_eq!(seconds_left(1.0, 25, 100), None, "too early");
-        assert_eq!(seconds_left(10.0, 4, 100), None, "too little");
-        assert_eq!(seconds_left(10.0, 0, 0), None, "not counted");
+    fn of_what_yields_no_time_is_told() {
+        let kept = Arc::new(Kept::default());
+        let stages = Stages::watched(kept.clone());
+        std::thread::spawn(move || {
+            yield_from_now();
+            let stage = stages.begin(Kind::Programs, "riscv64");
+            let Some(running) = &stage.0 else { unreachable!("it is watched") };
+            let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+            running.change(|now| now.step = Some((Step::Compile, long_ago, 50, 112)), true);
+        })
+        .join()
+        .unwrap();
+        let reports = kept.0.lock().unwrap();
+        let told = reports.iter().find_map(|report| match report.state {
+            State::At(progress) => Some(progress),
+            _ => None,
+        });
+        assert_eq!(told, Some(Progress { step: Step::Compile, done: 50, of: 112, seconds_left: None }));
     }
 
     #[test]

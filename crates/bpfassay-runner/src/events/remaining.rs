@@ -38,6 +38,8 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) struct Remaining {
     jobs: NonZeroU32,
+    /// Whether guests are still being made.
+    makes_guests: bool,
     blocks: BTreeMap<String, Waiting>,
     by_cell: BTreeMap<String, Mean>,
     by_target: BTreeMap<Target, Mean>,
@@ -56,6 +58,7 @@ impl Remaining {
         };
         Self {
             jobs,
+            makes_guests: false,
             blocks: blocks.iter().map(|todo| (todo.block.id.clone(), waiting(todo))).collect(),
             by_cell: BTreeMap::new(),
             by_target: BTreeMap::new(),
@@ -63,6 +66,11 @@ impl Remaining {
             boots_by_target: BTreeMap::new(),
             boots: Mean::default(),
         }
+    }
+
+    /// Sets whether guests are still being made.
+    pub(super) fn making_guests(&mut self, makes_guests: bool) {
+        self.makes_guests = makes_guests;
     }
 
     /// The guest of `block` was up after `seconds`.
@@ -96,8 +104,11 @@ impl Remaining {
     }
 
     /// Seconds that the rest will take. A run is taken to last as long as those of its cell did, or else those on its target,
-    /// or else all; a boot in the same way. Nothing before anything was measured.
+    /// or else all; a boot in the same way. Nothing before anything was measured, and while guests are still being made.
     pub(super) fn seconds(&self) -> Option<f64> {
+        if self.makes_guests {
+            return None;
+        }
         let overall = self.runs.value()?;
         let mean = |means: &BTreeMap<Target, Mean>, target: &Target| means.get(target).and_then(|mean| mean.value());
         let of_block = |waiting: &Waiting| {
@@ -155,6 +166,19 @@ mod tests {
         // It never began.
         left.ended(&second.id, &second.runs[1].cell, 0.0);
         assert_eq!(left.seconds(), Some(0.0));
+    }
+
+    #[test]
+    fn nothing_is_known_while_guests_are_being_made() {
+        let plan = plan();
+        let block = &plan.blocks[0];
+        let mut left = Remaining::new(&todo(&plan), jobs(1));
+        left.booted(block, 1.0);
+        left.making_guests(true);
+        left.ended(&block.id, &block.runs[0].cell, 2.0);
+        assert_eq!(left.seconds(), None);
+        left.making_guests(false);
+        assert_eq!(left.seconds(), Some(7.0));
     }
 
     #[test]

@@ -19,11 +19,11 @@ use std::{
 
 use bpfassay_protocol::Arch;
 
-use crate::Result;
+use crate::{Result, stages::yield_from_now};
 
-/// Added to the nice value of what works for another guest than the first: a weight of a tenth (`sched_prio_to_weight`,
-/// kernel/sched/core.c).
-const YIELDING: i32 = 10;
+/// Added to the nice value of threads that work for another guest than the first. At 19, the scheduler gives them a
+/// weight of 15 against 1024 (`sched_prio_to_weight`, kernel/sched/core.c).
+const YIELDING: i32 = 19;
 
 /// What programs are given to, as soon as they are there; it may ask to stop.
 pub(super) type Sink<'a, P> = &'a mut dyn FnMut(Arch, Result<P>) -> ControlFlow<()>;
@@ -125,6 +125,7 @@ impl Yielding {
         // Of the calling thread alone (nice(2), "C library/kernel differences"). Without it, everything is made all the same.
         self.0.get_or_init(|| {
             let _ = rustix::process::nice(YIELDING);
+            yield_from_now();
         });
     }
 }
