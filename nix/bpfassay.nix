@@ -15,6 +15,7 @@ rustPlatform.buildRustPackage (
     pname = "bpfassay";
     src = workspace.commandSource;
     cargoBuildFlags = [ "--package=bpfassay" ];
+    buildFeatures = [ "full" ];
     # The checks test the whole workspace.
     doCheck = false;
     nativeBuildInputs = [ makeWrapper ];

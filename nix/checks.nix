@@ -40,7 +40,24 @@ in
   clippy = check "clippy" {
     nativeBuildInputs = (workspace.tracerInputs pkgs).nativeBuildInputs ++ [ pkgs.clippy ];
     buildPhase = ''
-      cargo clippy --offline --workspace --all-targets -- -D warnings
+      cargo clippy --offline --workspace --features full --all-targets -- -D warnings
+    '';
+  };
+
+  # A workspace of its own.
+  spans = check "spans" {
+    src = workspace.testSource;
+    cargoLock.lockFile = workspace.root + "/spans/Cargo.lock";
+    cargoRoot = "spans";
+    nativeBuildInputs = (workspace.tracerInputs pkgs).nativeBuildInputs ++ [
+      pkgs.clippy
+      pkgs.rustfmt
+    ];
+    buildPhase = ''
+      cd spans
+      cargo fmt --check
+      cargo clippy --offline --all-targets -- -D warnings
+      cargo test --offline
     '';
   };
 
@@ -68,7 +85,7 @@ in
     # Builders have a terminal, where nextest would draw and leave nothing in the log.
     buildPhase = ''
       export HOME=$TMPDIR
-      BPFASSAY_VM_TESTS=off cargo nextest run --offline --workspace --exclude bpfassay --exclude bpfassay-chaos --no-fail-fast --show-progress=none \
+      BPFASSAY_VM_TESTS=off cargo nextest run --offline --workspace --all-features --exclude bpfassay --exclude bpfassay-chaos --no-fail-fast --show-progress=none \
         --filterset 'not binary(debian) and not test(=a_refusal_is_one_line_and_status_3) and not test(=map::tests::lists_of_cpus_are_counted)'
     '';
     # For ci/nix-report; where .config/nextest.toml has it.

@@ -10,7 +10,6 @@ let
   # What links the tracer's libraries.
   inputs = lib.optionalAttrs (lib.elem crate [
     "bpfassay-tracer"
-    "bpfassay-spans"
     "bpfassay-fuzz"
   ]) (workspace.tracerInputs pkgs);
 in
@@ -26,7 +25,10 @@ pkgs.rustPlatform.buildRustPackage (
     '';
     # The tests build what they need.
     dontCargoBuild = true;
-    cargoTestFlags = [ "--package=${crate}" ];
+    cargoTestFlags = [
+      "--package=${crate}"
+      "--all-features"
+    ];
     # Tests compile faster than they run faster.
     checkType = "debug";
     auditable = false;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Calls of MPI-IO as spans, for the machine that it is built for. Its eBPF programs have headers of the tracer's, by symbolic links.
+# Calls of MPI-IO as spans, for the machine that it is built for: a workspace of its own, in spans/. Its eBPF programs have headers of the tracer's, by symbolic links.
 {
+  lib,
   pkgs,
   rustPlatform,
   workspace,
@@ -11,19 +12,15 @@ rustPlatform.buildRustPackage (
   // workspace.tracerInputs pkgs
   // {
     pname = "bpfassay-spans";
-    src =
-      workspace.sourceOf
-        [
-          "bpfassay-spans"
-          "bpfassay-tracer"
-        ]
-        [ ];
-    cargoBuildFlags = [ "--package=bpfassay-spans" ];
-    # The checks test the whole workspace.
+    src = workspace.spansSource;
+    cargoLock.lockFile = workspace.root + "/spans/Cargo.lock";
+    cargoRoot = "spans";
+    buildAndTestSubdir = "spans";
+    # The checks test it.
     doCheck = false;
     passthru = { inherit tests; };
     meta = workspace.common.meta // {
-      description = workspace.description "bpfassay-spans";
+      description = (lib.importTOML (workspace.root + "/spans/Cargo.toml")).package.description;
       mainProgram = "bpfassay-spans";
     };
   }

@@ -92,6 +92,17 @@ rec {
 
   guestSource = sourceOf guestCrates [ ];
   ebpfSource = sourceOf [ ebpfCrate ] [ ];
+  # The spans of MPI-IO, with the crates that spans/Cargo.toml names, those of its tests among them.
+  spansSource =
+    sourceOf
+      [
+        "bpfassay-bpf"
+        "bpfassay-input"
+        "bpfassay-protocol"
+        "bpfassay-stats"
+        "bpfassay-tracer"
+      ]
+      [ (lib.fileset.difference (root + "/spans") (lib.fileset.maybeMissing (root + "/spans/target"))) ];
   # The command has in it what kernels there are, and the digest of the guests' sources.
   commandSource = sourceOf ([ "bpfassay" ] ++ guestCrates ++ [ ebpfCrate ]) [
     (root + "/docs/findings.md")
@@ -108,6 +119,7 @@ rec {
         map (name: lib.fileset.maybeMissing (root + "/${name}")) [
           ".git"
           "target"
+          "spans/target"
           "bpfassay-results"
         ]
       )

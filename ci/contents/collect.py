@@ -71,7 +71,7 @@ class Cargo:
 
     def __init__(self):
         platforms = [option for target in (*RUST_TARGETS.values(), EBPF_TARGET) for option in ("--filter-platform", target)]
-        metadata = json.loads(output("cargo", "metadata", "--format-version", "1", "--locked", *platforms))
+        metadata = json.loads(output("cargo", "metadata", "--format-version", "1", "--locked", "--all-features", *platforms))
         self.packages = {(package["name"], package["version"]): package for package in metadata["packages"]}
         by_id = {package["id"]: key for key, package in self.packages.items()}
         self.depends = {
@@ -85,9 +85,9 @@ class Cargo:
             self.permitted = set(tomllib.load(file)["licenses"]["allow"])
 
     def linked(self, package, target):
-        """What cargo links into the programs of a package: no procedural macros, no dependencies of builds and tests."""
+        """What cargo links into the programs of a package, as a release has it: no procedural macros, no dependencies of builds and tests."""
         lines = output(
-            *("cargo", "tree", "--locked", "--package", package, "--edges", "normal,no-proc-macro"),
+            *("cargo", "tree", "--locked", "--all-features", "--package", package, "--edges", "normal,no-proc-macro"),
             *("--target", target, "--prefix", "none", "--format", "{p}", "--no-dedupe"),
         )
         found = set()

@@ -15,6 +15,7 @@ mod format;
 mod github;
 mod head;
 mod html;
+#[cfg_attr(not(feature = "junit"), path = "render/no_junit.rs")]
 mod junit;
 mod kernel_features;
 mod ktap;

@@ -9,10 +9,12 @@
 //! A store is untrusted input, as results are. Whoever can write to it can put figures into it that nobody measured; [`crate::Verification::of_block`]
 //! measures an entry again.
 
+#[cfg(feature = "object-stores")]
 mod client;
 mod directory;
 mod kept;
 mod key;
+#[cfg_attr(not(feature = "object-stores"), path = "block_store/no_objects.rs")]
 mod objects;
 mod place;
 mod reuse;
@@ -55,7 +57,11 @@ pub enum BlockStoreError {
     /// There is no store.
     #[error("{} is no store of blocks: `bpfassay run --store` makes one", .0.display())]
     NoStore(PathBuf),
+    /// The place is an object store, and there is nothing to reach one with.
+    #[error("{0} is an object store, and this program was built without them: build it by cargo with `--features full`, or name a directory")]
+    NoObjectStores(String),
     /// An object store refused, or did not answer.
+    #[cfg(feature = "object-stores")]
     #[error("cannot {action} {place}")]
     Objects {
         /// What was to be done.

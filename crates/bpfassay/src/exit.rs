@@ -210,12 +210,25 @@ impl From<bpfassay_runner::Error> for Failure {
     }
 }
 
+impl From<bpfassay_report::render::FormatError> for Failure {
+    fn from(error: bpfassay_report::render::FormatError) -> Self {
+        use bpfassay_report::render::FormatError;
+        match error {
+            FormatError::Figure(error) => Self::usage(error),
+            FormatError::NoCoverage | FormatError::NoJunit => Self::usage(error),
+            error => Self::new(INTERNAL, error),
+        }
+    }
+}
+
 impl From<bpfassay_runner::BlockStoreError> for Failure {
     fn from(error: bpfassay_runner::BlockStoreError) -> Self {
         use bpfassay_runner::BlockStoreError;
         match error {
             BlockStoreError::Journal(error) => error.into(),
-            BlockStoreError::NotAStore(_) | BlockStoreError::NoStore(_) => Self::usage(error),
+            BlockStoreError::NotAStore(_) | BlockStoreError::NoStore(_) | BlockStoreError::NoObjectStores(_) => {
+                Self::usage(error)
+            }
             error => Self::infrastructure(error),
         }
     }

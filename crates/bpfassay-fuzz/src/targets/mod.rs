@@ -11,7 +11,6 @@ mod testbed;
 mod tool;
 
 use bpfassay_guest::fuzz as guest;
-use bpfassay_spans::fuzz as spans;
 use bpfassay_testbed::fuzz as private;
 use bpfassay_tracer::fuzz as tracer;
 use bpfassay_vm::fuzz as vm;
@@ -48,12 +47,6 @@ pub const TARGETS: &[Target] = &[
     Target::bytes("btf", 6000, &["crates/bpfassay-btf/tests/data/kernel.btf"], btf::btf),
     Target::bytes("btf_object", 6000, &OBJECTS, btf::object),
     Target::bytes("btf_kernel", 6000, &["crates/bpfassay-btf/tests/data/kernel.btf"], btf::kernel),
-    // What programs with MPI-IO do, and what others recorded of it.
-    Target::bytes("spans_events", 1000, &[], spans::events),
-    Target::bytes("spans_library", 4000, &OBJECTS, spans::library),
-    Target::bytes("spans_environment", 6000, &[], spans::environment),
-    Target::bytes("spans_darshan", 100, &["crates/bpfassay-spans/tests/darshan/parsed.txt"], spans::darshan),
-    Target::bytes("spans_otlp", 40, &["crates/bpfassay-spans/tests/darshan/otlp.jsonl"], spans::otlp),
     // Files of others: studies, tools, journals, results.
     Target::text("study", 200, &STUDIES, study::study),
     Target::text("study_values", 700, &[], study::values),

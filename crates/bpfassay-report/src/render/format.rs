@@ -60,8 +60,12 @@ pub enum FormatError {
     #[error("cannot render the page")]
     Html(#[from] std::fmt::Error),
     /// JUnit could not be written.
+    #[cfg(feature = "junit")]
     #[error("cannot render JUnit")]
     Junit(#[from] quick_junit::SerializeError),
+    /// There is nothing to write JUnit with.
+    #[error("cannot render JUnit: this program was built without it: build it by cargo with `--features full`")]
+    NoJunit,
     /// CSV could not be written.
     #[error("cannot render CSV")]
     Csv(#[from] csv::Error),

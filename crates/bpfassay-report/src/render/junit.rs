@@ -9,7 +9,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use super::{
     cases::{Account, Case, CaseOutcome, Suite, suites},
     compare, finished,
-    format::Format,
+    format::{Format, FormatError},
     head::head,
     plain,
 };
@@ -33,8 +33,8 @@ pub(super) const FORMAT: Format = Format {
 /// shows the findings of a tool is the text of the failure of a gate that denies them, and the output of the cell.
 ///
 /// # Errors
-/// [`quick_junit::SerializeError`] where the XML cannot be written, such as for a character that XML cannot contain.
-pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
+/// [`FormatError::Junit`] where the XML cannot be written, such as for a character that XML cannot contain.
+pub fn junit(results: &Results) -> Result<String, FormatError> {
     let mut report = Report::new(name(&format!("bpfassay {}", results.plan.title())));
     let head = head(results);
     let mut suites: Vec<TestSuite> = suites(results).iter().map(suite).collect();
@@ -54,8 +54,8 @@ pub fn junit(results: &Results) -> Result<String, quick_junit::SerializeError> {
 /// What got worse is a failure; what is new, gone, or neither shown to have changed nor not to is skipped, and so no pass.
 ///
 /// # Errors
-/// [`quick_junit::SerializeError`] where the XML cannot be written, such as for a character that XML cannot contain.
-pub fn comparison_junit(comparison: &Comparison) -> Result<String, quick_junit::SerializeError> {
+/// [`FormatError::Junit`] where the XML cannot be written, such as for a character that XML cannot contain.
+pub fn comparison_junit(comparison: &Comparison) -> Result<String, FormatError> {
     let [base, new] = compare::sides(comparison);
     let mut report = Report::new(name(&format!("bpfassay {new} against {base}")));
     let mut suite = TestSuite::new(name(&format!("{new} against {base}")));
@@ -114,7 +114,7 @@ fn case(what: &str, class: &str, status: TestCaseStatus) -> TestCase {
 
 /// In the form of the schema by which Jenkins validates (junit-10.xsd of its xUnit plugin): there the number of skipped cases
 /// is reported for each suite, not for all.
-fn written(report: &Report) -> Result<String, quick_junit::SerializeError> {
+fn written(report: &Report) -> Result<String, FormatError> {
     let text = finished(report.to_string()?);
     let Some((before, rest)) = text.split_once("<testsuites ") else { return Ok(text) };
     let Some((attributes, suites)) = rest.split_once('>') else { return Ok(text) };

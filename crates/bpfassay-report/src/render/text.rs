@@ -101,8 +101,6 @@ fn rows(columns: &[String], rows: Vec<Vec<String>>, Style { width }: Style) -> V
         return columns::lines(&head, &rows, usize::from(width));
     }
     let mut table = comfy_table::Table::new();
-    // The caller describes the terminal; comfy-table must not look for itself.
-    table.force_no_tty();
     table.load_style(PLAIN).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(&head);
     table.add_rows(rows);

@@ -74,7 +74,7 @@ impl BlockStore {
     }
 
     /// The store in memory that `objects` is.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "object-stores"))]
     pub(super) fn of_objects(objects: Objects) -> Self {
         Self { path: objects.url().into(), backend: Backend::Objects(Arc::new(objects)) }
     }

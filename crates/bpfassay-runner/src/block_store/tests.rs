@@ -3,6 +3,7 @@
 
 mod damage;
 mod keys;
+#[cfg(feature = "object-stores")]
 mod objects;
 mod series;
 

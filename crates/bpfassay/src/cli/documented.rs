@@ -81,7 +81,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     let ours = parts.filter_map(|part| {
         let part = part.trim();
         // In a checkout the command is called by cargo.
-        let part = part.replacen("cargo run --release -- ", "bpfassay ", 1);
+        let part = part.replacen("cargo run -- ", "bpfassay ", 1);
         part.starts_with("bpfassay ").then(|| part.split_whitespace().map(str::to_owned).collect())
     });
     ours.collect()
@@ -189,6 +189,6 @@ fn lines_of_shell_are_taken_apart() {
         commands("bpfassay fetch quick && bpfassay --offline run # go"),
         [vec!["bpfassay", "fetch", "quick"], vec!["bpfassay", "--offline", "run"]]
     );
-    assert_eq!(commands("cargo run --release -- run | head"), [["bpfassay", "run"]]);
+    assert_eq!(commands("cargo run -- run | head"), [["bpfassay", "run"]]);
     assert!(commands("ci/test && cargo build").is_empty());
 }

@@ -43,7 +43,7 @@ pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
         ComparisonFormat::Html => {
             comparison_html(&comparison, arguments.all).map_err(|error| Failure::new(INTERNAL, error))?
         }
-        ComparisonFormat::Junit => comparison_junit(&comparison).map_err(|error| Failure::new(INTERNAL, error))?,
+        ComparisonFormat::Junit => comparison_junit(&comparison)?,
         ComparisonFormat::Json => {
             let text = serde_json::to_string_pretty(&comparison).map_err(|error| Failure::new(INTERNAL, error))?;
             plain::json(&text).into_owned() + "\n"

@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
-use bpfassay_report::render::{FormatError, Options, Rendered};
+use bpfassay_report::render::{Options, Rendered};
 use bpfassay_results::file;
 
 use crate::{
     cli,
-    exit::{Failure, INTERNAL, Outcome, SUCCESS, USAGE},
+    exit::{Failure, Outcome, SUCCESS, USAGE},
     output,
 };
 
@@ -28,11 +28,7 @@ pub(crate) fn report(arguments: &cli::Report) -> Outcome {
     let format = arguments.format;
     let width = super::terminal_width().filter(|_| arguments.output.is_none());
     let options = Options { width, figure: arguments.figure.as_deref() };
-    let written = (format.render)(&results, options).map_err(|error| match error {
-        FormatError::Figure(error) => Failure::usage(error),
-        error @ FormatError::NoCoverage => Failure::usage(error),
-        error => Failure::new(INTERNAL, error),
-    })?;
+    let written = (format.render)(&results, options)?;
     let beside = |name| {
         let directory =
             if arguments.results.is_dir() { Some(arguments.results.as_path()) } else { arguments.results.parent() };

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! In place of `junit` without the feature of that name: JUnit is refused.
+
+use bpfassay_results::Results;
+
+use super::format::{Format, FormatError};
+use crate::compare::Comparison;
+
+/// See [`super::FORMATS`].
+pub(super) const FORMAT: Format = Format {
+    name: "junit",
+    about: "Test cases, for CI systems; not in this program, which was built without the feature `full`",
+    file: None,
+    render: |results, _| Ok(junit(results)?.into()),
+};
+
+/// Refuses JUnit of results.
+///
+/// # Errors
+/// Always [`FormatError::NoJunit`].
+pub fn junit(_: &Results) -> Result<String, FormatError> {
+    Err(FormatError::NoJunit)
+}
+
+/// Refuses JUnit of a comparison.
+///
+/// # Errors
+/// Always [`FormatError::NoJunit`].
+pub fn comparison_junit(_: &Comparison) -> Result<String, FormatError> {
+    Err(FormatError::NoJunit)
+}

@@ -1,1 +1,0 @@
-../../../bpfassay-tracer/src/bpf/arch.h

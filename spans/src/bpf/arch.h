@@ -1,0 +1,1 @@
+../../../crates/bpfassay-tracer/src/bpf/arch.h
