@@ -3,7 +3,7 @@
 //! library, Markdown by a parser of it.
 //!
 //! The first two ask programs of the host: xmllint (Debian: libxml2-utils) and python3-prometheus-client. Where they are missing
-//! a message is printed, and with `BPFASSAY_FORMAT_TOOLS=required`, which `ci/test` sets, it fails.
+//! a message is printed, and with `BPFASSAY_TEST_PROGRAMS=required`, which `ci/test` sets, it fails.
 
 #![allow(
     clippy::unwrap_used,
@@ -72,7 +72,7 @@ fn checked_by(program: &mut Command, probe: &[&str], text: &str) -> Option<(bool
     let name = program.get_program().to_owned();
     let installed = Command::new(&name).args(probe).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !installed.is_ok_and(|status| status.success()) {
-        let required = env::var_os("BPFASSAY_FORMAT_TOOLS").is_some_and(|value| value == "required");
+        let required = env::var_os("BPFASSAY_TEST_PROGRAMS").is_some_and(|value| value == "required");
         assert!(!required, "{name:?} {probe:?} does not work: install libxml2-utils and python3-prometheus-client");
         println!("SKIPPED: {name:?} {probe:?} does not work: install libxml2-utils and python3-prometheus-client");
         return None;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scripts in `ci/` that make tables of results.json, on results as this version writes them: a key that is not there is an error.
 //!
-//! They need jq. Where it is missing a message is printed, and with `BPFASSAY_FORMAT_TOOLS=required`, which `ci/test` sets, it fails.
+//! They need jq. Where it is missing a message is printed, and with `BPFASSAY_TEST_PROGRAMS=required`, which `ci/test` sets, it fails.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ fn is_testable() -> bool {
     if found.is_ok_and(|status| status.success()) {
         return true;
     }
-    let required = env::var_os("BPFASSAY_FORMAT_TOOLS").is_some_and(|value| value == "required");
+    let required = env::var_os("BPFASSAY_TEST_PROGRAMS").is_some_and(|value| value == "required");
     assert!(!required, "jq does not work: install it");
     println!("SKIPPED: jq does not work: install it");
     false

@@ -12,7 +12,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::release::{Ended, action, program, release, sums};
+use common::{
+    needs,
+    release::{Ended, action, program, release, sums},
+};
 
 /// A program that writes the stored results in place of measuring, and is the built command otherwise.
 fn stand_in(directory: &Path, code: i32, prints: &str) -> String {
@@ -127,6 +130,8 @@ fn without_a_packed_testbed_the_programs_of_the_release_are_used() {
 fn a_release_is_fetched_from_a_url() {
     let directory = tempfile::tempdir().unwrap();
     let release = of_stand_in(directory.path(), 0, "");
+    needs("curl", "curl");
+    needs("python3", "python3");
     let mut server = Command::new("python3");
     server.args(["-u", "-m", "http.server", "--bind", "127.0.0.1", "0", "--directory"]).arg(&release);
     let mut server = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();

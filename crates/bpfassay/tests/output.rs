@@ -15,7 +15,7 @@ use bpfassay_protocol::{
     frame,
     message::{GuestFacts, GuestMessage},
 };
-use common::{bpfassay, printed};
+use common::{bpfassay, needs, printed};
 use serde_json::{Value, json};
 
 /// A title, a cleared screen, a link, the clipboard, a question that a terminal answers by typing, C1, and text backwards.
@@ -145,6 +145,7 @@ fn a_manifest_s_names_are_shown_and_not_obeyed() {
 /// Results whose study has a hostile name.
 fn hostile_results() -> Value {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/quick/results.json.xz");
+    needs("xz", "xz-utils");
     let output = std::process::Command::new("xz").args(["-dc"]).arg(packed).output().unwrap();
     assert!(output.status.success(), "xz: {}", String::from_utf8_lossy(&output.stderr));
     let mut results: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -163,6 +164,8 @@ fn hostile_results() -> Value {
 fn sealed(directory: &Path, text: &str) {
     let path = directory.join("results.json");
     fs::write(&path, text).unwrap();
+    // The script does.
+    needs("jq", "jq");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/seal-results");
     assert!(std::process::Command::new(script).arg(path).status().unwrap().success());
 }

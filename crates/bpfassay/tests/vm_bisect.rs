@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output},
 };
 
-use common::{bpfassay, guests_wanted, printed, study};
+use common::{bpfassay, guests_wanted, needs, printed, study};
 
 /// What each commit makes of the kernel, oldest first. From 6.12 to 7.2, fexit takes 830 instructions more of each call, and kprobe 51 less.
 const SERIES: [(&str, &str); 10] = [
@@ -55,6 +55,7 @@ fn damaged() -> Vec<u8> {
 }
 
 fn git(repository: &Path, arguments: &[&str]) -> Output {
+    needs("git", "git");
     let mut git = Command::new("git");
     git.current_dir(repository).args(["-c", "user.name=test", "-c", "user.email=test@example.org"]);
     for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {

@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The QEMU of `testbed.lock`, unpacked into a cache, boots guests and gives the figures of the host's, where that is of the same version; and results that were
-//! measured with it are verified with it.
+//! measured with it are verified with it. A host without QEMU has a copy of the lock's.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 mod common;
 
-use std::{fs, path::Path};
+use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
 
+use bpfassay_chaos::qemu;
+use bpfassay_testbed::Arch;
 use common::{bpfassay, guests_wanted, printed, results, study};
 use serde_json::Value;
 
 /// Runs `smoke` on one architecture by the instruction clock, with the QEMU of `source`, into `source`; the results and the fingerprint.
 fn smoke(directory: &Path, source: &str) -> (Value, String) {
+    // A user of its own starts QEMU.
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let hosts = qemu::program(Arch::Riscv64, directory).unwrap();
+    let path = format!("{}:{}", hosts.parent().unwrap().display(), env::var("PATH").unwrap());
     let output = bpfassay(directory)
         .arg("run")
         .arg(study("smoke.toml"))
         .args(["--yes", "--arch", "riscv64", "--clock", "instructions", "--qemu", source, "--output", source])
+        .env("PATH", path)
         .env_remove("BPFASSAY_QEMU")
         .output()
         .unwrap();

@@ -13,7 +13,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use common::{bpfassay, guests_wanted, printed, results, study, without_plugins};
+use common::{bpfassay, guests_wanted, printed, results, stand_in_for_qemu, study, without_plugins};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -78,8 +78,9 @@ fn qemu_of(process: u32) -> u32 {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let of_tasks = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default());
     let all: String = of_tasks.chain([children]).collect::<Vec<_>>().join(" ");
+    // The process of the lock's QEMU has the name of its dynamic loader.
     let is_qemu = |process: &&str| {
-        fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.starts_with("qemu-system"))
+        fs::read_to_string(format!("/proc/{process}/cmdline")).is_ok_and(|line| line.contains("qemu-system"))
     };
     all.split_whitespace().find(is_qemu).unwrap().parse().unwrap()
 }
@@ -188,14 +189,7 @@ fn a_guest_that_is_killed_from_outside_is_booted_again(directory: &Path, whole: 
 fn failing_qemu(directory: &Path) -> PathBuf {
     let bin = directory.join("bin");
     fs::create_dir_all(&bin).unwrap();
-    let program = bin.join("qemu-system-x86_64");
-    let real = which::which("qemu-system-x86_64").unwrap();
-    let script = format!(
-        "#!/bin/sh\ncase \" $* \" in *' -mon '*) echo 'no such machine today' >&2; exit 1;; *) exec {} \"$@\";; esac\n",
-        real.display()
-    );
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    stand_in_for_qemu(&bin, "x86_64", "*' -mon '*) echo 'no such machine today' >&2; exit 1");
     bin
 }
 

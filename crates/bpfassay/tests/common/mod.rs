@@ -12,6 +12,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use bpfassay_chaos::qemu;
 use serde_json::Value;
 
 /// The command, in a directory of its own.
@@ -57,6 +58,27 @@ pub(crate) fn guests_wanted() -> bool {
         println!("skipped: boots guests; set BPFASSAY_VM_TESTS=required (ci/test does)");
     }
     wanted
+}
+
+/// Whether this host has `program`.
+fn has(program: &str) -> bool {
+    Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+/// Fails where this host has no `program`, of Debian's `package`, which ci/test installs.
+pub(crate) fn needs(program: &str, package: &str) {
+    assert!(has(program), "there is no {program}: install {package}");
+}
+
+/// Whether a test lacks `program`, of Debian's `package`. ci/test installs it and sets the variable, with which that is an error.
+pub(crate) fn lacks(program: &str, package: &str) -> bool {
+    if has(program) {
+        return false;
+    }
+    let required = env::var("BPFASSAY_TEST_PROGRAMS").is_ok_and(|value| value == "required");
+    assert!(!required, "there is no {program}: install {package}");
+    println!("SKIPPED: there is no {program}: install {package}");
+    true
 }
 
 /// The results in `directory`.
@@ -107,15 +129,18 @@ pub(crate) fn uncounted(directory: &Path) -> Command {
 /// CPU time, and the guest is the same (`vm_direct`).
 pub(crate) fn without_plugins(directory: &Path) -> String {
     for arch in ["x86_64", "aarch64", "riscv64"] {
-        let name = format!("qemu-system-{arch}");
-        let qemu = which::which(&name).unwrap();
-        let script = format!(
-            "#!/bin/sh\ncase \"$*\" in *-plugin*) echo 'TCG plugin support not enabled' >&2; exit 1;; esac\nexec {} \"$@\"\n",
-            qemu.display()
-        );
-        fs::write(directory.join(&name), script).unwrap();
-        fs::set_permissions(directory.join(&name), fs::Permissions::from_mode(0o755)).unwrap();
+        stand_in_for_qemu(directory, arch, "*-plugin*) echo 'TCG plugin support not enabled' >&2; exit 1");
     }
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
     format!("{}:{}", directory.display(), env::var("PATH").unwrap())
+}
+
+/// Makes a program in `directory` that starts QEMU for guests of `arch`, as the command would take it, but where its
+/// arguments match the first part of `unless`, which has the form of a clause of `case` in a shell.
+pub(crate) fn stand_in_for_qemu(directory: &Path, arch: &str, unless: &str) {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let qemu = qemu::program(arch.parse().unwrap(), directory).unwrap();
+    let script = format!("#!/bin/sh\ncase \" $* \" in {unless};; esac\nexec '{}' \"$@\"\n", qemu.display());
+    let program = directory.join(format!("qemu-system-{arch}"));
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
 }
