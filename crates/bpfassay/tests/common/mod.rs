@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tests of the command share.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, reason = "each program of tests uses its part")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 pub(crate) mod release;
+pub(crate) mod terminal;
+pub(crate) mod wrong_tools;
 
 use std::{
     env, fs,
@@ -58,6 +60,19 @@ pub(crate) fn guests_wanted() -> bool {
         println!("skipped: boots guests; set BPFASSAY_VM_TESTS=required (ci/test does)");
     }
     wanted
+}
+
+/// What the command prints, in an empty directory; it must exit with `code`.
+pub(crate) fn exits(arguments: &[&str], code: i32) -> String {
+    exits_in(tempfile::tempdir().unwrap().path(), arguments, code)
+}
+
+/// What the command prints in `directory`; it must exit with `code`.
+pub(crate) fn exits_in(directory: &Path, arguments: &[&str], code: i32) -> String {
+    let output = bpfassay(directory).args(arguments).output().unwrap();
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
+    printed
 }
 
 /// Whether this host has `program`.
@@ -126,7 +141,7 @@ pub(crate) fn uncounted(directory: &Path) -> Command {
 }
 
 /// A `PATH` with programs in `directory` that stand for QEMU and load no plugin: under the instruction clock a boot then takes a fifth less
-/// CPU time, and the guest is the same (`vm_direct`).
+/// CPU time, and the guest is the same (`direct.rs`).
 pub(crate) fn without_plugins(directory: &Path) -> String {
     for arch in ["x86_64", "aarch64", "riscv64"] {
         stand_in_for_qemu(directory, arch, "*-plugin*) echo 'TCG plugin support not enabled' >&2; exit 1");
