@@ -12,6 +12,7 @@ use std::{
 };
 
 use bpfassay_results::Contents;
+use bpfassay_testbed::Arch;
 
 use crate::{
     check::{self, Records, Stage},
@@ -19,6 +20,7 @@ use crate::{
     fault::Drawn,
     leftovers::{Before, files},
     process::peak_kib,
+    qemu,
     study::{ChaosError, Shape, TrialStudy},
     trial::{Directory, End, Expected, HostAction, Trial},
 };
@@ -67,21 +69,18 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// With a copy of this program, and the QEMU on `PATH`.
+    /// With a copy of this program, and the QEMU that the command would take.
     ///
     /// # Errors
-    /// Where there is no QEMU on `PATH`, or this program cannot be copied.
-    pub fn new(bpfassay: PathBuf, cannot_mount: Option<String>) -> io::Result<Self> {
+    /// Where there is no QEMU on `PATH` and that of the lock cannot be had, or this program cannot be copied.
+    pub fn new(bpfassay: PathBuf, cannot_mount: Option<String>) -> Result<Self, ChaosError> {
         use std::os::unix::fs::PermissionsExt;
-        let paths = std::env::var_os("PATH").unwrap_or_default();
-        let mut found = std::env::split_paths(&paths).map(|path| path.join("qemu-system-x86_64"));
-        let qemu =
-            found.find(|path| path.is_file()).ok_or_else(|| io::Error::other("no qemu-system-x86_64 on PATH"))?;
         let home = tempfile::Builder::new().prefix("chaos-program-").tempdir()?;
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755))?;
         let stand_in = home.path().join("chaos");
         fs::copy(std::env::current_exe()?, &stand_in)?;
         fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755))?;
+        let qemu = qemu::program(Arch::X86_64, home.path())?;
         Ok(Self { bpfassay, qemu, stand_in, _home: home, cannot_mount, references: Mutex::default() })
     }
 

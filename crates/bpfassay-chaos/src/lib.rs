@@ -16,6 +16,7 @@ pub mod fault;
 pub mod guests;
 pub mod leftovers;
 pub mod process;
+pub mod qemu;
 pub mod random;
 pub mod script;
 pub mod study;

@@ -86,7 +86,7 @@ fn main() -> ExitCode {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
-            print_line(&format!("chaos: {error}"));
+            print_line(&format!("chaos: {}", with_causes(&*error)));
             ExitCode::from(2)
         }
     }

@@ -13,7 +13,7 @@ use bpfassay_testbed::{
     initramfs::{Archive, Node},
 };
 
-use crate::agent::figures::Past;
+use crate::{agent::figures::Past, qemu::QemuError};
 
 /// Seed of the study; the seed of a block's machine is this plus its replicate.
 const SEED: u64 = 1000;
@@ -57,6 +57,9 @@ pub enum ChaosError {
     /// A file could not be written.
     #[error("could not write the files of a test")]
     Io(#[from] io::Error),
+    /// There is no QEMU to start.
+    #[error(transparent)]
+    Qemu(#[from] QemuError),
 }
 
 /// A study with its plan.

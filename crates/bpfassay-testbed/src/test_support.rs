@@ -8,9 +8,25 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
 use crate::initramfs::{Archive, Node};
+
+/// Whether a test lacks `program`, of Debian's `package`. ci/test installs it and sets the variable, with which that is an error.
+///
+/// # Panics
+/// Where the program is demanded and missing.
+pub(crate) fn lacks(program: &str, package: &str) -> bool {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if found.is_ok() {
+        return false;
+    }
+    let required = std::env::var("BPFASSAY_TEST_PROGRAMS").is_ok_and(|value| value == "required");
+    assert!(!required, "there is no {program}: install {package}");
+    eprintln!("skipped: there is no {program}: install {package}");
+    true
+}
 
 /// An initramfs with three files in it: `a/b`, `a/c` and `x`.
 pub(crate) fn small_archive() -> Vec<u8> {

@@ -10,7 +10,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     cache::Digest,
-    test_support::package::{deb, directory, file, gzip, tar_entry},
+    test_support::{
+        lacks,
+        package::{deb, directory, file, gzip, tar_entry},
+    },
 };
 
 /// An entry of a newc archive.
@@ -261,6 +264,9 @@ fn what_is_no_package_or_too_large_is_refused() {
 /// The same files come out as by dpkg and tar, whatever dpkg compresses with.
 #[test]
 fn what_dpkg_packs_is_unpacked_as_by_dpkg() {
+    if lacks("dpkg-deb", "dpkg") {
+        return;
+    }
     for compression in ["none", "gzip", "xz", "zstd"] {
         let work = tempfile::tempdir().unwrap();
         let (source, package) = (work.path().join("source"), work.path().join("x.deb"));
@@ -273,7 +279,8 @@ fn what_dpkg_packs_is_unpacked_as_by_dpkg() {
         symlink("x", source.join("lib/link")).unwrap();
         let mut command = Command::new("dpkg-deb");
         command.args(["--build", "--root-owner-group", &format!("-Z{compression}")]).arg(&source).arg(&package);
-        if !command.output().is_ok_and(|output| output.status.success()) {
+        let output = command.output().unwrap();
+        if !output.status.success() {
             println!("skipped: no dpkg-deb that compresses with {compression}");
             continue;
         }

@@ -4,6 +4,7 @@
 
 use std::{
     env, fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -46,8 +47,11 @@ impl TestBoot {
     /// A machine without initramfs: its kernel panics by itself.
     pub(crate) async fn new(arch: Arch) -> Option<Self> {
         let kernel = kernel(arch)?;
-        let qemu = Qemu::find(arch, None).await.unwrap();
         let directory = tempfile::tempdir().unwrap();
+        // A user of its own starts QEMU.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let program = bpfassay_chaos::qemu::program(arch, directory.path()).unwrap();
+        let qemu = Qemu::find(arch, Some(&program)).await.unwrap();
         let mut options = BootOptions::new(directory.path().join("console.log"));
         options.deadlines = Deadlines { boot: Some(60), ..Deadlines::default() };
         Some(Self { machine: Machine { memory_mib: 512, ..Machine::new(arch, kernel) }, options, directory, qemu })

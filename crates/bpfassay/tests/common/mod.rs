@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tests of the command share.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, reason = "each program of tests uses its part")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 pub(crate) mod release;
+pub(crate) mod terminal;
+pub(crate) mod wrong_tools;
 
 use std::{
     env, fs,
@@ -12,6 +14,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use bpfassay_chaos::qemu;
 use serde_json::Value;
 
 /// The command, in a directory of its own.
@@ -59,6 +62,40 @@ pub(crate) fn guests_wanted() -> bool {
     wanted
 }
 
+/// What the command prints, in an empty directory; it must exit with `code`.
+pub(crate) fn exits(arguments: &[&str], code: i32) -> String {
+    exits_in(tempfile::tempdir().unwrap().path(), arguments, code)
+}
+
+/// What the command prints in `directory`; it must exit with `code`.
+pub(crate) fn exits_in(directory: &Path, arguments: &[&str], code: i32) -> String {
+    let output = bpfassay(directory).args(arguments).output().unwrap();
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
+    printed
+}
+
+/// Whether this host has `program`.
+fn has(program: &str) -> bool {
+    Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+/// Fails where this host has no `program`, of Debian's `package`, which ci/test installs.
+pub(crate) fn needs(program: &str, package: &str) {
+    assert!(has(program), "there is no {program}: install {package}");
+}
+
+/// Whether a test lacks `program`, of Debian's `package`. ci/test installs it and sets the variable, with which that is an error.
+pub(crate) fn lacks(program: &str, package: &str) -> bool {
+    if has(program) {
+        return false;
+    }
+    let required = env::var("BPFASSAY_TEST_PROGRAMS").is_ok_and(|value| value == "required");
+    assert!(!required, "there is no {program}: install {package}");
+    println!("SKIPPED: there is no {program}: install {package}");
+    true
+}
+
 /// The results in `directory`.
 pub(crate) fn results(directory: &Path) -> Value {
     serde_json::from_slice(&fs::read(directory.join("results.json")).unwrap()).unwrap()
@@ -104,18 +141,21 @@ pub(crate) fn uncounted(directory: &Path) -> Command {
 }
 
 /// A `PATH` with programs in `directory` that stand for QEMU and load no plugin: under the instruction clock a boot then takes a fifth less
-/// CPU time, and the guest is the same (`vm_direct`).
+/// CPU time, and the guest is the same (`direct.rs`).
 pub(crate) fn without_plugins(directory: &Path) -> String {
     for arch in ["x86_64", "aarch64", "riscv64"] {
-        let name = format!("qemu-system-{arch}");
-        let qemu = which::which(&name).unwrap();
-        let script = format!(
-            "#!/bin/sh\ncase \"$*\" in *-plugin*) echo 'TCG plugin support not enabled' >&2; exit 1;; esac\nexec {} \"$@\"\n",
-            qemu.display()
-        );
-        fs::write(directory.join(&name), script).unwrap();
-        fs::set_permissions(directory.join(&name), fs::Permissions::from_mode(0o755)).unwrap();
+        stand_in_for_qemu(directory, arch, "*-plugin*) echo 'TCG plugin support not enabled' >&2; exit 1");
     }
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
     format!("{}:{}", directory.display(), env::var("PATH").unwrap())
+}
+
+/// Makes a program in `directory` that starts QEMU for guests of `arch`, as the command would take it, but where its
+/// arguments match the first part of `unless`, which has the form of a clause of `case` in a shell.
+pub(crate) fn stand_in_for_qemu(directory: &Path, arch: &str, unless: &str) {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let qemu = qemu::program(arch.parse().unwrap(), directory).unwrap();
+    let script = format!("#!/bin/sh\ncase \" $* \" in {unless};; esac\nexec '{}' \"$@\"\n", qemu.display());
+    let program = directory.join(format!("qemu-system-{arch}"));
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
 }

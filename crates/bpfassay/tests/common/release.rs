@@ -21,6 +21,7 @@ pub(crate) fn release(directory: &Path, program: &[u8], testbed: Option<&Path>) 
     fs::write(&file, program).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     if let Some(testbed) = testbed {
+        super::needs("xz", "xz-utils");
         let name = testbed.file_name().unwrap();
         let mut tar = Command::new("tar");
         tar.args(["--create", "--xz", "--directory"]).arg(testbed.parent().unwrap()).arg("--file");

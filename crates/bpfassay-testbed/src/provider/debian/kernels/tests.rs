@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     apt::{IndexState, Located, Options, ReleaseFile},
     cache::Cache,
-    test_support::{Small, damage, left_in_tmp},
+    test_support::{Small, damage, lacks, left_in_tmp},
 };
 
 fn indexed(name: &str, version: &str, depends: &[&str]) -> Indexed {
@@ -136,13 +136,12 @@ fn package(directory: &Path, size: usize) -> Option<PathBuf> {
     }
     fs::write(root.join("boot/vmlinuz-6.12.1+x-amd64"), vec![0; size]).unwrap();
     let file = directory.join("x.deb");
-    match Command::new("dpkg-deb").args(["--root-owner-group", "--build"]).args([&root, &file]).output() {
-        Ok(output) => assert!(output.status.success(), "{output:?}"),
-        Err(error) => {
-            eprintln!("skipped: dpkg-deb cannot be started ({error})");
-            return None;
-        }
+    if lacks("dpkg-deb", "dpkg") {
+        return None;
     }
+    let output =
+        Command::new("dpkg-deb").args(["--root-owner-group", "--build"]).args([&root, &file]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
     Some(file)
 }
 

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Plots as a browser draws them: present, legible, and with their marks where results.json has the figures.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bpfassay_report::trend::by_version;
+use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Results};
+use serde::Deserialize;
+
+use super::chromium::Browser;
+
+/// Pixels of a plot's own measure: half a mark.
+const NEAR: f64 = 2.0;
+
+/// The least height of letters, in CSS pixels.
+const LETTERS: f64 = 9.0;
+
+/// A plot of intervals: the numbers below its axis with their places, and the places of its marks, by series.
+#[derive(Debug, Deserialize)]
+struct Drawn {
+    title: String,
+    ticks: Vec<(f64, f64)>,
+    /// From top to bottom; first series circles, second squares.
+    circles: Vec<f64>,
+    squares: Vec<f64>,
+}
+
+/// Where each figure lies on the axis that the ticks tell of.
+fn assert_at(drawn: &Drawn, marks: &[f64], values: &[f64]) {
+    assert_eq!(marks.len(), values.len(), "{drawn:?}: {values:?}");
+    if values.iter().all(|value| value.abs() < 1e-9) {
+        // Numbers on the axis of nothing but zeros are all alike.
+        return;
+    }
+    let (first, last) = (drawn.ticks.first().unwrap(), drawn.ticks.last().unwrap());
+    let per_unit = (last.0 - first.0) / (last.1 - first.1);
+    for (at, value) in marks.iter().zip(values) {
+        let expected = first.0 + (value - first.1) * per_unit;
+        assert!((at - expected).abs() <= NEAR, "{}: {value} is drawn at {at}, not at {expected}", drawn.title);
+    }
+}
+
+/// A figure of results.json, if there is one.
+type Row<'a> = (&'a CellMetric, Option<&'a CellAccuracy>);
+type Value = fn(&CellResult, Row<'_>) -> Option<f64>;
+/// What plots show, by their name.
+const FIGURES: [(&str, Value); 3] = [
+    ("relative overhead", |cell, (metric, _)| {
+        let figure = if cell.is_baseline() { &metric.control } else { &metric.overhead };
+        figure.value().map(|overhead| overhead.estimate.value)
+    }),
+    ("relative error", |_, (_, accuracy)| {
+        accuracy?.relative_error_ior_interval.value().map(|summary| summary.center())
+    }),
+    ("extra instructions per call", |cell, (metric, _)| {
+        let figure = if cell.is_baseline() { &metric.control_cost } else { &metric.cost };
+        figure.value().map(|cost| cost.per_call.value)
+    }),
+];
+
+/// Every figure that results.json has stands in its plot, at its place.
+pub(crate) fn assert_marks(browser: &mut Browser, results: &Results) {
+    let drawn = browser.evaluate(
+        "[...document.querySelectorAll('figure')].map(figure => { const svg = figure.querySelector('svg'); \
+         const middle = polygon => { const box = polygon.getBBox(); return [box.y, box.x + box.width / 2]; }; \
+         const sorted = marks => marks.sort((a, b) => a[0] - b[0]).map(mark => mark[1]); \
+         return { title: figure.querySelector('figcaption').textContent, \
+           ticks: [...svg.querySelectorAll('text')].filter(text => /^-?[0-9.]+$/.test(text.textContent.trim())) \
+             .map(text => { const box = text.getBBox(); return [box.x + box.width / 2, parseFloat(text.textContent)]; }) \
+             .sort((a, b) => a[0] - b[0]), \
+           circles: sorted([...svg.querySelectorAll('circle')].map(middle)), \
+           squares: sorted([...svg.querySelectorAll('polygon')].map(middle)) }; })",
+    );
+    let drawn: Vec<Drawn> = serde_json::from_value(drawn).unwrap();
+    let drawn: BTreeMap<&str, &Drawn> = drawn.iter().map(|drawn| (drawn.title.as_str(), drawn)).collect();
+    for target in results.plan.targets() {
+        for (name, value) in FIGURES {
+            let cells = results.cells.iter().filter(|cell| cell.target == *target);
+            let of = |wanted: &str| -> Vec<f64> {
+                let figures = cells
+                    .clone()
+                    .filter_map(|cell| value(cell, cell.rows().find(|(metric, _)| &*metric.name == wanted)?));
+                figures.collect()
+            };
+            let [write, read] = [of("write"), of("read")];
+            if write.is_empty() && read.is_empty() {
+                continue;
+            }
+            let title = format!("{target}, {}: {name} by probe configuration", results.cells[0].file_system);
+            let apart = format!("{title}, wide intervals");
+            // One panel stands for all where they are the same.
+            let same = write.iter().chain(&read).next().map(|value| format!("{name} the same everywhere: {value:.4}"));
+            let same = same.and_then(|title| drawn.get(title.as_str()));
+            if let Some(drawn) = same {
+                assert!(!drawn.circles.is_empty() || !drawn.squares.is_empty(), "{drawn:?}");
+                let values = write.iter().chain(&read);
+                assert!(values.clone().all(|value| (value - values.clone().next().unwrap()).abs() < 1e-4), "{title}");
+                continue;
+            }
+            let plots: Vec<&Drawn> =
+                [&title, &apart].iter().filter_map(|title| drawn.get(title.as_str()).copied()).collect();
+            assert!(!plots.is_empty(), "no plot {title:?}");
+            // What is too noisy for the axis of the others stands apart.
+            for (marks, values) in [((|of| &of.circles) as fn(&Drawn) -> &Vec<f64>, &write), (|of| &of.squares, &read)]
+            {
+                let with: Vec<&&Drawn> = plots.iter().filter(|plot| !marks(plot).is_empty()).collect();
+                match with.as_slice() {
+                    [] => assert!(values.is_empty(), "{title}: {values:?}"),
+                    [plot] => assert_at(plot, marks(plot), values),
+                    _ => panic!("{title}: a series in two plots"),
+                }
+            }
+        }
+    }
+}
+
+/// A plot along kernels: the numbers beside its axis with their heights, and the heights of its marks from left to right.
+#[derive(Debug, Deserialize)]
+struct Along {
+    title: String,
+    ticks: Vec<(f64, f64)>,
+    /// Of the first, second and third series.
+    marks: [Vec<f64>; 3],
+}
+
+/// All panels of a figure that stand on one axis have the same numbers at the same places.
+pub(crate) fn assert_one_axis(browser: &mut Browser, group: &str) {
+    let axes = browser.evaluate(&format!(
+        "[...document.querySelectorAll('#{group} figure')].filter(figure => !figure.querySelector('figcaption').textContent.endsWith('wide intervals')) \
+         .map(figure => JSON.stringify([...figure.querySelector('svg').querySelectorAll('text')].filter(text => /^-?[0-9.]+$/.test(text.textContent.trim())) \
+           .map(text => [text.textContent.trim(), Math.round(text.getBBox().x)]).sort()))"
+    ));
+    let axes: Vec<String> = serde_json::from_value(axes).unwrap();
+    assert!(axes.len() > 1 && axes[0].len() > 10, "{group}: {axes:?}");
+    assert!(axes.iter().all(|axis| *axis == axes[0]), "{group}: {axes:#?}");
+}
+
+/// Every figure that results.json has of a series of kernels, a curve per probe configuration, stands at its height.
+pub(crate) fn assert_along_kernels(browser: &mut Browser, results: &Results) {
+    let drawn = browser.evaluate(
+        "[...document.querySelectorAll('figure')].map(figure => { const svg = figure.querySelector('svg'); \
+         const middle = mark => { const box = mark.getBBox(); return [box.x + box.width / 2, mark.points.length > 3 ? box.y + box.height / 2 : box.y + 6]; }; \
+         const heights = marks => marks.sort((a, b) => a[0] - b[0]).map(mark => mark[1]); \
+         const polygons = corners => [...svg.querySelectorAll('polygon')].filter(mark => (mark.points.length > 3) === (corners > 3)).map(middle); \
+         return { title: figure.querySelector('figcaption').textContent, \
+           ticks: [...svg.querySelectorAll('text:not([transform])')].filter(text => /^-?[0-9.]+$/.test(text.textContent.trim())) \
+             .map(text => { const box = text.getBBox(); return [box.y + box.height / 2, parseFloat(text.textContent)]; }) \
+             .sort((a, b) => a[0] - b[0]), \
+           marks: [heights([...svg.querySelectorAll('circle')].map(mark => [mark.cx.baseVal.value, mark.cy.baseVal.value])), \
+             heights(polygons(4)), heights(polygons(3))] }; })",
+    );
+    let drawn: Vec<Along> = serde_json::from_value(drawn).unwrap();
+    let mut shown = 0;
+    let archs: BTreeSet<_> = results.plan.targets().iter().map(|target| target.arch).collect();
+    for arch in archs {
+        for (name, value) in FIGURES {
+            for metric in ["write", "read"] {
+                let file_system = &results.cells[0].file_system;
+                let title = format!("{arch}, {file_system}, {metric}: {name} by probe configuration and kernel");
+                let plot = drawn.iter().find(|plot| plot.title == title);
+                let plot = plot.unwrap_or_else(|| panic!("no plot {title:?}"));
+                let mut cells: Vec<_> = results.cells.iter().filter(|cell| cell.target.arch == arch).collect();
+                cells.sort_by(|a, b| by_version(&a.target.kernel, &b.target.kernel));
+                let mut series: Vec<(String, Vec<f64>)> = Vec::new();
+                for cell in cells {
+                    let row = cell.rows().find(|row| &*row.0.name == metric);
+                    let value = row.and_then(|row| value(cell, row));
+                    match series.iter_mut().find(|(name, _)| *name == cell.under_test()) {
+                        Some((_, values)) => values.extend(value),
+                        None => series.push((cell.under_test(), value.into_iter().collect())),
+                    }
+                }
+                for (marks, (_, values)) in plot.marks.iter().zip(&series) {
+                    let drawn = Drawn {
+                        title: title.clone(),
+                        ticks: plot.ticks.clone(),
+                        circles: Vec::new(),
+                        squares: Vec::new(),
+                    };
+                    assert_at(&drawn, marks, values);
+                    shown += values.len();
+                }
+                assert!(plot.marks.iter().skip(series.len()).all(Vec::is_empty), "{title}: {plot:?}");
+            }
+        }
+    }
+    assert!(shown > results.cells.len(), "{shown} figures");
+}
+
+/// Every plot is drawn, inside its own bounds, in letters that can be read.
+/// What is otherwise.
+pub(crate) fn unreadable(browser: &mut Browser, what: &str) -> Vec<String> {
+    let plots = browser.evaluate(
+        "[...document.querySelectorAll('figure')].map(figure => { const svg = [...figure.querySelectorAll('svg')].find(svg => svg.getBoundingClientRect().width > 0); \
+         const bounds = svg.getBoundingClientRect(); const texts = [...svg.querySelectorAll('text')].filter(text => text.textContent.trim()); \
+         const outside = texts.filter(text => { const box = text.getBoundingClientRect(); \
+           return box.left < bounds.left - 1 || box.right > bounds.right + 1 || box.top < bounds.top - 1 || box.bottom > bounds.bottom + 1; }); \
+         const boxes = texts.map(text => text.getBoundingClientRect()); \
+         const overlapping = texts.filter((_, i) => boxes.some((other, j) => i != j && \
+           Math.min(boxes[i].right, other.right) - Math.max(boxes[i].left, other.left) > 1 && \
+           Math.min(boxes[i].bottom, other.bottom) - Math.max(boxes[i].top, other.top) > 1)); \
+         return { title: figure.querySelector('figcaption').textContent, width: bounds.width, texts: texts.length, \
+           outside: outside.map(text => text.textContent), overlapping: overlapping.map(text => text.textContent), \
+           letters: Math.min(...texts.map(text => parseFloat(text.getAttribute('font-size')))) * bounds.width / svg.viewBox.baseVal.width, \
+           marks: svg.querySelectorAll('circle, polygon, path, polyline').length }; })",
+    );
+    let plots = plots.as_array().unwrap();
+    let is_readable = |plot: &&serde_json::Value| {
+        let number = |name: &str| plot[name].as_f64().unwrap();
+        let is_drawn = number("width") > 200.0 && number("texts") > 2.0 && number("marks") > 0.0;
+        let none = |name: &str| plot[name].as_array().unwrap().is_empty();
+        is_drawn && none("outside") && none("overlapping") && number("letters") >= LETTERS
+    };
+    plots.iter().filter(|plot| !is_readable(plot)).map(|plot| format!("{what}: {plot}")).collect()
+}

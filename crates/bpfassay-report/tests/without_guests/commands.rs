@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Any program as a workload: its time, its metrics, the bytes that it reports to have moved, and how all are shown.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
+
+use bpfassay_protocol::{
+    Operation, ProbeConfiguration,
+    message::{Interval, Reading, RunFigures},
+};
+use bpfassay_report::{
+    derive,
+    render::{Style, csv, openmetrics, text},
+};
+use bpfassay_results::{CellResult, MovedSource, Outcome, Results};
+use bpfassay_stats::Verdict;
+use bpfassay_study::{MetricName, Study};
+
+use crate::common::{contents, figures, reading};
+
+/// By the clock `clock`; the program reports its bytes under the keys `w` and `r`, and two figures.
+fn study(clock: &str) -> Study {
+    let text = format!(
+        r#"
+schema = 1
+name = "commands"
+description = "For tests."
+clock = "{clock}"
+probes = ["none", "fexit"]
+[[targets]]
+arch = "x86_64"
+kernels = "6.12"
+[[file_systems]]
+type = "nfs"
+[[workloads]]
+type = "command"
+name = "prog"
+source = {{ guest = {{ program = "/bin/prog" }} }}
+figures = [
+  {{ name = "rate", unit = "1/s", better = "higher", pointer = "/rate" }},
+  {{ name = "latency", unit = "ns", better = "lower", pointer = "/latency" }},
+]
+bytes = {{ write = {{ pointer = "/w" }}, read = {{ pointer = "/r" }} }}
+[design]
+replicates = 1
+rounds = 2
+seed = 1
+control = false
+warm_up = 0
+[[gates]]
+byte_error = 0
+"#
+    );
+    Study::parse("commands.toml", &text, &|_| Ok(None)).unwrap()
+}
+
+const WROTE: u64 = 1 << 20;
+const READ: u64 = 3 << 18;
+
+/// Two seconds, of which one was idle; with a probe half a second more. The program reports that it wrote `missing` bytes more than
+/// the tracer saw.
+fn run(probe: ProbeConfiguration, missing: u64) -> RunFigures {
+    let slow = !probe.is_baseline();
+    let at = |ns, idle, written, read| Reading { idle_ns: Some(idle), ..reading(probe, ns, written, read) };
+    let end = if slow { 3_500_000_000 } else { 3_000_000_000 };
+    RunFigures {
+        engine: None,
+        summary: format!(
+            r#"{{"rate": {}, "latency": {}, "w": {}, "r": {READ}}}"#,
+            if slow { 50 } else { 100 },
+            if slow { 300.0 } else { 200.0 },
+            WROTE + missing
+        ),
+        phases: Vec::new(),
+        whole: Interval { before: at(1_000_000_000, 0, 0, 0), after: at(end, 1_000_000_000, WROTE, READ) },
+        ..figures(probe, 100.0, 100.0)
+    }
+}
+
+fn results(clock: &str, missing: u64) -> Results {
+    derive(&contents(&study(clock), |_, planned| Outcome::Measured(Box::new(run(planned.spec.probe, missing)))))
+}
+
+fn cell<'a>(results: &'a Results, probe: &str) -> &'a CellResult {
+    results.cells.iter().find(|cell| cell.under_test() == probe).unwrap()
+}
+
+#[test]
+fn overheads_are_of_time_and_of_every_figure() {
+    let results = results("wall", 0);
+    let fexit = &cell(&results, "fexit").metrics;
+    assert_eq!(fexit.iter().map(|row| row.name.to_string()).collect::<Vec<_>>(), ["work", "rate", "latency"]);
+    let overheads: Vec<f64> = fexit.iter().map(|row| row.overhead.value().unwrap().estimate.value).collect();
+    // Of time and latency less is better, of the rate more.
+    for (overhead, expected) in overheads.iter().zip([1.25, 2.0, 1.5]) {
+        assert!((overhead - expected).abs() < 1e-9, "{overheads:?}");
+    }
+    let time = |results: &Results| {
+        let work = &cell(results, "none").metrics[0];
+        (work.value.value().unwrap().mean, work.unit.clone())
+    };
+    assert_eq!(time(&results), (2.0, "s".to_owned()));
+    // Without the second in which there was nothing to do.
+    assert_eq!(time(&self::results("instructions", 0)), (1e9, "instructions".to_owned()));
+}
+
+#[test]
+fn bytes_that_the_program_reports_are_compared_with_the_tracers() {
+    let verdicts = |results: &Results| results.gates.iter().map(|gate| (gate.metric, gate.verdict)).collect::<Vec<_>>();
+    let exact = results("wall", 0);
+    let row = |results: &Results| *cell(results, "fexit").accuracy[0].byte_error.value().unwrap();
+    assert_eq!((row(&exact).min, row(&exact).max, row(&exact).exact), (0, 0, 4));
+    // Once, for the work as a whole.
+    let work = Some("work".parse::<MetricName>().unwrap());
+    assert_eq!(cell(&exact, "fexit").accuracy.len(), 1);
+    assert_eq!(verdicts(&exact), [(work, Verdict::Pass)]);
+    let short = results("wall", 7);
+    assert_eq!((row(&short).min, row(&short).max, row(&short).exact), (-7, 0, 2));
+    assert_eq!(verdicts(&short), [(work, Verdict::Regression)]);
+    let run = short.runs.iter().find(|run| run.record.cell.ends_with("_fexit")).unwrap();
+    let bytes = &run.derived.as_ref().unwrap().bytes;
+    let write = bytes.iter().find(|figure| figure.operation == Operation::Write).unwrap();
+    assert_eq!(
+        (write.moved_source, write.error.value(), write.mountstats_error.value()),
+        (MovedSource::Summary, Some(&-7), Some(&-7))
+    );
+    assert!(cell(&short, "none").accuracy[0].byte_error.value().is_none());
+}
+
+#[test]
+fn results_are_read_back_as_they_were() {
+    let results = results("wall", 0);
+    let text = serde_json::to_string(&results).unwrap();
+    assert!(text.contains(r#""name":"latency","unit":"ns","better":"lower""#));
+    assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results);
+}
+
+#[test]
+fn programs_have_rows_in_the_table() {
+    insta::assert_snapshot!(text(&results("wall", 7), Style::default()));
+}
+
+#[test]
+fn metrics_are_in_every_format_with_their_units() {
+    let results = results("wall", 0);
+    let metrics = openmetrics(&results);
+    let line = |of: &str| metrics.lines().find(|line| line.starts_with("bpfassay_metric_value{") && line.contains(of));
+    assert!(
+        line("under_test=\"fexit\",clock=\"wall\",metric=\"rate\",unit=\"1/s\"")
+            .is_some_and(|line| line.ends_with(" 50")),
+        "{metrics}"
+    );
+    let runs = csv(&results).unwrap();
+    let head: Vec<&str> = runs.lines().next().unwrap().split(',').collect();
+    assert_eq!(head[11..15], ["metric", "direct_instructions_per_call", "value", "unit"]);
+    let latency = runs.lines().find(|line| line.contains("_fexit,") && line.contains(",latency,")).unwrap();
+    assert!(latency.contains(",latency,,300,"), "{latency}");
+}

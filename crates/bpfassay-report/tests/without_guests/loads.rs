@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tools that are loaded and attached, and nothing else: `bpfassay check`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
+
+use bpfassay_protocol::{
+    object::{LoadedObject, ObjectLine, VerifiedProgram},
+    tool::{BpfObject, OutputPiece, ProgramCode, Source, ToolFigures, VerifierStatistics},
+};
+use bpfassay_report::{
+    compare::{Question, compare},
+    derive,
+    render::{Style, comparison_text, text},
+};
+use bpfassay_results::{Outcome, Results};
+use bpfassay_study::{Clock, Narrowing, Study};
+use bpfassay_tool::{ToolFile, UnderTest};
+
+use crate::common::{contents_of, figures, not_supported};
+
+fn study() -> Study {
+    let mut study = bpfassay_study::load("load").unwrap();
+    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nbinary = { arch = 'x86_64', path = 'a' }\n\
+                [report]\njson-lines = {}\ncounting = 'interval'\nfigures = [{ value = 'n', operations = 'read', unit = 'calls' }]\n";
+    let file = ToolFile::parse("t.toml", text).unwrap();
+    study.test_tool(UnderTest::of(file)).unwrap();
+    study
+}
+
+fn program(id: u32, name: &str, verified: Option<u32>, jited_bytes: u32) -> BpfObject {
+    let code = Some(ProgramCode { instructions: 90, verified, jited_bytes, log: None });
+    BpfObject { id, name: name.to_owned(), kind: 26, memory_bytes: None, code }
+}
+
+/// The tool has `programs` on 6.12, and is refused by every other kernel.
+fn results(programs: &[BpfObject]) -> Results {
+    results_with(&study(), programs, &[])
+}
+
+/// The same where the loader of bare objects reports this of the verifier's log.
+fn results_with(study: &Study, programs: &[BpfObject], log: &[(u32, VerifierStatistics)]) -> Results {
+    let verified = log.iter().map(|&(id, log)| VerifiedProgram { id, log: Some(log) }).collect();
+    let loaded = ObjectLine::Loaded(LoadedObject { load_ns: 20_500_000, programs: verified });
+    let text = format!("{}\n", serde_json::to_string(&loaded).unwrap());
+    let line = OutputPiece { endpoint: 0, monotonic_ns: 1, source: Source::Output, text, reference: None };
+    let narrowing = Narrowing { kernels: vec!["6.1".to_owned(), "6.12".to_owned()], ..Narrowing::default() };
+    let plan = bpfassay_study::expand(study, &narrowing, &bpfassay_study::Available::default()).unwrap();
+    derive(&contents_of(plan, |block, run| {
+        if block.target.kernel != "6.12" {
+            return Outcome::Refused(not_supported());
+        }
+        let mut figures = figures(run.spec.probe, 1.0, 1.0);
+        let seen = ToolFigures {
+            programs: programs.to_vec(),
+            ready_ns: 1_234_000_000,
+            ended: "ended".to_owned(),
+            stop_ns: Some(1),
+            output: if log.is_empty() { Vec::new() } else { vec![line.clone()] },
+            ..ToolFigures::default()
+        };
+        figures.tool = Some(Box::new(seen));
+        Outcome::Measured(Box::new(figures))
+    }))
+}
+
+#[test]
+fn programs_are_shown_in_the_order_in_which_they_were_loaded() {
+    let results = results(&[program(9, "on_write", None, 0), program(7, "on_read", Some(123), 456)]);
+    // Only architectures that the tool is for, a run each, and none with a reference tracer.
+    let runs: Vec<&str> = results.runs.iter().map(|run| run.record.run.as_str()).collect();
+    assert_eq!(runs, ["x86_64_6.1_load_nfs4.2_1_r1_mine", "x86_64_6.12_load_nfs4.2_1_r1_mine"]);
+    insta::assert_snapshot!(text(&results, Style::default()));
+}
+
+#[test]
+fn what_the_kernel_makes_of_programs_is_compared_by_name_and_order() {
+    let base = results(&[
+        program(1, "same", Some(5), 50),
+        program(2, "twice", Some(6), 60),
+        program(3, "twice", Some(7), 70),
+        program(4, "gone", None, 1),
+    ]);
+    let new = results(&[
+        program(8, "twice", Some(9), 60),
+        program(9, "twice", Some(7), 70),
+        program(1, "same", Some(5), 50),
+        program(2, "new", Some(8), 0),
+    ]);
+    let compared = compare(&base, &new, &Question::default()).unwrap();
+    insta::assert_snapshot!(comparison_text(&compared, Style::default(), false));
+    let same = compare(&base, &base, &Question::default()).unwrap();
+    assert!(same.cells.iter().all(|cell| cell.programs.is_empty()));
+    // What cannot be counted is no regression.
+    assert!(!compared.is_regression());
+}
+
+fn statistics(total_states: u32, time_us: u64) -> VerifierStatistics {
+    VerifierStatistics { instructions: 77, total_states, peak_states: total_states - 1, time_us }
+}
+
+#[test]
+fn the_verifiers_log_is_shown_beside_the_programs_that_it_is_of() {
+    // Two of one name; of the last the kernel reported nothing.
+    let programs = [program(7, "twice", Some(123), 456), program(9, "twice", None, 0), program(11, "other", None, 8)];
+    let results = results_with(&study(), &programs, &[(9, statistics(4, 61)), (7, statistics(12, 1058))]);
+    let cell = results.cells.iter().find(|cell| cell.target.kernel == "6.12").unwrap();
+    let loaded = cell.tool_result.as_ref().unwrap().loaded.as_ref().unwrap();
+    assert_eq!(loaded.load_ns, Some(20_500_000));
+    let code = |id: u32| loaded.programs.iter().find(|program| program.id == id).unwrap().code.unwrap();
+    assert_eq!([7, 9, 11].map(|id| code(id).log), [Some(statistics(12, 1058)), Some(statistics(4, 61)), None]);
+    // Old kernels report it in the log alone.
+    assert_eq!([7, 9, 11].map(|id| code(id).verified), [Some(123), Some(77), None]);
+    let text = text(&results, Style::default());
+    let (table, _) = text.split_once("what was found of tools").unwrap();
+    insta::assert_snapshot!(table.trim_end());
+}
+
+#[test]
+fn what_the_verifier_took_is_compared_by_the_instruction_clock_alone() {
+    let programs = [program(7, "on_read", Some(123), 456)];
+    let of = |clock, log| results_with(&Study { clock, ..study() }, &programs, &[(7, log)]);
+    let changes = |clock, base, new| {
+        let compared = compare(&of(clock, base), &of(clock, new), &Question::default()).unwrap();
+        let text = comparison_text(&compared, Style::default(), false);
+        let changes: usize = compared.cells.iter().map(|cell| cell.programs.len()).sum();
+        (changes, text)
+    };
+    for clock in [Clock::Instructions, Clock::Wall] {
+        let (count, text) = changes(clock, statistics(12, 1058), statistics(13, 1058));
+        assert!(count == 1 && text.contains("12 → 13 (+1)"), "{text}");
+        assert_eq!(text.contains("1.058"), clock == Clock::Instructions, "{text}");
+    }
+    let (count, text) = changes(Clock::Instructions, statistics(12, 1058), statistics(12, 1161));
+    assert!(count == 1 && text.contains("1.058 → 1.161"), "{text}");
+    assert_eq!(changes(Clock::Wall, statistics(12, 1058), statistics(12, 1161)).0, 0);
+}
+
+#[test]
+fn without_a_tool_there_is_nothing_to_load() {
+    let study = bpfassay_study::load("load").unwrap();
+    let error =
+        bpfassay_study::expand(&study, &Narrowing::default(), &bpfassay_study::Available::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "nothing of study `load` can be run here: it has no probe configurations, and no tool was named: name one with --tool"
+    );
+}
+
+#[test]
+fn instructions_are_counted_only_where_something_is_measured_by_them() {
+    let study = |name| bpfassay_study::load(name).unwrap();
+    assert!(study("quick").counts_instructions());
+    // By the wall clock there is nothing to count, and with nothing but loading and attaching neither.
+    assert_eq!((study("io-paths").clock, study("io-paths").counts_instructions()), (Clock::Wall, false));
+    assert_eq!((study("load").clock, study("load").counts_instructions()), (Clock::Instructions, false));
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests without guests, in one program: linking one for each file would take longer than to run them.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod browser;
+mod calls;
+mod ci;
+mod code_coverage;
+mod commands;
+mod compare;
+mod costs;
+mod coverage;
+mod derived;
+mod direct;
+mod extreme;
+mod formats;
+mod gates;
+mod hostile;
+mod integrity;
+mod journal;
+mod kernel_features;
+mod loads;
+mod no_speed_up;
+mod nodes;
+mod priced;
+mod programs;
+mod reading;
+mod renderers;
+mod sampling;
+mod schema;
+mod scripts;
+mod shards;
+mod tables;
+mod trend;

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The report and its other forms, on results made up of known figures.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
+
+use bpfassay_protocol::{Arch, tool::ToolFigures};
+use bpfassay_report::{
+    derive,
+    render::{Style, csv, figure_svg, html, junit, ktap, markdown, openmetrics, trend_text},
+    trend::trend,
+};
+use bpfassay_results::{Outcome, Results};
+use bpfassay_study::{Clock, Gate, Study};
+use bpfassay_tool::{ToolFile, UnderTest, finding::Kind};
+
+use crate::common::{
+    contents, figures,
+    made_up::{sampled, series},
+    outcome, paths, quick, study,
+};
+
+fn results() -> Results {
+    derive(&contents(&study(None, 3, 1), outcome))
+}
+
+#[test]
+fn junit_has_a_case_for_every_cell() {
+    let results = results();
+    let text = junit(&results).unwrap();
+    assert_eq!(text.matches("<testcase ").count(), results.cells.len() + results.gates.len());
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn ktap_has_a_line_for_every_case() {
+    let results = results();
+    let text = ktap(&results);
+    let lines = text.lines().filter(|line| line.starts_with("  ok ") || line.starts_with("  not ok ")).count();
+    assert_eq!(lines, results.cells.len() + results.gates.len());
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_evidence_of_a_denied_finding_is_told_where_the_gate_fails() {
+    let results = with_tool(&[Kind::LeftBehind]);
+    let (left, held) = ("left-behind (proven): ", "memory-held (bounded): ");
+    let xml = junit(&results).unwrap();
+    let of = |from: &str, to: &str| {
+        let texts = xml.split(from).skip(1).map(|rest| rest.split(to).next().unwrap().to_owned());
+        texts.collect::<Vec<_>>().join("\n")
+    };
+    let failed = of("<failure ", "</failure>");
+    assert!(failed.contains("found: left-behind") && failed.contains(left) && !failed.contains(held), "{failed}");
+    let printed = of("<system-out>", "</system-out>");
+    assert!(printed.contains(left) && printed.contains(held), "{printed}");
+    let text = ktap(&results);
+    assert!(text.contains(&format!("  # {left}")) && text.contains("  # regression: found: left-behind"), "{text}");
+    // Without the gate that is no failure, and the evidence is there all the same.
+    let allowed = ktap(&with_tool(&[]));
+    assert!(!allowed.contains("regression") && allowed.contains("  ok 12 ") && allowed.contains(held), "{allowed}");
+}
+
+#[test]
+fn openmetrics_is_as_the_format_has_it() {
+    let text = openmetrics(&results());
+    assert!(text.ends_with("# EOF\n"));
+    let mut families = std::collections::BTreeSet::new();
+    let mut current = "";
+    for line in text.lines().filter(|line| *line != "# EOF") {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            current = rest.split(' ').next().unwrap();
+            assert!(families.insert(current.to_owned()), "{current} comes twice");
+        } else if !line.starts_with('#') {
+            assert_eq!(line.split('{').next(), Some(current), "a sample outside its family");
+            assert!(line.rsplit(' ').next().unwrap().parse::<f64>().unwrap().is_finite(), "{line}");
+        }
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn csv_has_a_line_per_run_and_access() {
+    let results = results();
+    let text = csv(&results).unwrap();
+    let lines = results
+        .runs
+        .iter()
+        .map(|run| run.derived.as_ref().map_or(0, |derived| derived.metrics.len()).max(1))
+        .sum::<usize>();
+    assert_eq!(text.lines().count(), lines + 1);
+    insta::assert_snapshot!(text.lines().take(12).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn the_page_needs_nothing_but_itself() {
+    for results in [results(), sampled()] {
+        // The name of a vocabulary, which nothing is fetched from.
+        let page = html(&results).unwrap().replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        for foreign in ["<script", "<link", "<img", "http://", "https://", "@import", "url("] {
+            assert!(!page.contains(foreign), "{foreign}");
+        }
+    }
+}
+
+#[test]
+fn the_page_shows_every_cell_and_a_plot_per_target() {
+    let results = results();
+    let page = html(&results).unwrap();
+    for cell in &results.cells {
+        assert!(page.contains(&format!("<th scope=\"row\">{}</th>", cell.under_test())) || cell.is_baseline());
+    }
+    let plots = page.matches("<svg ").count();
+    assert!(plots >= results.plan.targets().len(), "{plots} plots");
+    // Each for wide and for narrow windows.
+    assert_eq!(2 * page.matches("<figure>").count(), plots);
+    // Plots take the page's colours, on light and dark.
+    assert!(!page.contains("fill=\"#0") && page.contains("var(--series-0)"));
+    assert!(html(&sampled()).unwrap().contains("traced bandwidth over time"));
+}
+
+#[test]
+fn what_a_guest_wrote_is_not_markup() {
+    let mut results = results();
+    results.notes.push("<b onclick=\"x\">&</b>\u{1b}[31m".to_owned());
+    let page = html(&results).unwrap();
+    assert!(!page.contains("<b onclick"), "a note is markup");
+    assert!(!page.contains('\u{1b}'), "a terminal's escape");
+}
+
+#[test]
+fn the_command_that_does_it_again_is_one_command_whatever_the_study_is_called() {
+    let mut results = results();
+    "quick; reboot 'now'".clone_into(&mut results.plan.study.name);
+    results.plan.narrowing.kernels = vec!["$(reboot)".to_owned()];
+    let page = html(&results).unwrap();
+    // As HTML has quotation marks.
+    let command = r"bpfassay run 'quick; reboot '\''now'\''' --kernel '$(reboot)'".replace('\'', "&#39;");
+    assert!(page.contains(&command), "{command}");
+}
+
+#[test]
+fn the_reports_in_the_repository_are_those_of_their_results() {
+    let [quick, series] = ["quick", "kernel-series"].map(quick::results_of);
+    let pages = [("quick/report.html", html(&quick).unwrap()), ("kernel-series/report.html", html(&series).unwrap())];
+    let trend = trend(&[("kernel-series".to_owned(), series)]).unwrap();
+    for (name, text) in pages.into_iter().chain([("kernel-series/series.txt", trend_text(&trend, Style::default()))]) {
+        let file = quick::folder_of(name);
+        if std::env::var_os("BPFASSAY_UPDATE_REPORT").is_some() {
+            std::fs::write(&file, &text).unwrap();
+        }
+        let published = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            published == text,
+            "results/{name} is not what its results come to: run BPFASSAY_UPDATE_REPORT=1 cargo test -p bpfassay-report"
+        );
+    }
+}
+
+/// What README.md shows.
+const SHOWN: &str = "x86_64 7.2, nfs4.2: relative overhead by probe";
+
+#[test]
+fn the_figure_of_the_readme_is_that_of_its_results() {
+    let svg = figure_svg(&quick::results(), SHOWN).unwrap();
+    let file = quick::folder().join("overhead.svg");
+    if std::env::var_os("BPFASSAY_UPDATE_REPORT").is_some() {
+        std::fs::write(&file, &svg).unwrap();
+    }
+    assert!(std::fs::read_to_string(&file).unwrap() == svg, "BPFASSAY_UPDATE_REPORT=1 cargo test -p bpfassay-report");
+    // By itself, on light and dark.
+    assert!(svg.contains("prefers-color-scheme: dark") && svg.contains("--paper:") && svg.ends_with("</svg>\n"));
+    assert!(!svg.contains("url(") && svg.matches("<svg ").count() == 1);
+    let error = figure_svg(&quick::results(), "relative overhead").unwrap_err();
+    // Of whole phases and of calls.
+    assert_eq!(error.found, 2 * quick::results().plan.targets().len());
+    assert!(error.to_string().contains(SHOWN), "{error}");
+}
+
+#[test]
+fn what_was_seen_of_io_paths_is_shown_by_colour_and_text() {
+    let page = crate::common::without_labels(&html(&paths::results()).unwrap());
+    for cell in ["<td class=\"good\">all</td>", "<td class=\"bad\">none</td>", "<td class=\"open\">"] {
+        assert!(page.contains(cell), "{cell}");
+    }
+    assert!(page.contains("<a href=\"#paths\">") && page.matches("id=\"paths\"").count() == 1);
+    assert!(page.contains("<td>not done: errno 95</td>"), "what was not done is neither good nor bad");
+}
+
+#[test]
+fn a_series_of_kernels_shows_where_its_level_changes() {
+    let page = html(&series(Clock::Instructions)).unwrap();
+    assert!(page.contains("x86_64, fexit, w, write: instructions/call along the kernels"));
+    assert!(page.contains("fexit write: instructions/call from 6.18.12 to 6.18.13: 1.10"), "the change is not shown");
+    assert!(page.contains("No change of level is shown."));
+}
+
+/// The made-up study with a tool that leaves a program and memory behind on riscv64 6.12 only, under a gate that denies `deny`.
+fn with_tool(deny: &[Kind]) -> Results {
+    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nscript = { path = 'a', interpreter = '/bin/sh' }\n";
+    let file = ToolFile::parse("mine.toml", text).unwrap();
+    let mut study: Study = study(None, 3, 1);
+    study.test_tool(UnderTest::of(file)).unwrap();
+    study.gates = vec![Gate { deny: deny.to_vec(), ..Gate::default() }];
+    study.gates.retain(|gate| !gate.deny.is_empty());
+    derive(&contents(&study, |block, run| {
+        if run.spec.tool.is_none() {
+            return outcome(block, run);
+        }
+        let mut seen = ToolFigures { ended: "ended".to_owned(), stop_ns: Some(1), ..ToolFigures::default() };
+        if block.target.arch == Arch::Riscv64 {
+            seen.left_behind.programs = vec!["on_read".to_owned()];
+            seen.resident_bytes = [1 << 30; 2];
+        }
+        let mut figures = figures(run.spec.probe, 100.0, 100.0);
+        figures.tool = Some(Box::new(seen));
+        Outcome::Measured(Box::new(figures))
+    }))
+}
+
+/// Class and text of the cells of a row of the page's matrix.
+fn matrix_row(results: &Results, name: &str) -> Vec<(String, String)> {
+    let page = crate::common::without_labels(&html(results).unwrap());
+    let (_, matrix) = page.split_once("<table class=\"matrix\">").unwrap();
+    let (_, row) = matrix.split_once(&format!("<tr><th scope=\"row\">{name}</th>")).unwrap();
+    let (row, _) = row.split_once("</tr>").unwrap();
+    let cell = |cell: &str| {
+        let (class, text) = cell.split_once("\">").unwrap();
+        (class.to_owned(), text.trim_end_matches("</td>").to_owned())
+    };
+    row.split("<td class=\"").skip(1).map(cell).collect()
+}
+
+fn cell(class: &str, text: &str) -> (String, String) {
+    (class.to_owned(), text.to_owned())
+}
+
+#[test]
+fn a_refusal_that_was_expected_is_neither_good_nor_bad() {
+    let row = matrix_row(&results(), "fexit");
+    assert_eq!(row, [cell("good", "exact"), cell("neutral", "refused, as expected"), cell("bad", "failed")]);
+}
+
+#[test]
+fn what_is_found_of_a_tool_is_a_warning_and_what_is_denied_a_failure() {
+    let on_riscv64 = |deny: &[Kind]| {
+        let row = matrix_row(&with_tool(deny), "mine");
+        let [x86_64, aarch64, riscv64] = row.as_slice() else { panic!("{row:?}") };
+        assert_eq!([x86_64, aarch64], [&cell("good", "runs"); 2]);
+        riscv64.clone()
+    };
+    let both = cell("open", "found: left-behind, memory-held");
+    assert_eq!(on_riscv64(&[]), both);
+    // A gate that denies something else changes nothing.
+    assert_eq!(on_riscv64(&[Kind::SlowDetach]), both);
+    assert_eq!(on_riscv64(&[Kind::LeftBehind]), cell("bad", "denied: left-behind\nfound: memory-held"));
+    assert_eq!(on_riscv64(Kind::ALL), cell("bad", "denied: left-behind, memory-held"));
+}
+
+#[test]
+fn a_finding_is_shown_with_its_certainty_and_leads_to_what_it_means() {
+    let results = with_tool(&[]);
+    let page = crate::common::without_labels(&html(&results).unwrap());
+    for (kind, certainty) in [(Kind::LeftBehind, "proven"), (Kind::MemoryHeld, "bounded")] {
+        let cells = format!("<td><a href=\"#finding-{kind}\">{kind}</a></td><td>{certainty}</td>");
+        assert!(page.contains(&cells), "{cells}");
+        assert_eq!(page.matches(&format!("id=\"finding-{kind}\"")).count(), 1, "{kind}");
+        assert!(markdown(&results).contains(&format!("| {kind} | {certainty} |")), "{kind}");
+    }
+    assert!(page.contains("<p>Repair: no pins; close what was opened on SIGTERM.</p>"));
+    // What was not found is not explained, and without tools there is nothing to explain.
+    assert!(!page.contains("id=\"finding-slow-detach\"") && page.contains("<a href=\"#findings\">"));
+    let without = html(&self::results()).unwrap();
+    assert!(!without.contains("id=\"findings\"") && !without.contains("#finding"));
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The scripts in `ci/` that make tables of results.json, on results as this version writes them: a key that is not there is an error.
+//!
+//! They need jq. Where it is missing a message is printed, and with `BPFASSAY_TEST_PROGRAMS=required`, which `ci/test` sets, it fails.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints what it skips"
+)]
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use bpfassay_protocol::tracer::ProgramStatistics;
+use bpfassay_report::derive;
+use bpfassay_results::{Outcome, Results};
+use bpfassay_study::{Clock, Study};
+use serde_json::{Value, json};
+
+use crate::common::{contents, outcome, quick, study};
+
+const CI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci");
+
+/// Whether jq is there.
+fn is_testable() -> bool {
+    let found = Command::new("jq").arg("--version").stdout(Stdio::null()).status();
+    if found.is_ok_and(|status| status.success()) {
+        return true;
+    }
+    let required = env::var_os("BPFASSAY_TEST_PROGRAMS").is_some_and(|value| value == "required");
+    assert!(!required, "jq does not work: install it");
+    println!("SKIPPED: jq does not work: install it");
+    false
+}
+
+/// What `script` prints of `results`, and whether it succeeds.
+fn run(script: &str, results: &Value) -> (bool, String) {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("results.json"), results.to_string()).unwrap();
+    let output = Command::new(Path::new(CI).join(script)).arg(directory.path()).output().unwrap();
+    let shown = if output.status.success() { output.stdout } else { output.stderr };
+    (output.status.success(), String::from_utf8(shown).unwrap())
+}
+
+/// Two targets of `quick`: direct costs, controls, and a refusal.
+fn measured() -> Value {
+    let mut results = quick::results();
+    results.cells.retain(|cell| ["x86_64 6.12", "aarch64 6.1"].contains(&cell.target.to_string().as_str()));
+    without_runs(results)
+}
+
+/// Run times of programs: of the tracer, and by program.
+fn with_run_times() -> Value {
+    let mut study = Study { clock: Clock::Instructions, ..study(None, 2, 1) };
+    study.design.bpf_stats = true;
+    let mut results = derive(&contents(&study, |block, run| match outcome(block, run) {
+        Outcome::Measured(mut figures) if run.spec.bpf_stats => {
+            let ended = figures.ended.get_or_insert_default();
+            ended.statistics =
+                vec![ProgramStatistics { program: "on_read".to_owned(), runs: 4000, run_time_ns: 400_000 }];
+            ended.events = Some(4000);
+            Outcome::Measured(figures)
+        }
+        other => other,
+    }));
+    for cell in results.cells.iter_mut().filter(|cell| cell.probe.to_string() == "kprobe") {
+        cell.event_time = None;
+    }
+    without_runs(results)
+}
+
+/// A tool under test on two targets: one with findings and figures, and one that was refused.
+fn with_tools() -> Value {
+    let mut results = measured();
+    let figure = |value: &str, reported: u64, really: u64, rounding: u64| {
+        json!({ "figure": value, "operations": ["read"], "unit": "calls", "whose": "system", "reported": reported, "really": really,
+                "rounding": rounding })
+    };
+    let mut other = figure("create", 1, 3, 0);
+    other["differs"] = "calls of vfs_create".into();
+    let long = format!("`r` | {}\nsecond line", "x".repeat(200));
+    let tool = json!({
+        "findings": [
+            { "kind": "counts-too-low", "status": "found", "evidence": [long] },
+            { "kind": "idle-cpu", "status": "clear" },
+            { "kind": "missed-probes", "status": "not-evaluated", "reason": "not measured" },
+        ],
+        "figures": [figure("r", 9, 10, 0), figure("k", 1023, 1024, 1), other],
+    });
+    let refused = json!({ "findings": [{ "kind": "does-not-load", "status": "clear" }], "figures": [] });
+    for cell in results["cells"].as_array_mut().unwrap() {
+        let result = match cell["attach"]["outcome"].as_str().unwrap() {
+            "refused" => refused.clone(),
+            _ if cell["probe"] == "kprobe" => tool.clone(),
+            _ => continue,
+        };
+        cell["tool"] = "mine".into();
+        cell["tool_result"] = result;
+    }
+    // What the scripts are given is what readers of results accept.
+    serde_json::from_value::<Results>(results.clone()).unwrap();
+    results
+}
+
+/// As JSON, without runs and blocks, of which the tables have nothing.
+fn without_runs(results: Results) -> Value {
+    let mut json = serde_json::to_value(results).unwrap();
+    for list in ["/runs", "/plan/blocks"] {
+        *json.pointer_mut(list).unwrap() = Value::Array(Vec::new());
+    }
+    json
+}
+
+/// The names of all keys.
+fn keys(json: &Value, found: &mut BTreeSet<String>) {
+    match json {
+        Value::Object(map) => map.iter().for_each(|(key, value)| {
+            found.insert(key.clone());
+            keys(value, found);
+        }),
+        Value::Array(values) => values.iter().for_each(|value| keys(value, found)),
+        _ => {}
+    }
+}
+
+/// `json` without `key`, wherever it stands.
+fn without(json: &mut Value, key: &str) {
+    match json {
+        Value::Object(map) => {
+            map.remove(key);
+            map.values_mut().for_each(|value| without(value, key));
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| without(value, key)),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_key_that_is_not_there_is_an_error() {
+    if !is_testable() {
+        return;
+    }
+    // Results need not have them.
+    let optional = ["differs", "direct", "pooled", "tool", "tool_result"];
+    let plain = || vec![measured(), with_run_times()];
+    for (script, at_least, all) in
+        [("cost-table", 25, plain()), ("exact-table", 15, plain()), ("tool-table", 15, vec![with_tools()])]
+    {
+        let mut read = BTreeSet::new();
+        for results in all {
+            let (success, whole) = run(script, &results);
+            assert!(success, "{script}: {whole}");
+            assert!(!whole.contains("null"), "{script}: {whole}");
+            let mut all = BTreeSet::new();
+            keys(&results, &mut all);
+            // A script reads what it names.
+            let source =
+                ["results.jq", script].map(|file| fs::read_to_string(Path::new(CI).join(file)).unwrap()).concat();
+            all.retain(|key| source.contains(key.as_str()) && !optional.contains(&key.as_str()));
+            for key in &all {
+                let mut fewer = results.clone();
+                without(&mut fewer, key);
+                match run(script, &fewer) {
+                    (true, shown) => assert_eq!(shown, whole, "{script} prints something else without {key}"),
+                    (false, why) => {
+                        assert!(why.contains("no key `"), "{script} without {key}: {why}");
+                        read.insert(key.clone());
+                    }
+                }
+            }
+        }
+        assert!(read.len() >= at_least, "{script} reads {read:?}");
+    }
+}
+
+#[test]
+fn results_of_another_version_are_refused() {
+    if !is_testable() {
+        return;
+    }
+    let mut results = measured();
+    results["version"] = 2.into();
+    for script in ["cost-table", "exact-table", "tool-table"] {
+        let (success, why) = run(script, &results);
+        assert!(!success && why.contains("results of version 2, not 3"), "{script}: {why}");
+    }
+}
+
+#[test]
+fn tools_are_shown_with_their_findings() {
+    if !is_testable() {
+        return;
+    }
+    let (success, table) = run("tool-table", &with_tools());
+    assert!(success, "{table}");
+    let cut = format!("**counts-too-low**: `r` \\| {}…", "x".repeat(153));
+    for row in [
+        format!(
+            "| mine | x86_64 6.12 | yes | 1 of 2 exact; of another definition: `create` (read, calls) 1 beside 3 | {cut} |"
+        ),
+        "| mine | aarch64 6.1 | no | none | nothing |".to_owned(),
+    ] {
+        assert!(table.contains(&row), "{row}:\n{table}");
+    }
+}
+
+#[test]
+fn costs_are_shown_directly_and_as_a_whole_and_by_role() {
+    if !is_testable() {
+        return;
+    }
+    let (success, tables) = run("cost-table", &measured());
+    assert!(success, "{tables}");
+    for row in [
+        "| x86_64 6.12 | fexit | 352..352.1 | 375.5 [225.8, 525.1] ~ | 344.5 | 347 [337, 357.1] ~ | 0..0 | - |",
+        "| aarch64 6.1 | fexit | refused: prog 'open_exit': failed to attach: -ENOTSUPP | | | | | |",
+        "| x86_64 6.12 | fexit | write | 352..352.1 | 126.6 | 40.5 | 22.5 | 162.4 | 23.4 |",
+    ] {
+        assert!(tables.contains(row), "{row}:\n{tables}");
+    }
+    let mut foreign = measured();
+    let functions = foreign.pointer_mut("/cells/1/metrics/0/direct/value/functions").unwrap();
+    functions[0]["role"] = "another".into();
+    let (success, why) = run("cost-table", &foreign);
+    assert!(!success && why.contains("a role without a column"), "{why}");
+    let (success, tables) = run("cost-table", &with_run_times());
+    assert!(success && tables.contains(" | on_read 100 |") && tables.contains(" | 100 |"), "{tables}");
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What docs/tools.md and FORMAT.md say is so: their files are tool files, and the output shown before a file is read by it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests; clippy.toml spares only the test functions themselves"
+)]
+
+use std::{fs, path::Path};
+
+use bpfassay_tool::{
+    Capture, Form, Stream, ToolFile,
+    capture::{Page, Piece},
+    finding::Kind,
+    init::tool_file,
+    read,
+};
+
+/// The blocks of code of a page: language and text.
+fn blocks(page: &str) -> Vec<(&str, &str)> {
+    let mut parts = page.split("```").skip(1).step_by(2);
+    std::iter::from_fn(|| parts.next()?.split_once('\n')).collect()
+}
+
+#[test]
+fn files_of_the_book_read_the_output_that_stands_before_them() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
+    let Ok(page) = fs::read_to_string(&path) else {
+        println!("SKIPPED: these sources are built without docs/");
+        return;
+    };
+    let mut output = None;
+    let mut found = Vec::new();
+    for (language, text) in blocks(&page) {
+        if language == "text" {
+            output = Some(text);
+            continue;
+        }
+        if language != "toml" {
+            continue;
+        }
+        let tool = ToolFile::parse("docs/tools.md", text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let report = tool.report.unwrap();
+        let Some(output) = output.take() else {
+            // The object stands for the one that the tests have.
+            assert!(matches!(report.form, Form::Map { .. }));
+            let object = include_bytes!("../data/counts.bpf.o");
+            assert!(read(&report, &Capture::default(), Some(object)).is_ok());
+            continue;
+        };
+        let bytes = output.as_bytes().to_vec();
+        let capture = Capture {
+            pieces: vec![Piece { at_ns: 1, stream: Stream::Stdout, bytes: bytes.clone() }],
+            pages: vec![Page { at_ns: 1, place: 0, body: bytes }],
+            ..Capture::default()
+        };
+        let readings = read(&report, &capture, None).unwrap();
+        assert_eq!(readings.unread, 0, "{}: {:?}", tool.name, readings.first_unread);
+        let samples = readings.samples.into_iter();
+        let samples = samples.map(|sample| (sample.subject.unwrap_or_else(|| "system".to_owned()), sample.value));
+        found.push((tool.name, samples.collect::<Vec<_>>()));
+    }
+    let of =
+        |subject: &str, values: &[u64]| values.iter().map(|&value| (subject.to_owned(), value)).collect::<Vec<_>>();
+    assert_eq!(
+        found,
+        [
+            ("iowatch".to_owned(), of("4711", &[65536, 16, 4096, 1])),
+            ("top".to_owned(), of("206", &[16, 65536])),
+            ("reads.bt".to_owned(), of("4711", &[65536])),
+            ("exporter".to_owned(), of("/mnt", &[65536])),
+            ("two-pages".to_owned(), of("/job", &[4])),
+            ("nfsdist".to_owned(), of("system", &[43])),
+            ("iosnoop".to_owned(), of("ior", &[1, 65536, 0, 1, 0, 1])),
+        ]
+    );
+    for kind in ["requested-as-moved", "operations-not-seen", "counts-go-backwards"] {
+        assert!(page.contains(&format!("`{kind}`")) && Kind::ALL.iter().any(|known| known.name() == kind), "{kind}");
+    }
+}
+
+#[test]
+fn the_draft_of_the_book_is_what_is_written() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
+    let Ok(page) = fs::read_to_string(&path) else {
+        println!("SKIPPED: these sources are built without docs/");
+        return;
+    };
+    let object = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/counts.bpf.o");
+    let drafts: Vec<_> = blocks(&page).into_iter().filter(|(language, _)| *language == "toml draft").collect();
+    assert_eq!(drafts, [("toml draft", tool_file(object, None).unwrap().as_str())]);
+}
+
+/// The example of FORMAT.md with one source and one form of those that it shows.
+fn example(source: &str, form: &str) -> String {
+    let page = include_str!("../../FORMAT.md");
+    let (_, text) = *blocks(page).iter().find(|(language, _)| *language == "toml").unwrap();
+    let is_other = |line: &&str, kinds: &[&str], wanted: &str| {
+        // A figure has a key `map`, too.
+        let begins = |kind: &str| if kind == "map" { "map = {".to_owned() } else { format!("{kind} = ") };
+        kinds.iter().any(|kind| *kind != wanted && line.starts_with(&begins(kind)))
+    };
+    let is_out_of_place = |line: &&str| {
+        is_other(line, &["binary", "debian", "guest", "nix", "script", "object"], source)
+            || is_other(
+                line,
+                &["json-lines", "openmetrics", "table", "histogram", "events", "bpftrace-json", "map", "maps"],
+                form,
+            )
+            // A bare object has neither arguments nor output.
+            || (source == "object" && ["arguments", "needs", "files"].iter().any(|key| line.starts_with(key)))
+            // Nor does one wait for what is asked.
+            || (["openmetrics", "map", "maps"].contains(&form) && ["within", "lost"].iter().any(|key| line.starts_with(key)))
+            // The line of the example has no groups of such names.
+            || (["table", "histogram", "events"].contains(&form) && ["where", "label"].iter().any(|key| line.starts_with(key)))
+            // An event counts once.
+            || (form == "events" && line.starts_with("counting"))
+            // There is one of it, or it is a form.
+            || line.starts_with("page = ")
+            || (line.starts_with("map = \"") && form != "maps")
+    };
+    let lines = text.lines().filter(|line| !is_out_of_place(line));
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let value = match form {
+        "histogram" => "value = \"usecs.count\"",
+        "events" => "value = \"ret\"",
+        "bpftrace-json" => "value = \"@reads\"",
+        _ => "value = \"read\"",
+    };
+    let text = text.replace("value = \"read\"", value);
+    if form == "bpftrace-json" {
+        return text.replace("where = { kind = ", "where = { key2 = ").replace("label = \"cg\"", "label = \"key1\"");
+    }
+    if ["table", "histogram", "events"].contains(&form) {
+        text.replace("whose = \"cgroup\"", "whose = \"system\"")
+    } else {
+        text
+    }
+}
+
+#[test]
+fn every_key_of_the_format_is_a_key() {
+    for (source, form) in [
+        ("binary", "json-lines"),
+        ("debian", "table"),
+        ("nix", "openmetrics"),
+        ("guest", "json-lines"),
+        ("binary", "histogram"),
+        ("binary", "events"),
+        ("script", "bpftrace-json"),
+        ("object", "map"),
+        ("object", "maps"),
+    ] {
+        let text = example(source, form);
+        let tool =
+            ToolFile::parse("FORMAT.md", &text).unwrap_or_else(|error| panic!("{source}, {form}: {error}\n{text}"));
+        assert_eq!((tool.name.as_str(), tool.figures().len()), ("vfsstat", 1));
+    }
+}
+
+/// Every kind has its section, in the order of the kinds, and no section is of none.
+#[test]
+fn every_finding_has_its_section() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/findings.md");
+    let Ok(page) = fs::read_to_string(&path) else {
+        println!("SKIPPED: these sources are built without docs/");
+        return;
+    };
+    let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
+    let names: Vec<&str> = sections.iter().filter_map(|section| section.lines().next()).collect();
+    assert_eq!(names, Kind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>());
+    for (name, section) in names.iter().zip(sections) {
+        assert!(section.contains("*Check*:") && section.contains("*Repair*:"), "{name}");
+        let advice = name.parse::<Kind>().unwrap().advice();
+        let parts = [advice.meaning, advice.check, advice.repair];
+        assert!(parts.iter().all(|part| part.len() > 5 && !part.contains('*')), "{name}: {parts:?}");
+        let words: usize = parts.iter().map(|part| part.split(' ').count()).sum();
+        // Without its heading, and `*Check*:` and `*Repair*:`.
+        assert_eq!(words, section.split_whitespace().count() - 3, "{name}");
+    }
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests that boot guests, in one program. They run where `BPFASSAY_VM_TESTS=required` is set; otherwise they print that they are
+//! skipped.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod ends;
+mod host;

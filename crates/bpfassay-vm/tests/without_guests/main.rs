@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests without guests, in one program: linking one for each file would take longer than to run them.
+
+mod command_lines;
+mod console;

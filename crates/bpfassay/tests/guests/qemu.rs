@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The QEMU of `testbed.lock`, unpacked into a cache, boots guests and gives the figures of the host's, where that is of the same version; and results that were
+//! measured with it are verified with it. A host without QEMU has a copy of the lock's.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
+
+use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
+
+use bpfassay_chaos::qemu;
+use bpfassay_testbed::Arch;
+use serde_json::Value;
+
+use crate::common::{bpfassay, guests_wanted, printed, results, study};
+
+/// Runs `smoke` on one architecture by the instruction clock, with the QEMU of `source`, into `source`; the results and the fingerprint.
+fn smoke(directory: &Path, source: &str) -> (Value, String) {
+    // A user of its own starts QEMU.
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let hosts = qemu::program(Arch::Riscv64, directory).unwrap();
+    let path = format!("{}:{}", hosts.parent().unwrap().display(), env::var("PATH").unwrap());
+    let output = bpfassay(directory)
+        .arg("run")
+        .arg(study("smoke.toml"))
+        .args(["--yes", "--arch", "riscv64", "--clock", "instructions", "--qemu", source, "--output", source])
+        .env("PATH", path)
+        .env_remove("BPFASSAY_QEMU")
+        .output()
+        .unwrap();
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
+    // Where the cache is in the home directory of root, too, which no other user can reach.
+    assert!(!printed.contains("QEMU runs as root: it does not start as another user"), "{printed}");
+    let line = printed.lines().find_map(|line| line.strip_prefix("fingerprint of the raw figures: "));
+    (results(&directory.join(source)), line.unwrap().to_owned())
+}
+
+#[test]
+fn the_locks_qemu_gives_the_figures_of_the_hosts_of_the_same_version() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (locked, fingerprint) = smoke(directory.path(), "lock");
+    let of = |results: &Value, key: &str| results["provenance"][0]["qemu"]["riscv64"][key].clone();
+    assert_eq!(of(&locked, "package")["name"], "qemu-system-misc");
+    assert!(of(&locked, "path").as_str().unwrap().contains("/trees/qemu/"), "{locked:#}");
+    // Libraries of the host are not used.
+    let journal = fs::read_to_string(directory.path().join("lock/journal.jsonl")).unwrap();
+    assert!(journal.contains("--inhibit-cache") && journal.contains("/usr/bin/loader"), "the journal has the command");
+
+    let mut verify = bpfassay(directory.path());
+    verify.args(["verify", "lock", "--yes"]).env_remove("BPFASSAY_QEMU");
+    // No QEMU of the host's could take its place.
+    verify.env("PATH", directory.path());
+    let output = verify.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+
+    let (hosts, of_hosts) = smoke(directory.path(), "host");
+    assert_eq!(of(&hosts, "package"), Value::Null);
+    if of(&hosts, "program") == of(&locked, "program") {
+        assert_eq!(fingerprint, of_hosts);
+    } else {
+        let [locked, hosts] = [&locked, &hosts].map(|results| of(results, "program")["version"].clone());
+        println!("not compared: the host has QEMU {hosts}, testbed.lock has {locked}");
+    }
+}

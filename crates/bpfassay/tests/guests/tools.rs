@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Other tools under test, as a guest starts, watches and ends them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use crate::common::{bpfassay, guests_wanted, printed, results, study, terminal};
+
+/// A program that forks until it may not, and that no signal ends which can be refused; nor any of its children.
+const STUBBORN: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+int main(void)
+{
+	int forked = 0;
+	pid_t child;
+
+	for (int number = 1; number < 32; number++)
+		signal(number, SIG_IGN);
+	while ((child = fork()) > 0)
+		forked++;
+	if (child == 0)
+		for (;;)
+			pause();
+	printf("forked %d times\n", forked);
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+"#;
+
+/// Its tool file. It is ready when it has forked as often as it may: 1000 processes. It reports nothing, and is waited for.
+const STUBBORN_FILE: &str = r#"schema = 1
+[tool]
+name = "stubborn"
+description = "forks without end, and does not end"
+[source]
+binary = { arch = "x86_64", path = "stubborn" }
+[start]
+ready = { line = "forked 999 times" }
+[stop]
+grace = "1s"
+[report]
+table = { line = '^reads (?<read>\d+)$', ignore = "^forked" }
+counting = "interval"
+within = "1s"
+figures = [{ value = "read", unit = "calls" }]
+"#;
+
+/// Writes the tool file of a program that has to be killed, with the program; where it is.
+fn stubborn(directory: &Path) -> PathBuf {
+    std::fs::write(directory.join("stubborn.c"), STUBBORN).unwrap();
+    let mut compiler = Command::new("cc");
+    let status = compiler.current_dir(directory).args(["-static", "-O1", "-o", "stubborn", "stubborn.c"]).status();
+    assert!(status.unwrap().success());
+    let file = directory.join("stubborn.toml");
+    std::fs::write(&file, STUBBORN_FILE).unwrap();
+    file
+}
+
+#[test]
+fn a_tool_is_measured_or_reported_with_the_reason() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = study("tools.toml");
+    let mut command = bpfassay(directory.path());
+    command.args(["run", "--yes", "--output", "out"]).arg(file).arg("--tool").arg(stubborn(directory.path()));
+    let output = command.output().unwrap();
+    // One of the tools is not in the guest at all, which is the study's fault.
+    assert_eq!(output.status.code(), Some(4), "{}", printed(&output));
+    let results = results(&directory.path().join("out"));
+    let outcome = |name: &str| {
+        let runs = results["runs"].as_array().unwrap();
+        let run = runs.iter().find(|run| run["record"]["run"].as_str().unwrap().ends_with(name)).unwrap();
+        run["record"]["outcome"].clone()
+    };
+
+    let works = outcome("_works");
+    assert_eq!(works["type"], "measured", "{works:#}");
+    let tool = &works["tool"];
+    let names = |objects: &Value| -> Vec<String> {
+        objects.as_array().unwrap().iter().map(|object| object["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(names(&tool["programs"]).contains(&"read_exit".to_owned()), "{tool:#}");
+    assert!(names(&tool["maps"]).contains(&"counters".to_owned()), "{tool:#}");
+    // Every program of ours has a link of its own (fexit).
+    assert_eq!(tool["links"].as_u64(), Some(tool["programs"].as_array().unwrap().len() as u64));
+    assert!(tool["programs"].as_array().unwrap().iter().all(|program| program["memory_bytes"].as_u64() > Some(0)));
+    let left = &tool["left_behind"];
+    assert_eq!(
+        (&left["programs"], &left["maps"], &left["links"]),
+        (&Value::Array(vec![]), &Value::Array(vec![]), &0.into())
+    );
+    assert_eq!(tool["ended"], "ended with exit status 0");
+    assert!(tool["ready_ns"].as_u64() > Some(0) && tool["stop_ns"].as_u64() > Some(0), "{tool:#}");
+    assert!(tool["resident_bytes"][0].as_u64() > Some(1 << 20), "{tool:#}");
+    // It sleeps while nothing happens.
+    let time = &tool["processor_us"];
+    assert!(time["idle_ns"].as_u64() >= Some(1_000_000_000), "{tool:#}");
+    assert!(time["idle"].as_u64().unwrap() - time["ready"].as_u64().unwrap() < 10_000, "{tool:#}");
+
+    let ends = outcome("_ends");
+    assert_eq!(ends["type"], "refused", "{ends:#}");
+    let message = ends["message"].as_str().unwrap();
+    assert!(message.starts_with("ended with exit status 2 before it was ready"), "{message}");
+    assert!(message.contains("unknown probe `nonsense`"), "{message}");
+    let cell = results["cells"].as_array().unwrap().iter().find(|cell| cell["tool"] == "ends").unwrap();
+    assert_eq!(cell["attach"]["outcome"], "refused", "{:#}", cell["attach"]);
+
+    let missing = outcome("_missing");
+    assert_eq!(missing["type"], "failed", "{missing:#}");
+    assert!(missing["excerpt"][0].as_str().unwrap().contains("cannot start /bpfassay/no-such-tool"), "{missing:#}");
+
+    // It is ended with everything that it forked, of which there is a limited number; the runs after it go on.
+    let stubborn = outcome("_stubborn");
+    assert_eq!(stubborn["type"], "measured", "{stubborn:#}");
+    let tool = &stubborn["tool"];
+    assert_eq!(tool["ended"], "was killed: SIGINT had not ended it after 1 s");
+    assert_eq!(tool["stop_ns"], Value::Null);
+    let beside = outcome("_stubborn-reference");
+    assert_eq!(beside["type"], "measured", "{beside:#}");
+}
+
+/// What tools expect of a machine, as commands for the shell, and what each prints: the tool itself, files, directories, names, an interface.
+const USUAL: [(&str, &str); 12] = [
+    ("test -x /tools/stubborn/program && echo it' is 'there", "it is there"),
+    ("echo passwd: $(cut -d: -f1,6 /etc/passwd)", "passwd: root:/root"),
+    ("echo run: $(readlink /var/run)", "run: /run"),
+    ("touch /var/run/x && test -f /run/x && echo it' is 'writable", "it is writable"),
+    ("touch /tmp/x && echo temporary' file'", "temporary file"),
+    // bpftrace from 0.24 on compiles into a file of /dev/fd.
+    (
+        "echo x >/dev/fd/1 && echo dev: $(readlink /dev/fd) $(readlink /dev/stderr)",
+        "dev: /proc/self/fd /proc/self/fd/2",
+    ),
+    ("test -d /root && echo home' is 'there", "home is there"),
+    ("grep -c ' / ' /etc/mtab", "1"),
+    ("echo host: $(hostname), $(cat /etc/hostname)", "host: bpfassay, bpfassay"),
+    ("test -f /etc/resolv.conf && echo names' are 'looked up", "names are looked up"),
+    // IFF_UP and IFF_LOOPBACK.
+    ("echo flags: $(cat /sys/class/net/lo/flags)", "flags: 0x9"),
+    ("ping -c 1 -q 127.0.0.1 >/tmp/ping && echo loopback' is 'up", "loopback is up"),
+];
+
+#[test]
+fn a_shell_has_the_tool_in_it_and_shows_how_it_is_started() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    stubborn(directory.path());
+    let session = USUAL.map(|(command, _)| command).join("\n");
+    let (shown, lines) = terminal::session(directory.path(), "--tool stubborn.toml", &session);
+    assert!(shown.contains("stubborn is started there with: /tools/stubborn/program"), "{shown}");
+    for (command, printed) in USUAL {
+        assert!(lines.iter().any(|line| line.ends_with(printed)), "{command}: {lines:#?}");
+    }
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Deliberately wrong tools in guests of the three architectures: what is wrong with each is found, and named. Right ones beside them: nothing is
+//! found of these.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
+
+/// Tools, what has to be found of each and nothing else, and with which amount.
+const FAULTS: [(&str, &str, Amount); 32] = [
+    ("argument-for-return", "prototype-differs", Amount::Text("takes argument 5 for a number of 64 bits")),
+    ("backwards", "counts-go-backwards", Amount::Number),
+    ("dropping", "counts-too-low", Amount::Of(|reported, really| reported.abs_diff(really / 2) <= 2)),
+    ("events-lost", "events-dropped", Amount::Number),
+    ("evicting", "counts-vanish", Amount::Number),
+    // That of reads, and that of writes.
+    ("first-touch", "first-touch-lost", Amount::Of(|reported, really| reported + 2 == really)),
+    // The flags of the one path that has some: RWF_NOWAIT.
+    ("flags-as-bytes", "operations-not-seen", Amount::Text("what is missing is all of readv but 8 bytes: on_readv ")),
+    ("four-arguments", "operations-not-seen", Amount::Text("what is missing is exactly readv")),
+    ("idle-cpu", "idle-cpu", Amount::Number),
+    ("last-component", "subject-unknown", Amount::Text("the same as really of mount /mnt/tmpfs")),
+    ("losing", "events-dropped", Amount::Text("it lost 42 events")),
+    ("memory-held", "memory-held", Amount::Number),
+    ("merged-cgroups", "cgroups-merged", Amount::Sum),
+    ("merged-mounts", "mounts-merged", Amount::Sum),
+    ("missed-probes", "missed-probes", Amount::Number),
+    // Its file is what is wrong, and the name that it means is shown.
+    ("misspelt", "unreadable", Amount::Text("did you mean `reads`")),
+    // The 64 KiB that IOR reads of tmpfs once more.
+    ("nested", "counts-too-high", Amount::Of(|reported, really| reported == really + (64 << 10))),
+    ("no-detach", "left-behind", Amount::Number),
+    ("not-attaching", "does-not-attach", Amount::Number),
+    ("not-loading", "does-not-load", Amount::Number),
+    // The program, and the step: not as for one that does not start.
+    ("not-relocating", "does-not-load", Amount::Text("on_read: ended with exit status 1 before it was ready")),
+    ("not-starting", "does-not-start", Amount::Text("3 s after its start")),
+    ("requested", "requested-as-moved", Amount::Number),
+    ("returned-pointer", "prototype-differs", Amount::Text(", a pointer, for a number of 32 bits: ")),
+    ("slow-attach", "slow-attach", Amount::Number),
+    ("slow-detach", "slow-detach", Amount::Number),
+    ("too-high", "counts-too-high", Amount::Of(|reported, really| reported == 2 * really)),
+    ("unreadable", "unreadable", Amount::Text("reads many")),
+    ("unseeing", "operations-not-seen", Amount::Text("what is missing is exactly write")),
+    // Three pieces a call, of 16 KiB or 4 KiB.
+    (
+        "vlen",
+        "counts-too-low",
+        Amount::Of(|reported, really| reported % 3 == 0 && reported > 0 && really > 1000 * reported),
+    ),
+    ("wrong-arity", "prototype-differs", Amount::Text("reads argument 6 of 4")),
+    ("wrong-unit", "counts-too-low", Amount::Of(|reported, really| reported == really >> 10)),
+];
+
+/// Those whose fault shows only where reads are short, or of vectors; and the one that leaves the guest changed, so that the others of its boot are
+/// measured anew without it.
+const BY_PATHS: [&str; 5] = ["flags-as-bytes", "four-arguments", "no-detach", "requested", "vlen"];
+
+/// Of these the kernel's prototypes show the reason: a finding of its own.
+const BY_PROTOTYPES: [&str; 2] = ["flags-as-bytes", "four-arguments"];
+
+/// That reason.
+const FOUR_OF_FIVE: &str =
+    "takes argument 5 for a number of 64 bits, where the return value would be with one argument less: ";
+
+/// What the evidence of a fault has to have.
+#[derive(Clone, Copy)]
+enum Amount {
+    /// A number.
+    Number,
+    /// This text.
+    Text(&'static str),
+    /// What was reported and what really happened, which are like this.
+    Of(fn(u64, u64) -> bool),
+    /// A sum: what one has, which is its own and that of others.
+    Sum,
+}
+
+impl Amount {
+    /// Whether a line of `evidence` has it.
+    fn is_in(self, evidence: &Value) -> bool {
+        let lines: Vec<&str> = evidence.as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+        lines.iter().any(|line| match self {
+            Self::Number => line.contains(|character: char| character.is_ascii_digit()),
+            Self::Text(text) => line.contains(text),
+            // `calls` (read, calls) of process ior: 8, really 16
+            Self::Of(is_like) => line.split_once(", really ").is_some_and(|(before, after)| {
+                let reported = before.rsplit(' ').next().unwrap();
+                // At least, and at most: the amounts of a process are certain.
+                let really = after.split([' ', ';', ':']).next().unwrap();
+                let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| panic!("no number: {line}"));
+                is_like(number(reported), number(really))
+            }),
+            // `bytes` of mount 0:2: 90, which is 30 of its own and 60 of /proc
+            Self::Sum => line.split_once(", which is ").is_some_and(|(before, after)| {
+                let whole = before.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+                let parts: Vec<u64> = after.split(' ').filter_map(|word| word.parse().ok()).collect();
+                // The others may have done more before the tool's first report.
+                parts.len() >= 2 && parts[0] + parts[1] <= whole
+            }),
+        })
+    }
+}
+
+/// Tools of which nothing may be found.
+const RIGHT: [&str; 8] =
+    ["by-cgroup", "by-mount", "by-process", "configured", "events", "leaving-out", "of-system", "two-maps"];
+
+/// One of them without the contents of its maps and constants: it counts nothing.
+const UNCONFIGURED: &str = "unconfigured";
+
+/// Kinds of fault that are found of `cell`'s tool, with their evidence.
+fn found(cell: &Value) -> Vec<(&str, &Value)> {
+    let findings = cell["tool_result"]["findings"].as_array().unwrap();
+    let found = findings.iter().filter(|finding| finding["status"] == "found");
+    found.map(|finding| (finding["kind"].as_str().unwrap(), &finding["evidence"])).collect()
+}
+
+/// The cell of `tool` on `arch`.
+fn cell<'r>(results: &'r Value, tool: &str, arch: &str) -> &'r Value {
+    let mut cells = results["cells"].as_array().unwrap().iter();
+    cells.find(|cell| cell["tool"] == tool && cell["target"]["arch"] == arch).unwrap()
+}
+
+/// Checks that all runs of the tool in `cell` are refused, and that those after the first refer to it: it was started once.
+fn refer_to_the_first_refusal(results: &Value, cell: &Value) -> Result<(), String> {
+    let runs = results["runs"].as_array().unwrap().iter().map(|run| &run["record"]);
+    let runs: Vec<&Value> = runs.filter(|run| run["cell"] == cell["cell"]).collect();
+    let first = &runs.first().ok_or("it has no run")?["run"];
+    let refers = |run: &&Value| run["outcome"]["type"] == "refused" && run["outcome"]["run"] == *first;
+    if runs.len() > 1 && runs.iter().all(refers) { Ok(()) } else { Err(format!("{runs:#?}")) }
+}
+
+/// The tool `configured` without what it sets, as a loader would leave it that does not know its maps.
+fn unconfigured(directory: &Path) -> String {
+    let text = fs::read_to_string(directory.join("configured.toml")).unwrap();
+    let mut text = text.replace("name = \"configured\"", &format!("name = \"{UNCONFIGURED}\""));
+    let (start, end) = (text.find("set = [").unwrap(), text.find("[report]").unwrap());
+    text.replace_range(start..end, "");
+    fs::write(directory.join(format!("{UNCONFIGURED}.toml")), text).unwrap();
+    UNCONFIGURED.to_owned()
+}
+
+// One test for each architecture, so that they can run side by side.
+
+#[test]
+fn what_is_wrong_with_a_tool_is_named_on_x86_64() {
+    what_is_wrong_is_named_on("x86_64");
+}
+
+#[test]
+fn what_is_wrong_with_a_tool_is_named_on_aarch64() {
+    what_is_wrong_is_named_on("aarch64");
+}
+
+#[test]
+fn what_is_wrong_with_a_tool_is_named_on_riscv64() {
+    what_is_wrong_is_named_on("riscv64");
+}
+
+/// Runs all tools in guests of `arch`.
+fn what_is_wrong_is_named_on(arch: &str) {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let tools = wrong_tools::build("wrong-tools", directory.path());
+    assert_eq!(tools, FAULTS.map(|(tool, _, _)| tool));
+    let mut right = wrong_tools::build("right-tools", directory.path());
+    assert_eq!(right, RIGHT);
+    right.push(unconfigured(directory.path()));
+    // No fault is found by what the plugin counts.
+    let programs = tempfile::tempdir().unwrap();
+    let path = without_plugins(programs.path());
+    let tested = |name: &str, out: &str, tools: &mut dyn Iterator<Item = &String>| {
+        let mut command = bpfassay(directory.path());
+        command.args(["run", "--yes", "--arch", arch, "--output", out]).arg(study(name)).env("PATH", &path);
+        for tool in tools {
+            command.arg("--tool").arg(directory.path().join(format!("{tool}.toml")));
+        }
+        let output = command.output().unwrap();
+        (results(&directory.path().join(out)), printed(&output))
+    };
+    let short = |tool: &&String| BY_PATHS.contains(&tool.as_str());
+    let (by_ior, said_by_ior) =
+        tested("wrong-tools.toml", "out", &mut tools.iter().filter(|tool| !short(tool)).chain(&right));
+    let (by_paths, said_by_paths) = tested("requested-bytes.toml", "short", &mut tools.iter().filter(short));
+    let mut wrong = Vec::new();
+    for tool in RIGHT {
+        let cell = cell(&by_ior, tool, arch);
+        let found = found(cell);
+        if !found.is_empty() || cell["attach"]["outcome"] != "attached" {
+            wrong.push(format!("{arch} {tool}: nothing is wrong with it, but {found:?}"));
+        }
+        // What could not be compared would be nothing as well.
+        let figures = cell["tool_result"]["figures"].as_array().unwrap();
+        if figures.is_empty() || figures.iter().all(|figure| figure["reported"] == 0) {
+            wrong.push(format!("{arch} {tool}: nothing of it was compared: {figures:?}"));
+        }
+    }
+    let unconfigured = (UNCONFIGURED, "operations-not-seen", Amount::Text("nothing of "));
+    if let Err(runs) = refer_to_the_first_refusal(&by_ior, cell(&by_ior, "not-loading", arch)) {
+        wrong.push(format!("{arch} not-loading: not started once: {runs}"));
+    }
+    for tool in BY_PROTOTYPES {
+        let reasons = found(cell(&by_paths, tool, arch));
+        let is_reason = |(kind, evidence): &(&str, &Value)| {
+            *kind == "prototype-differs" && Amount::Text(FOUR_OF_FIVE).is_in(evidence)
+        };
+        if !reasons.iter().any(is_reason) {
+            wrong.push(format!("{arch} {tool}: no reason, but {reasons:?}"));
+        }
+    }
+    for (tool, fault, amount) in FAULTS.into_iter().chain([unconfigured]) {
+        // Linux 7.2 has no function of that name any more.
+        let (fault, amount) = match (arch, tool) {
+            ("riscv64", "returned-pointer") => ("does-not-load", Amount::Text("'do_filp_open'")),
+            _ => (fault, amount),
+        };
+        let results = if BY_PATHS.contains(&tool) { &by_paths } else { &by_ior };
+        let found = found(cell(results, tool, arch));
+        match found.iter().find(|(kind, _)| *kind == fault) {
+            None => wrong.push(format!("{arch} {tool}: no {fault}, but {found:?}")),
+            Some((_, evidence)) if !amount.is_in(evidence) => {
+                wrong.push(format!("{arch} {tool}: {fault} without its amount: {evidence}"));
+            }
+            Some(_) => {}
+        }
+        for (kind, evidence) in found.iter().filter(|(kind, _)| *kind != fault) {
+            // The only two exceptions. Why these lose the bytes:
+            if BY_PROTOTYPES.contains(&tool)
+                && *kind == "prototype-differs"
+                && Amount::Text(FOUR_OF_FIVE).is_in(evidence)
+            {
+                continue;
+            }
+            // A key that is evicted and inserted again between two reports counts from 0, so that its figure goes back as well:
+            if (tool, *kind) == ("evicting", "counts-go-backwards") {
+                continue;
+            }
+            wrong.push(format!("{arch} {tool}: {kind} beside {fault}: {evidence}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), said_by_ior + &said_by_paths);
+}
