@@ -19,6 +19,7 @@ mod paths;
 mod pitfalls;
 mod programs;
 mod qemu;
+mod recorded;
 mod right_tools;
 mod runs;
 mod shards;
