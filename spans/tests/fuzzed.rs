@@ -71,8 +71,7 @@ fn events() {
 
 #[test]
 fn library() {
-    let objects =
-        ["../crates/bpfassay-tool/tests/data/counts.bpf.o", "../crates/bpfassay-btf/tests/data/reads.bpf.o"];
+    let objects = ["../crates/bpfassay-tool/tests/data/counts.bpf.o", "../crates/bpfassay-btf/tests/data/reads.bpf.o"];
     fuzz(fuzz::library, 4000, &objects);
 }
 

@@ -58,7 +58,9 @@ pub enum BlockStoreError {
     #[error("{} is no store of blocks: `bpfassay run --store` makes one", .0.display())]
     NoStore(PathBuf),
     /// The place is an object store, and there is nothing to reach one with.
-    #[error("{0} is an object store, and this program was built without them: build it by cargo with `--features full`, or name a directory")]
+    #[error(
+        "{0} is an object store, and this program was built without them: build it by cargo with `--features full`, or name a directory"
+    )]
     NoObjectStores(String),
     /// An object store refused, or did not answer.
     #[cfg(feature = "object-stores")]

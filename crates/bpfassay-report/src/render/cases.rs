@@ -20,9 +20,11 @@ pub(super) struct Suite {
 pub(super) struct Case {
     pub(super) name: String,
     /// What it is a case of: target and what is under test, or the gate.
+    #[cfg_attr(not(feature = "junit"), expect(dead_code, reason = "only JUnit has it"))]
     pub(super) class: String,
     pub(super) outcome: CaseOutcome,
     /// How long all its runs took, by the host's clock; `None` where none ran.
+    #[cfg_attr(not(feature = "junit"), expect(dead_code, reason = "only JUnit has it"))]
     pub(super) time: Option<Duration>,
     /// What shows the findings that it is about, a line each.
     pub(super) evidence: Vec<String>,
