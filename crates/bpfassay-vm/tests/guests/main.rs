@@ -2,6 +2,13 @@
 //! Tests that boot guests, in one program. They run where `BPFASSAY_VM_TESTS=required` is set; otherwise they print that they are
 //! skipped.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests, to which clippy does not extend what it allows in tests"
+)]
+
 #[path = "../common/mod.rs"]
 mod common;
 

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests without guests, in one program: linking one for each file would take longer than to run them.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests, to which clippy does not extend what it allows in tests"
+)]
+
 #[allow(dead_code, reason = "some of it is only for runs of a real IOR")]
 #[path = "../common/mod.rs"]
 mod common;
