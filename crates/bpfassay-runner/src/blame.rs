@@ -59,9 +59,10 @@ pub(crate) enum HostFailure {
 /// - While a baseline run or nothing is in flight, as after the last run, the last tool run that ended before is to blame.
 /// - Before the first tool run none is.
 /// - A confirming boot blames the run that it is about, once that has begun.
-/// - What had begun before the run in flight, as the kernel reports of stalls, lockups and tasks that hang, is not that run's: the tool run that was in
-///   flight when it began is to blame, or the last one before. A tool can write such a report itself, so a confirming boot looks at the run in flight
-///   before that.
+/// - What had begun before the run in flight, as the kernel reports of stalls, lockups and tasks
+///   that hang, is not that run's: the tool run that was in flight when it began is to blame, or
+///   the last one before. A tool can write such a report itself, so a confirming boot looks at the
+///   run in flight before that.
 pub(crate) fn verdict(plan: &BootPlan, seen: &Observed, end: &BootEnd) -> BootVerdict {
     let id = |at: usize| plan.runs.get(at).map(|run| run.spec.id.clone()).unwrap_or_default();
     let at_ms = match end {

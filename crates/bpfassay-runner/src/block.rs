@@ -81,6 +81,7 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
         prepared.push(match prepare(boot, host_setup, node) {
             // One kernel that cannot serve the file system is no reason to stop the others.
             Err(error @ HostSetupError::Modules { .. }) => return failed(&error, HostFailure::Lacking),
+            Err(error @ HostSetupError::Log { .. }) => return failed(&error, HostFailure::Start),
             Err(error @ HostSetupError::Initramfs { .. }) => return failed(&error, HostFailure::Initramfs),
             prepared => prepared?,
         });
@@ -148,7 +149,9 @@ fn prepare(boot: &Boot<'_>, host_setup: &HostSetup, node: Option<Node>) -> Resul
     let machine = host_setup.machine(study, block, node)?;
     let job = host_setup.job(study, block, &boot.plan.runs, node)?;
     let initramfs = host_setup.initramfs(&block.target, &job)?;
-    let mut options = BootOptions::new(context.directory.join(&log));
+    let file = boot.make_log(&log).map_err(|source| HostSetupError::Log { log: log.clone(), source })?;
+    let mut options = BootOptions::new(&log);
+    options.log = Some(Arc::new(file));
     options.deadlines = deadlines(study);
     options.deadlines.whole_boot = Some(whole_boot_seconds(study, boot.plan.runs.len() as u64));
     if node.is_some_and(Node::is_server) {

@@ -94,9 +94,11 @@ pub(crate) fn of_incident(incident: &KernelIncident, phase: Phase, log: &str) ->
     RunFailure { kind, phase: Some(phase), excerpt, log: Some(log.to_owned()), after: None }
 }
 
-/// When `incident`, which was reported `at_ms` after the boot began, had begun at the latest, in milliseconds since the boot began. The report has it by the
-/// guest's clock. Under the instruction clock this passes at another speed than the host's: there the part of the guest's life counts, unless that makes it
-/// longer. Without a time stamp, which shows that clock, and where the host has not waited for so long, nothing follows.
+/// When `incident`, which was reported `at_ms` after the boot began, had begun at the latest, in
+/// milliseconds since the boot began. The report has it by the guest's clock. Under the instruction
+/// clock this passes at another speed than the host's: there the part of the guest's life counts,
+/// unless that makes it longer. Without a time stamp, which shows that clock, and where the host
+/// has not waited for so long, nothing follows.
 pub(crate) fn began_ms(incident: &KernelIncident, at_ms: u64) -> u64 {
     let (Some(lasted), Some(time_us)) = (incident.lasted(), incident.time_us) else { return at_ms };
     let ms = lasted.as_millis();

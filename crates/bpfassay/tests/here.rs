@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 mod common;
+#[path = "here/stand_in.rs"]
+mod stand_in;
 
 use std::{
     env, fs,

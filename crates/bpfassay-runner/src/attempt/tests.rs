@@ -229,7 +229,8 @@ fn a_stall_is_the_run_s_during_which_it_began() {
     let verdict = |in_flight: usize, began_ms| {
         let (mut attempt, _) = first(&plan);
         let boot = next(&attempt);
-        let conclusion = attempt.ended(&boot, &one_after_the_other(in_flight), &stall(middle(in_flight), began_ms), NOW);
+        let conclusion =
+            attempt.ended(&boot, &one_after_the_other(in_flight), &stall(middle(in_flight), began_ms), NOW);
         (attempt, boot, conclusion)
     };
     let suspected = |(_, boot, conclusion): &(Attempt, BootPlan, Conclusion)| match &conclusion.verdict {
@@ -239,7 +240,8 @@ fn a_stall_is_the_run_s_during_which_it_began() {
         }
         _ => None,
     };
-    // In the third tool run: begun in it, in the second, between the first and the second, in the first.
+    // In the third tool run: begun in it, in the second, between the first and the second, in the
+    // first.
     for (began_ms, otherwise) in [
         (middle(tools[2]) - 10, tools[1]),
         (middle(tools[1]), tools[1]),
@@ -248,7 +250,8 @@ fn a_stall_is_the_run_s_during_which_it_began() {
     ] {
         assert_eq!(suspected(&verdict(tools[2], began_ms)), Some((tools[2], otherwise)), "{began_ms}");
     }
-    // What shows nothing alone is cleared, however long it takes; the run in which it began is to blame.
+    // What shows nothing alone is cleared, however long it takes; the run in which it began is to
+    // blame.
     let (mut attempt, boot, _) = verdict(tools[2], middle(tools[0]));
     let confirming = next(&attempt);
     let mut alone = one_after_the_other(1);

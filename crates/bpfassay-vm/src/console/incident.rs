@@ -20,22 +20,26 @@ pub struct KernelIncident {
     pub details: Vec<String>,
 }
 
-/// Most ticks of a kernel's clock in a second (CONFIG_HZ): what a report gives in ticks lasted at least so long.
+/// Most ticks of a kernel's clock in a second (CONFIG_HZ): what a report gives in ticks lasted at
+/// least so long.
 const MOST_TICKS: u64 = 1000;
 
 impl KernelIncident {
-    /// How long it had lasted at least when it was reported, as the report has it: a stall, a lockup and a task that hangs are reported long after they began.
-    /// `None` where the report does not say so, or says that it began before the kernel did.
+    /// How long it had lasted at least when it was reported, as the report has it: a stall, a
+    /// lockup and a task that hangs are reported long after they began. `None` where the report
+    /// does not say so, or says that it began before the kernel did.
     #[must_use]
     pub fn lasted(&self) -> Option<Duration> {
         use KernelIncidentKind::{HungTask, RcuStall, SoftLockup};
         let lines = || std::iter::once(&self.line).chain(&self.details).map(String::as_str);
         let whole_seconds = match self.kind {
-            // `BUG: soft lockup - CPU#0 stuck for 26s!`, `BUG: workqueue lockup - pool cpus=0 … stuck for 33s!`
+            // `BUG: soft lockup - CPU#0 stuck for 26s!`, `BUG: workqueue lockup - pool cpus=0 …
+            // stuck for 33s!`
             SoftLockup => number_behind(&self.line, " stuck for ", "s!")?,
             // `INFO: task ior:77 blocked for more than 120 seconds.`
             HungTask => number_behind(&self.line, " for more than ", " seconds")?,
-            // `(t=5250 jiffies g=…`, `(detected by 1, t=5252 jiffies, g=…`, and of expedited stalls `{ 1-.... } 5254 jiffies s: 57`
+            // `(t=5250 jiffies g=…`, `(detected by 1, t=5252 jiffies, g=…`, and of expedited stalls
+            // `{ 1-.... } 5254 jiffies s: 57`
             RcuStall => {
                 let ticks = |line: &str| {
                     number_behind(line, "t=", " jiffies").or_else(|| number_behind(line, "} ", " jiffies"))
@@ -155,9 +159,24 @@ mod tests {
             (SoftLockup, "BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 33s!", &[], Some(32)),
             (HungTask, "INFO: task ior:77 blocked for more than 120 seconds.", &[], Some(119)),
             (HungTask, "INFO: task kworker/u4:1:77 blocked in I/O wait for more than 241 seconds.", &[], Some(240)),
-            (RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU", &["rcu: \t(t=21003 jiffies g=1 q=2 ncpus=2)"], Some(20)),
-            (RcuStall, "rcu: INFO: rcu_sched detected stalls on CPUs/tasks:", &["(detected by 1, t=5252 jiffies, g=1, q=2)"], Some(4)),
-            (RcuStall, "rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 1-.... } 5254 jiffies s: 57 root: 0x2/.", &[], Some(4)),
+            (
+                RcuStall,
+                "rcu: INFO: rcu_preempt self-detected stall on CPU",
+                &["rcu: \t(t=21003 jiffies g=1 q=2 ncpus=2)"],
+                Some(20),
+            ),
+            (
+                RcuStall,
+                "rcu: INFO: rcu_sched detected stalls on CPUs/tasks:",
+                &["(detected by 1, t=5252 jiffies, g=1, q=2)"],
+                Some(4),
+            ),
+            (
+                RcuStall,
+                "rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 1-.... } 5254 jiffies s: 57 root: 0x2/.",
+                &[],
+                Some(4),
+            ),
             // Nothing is said, or no number that can be one.
             (RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU", &["CPU: 0 PID: 77"], None),
             (HardLockup, "watchdog: Watchdog detected hard LOCKUP on cpu 0", &[], None),

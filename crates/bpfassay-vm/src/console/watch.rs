@@ -210,7 +210,8 @@ fn is_rcu_stall(message: &str) -> bool {
     })
 }
 
-/// Whether a line has the time that an RCU stall has lasted: `rcu: \t(t=5250 jiffies g=…`, `rcu: \t(detected by 1, t=5252 jiffies, …`.
+/// Whether a line has the time that an RCU stall has lasted: `rcu: \t(t=5250 jiffies g=…`, `rcu:
+/// \t(detected by 1, t=5252 jiffies, …`.
 fn is_rcu_time(message: &str) -> bool {
     let message = message.strip_prefix("rcu: ").unwrap_or(message).trim_start();
     message.starts_with("(t=") || message.starts_with("(detected by ")
@@ -294,7 +295,11 @@ mod tests {
 
     #[test]
     fn the_time_of_an_rcu_stall_is_kept_with_it() {
-        for time in ["rcu: \t(t=21003 jiffies g=1 q=2 ncpus=2)", "rcu: \t(detected by 1, t=21003 jiffies, g=1, q=2)", "\t(t=21003 jiffies g=1 q=2)"] {
+        for time in [
+            "rcu: \t(t=21003 jiffies g=1 q=2 ncpus=2)",
+            "rcu: \t(detected by 1, t=21003 jiffies, g=1, q=2)",
+            "\t(t=21003 jiffies g=1 q=2)",
+        ] {
             let mut watch = Watch::default();
             let _ = watch.line("[   40.000000] rcu: INFO: rcu_preempt self-detected stall on CPU");
             let _ = watch.line("[   40.000001] rcu: \t0-....: (20998 ticks this GP) idle=1/1/0x1 softirq=1/1 fqs=9");
