@@ -55,18 +55,20 @@ pub(super) fn remove_below(root: BorrowedFd<'_>, path: &Path) -> io::Result<()> 
     Ok(remove_at(directory.as_fd(), &name)?)
 }
 
-/// Removes the entry `name` of `parent`, a directory with everything in it, however deep; absent is fine. What is mounted there, or below, stays with
-/// everything in it: it is none of the cache.
+/// Removes the entry `name` of `parent`, a directory with everything in it, however deep; absent is
+/// fine. What is mounted there, or below, stays with everything in it: it is none of the cache.
 ///
 /// # Errors
-/// Those of unlinkat(2), openat2(2) and renameat(2), for the entry or for what is in it: `EBUSY` or `EXDEV` for what is mounted.
+/// Those of unlinkat(2), openat2(2) and renameat(2), for the entry or for what is in it: `EBUSY` or
+/// `EXDEV` for what is mounted.
 pub(super) fn remove_at(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     if unlink(parent, name)? {
         return Ok(());
     }
     let Some(top) = open_same_mount(parent, name)? else { return Ok(()) };
     let mut moved = 0_u64;
-    // Directories of directories are moved up into `top` before they are emptied, so that neither descriptors nor stack are needed for each level.
+    // Directories of directories are moved up into `top` before they are emptied, so that neither
+    // descriptors nor stack are needed for each level.
     loop {
         let names = names(&top)?;
         if names.is_empty() {
@@ -91,7 +93,8 @@ fn empty_into(top: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> Result<(), E
         }
         loop {
             *moved += 1;
-            match rustix::fs::renameat_with(&directory, &below, top, format!("{MOVED}{moved}"), RenameFlags::NOREPLACE) {
+            match rustix::fs::renameat_with(&directory, &below, top, format!("{MOVED}{moved}"), RenameFlags::NOREPLACE)
+            {
                 Ok(()) | Err(Errno::NOENT) => break,
                 // Somebody has that name already.
                 Err(Errno::EXIST) => {}
@@ -102,7 +105,8 @@ fn empty_into(top: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> Result<(), E
     remove_directory(top, name)
 }
 
-/// Removes the entry `name` of `parent`, unless it is a directory. Whether nothing of that name is left.
+/// Removes the entry `name` of `parent`, unless it is a directory. Whether nothing of that name is
+/// left.
 fn unlink(parent: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
@@ -119,14 +123,16 @@ fn remove_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// The directory `name` in `parent`, which must be one itself, no link to one and no mount point; `None`: there is none.
+/// The directory `name` in `parent`, which must be one itself, no link to one and no mount point;
+/// `None`: there is none.
 pub(super) fn open_same_mount(parent: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     match rustix::fs::openat2(parent, name, flags, Mode::empty(), resolve) {
         Ok(directory) => Ok(Some(directory)),
         Err(Errno::NOENT) => Ok(None),
-        // A kernel before 5.6, or a container that does not know the call: a mount of another file system is noticed, at least.
+        // A kernel before 5.6, or a container that does not know the call: a mount of another file
+        // system is noticed, at least.
         Err(Errno::NOSYS | Errno::PERM) => {
             let directory = open_directory(parent, name)?;
             match rustix::fs::fstat(&directory)?.st_dev == rustix::fs::fstat(parent)?.st_dev {
@@ -160,7 +166,8 @@ mod tests {
         rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()
     }
 
-    /// More directories in each other than a process may have files open, of which none has a path that could be opened.
+    /// More directories in each other than a process may have files open, of which none has a path
+    /// that could be opened.
     #[test]
     fn directories_are_removed_however_deep_they_are() {
         let work = tempfile::tempdir().unwrap();
