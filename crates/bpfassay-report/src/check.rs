@@ -4,12 +4,14 @@
 
 use std::{
     collections::BTreeSet,
-    fs, io,
+    io,
     path::{Component, Path},
 };
 
 use bpfassay_protocol::with_causes;
-use bpfassay_results::{Contents, JournalError, Results, ResultsError, file, fingerprint::first_difference, journal};
+use bpfassay_results::{
+    Contents, JournalError, OpenDirectory, Results, ResultsError, file, fingerprint::first_difference, journal,
+};
 
 use crate::derive_all;
 
@@ -181,9 +183,9 @@ fn logs(directory: &Path, derived: &Results) -> Checked {
         if !is_within {
             return Checked::new(WHAT, Soundness::Wrong, format!("{log} does not lie in the directory"));
         }
-        match fs::symlink_metadata(directory.join(log)) {
-            Ok(metadata) if metadata.is_file() => {}
-            Ok(_) => return Checked::new(WHAT, Soundness::Wrong, format!("{log} is no regular file")),
+        match is_file(directory, log) {
+            Ok(true) => {}
+            Ok(false) => return Checked::new(WHAT, Soundness::Wrong, format!("{log} is no regular file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(*log),
             Err(error) => return Checked::new(WHAT, Soundness::Unreadable, format!("cannot look at {log}: {error}")),
         }
@@ -195,4 +197,18 @@ fn logs(directory: &Path, derived: &Results) -> Checked {
             Checked::new(WHAT, Soundness::Wrong, message)
         }
     }
+}
+
+/// Whether `log` is a regular file below `directory`, with no symbolic link on the way to it.
+fn is_file(directory: &Path, log: &str) -> io::Result<bool> {
+    let mut parts: Vec<&str> = log.split('/').filter(|part| !part.is_empty()).collect();
+    let Some(name) = parts.pop() else { return Ok(false) };
+    let mut within = OpenDirectory::open(directory)?;
+    for part in parts {
+        within = match within.directory(part) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(false),
+            opened => opened?,
+        };
+    }
+    within.has_file(name)
 }

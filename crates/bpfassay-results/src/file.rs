@@ -9,7 +9,6 @@ mod content;
 mod layout;
 
 use std::{
-    fs,
     io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
@@ -18,7 +17,12 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use self::{content::Content, layout::Layout};
-use crate::{RESULTS_VERSION, Results, disk, journal::hex};
+use crate::{
+    RESULTS_VERSION, Results,
+    directory::{Draft, OpenDirectory},
+    disk,
+    journal::hex,
+};
 
 /// File name of results in a results directory.
 pub const FILE_NAME: &str = "results.json";
@@ -53,7 +57,11 @@ pub enum ResultsError {
         source: io::Error,
     },
     /// What has the name is no file.
-    #[error("{} is a pipe, a device or a directory: name a regular file, or a results directory", path.display())]
+    #[error(
+        "{} is a pipe, a device, a directory or, in a results directory, a symbolic link: \
+         name a regular file, or a results directory",
+        path.display()
+    )]
     NotAFile {
         /// What was to be a file.
         path: PathBuf,
@@ -182,7 +190,7 @@ pub fn read(path: &Path) -> Result<Results, ResultsError> {
 /// does not begin with its digest, [`ResultsError::Damaged`] where its bytes do not match that, [`ResultsError::Version`] for another version,
 /// [`ResultsError::Invalid`] for anything that is not results.
 pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
-    let content = Content::at(path);
+    let content = Content::at(path)?;
     let path = content.path.clone();
     let io = |source| content.error(source);
     let mut file = content.open()?;
@@ -276,29 +284,37 @@ fn without_digest(content: &Content) -> Result<ResultsError, ResultsError> {
 /// Writes `results.json` into `directory`, whole or not at all, and returns its path.
 ///
 /// # Errors
-/// [`ResultsError::Io`] or [`ResultsError::NotAFile`] where the file cannot be written; [`ResultsError::Invalid`] where the results have no JSON form.
+/// As [`write_in`]; [`ResultsError::Io`] where the directory cannot be opened.
 pub fn write(directory: &Path, results: &Results) -> Result<PathBuf, ResultsError> {
-    let path = directory.join(FILE_NAME);
-    let temporary = directory.join(format!(".{FILE_NAME}.new"));
+    let opened = OpenDirectory::open(directory)
+        .map_err(|source| ResultsError::io("write", &directory.join(FILE_NAME), source))?;
+    write_in(&opened, results)
+}
+
+/// The same in a directory that is open.
+///
+/// # Errors
+/// [`ResultsError::Io`] or [`ResultsError::NotAFile`] where the file cannot be written;
+/// [`ResultsError::Invalid`] where the results have no JSON form.
+pub fn write_in(directory: &OpenDirectory, results: &Results) -> Result<PathBuf, ResultsError> {
+    let path = directory.path().join(FILE_NAME);
+    let temporary = format!(".{FILE_NAME}.new");
     let io = |source| ResultsError::io("write", &path, source);
     // Of an execution that was killed; whatever it is, it is not written through.
-    match fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
-        _ => {}
-    }
-    let written = disk::Draft::new(&temporary).map_err(serde_json::Error::io).and_then(|(draft, file)| {
+    directory.remove(&temporary).map_err(io)?;
+    let written = Draft::new(directory, &temporary).map_err(serde_json::Error::io).and_then(|(draft, file)| {
         let (digest, mut file) = print(file, results)?;
         let sealed = file
             .seek(SeekFrom::Start(HEAD.len() as u64))
             .and_then(|_| file.write_all(digest.as_bytes()))
             .and_then(|()| file.sync_data())
             .and_then(|()| draft.name(&file))
-            .and_then(|()| fs::rename(&temporary, &path));
+            .and_then(|()| directory.rename(&temporary, FILE_NAME));
         sealed.map_err(serde_json::Error::io)
     });
     written.map_err(|error| {
         // The error counts; a leftover of a full disk must not stay.
-        let _ = fs::remove_file(&temporary);
+        let _ = directory.remove(&temporary);
         match error.is_io() {
             true => io(error.into()),
             false => ResultsError::Invalid { path: path.clone(), source: error },

@@ -22,7 +22,7 @@ pub use self::{
     standing::{Again, Past, PastBoot, Standing, ToDo},
     write::Journal,
 };
-use crate::{Entry, Header};
+use crate::{Entry, Header, directory::OpenDirectory};
 
 /// Version of the journal's format.
 pub const JOURNAL_VERSION: u32 = 4;
@@ -166,7 +166,17 @@ impl Contents {
     /// [`JournalError::Io`], [`JournalError::NotAFile`] or [`JournalError::TooLarge`] where the file cannot be read, [`JournalError::Version`] where another
     /// version wrote it, [`JournalError::Corrupt`] where a line is damaged, or impossible under the plan.
     pub fn read(directory: &std::path::Path) -> Result<Self, JournalError> {
-        read::read(&directory.join(FILE_NAME))
+        let opened = OpenDirectory::open(directory)
+            .map_err(|source| JournalError::io("read", &directory.join(FILE_NAME), source))?;
+        Self::read_in(&opened)
+    }
+
+    /// The same in a directory that is open.
+    ///
+    /// # Errors
+    /// As [`Contents::read`].
+    pub fn read_in(directory: &OpenDirectory) -> Result<Self, JournalError> {
+        read::read(directory)
     }
 
     /// Reads the journal in the open `file`, from where it stands: one that is not in a results directory. `path` names it in messages, and `limit` is the

@@ -13,6 +13,7 @@ mod cell;
 mod code_coverage;
 mod count;
 mod direct;
+pub mod directory;
 mod disk;
 pub mod event;
 mod figure;
@@ -44,6 +45,7 @@ pub use code_coverage::{
 };
 pub use count::{FunctionCount, Instructions, Misses, MissesPerCall, PhaseCount, PhaseMisses, Role, RunCount};
 pub use direct::{Direct, DirectFunction, NO_COUNTS, Priced, PricedRole};
+pub use directory::OpenDirectory;
 pub use event::Event;
 pub use figure::Figure;
 pub use file::ResultsError;

@@ -34,6 +34,8 @@ pub(crate) enum BootEnd {
         failure: RunFailure,
         /// When, in milliseconds since the boot began.
         at_ms: u64,
+        /// When it had begun at the latest, in the same way: a stall is reported long after that.
+        began_ms: u64,
     },
 }
 
@@ -57,6 +59,10 @@ pub(crate) enum HostFailure {
 /// - While a baseline run or nothing is in flight, as after the last run, the last tool run that ended before is to blame.
 /// - Before the first tool run none is.
 /// - A confirming boot blames the run that it is about, once that has begun.
+/// - What had begun before the run in flight, as the kernel reports of stalls, lockups and tasks
+///   that hang, is not that run's: the tool run that was in flight when it began is to blame, or
+///   the last one before. A tool can write such a report itself, so a confirming boot looks at the
+///   run in flight before that.
 pub(crate) fn verdict(plan: &BootPlan, seen: &Observed, end: &BootEnd) -> BootVerdict {
     let id = |at: usize| plan.runs.get(at).map(|run| run.spec.id.clone()).unwrap_or_default();
     let at_ms = match end {
@@ -69,12 +75,20 @@ pub(crate) fn verdict(plan: &BootPlan, seen: &Observed, end: &BootEnd) -> BootVe
         }
         BootEnd::Unsound { at_ms, .. } | BootEnd::Broken { at_ms, .. } => *at_ms,
     };
+    let then = match end {
+        BootEnd::Broken { began_ms, .. } if *began_ms < at_ms => seen.at(*began_ms),
+        _ => seen.clone(),
+    };
     if let Some(confirmed) = &plan.confirming
-        && plan.runs.iter().take(seen.runs.len()).any(|run| run.spec.id == *confirmed)
+        && plan.runs.iter().take(then.runs.len()).any(|run| run.spec.id == *confirmed)
     {
         return BootVerdict::Blamed { run: confirmed.clone() };
     }
-    let in_flight = seen.in_flight().filter(|&at| plan.runs.get(at).is_some_and(is_tool_run));
+    let tool_in_flight = |seen: &Observed| seen.in_flight().filter(|&at| plan.runs.get(at).is_some_and(is_tool_run));
+    let in_flight = tool_in_flight(seen);
+    // A tool run before the one in flight.
+    let before = tool_in_flight(&then).filter(|&at| Some(at) != in_flight).or_else(|| then.last_tool(plan));
+    let is_of_earlier = in_flight.is_some_and(|at| at >= then.runs.len());
     let involved = |at: usize| {
         let seen = seen.runs.get(at);
         Involved {
@@ -83,7 +97,8 @@ pub(crate) fn verdict(plan: &BootPlan, seen: &Observed, end: &BootEnd) -> BootVe
             duration_ms: seen.map_or(0, |seen| seen.duration_ms(at_ms)),
         }
     };
-    match (in_flight, seen.last_tool(plan)) {
+    match (in_flight, before) {
+        (Some(_), None) if is_of_earlier => BootVerdict::Nobody,
         (Some(suspect), Some(before)) if plan.confirming.is_none() => {
             let ended = seen.runs.get(before).and_then(|seen| seen.ended_ms).unwrap_or(at_ms);
             BootVerdict::Suspected {

@@ -81,6 +81,7 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
         prepared.push(match prepare(boot, host_setup, node) {
             // One kernel that cannot serve the file system is no reason to stop the others.
             Err(error @ HostSetupError::Modules { .. }) => return failed(&error, HostFailure::Lacking),
+            Err(error @ HostSetupError::Log { .. }) => return failed(&error, HostFailure::Start),
             Err(error @ HostSetupError::Initramfs { .. }) => return failed(&error, HostFailure::Initramfs),
             prepared => prepared?,
         });
@@ -148,7 +149,9 @@ fn prepare(boot: &Boot<'_>, host_setup: &HostSetup, node: Option<Node>) -> Resul
     let machine = host_setup.machine(study, block, node)?;
     let job = host_setup.job(study, block, &boot.plan.runs, node)?;
     let initramfs = host_setup.initramfs(&block.target, &job)?;
-    let mut options = BootOptions::new(context.directory.join(&log));
+    let file = boot.make_log(&log).map_err(|source| HostSetupError::Log { log: log.clone(), source })?;
+    let mut options = BootOptions::new(&log);
+    options.log = Some(Arc::new(file));
     options.deadlines = deadlines(study);
     options.deadlines.whole_boot = Some(whole_boot_seconds(study, boot.plan.runs.len() as u64));
     if node.is_some_and(Node::is_server) {
@@ -259,24 +262,31 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ended: &
         // What the guest did from then on was not looked at, so nothing follows from how it ended.
         (Some(CutShort::Cancelled), _) => BootEnd::Interrupted,
         (Some(CutShort::ProtocolError(message)), _) => {
-            BootEnd::Broken { failure: failure::of_protocol_error(message, Some(ending.phase), log), at_ms }
+            let failure = failure::of_protocol_error(message, Some(ending.phase), log);
+            BootEnd::Broken { failure, at_ms, began_ms: at_ms }
         }
         (Some(CutShort::KernelIncident(incident)), EndReason::KernelDied { .. }) => {
             tracing::debug!("the kernel died after {incident}");
-            BootEnd::Broken { failure, at_ms }
+            let began_ms = failure::began_ms(in_full(&incident, ending), at_ms);
+            BootEnd::Broken { failure, at_ms, began_ms }
         }
         (Some(CutShort::KernelIncident(incident)), _) => {
-            // With the details that came after it was reported.
-            let is_same = |full: &&KernelIncident| full.line == incident.line && full.time_us == incident.time_us;
-            let full = ending.incidents.iter().find(is_same).unwrap_or(&incident);
-            BootEnd::Broken { failure: failure::of_incident(full, ending.phase, log), at_ms }
+            let full = in_full(&incident, ending);
+            let began_ms = failure::began_ms(full, at_ms);
+            BootEnd::Broken { failure: failure::of_incident(full, ending.phase, log), at_ms, began_ms }
         }
         // A signal to all processes of a terminal reaches QEMU, too.
         (_, EndReason::Stopped | EndReason::QemuExited { .. }) if is_cancelled => BootEnd::Interrupted,
         (_, reason) if failure::is_of_host(reason) => BootEnd::Host { failure, class: HostFailure::Exit },
         (_, EndReason::Unsound { run, .. }) => BootEnd::Unsound { run: run.clone(), failure, at_ms },
-        _ => BootEnd::Broken { failure, at_ms },
+        _ => BootEnd::Broken { failure, at_ms, began_ms: at_ms },
     }
+}
+
+/// `incident` with the details that came after it was reported.
+fn in_full<'a>(incident: &'a KernelIncident, ending: &'a Ending) -> &'a KernelIncident {
+    let is_same = |full: &&KernelIncident| full.line == incident.line && full.time_us == incident.time_us;
+    ending.incidents.iter().find(is_same).unwrap_or(incident)
 }
 
 /// The failure that the end of a guest means, with its name where it was one of several.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One boot while it lasts: what its agent reports, and what of that is recorded.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, fs::File, io, time::Instant};
 
 use bpfassay_protocol::{
     message::{GuestMessage, Phase, RunOutcome},
@@ -102,6 +102,14 @@ impl<'a> Boot<'a> {
             Some(node) if !node.is_first() => format!("{LOGS}/{}_node{}.log", self.name(), node.number),
             Some(_) | None => self.log.clone(),
         }
+    }
+
+    /// Makes the file `log`, a path from the results directory, in place of what has that name.
+    ///
+    /// # Errors
+    /// Those of the system, where what is there cannot be removed, or the file cannot be made.
+    pub(crate) fn make_log(&self, log: &str) -> io::Result<File> {
+        self.context.logs.create(log.rsplit('/').next().unwrap_or(log))
     }
 
     /// What files of this boot are called.

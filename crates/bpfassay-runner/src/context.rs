@@ -2,12 +2,11 @@
 //! What the execution of every block shares: where it records what happens and whom it reports it to.
 
 use std::{
-    path::Path,
     sync::{Mutex, PoisonError},
     time::SystemTime,
 };
 
-use bpfassay_results::{Entry, Journal, JournalError};
+use bpfassay_results::{Entry, Journal, JournalError, OpenDirectory};
 use bpfassay_study::Study;
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +18,8 @@ pub const LOGS: &str = "logs";
 /// What every block is executed with.
 pub(crate) struct Context<'a> {
     pub(crate) study: &'a Study,
-    pub(crate) directory: &'a Path,
+    /// The directory of logs in the results directory.
+    pub(crate) logs: &'a OpenDirectory,
     pub(crate) journal: &'a Mutex<Journal>,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) cancel: &'a CancellationToken,

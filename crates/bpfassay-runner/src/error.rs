@@ -204,6 +204,18 @@ pub enum Error {
         /// Its type.
         file_system: String,
     },
+    /// What is mounted on this machine is not known.
+    #[error("cannot read /proc/self/mountinfo, which shows what is mounted on this machine")]
+    NoMountInfo(#[source] std::io::Error),
+    /// A run that another build of this program began: its figures and those of this one are not to
+    /// be mixed.
+    #[error("this run was measured by another program: bpfassay {began}, and this is bpfassay {this}")]
+    OtherProgram {
+        /// The version and the digest of the one that measured.
+        began: String,
+        /// Those of this one.
+        this: String,
+    },
     /// The file system under test is not mounted.
     #[error("cannot use {} as the mount of the file system under test", path.display())]
     Mount {

@@ -94,6 +94,19 @@ pub(crate) fn of_incident(incident: &KernelIncident, phase: Phase, log: &str) ->
     RunFailure { kind, phase: Some(phase), excerpt, log: Some(log.to_owned()), after: None }
 }
 
+/// When `incident`, which was reported `at_ms` after the boot began, had begun at the latest, in
+/// milliseconds since the boot began. The report has it by the guest's clock. Under the instruction
+/// clock this passes at another speed than the host's: there the part of the guest's life counts,
+/// unless that makes it longer. Without a time stamp, which shows that clock, and where the host
+/// has not waited for so long, nothing follows.
+pub(crate) fn began_ms(incident: &KernelIncident, at_ms: u64) -> u64 {
+    let (Some(lasted), Some(time_us)) = (incident.lasted(), incident.time_us) else { return at_ms };
+    let ms = lasted.as_millis();
+    let part = ms.saturating_mul(1000).saturating_mul(u128::from(at_ms)).checked_div(u128::from(time_us));
+    let least = part.map_or(ms, |part| part.min(ms));
+    at_ms.saturating_sub(u64::try_from(least).unwrap_or(u64::MAX))
+}
+
 fn lines(incident: &KernelIncident) -> impl Iterator<Item = String> + '_ {
     std::iter::once(incident.line.clone()).chain(incident.details.iter().cloned())
 }
@@ -180,6 +193,25 @@ mod tests {
         assert_eq!(kind(EndReason::QemuStopped { state: "guest-panicked".to_owned() }), FailureKind::EarlyExit);
         assert_eq!(kind(EndReason::PoweredOffEarly), FailureKind::EarlyExit);
         assert_eq!(kind(EndReason::Reset), FailureKind::EarlyExit);
+    }
+
+    #[test]
+    fn a_stall_began_before_its_report_by_the_clock_of_the_guest() {
+        let reported = |time_us| {
+            let line = "watchdog: BUG: soft lockup - CPU#0 stuck for 21s! [tool:77]";
+            KernelIncident { time_us, ..incident(KernelIncidentKind::SoftLockup, line) }
+        };
+        let seconds = |seconds: u64| Some(seconds * 1_000_000);
+        // By the host's clock; with 2 s of firmware before.
+        assert_eq!(began_ms(&reported(seconds(40)), 42_000), 22_000);
+        // By one that is ten times as fast, and one that is ten times as slow.
+        assert_eq!(began_ms(&reported(seconds(40)), 4000), 2000);
+        assert_eq!(began_ms(&reported(seconds(40)), 400_000), 380_000);
+        // Nothing is known, or nothing that can be.
+        for time_us in [None, seconds(5), Some(0)] {
+            assert_eq!(began_ms(&reported(time_us), 42_000), 42_000);
+        }
+        assert_eq!(began_ms(&incident(KernelIncidentKind::HardLockup, "hard LOCKUP"), 42_000), 42_000);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod reason;
 mod reference;
 mod tools;
 
-use std::{path::Path, sync::Mutex};
+use std::sync::Mutex;
 
 use bpfassay_results::Journal;
 use bpfassay_study::{Block, Study};
@@ -40,11 +40,10 @@ pub(crate) struct HereConfig<'a> {
     pub(crate) agent: &'a Agent,
     /// The nodes on which it does; `None`: on this system alone.
     pub(crate) cluster: Option<&'a Cluster>,
-    /// The results directory; what the agent prints to standard error goes to [`crate::LOGS`] in it.
-    pub(crate) directory: &'a Path,
 }
 
-/// Executes `config` and writes all that happens to `journal`, as [`crate::pool::execute`] does with guests. An agent
+/// Executes `config` and writes all that happens to `journal`, and what agents print to standard
+/// error to [`crate::LOGS`] beside it, as [`crate::pool::execute`] does with guests. An agent
 /// that does not come to its end fails the run in flight and the rest of its block; the next block gets another one.
 ///
 /// # Errors
@@ -55,10 +54,10 @@ pub(crate) async fn execute_here(
     observer: &dyn Observer,
     cancel: &CancellationToken,
 ) -> Result<Summary, RunnerError> {
-    let HereConfig { study, blocks, agent, cluster, directory } = config;
-    pool::make_logs(directory)?;
+    let HereConfig { study, blocks, agent, cluster } = config;
+    let logs = pool::make_logs(journal.directory())?;
     let journal = Mutex::new(journal);
-    let context = Context { study, directory, journal: &journal, observer, cancel, recorded: None };
+    let context = Context { study, logs: &logs, journal: &journal, observer, cancel, recorded: None };
     let mut summary = Summary::default();
     for block in &blocks {
         if cancel.is_cancelled() {

@@ -47,6 +47,15 @@ pub enum HostSetupError {
         #[source]
         source: Box<bpfassay_testbed::modules::ModulesError>,
     },
+    /// The console log of a boot could not be made.
+    #[error("could not make the console log {log} in the results directory")]
+    Log {
+        /// Its path in the results directory.
+        log: String,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
     /// The initramfs of a boot could not be written.
     #[error("could not write the initramfs of a boot to memory")]
     Initramfs {

@@ -89,4 +89,4 @@ pub use slurm::{SlurmError, SlurmEvent, SlurmJob, SlurmProgress, Submission, Wro
 pub use store::{Store, StoreOptions};
 pub use testbed::{Parts, Shell, Testbed};
 pub use verify::{Verification, Verified};
-pub use work::{DEFAULT_RESULTS, Interrupted, Work, conclude};
+pub use work::{DEFAULT_RESULTS, Interrupted, Work, conclude, conclude_in};

@@ -7,7 +7,8 @@ pub(crate) mod tests;
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
+    io::{self, Write as _},
     os::unix::fs::PermissionsExt,
     path::{Component, Path, PathBuf},
 };
@@ -16,7 +17,7 @@ use bpfassay_report::{
     check::{Soundness, check},
     to_do,
 };
-use bpfassay_results::{Again, Contents, Entry, Journal, JournalError, Results, plain};
+use bpfassay_results::{Again, Contents, Entry, Journal, JournalError, OpenDirectory, Results, plain};
 use bpfassay_study::Plan;
 use rustix::fs::{CWD, RenameFlags};
 
@@ -199,19 +200,20 @@ impl Merge {
         let mode = fs::Permissions::from_mode(0o777);
         let draft = tempfile::Builder::new().prefix(".bpfassay-merge-").permissions(mode).tempdir_in(parent);
         let draft = draft.map_err(failed)?;
-        let mut journal = Journal::create(draft.path(), &self.contents.header)?;
+        let opened = OpenDirectory::open(draft.path()).map_err(failed)?;
+        let mut journal = Journal::create_in(opened.clone(), &self.contents.header)?;
         journal.append_all(&self.contents.entries)?;
         drop(journal);
-        let logs = draft.path().join(LOGS);
-        fs::create_dir(&logs).map_err(failed)?;
+        let logs = opened.make_directory(LOGS).map_err(failed)?;
         for (log, from) in &self.logs {
             let bytes = bpfassay_input::read_beneath(from, Path::new(log), MAX_LOG)
                 .map_err(|source| MergeError::Log { directory: from.clone(), log: log.clone(), source })?;
-            fs::write(draft.path().join(log), bytes).map_err(failed)?;
+            // [`is_log`] has found that it is a name in that directory.
+            let name = Path::new(log).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            logs.create_new(name).and_then(|mut file| file.write_all(&bytes)).map_err(failed)?;
         }
-        let concluded = work::conclude(draft.path()).map_err(Box::new)?;
-        let sync = |path: &Path| fs::File::open(path).and_then(|folder| folder.sync_all());
-        sync(&logs).and_then(|()| sync(draft.path())).map_err(failed)?;
+        let concluded = work::conclude_in(&opened).map_err(Box::new)?;
+        logs.sync().and_then(|()| opened.sync()).map_err(failed)?;
         match rustix::fs::renameat_with(CWD, draft.path(), CWD, &absolute, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(rustix::io::Errno::EXIST) => return Err(MergeError::Exists(directory.to_owned())),
@@ -221,7 +223,7 @@ impl Merge {
         }
         // It has another name by now, and stays.
         let _ = draft.keep();
-        sync(parent).map_err(failed)?;
+        fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)?;
         Ok(concluded)
     }
 }

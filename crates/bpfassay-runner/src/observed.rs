@@ -67,6 +67,13 @@ pub(crate) struct Now {
 }
 
 impl Observed {
+    /// What had been seen at `at_ms`, in milliseconds since the boot began.
+    pub(crate) fn at(&self, at_ms: u64) -> Self {
+        let begun = self.runs.iter().take_while(|run| run.began_ms <= at_ms);
+        let runs = begun.map(|run| ObservedRun { ended_ms: run.ended_ms.filter(|ended| *ended <= at_ms), ..*run });
+        Self { ready: self.ready, done: self.done, runs: runs.collect() }
+    }
+
     /// The place of the run in flight, if one is.
     pub(crate) fn in_flight(&self) -> Option<usize> {
         self.runs.iter().rposition(|run| run.ended_ms.is_none())

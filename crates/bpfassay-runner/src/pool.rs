@@ -4,11 +4,10 @@
 use std::{
     collections::VecDeque,
     num::NonZeroU32,
-    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use bpfassay_results::{Entry, Journal, Outcome, RunFailure, RunRecord, ToDo};
+use bpfassay_results::{Entry, Journal, OpenDirectory, Outcome, RunFailure, RunRecord, ToDo};
 use bpfassay_study::{Block, Study};
 use futures_util::future::{join, join_all};
 use tokio::sync::watch;
@@ -79,22 +78,22 @@ pub(crate) struct RunnerConfig<'a> {
     pub(crate) host_setup: watch::Receiver<Arc<HostSetup>>,
     /// Guests side by side.
     pub(crate) slots: NonZeroU32,
-    /// The results directory; console logs go to [`LOGS`] in it.
-    pub(crate) directory: &'a Path,
     /// The store in which blocks are looked up before a guest is booted, and which keeps what is measured.
     pub(crate) reuse: Option<Reuse<'a>>,
 }
 
-/// Makes the directory of logs in `directory`.
+/// Makes the directory of logs in the results directory `directory`, and opens it.
 ///
 /// # Errors
-/// [`RunnerError::Directory`] where the directory cannot be made.
-pub(crate) fn make_logs(directory: &Path) -> Result<(), RunnerError> {
-    let logs = directory.join(LOGS);
-    std::fs::create_dir_all(&logs).map_err(|source| RunnerError::Directory { what: logs.display().to_string(), source })
+/// [`RunnerError::Directory`] where the directory cannot be made, or a symbolic link is in its
+/// place.
+pub(crate) fn make_logs(directory: &OpenDirectory) -> Result<OpenDirectory, RunnerError> {
+    let what = directory.path().join(LOGS).display().to_string();
+    directory.make_directory(LOGS).map_err(|source| RunnerError::Directory { what, source })
 }
 
-/// Executes `config` and writes all that happens to `journal`. Meanwhile `grow` adds guests, and returns what it could not add: the blocks
+/// Executes `config` and writes all that happens to `journal`, and console logs to [`LOGS`] beside
+/// it. Meanwhile `grow` adds guests, and returns what it could not add: the blocks
 /// of that are left.
 ///
 /// When `cancel` is cancelled, all guests are stopped; the blocks in flight are not complete then, and are done again on resuming.
@@ -108,10 +107,10 @@ pub(crate) async fn execute(
     observer: &dyn Observer,
     cancel: &CancellationToken,
 ) -> Result<Summary, RunnerError> {
-    let RunnerConfig { study, blocks, never_ready, host_setup, slots, directory, reuse } = config;
-    make_logs(directory)?;
+    let RunnerConfig { study, blocks, never_ready, host_setup, slots, reuse } = config;
+    let logs = make_logs(journal.directory())?;
     let journal = Mutex::new(journal);
-    let context = Context { study, directory, journal: &journal, observer, cancel, recorded: None };
+    let context = Context { study, logs: &logs, journal: &journal, observer, cancel, recorded: None };
     let waiting = Mutex::new(VecDeque::from(blocks));
     let mut known = RepeatedFailures::default();
     for (block, failure) in &never_ready {

@@ -64,7 +64,8 @@ pub fn host() -> Host {
 }
 
 /// This program, by its digest in `cache`.
-pub(crate) fn this_program(cache: &Cache) -> Artefact {
+#[must_use]
+pub fn this_program(cache: &Cache) -> Artefact {
     bpfassay(|path| cache.digest_of(path))
 }
 

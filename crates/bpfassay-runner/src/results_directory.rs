@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names of results directories, and the link to the latest one.
 
-use std::{fs, io, os::unix::fs::symlink, path::Path, process};
+use std::{
+    fs, io,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process,
+};
 
+use bpfassay_results::{Header, Journal, JournalError};
 use bpfassay_study::Shard;
 
 /// The link to the directory of the run that was begun last, beside these directories.
 const LATEST: &str = "latest";
+
+/// How many runs of one study, begun in one second, each find a name.
+const MOST_IN_A_SECOND: u32 = 1000;
 
 /// The name of the directory of a run of `study` that began at this instant, in milliseconds since 1970-01-01 UTC: with its date and time in UTC,
 /// so that names sort by age.
@@ -20,6 +29,29 @@ pub(crate) fn name(study: &str, started_unix_ms: u64, shard: Option<Shard>) -> S
     };
     let shard = shard.map(|shard| format!("-shard-{}-of-{}", shard.number(), shard.of()));
     format!("{study}-{started}{}", shard.unwrap_or_default())
+}
+
+/// Begins a journal with `header` in a directory of its own in `parent`: by the study and the time
+/// of the header, and a number where another run of that second has the name.
+///
+/// # Errors
+/// Those of [`Journal::create`].
+pub(crate) fn begin(parent: &Path, header: &Header) -> Result<(PathBuf, Journal), JournalError> {
+    let name = name(&header.plan.study.name, header.started_unix_ms, header.plan.shard);
+    let numbered = |number: u32| match number {
+        1 => parent.join(&name),
+        _ => parent.join(format!("{name}-{number}")),
+    };
+    for number in 1..MOST_IN_A_SECOND {
+        let directory = numbered(number);
+        match Journal::create(&directory, header) {
+            Err(JournalError::Exists { .. }) => {}
+            begun => return Ok((directory, begun?)),
+        }
+    }
+    let directory = numbered(MOST_IN_A_SECOND);
+    let journal = Journal::create(&directory, header)?;
+    Ok((directory, journal))
 }
 
 /// Has the link `latest` beside `directory` lead to it. What stands there and is no link is left alone; that a link cannot be made is a warning, for
@@ -48,6 +80,9 @@ fn replace_link(directory: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use bpfassay_results::{JOURNAL_VERSION, Provenance};
+    use bpfassay_study::{Available, Narrowing};
+
     use super::*;
 
     #[test]
@@ -57,6 +92,25 @@ mod tests {
         assert_eq!(name("quick", 0, None), "quick-1970-01-01-000000");
         assert!(name("quick", 1_795_460_852_000, None) < name("quick", 1_795_460_853_000, None));
         assert_eq!(name("quick", u64::MAX, None), "quick-18446744073709551");
+    }
+
+    #[test]
+    fn runs_that_begin_in_one_second_have_a_directory_each() {
+        let work = tempfile::tempdir().unwrap();
+        let study = bpfassay_study::load("quick").unwrap();
+        let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        let provenance = Provenance::default();
+        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 1_795_460_852_999, plan, provenance };
+        let parent = work.path().join("results");
+        let begun: Vec<_> = std::thread::scope(|scope| {
+            let begin = || begin(&parent, &header).unwrap();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(begin)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let mut names: Vec<_> = begun.iter().map(|(path, _)| path.file_name().unwrap().to_str().unwrap()).collect();
+        names.sort_unstable();
+        let name = "quick-2026-11-23-190732";
+        assert_eq!(names, [name, &format!("{name}-2"), &format!("{name}-3"), &format!("{name}-4")]);
     }
 
     #[test]

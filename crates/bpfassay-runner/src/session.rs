@@ -285,7 +285,6 @@ impl Session {
             never_ready,
             host_setup,
             slots: self.slots,
-            directory,
             reuse: self.reuse(&provenance),
         };
         let grow = async move |context: &Context<'_>| match parts {

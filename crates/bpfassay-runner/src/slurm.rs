@@ -8,7 +8,8 @@ mod job;
 mod queue;
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::{Command, Output},
     thread,
@@ -24,6 +25,7 @@ pub use self::{
     job::{SlurmJob, WrongJob},
     queue::SlurmProgress,
 };
+use bpfassay_results::OpenDirectory;
 use bpfassay_study::{Plan, Shard};
 
 use crate::{Merge, MergeError};
@@ -138,6 +140,8 @@ pub enum SlurmEvent {
 #[derive(Debug)]
 pub struct Submission {
     directory: PathBuf,
+    /// The same, in which its own files are reached.
+    opened: OpenDirectory,
     record: Record,
     /// Whether the script was written by this call.
     is_new: bool,
@@ -154,11 +158,16 @@ impl Submission {
             let path = path.to_owned();
             move |source| SlurmError::File { action, path, source }
         };
+        // Before anything is made.
+        let absolute = std::path::absolute(directory).map_err(failed("find", directory))?;
+        SlurmJob::check_directory(&absolute)?;
         fs::create_dir_all(directory).map_err(failed("make", directory))?;
         let directory = fs::canonicalize(directory).map_err(failed("find", directory))?;
+        SlurmJob::check_directory(&directory)?;
+        let opened = OpenDirectory::open(&directory).map_err(failed("open", &directory))?;
         let (record_path, script) = (directory.join(RECORD), directory.join(SCRIPT));
         let other = |what: String| SlurmError::Other { directory: directory.clone(), what };
-        let record = match bpfassay_input::read(&record_path, MAX_RECORD) {
+        let record = match opened.read(RECORD).and_then(|file| bpfassay_input::read_file(file, MAX_RECORD)) {
             Ok(bytes) => {
                 let record =
                     Record::read(&bytes).ok_or_else(|| other(format!("a {RECORD} that is none of an array job")))?;
@@ -171,23 +180,25 @@ impl Submission {
                 record
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let mut entries = fs::read_dir(&directory).map_err(failed("list", &directory))?;
-                if entries.next().is_some() {
+                if !opened.is_empty().map_err(failed("list", &directory))? {
                     return Err(other("files that are of no array job".to_owned()));
                 }
                 Record { job, submitted: Vec::new() }
             }
             Err(source) => return Err(SlurmError::File { action: "read", path: record_path, source }),
         };
-        for needed in SlurmJob::directories(&directory) {
-            fs::create_dir_all(&needed).map_err(failed("make", &needed))?;
+        for needed in SlurmJob::DIRECTORIES {
+            opened.make_directory(needed).map_err(failed("make", &directory.join(needed)))?;
         }
-        let is_new = !script.try_exists().map_err(failed("find", &script))?;
-        let submission = Self { directory, record, is_new };
+        let is_new = !opened.has(SCRIPT).map_err(failed("find", &script))?;
         if is_new {
-            let text = submission.record.job.script(&submission.directory);
-            fs::write(&script, text).map_err(failed("write", &script))?;
+            let text = record.job.script(&directory);
+            let made = opened.create_new(SCRIPT).and_then(|mut file| file.write_all(text.as_bytes()));
+            made.map_err(failed("write", &script))?;
+        } else if !opened.has_file(SCRIPT).map_err(failed("find", &script))? {
+            return Err(other(format!("a {SCRIPT} that is no regular file")));
         }
+        let submission = Self { directory, opened, record, is_new };
         submission.store()?;
         Ok(submission)
     }
@@ -271,12 +282,8 @@ impl Submission {
 
     /// Writes the record, by a rename, so that it is never there in part.
     fn store(&self) -> Result<(), SlurmError> {
-        let path = self.directory.join(RECORD);
-        let failed = |source| SlurmError::File { action: "write", path: path.clone(), source };
-        let mut new = tempfile::NamedTempFile::new_in(&self.directory).map_err(failed)?;
-        io::Write::write_all(&mut new, self.record.json().as_bytes()).map_err(failed)?;
-        new.persist(&path).map_err(|error| failed(error.error))?;
-        Ok(())
+        let replaced = self.opened.replace(RECORD, self.record.json().as_bytes());
+        replaced.map_err(|source| SlurmError::File { action: "write", path: self.directory.join(RECORD), source })
     }
 
     /// Waits until job `id` has left the queue.
@@ -353,6 +360,8 @@ fn left_of(plan: &Plan, shard: Option<Shard>, missing: &[String]) -> Option<Stri
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
     use bpfassay_study::{Available, Narrowing};
 
     use super::{job::tests::job, *};
@@ -378,6 +387,43 @@ mod tests {
         fs::write(directory.join(RECORD), "{}").unwrap();
         let refused = Submission::prepare(&directory, job()).unwrap_err().to_string();
         assert!(refused.contains("that is none of an array job"), "{refused}");
+    }
+
+    #[test]
+    fn nothing_is_written_or_read_through_a_link_in_the_directory() {
+        let work = tempfile::tempdir().unwrap();
+        let (victim, outside) = (work.path().join("victim"), work.path().join("outside"));
+        fs::create_dir(&outside).unwrap();
+        for (name, target) in [(SCRIPT, "missing"), ("shards", "outside"), ("logs", "outside"), (RECORD, "victim")] {
+            let directory = work.path().join(format!("job-{name}"));
+            drop(Submission::prepare(&directory, job()).unwrap());
+            let planted = directory.join(name);
+            fs::rename(&planted, work.path().join(format!("was-{name}"))).unwrap();
+            if name == RECORD {
+                fs::copy(work.path().join("was-job.json"), &victim).unwrap();
+            }
+            std::os::unix::fs::symlink(work.path().join(target), &planted).unwrap();
+            assert!(Submission::prepare(&directory, job()).is_err(), "{name}");
+        }
+        assert!(!work.path().join("missing").exists());
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_directory_that_the_script_cannot_name_is_refused_before_it_is_made() {
+        let work = tempfile::tempdir().unwrap();
+        let names: [&[u8]; 5] = [b"a\nb", b"a\rb", b"%j", b"a\\b", b"a\xffb"];
+        for name in names {
+            let directory = work.path().join(std::ffi::OsStr::from_bytes(name)).join("below");
+            let error = Submission::prepare(&directory, job()).unwrap_err();
+            assert!(matches!(error, SlurmError::Wrong(WrongJob::Directory { .. })), "{error}");
+        }
+        assert_eq!(fs::read_dir(work.path()).unwrap().count(), 0);
+        let bytes = std::path::PathBuf::from(std::ffi::OsStr::from_bytes(b"/opt/\xff"));
+        let wrong = [SlurmJob { program: bytes.clone(), ..job() }, SlurmJob { working_directory: bytes, ..job() }];
+        for job in wrong {
+            assert!(matches!(job.check(), Err(WrongJob::NoText(_))));
+        }
     }
 
     #[test]

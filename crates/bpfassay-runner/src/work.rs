@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use bpfassay_report::to_do;
 use bpfassay_results::{
-    Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, Provenance, Results, RunFailure, ToDo, file, plain,
+    Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, JournalError, OpenDirectory, Provenance, Results,
+    RunFailure, ToDo, file, plain, provenance::Artefact,
 };
 use bpfassay_study::{Block, Clock, Plan};
 
@@ -35,16 +36,16 @@ impl Work {
     /// [`Error::Journal`] where the directory holds a journal already, or cannot be written.
     pub fn begin(plan: &Plan, directory: Option<&Path>, provenance: Provenance) -> Result<Self, Error> {
         let started_unix_ms = unix_ms();
-        let name = || results_directory::name(&plan.study.name, started_unix_ms, plan.shard);
-        let own = || Path::new(DEFAULT_RESULTS).join(name());
-        let is_own = directory.is_none();
-        let directory = directory.map_or_else(own, Path::to_owned);
         let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
-        let journal = Journal::create(&directory, &header)?;
-        if is_own {
-            results_directory::link_latest(&directory);
-        }
-        let blocks = to_do(&Contents::read(&directory)?, Again::Nothing);
+        let (directory, journal) = match directory {
+            Some(directory) => (directory.to_owned(), Journal::create(directory, &header)?),
+            None => {
+                let begun = results_directory::begin(Path::new(DEFAULT_RESULTS), &header)?;
+                results_directory::link_latest(&begun.0);
+                begun
+            }
+        };
+        let blocks = to_do(&Contents::read_in(journal.directory())?, Again::Nothing);
         Ok(Self { directory, journal, blocks, never_ready: Vec::new() })
     }
 
@@ -58,14 +59,15 @@ impl Work {
         plan: &Plan,
         execute: impl AsyncFn(Vec<ToDo>, Journal) -> Result<Summary, Error>,
     ) -> Result<Summary, Error> {
-        let Self { directory, mut journal, mut blocks, never_ready: _ } = self;
+        let Self { directory: _, mut journal, mut blocks, never_ready: _ } = self;
+        let directory = journal.directory().clone();
         loop {
             let summary = execute(blocks, journal).await?;
             if summary.cancelled || summary.paused.is_some() || plan.until().is_none() {
                 return Ok(summary);
             }
             let contents;
-            (journal, contents) = Journal::resume(&directory)?;
+            (journal, contents) = Journal::resume_in(directory.clone())?;
             blocks = to_do(&contents, Again::Nothing);
             if blocks.is_empty() {
                 return Ok(summary);
@@ -117,12 +119,32 @@ impl Interrupted {
         Testbed::recorded(&self.contents.header.provenance, self.journal.path(), self.plan())
     }
 
+    /// Checks that `again` leaves nothing to do, or that what was measured was measured by
+    /// `program`, this program: figures of two programs do not make one result.
+    ///
+    /// # Errors
+    /// [`Error::OtherProgram`] where it was measured by another one.
+    pub fn check_program(&self, program: &Artefact, again: Again) -> Result<(), Error> {
+        let resumed = self.contents.entries.iter().filter_map(|entry| match entry {
+            Entry::Resumed { provenance, .. } => Some(&provenance.bpfassay),
+            _ => None,
+        });
+        let mut programs = std::iter::once(&self.contents.header.provenance.bpfassay).chain(resumed);
+        match programs.find(|known| *known != program) {
+            Some(other) if !to_do(&self.contents, again).is_empty() => {
+                Err(Error::OtherProgram { began: described(other), this: described(program) })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What is left to do, and what `again` adds. The journal records that the run is continued with `provenance`, unless nothing is
     /// left.
     ///
     /// # Errors
-    /// [`Error::Journal`] where the journal cannot be written.
+    /// As [`Self::check_program`]; [`Error::Journal`] where the journal cannot be written.
     pub fn resume(self, again: Again, provenance: Provenance) -> Result<Work, Error> {
+        self.check_program(&provenance.bpfassay, again)?;
         let Self { directory, mut journal, contents } = self;
         let blocks = to_do(&contents, again);
         let standing = contents.standing();
@@ -137,14 +159,33 @@ impl Interrupted {
     }
 }
 
+/// `0.1.0 with SHA-256 1a2b3c4d5e6f`
+fn described(program: &Artefact) -> String {
+    let digest = program.sha256.as_deref().unwrap_or("unknown");
+    plain::line(&format!("{} with SHA-256 {}", program.version, digest.get(..12).unwrap_or(digest))).into_owned()
+}
+
 /// Derives the results from the journal in `directory` and writes `results.json`. With them comes the fingerprint of the raw figures,
 /// where these are the same everywhere: under the instruction clock.
 ///
 /// # Errors
 /// [`Error::Journal`] where the journal cannot be read or is damaged; [`Error::Results`] where `results.json` cannot be written.
 pub fn conclude(directory: &Path) -> Result<(Results, Option<String>), Error> {
-    let results = bpfassay_report::derive_all(Contents::read(directory)?);
-    file::write(directory, &results).map_err(Error::Results)?;
+    let opened = OpenDirectory::open(directory).map_err(|source| JournalError::Io {
+        action: "open",
+        path: directory.to_owned(),
+        source,
+    })?;
+    conclude_in(&opened)
+}
+
+/// The same in a results directory that is open: that of the journal of [`Work`].
+///
+/// # Errors
+/// As [`conclude`].
+pub fn conclude_in(directory: &OpenDirectory) -> Result<(Results, Option<String>), Error> {
+    let results = bpfassay_report::derive_all(Contents::read_in(directory)?);
+    file::write_in(directory, &results).map_err(Error::Results)?;
     let is_counted = results.plan.study.clock == Clock::Instructions;
     let fingerprint = is_counted.then(|| bpfassay_results::fingerprint(results.runs.iter().map(|run| &run.record)));
     Ok((results, fingerprint))
@@ -174,6 +215,34 @@ mod tests {
     use bpfassay_study::{Available, Narrowing};
 
     use super::*;
+
+    /// `merge` and a store of blocks refuse that, too.
+    #[test]
+    fn a_run_is_continued_by_the_program_that_began_it_alone() {
+        let study = bpfassay_study::load("quick").unwrap();
+        let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        let by = |sha256: &str| Provenance {
+            bpfassay: Artefact {
+                name: "bpfassay".to_owned(),
+                version: "0.1.0".to_owned(),
+                sha256: Some(sha256.to_owned()),
+            },
+            manifest: serde_json::json!({}),
+            ..Provenance::default()
+        };
+        let work = tempfile::tempdir().unwrap();
+        drop(Work::begin(&plan, Some(work.path()), by("a")).unwrap());
+        let before = std::fs::read(work.path().join("journal.jsonl")).unwrap();
+        let interrupted = || Interrupted::open(work.path()).unwrap();
+        let error = interrupted().resume(Again::Nothing, by("b")).unwrap_err();
+        assert!(matches!(&error, Error::OtherProgram { .. }), "{error}");
+        assert!(
+            error.to_string().contains("0.1.0 with SHA-256 a, and this is bpfassay 0.1.0 with SHA-256 b"),
+            "{error}"
+        );
+        assert_eq!(std::fs::read(work.path().join("journal.jsonl")).unwrap(), before, "nothing was added");
+        drop(interrupted().resume(Again::Nothing, by("a")).unwrap());
+    }
 
     #[test]
     fn ids_of_blocks_name_files_where_they_are_put() {

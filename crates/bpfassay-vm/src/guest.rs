@@ -31,8 +31,11 @@ const TERMINAL_BACKLOG: usize = 64;
 /// How to run a guest.
 #[derive(Debug, Clone)]
 pub struct BootOptions {
-    /// File for the console's output, made anew.
+    /// File for the console's output, made anew; its name is that of the guest.
     pub log_path: PathBuf,
+    /// The same where it has been made already, and is open for writing: then nothing is opened by
+    /// its path.
+    pub log: Option<Arc<File>>,
     /// Largest size of that file in bytes, apart from the last lines, which are always added.
     pub log_limit: u64,
     /// How long each phase may take.
@@ -71,6 +74,7 @@ impl BootOptions {
     pub fn new(log_path: impl Into<PathBuf>) -> Self {
         Self {
             log_path: log_path.into(),
+            log: None,
             log_limit: 4 << 20,
             deadlines: Deadlines::default(),
             interactive: false,
@@ -143,8 +147,11 @@ impl Guest {
         if options.interactive && machine.clock.is_one_way() {
             return Err(VmError::OneWay);
         }
-        let log = ConsoleLog::create(&options.log_path, options.log_limit)
-            .map_err(|source| VmError::Log { path: options.log_path.clone(), source })?;
+        let log = match &options.log {
+            Some(file) => ConsoleLog::in_file(file, &options.log_path, options.log_limit),
+            None => ConsoleLog::create(&options.log_path, options.log_limit),
+        };
+        let log = log.map_err(|source| VmError::Log { path: options.log_path.clone(), source })?;
         let shutdown_ack = frame::encode(&HostMessage::PowerOff).map_err(VmError::Frame)?;
         let machine = Machine { sandbox: machine.sandbox && qemu.confinement.sandbox, ..machine.clone() };
         if !machine.sandbox && qemu.confinement.sandbox {

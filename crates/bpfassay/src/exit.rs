@@ -199,6 +199,10 @@ impl From<bpfassay_runner::Error> for Failure {
                     "name that mount point with --mount, or mount the file system that is to be measured (mount --bind DIR DIR makes a directory a mount point)",
                 ),
             ),
+            Error::NoMountInfo(_) => (INFRASTRUCTURE, Some("mount proc at /proc")),
+            Error::OtherProgram { .. } => {
+                (USAGE, Some("continue it with the bpfassay that began it, or begin again in another directory"))
+            }
             Error::Mount { .. } => {
                 (USAGE, Some("--mount names the directory where the file system under test is mounted"))
             }
@@ -305,7 +309,11 @@ impl From<bpfassay_study::ExpandError> for Failure {
 impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Self {
         let code = match &error {
-            JournalError::Io { source, .. } if source.kind() != io::ErrorKind::NotFound => INFRASTRUCTURE,
+            // Only what is read is what the user has named.
+            JournalError::Io { action: "open" | "read", source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                USAGE
+            }
+            JournalError::Io { .. } => INFRASTRUCTURE,
             JournalError::Failed { .. } => INFRASTRUCTURE,
             JournalError::Json { .. } => INTERNAL,
             _ => USAGE,
@@ -318,7 +326,8 @@ impl From<ResultsError> for Failure {
     /// Of reading results.
     fn from(error: ResultsError) -> Self {
         let code = match &error {
-            ResultsError::Io { source, .. } if source.kind() != io::ErrorKind::NotFound => INFRASTRUCTURE,
+            ResultsError::Io { action: "read", source, .. } if source.kind() == io::ErrorKind::NotFound => USAGE,
+            ResultsError::Io { .. } => INFRASTRUCTURE,
             _ => USAGE,
         };
         Self::new(code, error)
@@ -410,6 +419,9 @@ fn want_of_host(error: &(dyn std::error::Error + 'static)) -> Option<&'static st
             (_, io::ErrorKind::OutOfMemory) => Some("this host is out of memory: free some, or lower --jobs"),
             (_, io::ErrorKind::StorageFull) => Some("the file system is full: free some space there"),
             (_, io::ErrorKind::QuotaExceeded) => Some("the quota is used up: free some space there"),
+            (_, io::ErrorKind::FileTooLarge) => {
+                Some("a file may have no more bytes: raise the limit of this process (ulimit -f)")
+            }
             _ => None,
         }
     })
@@ -452,7 +464,7 @@ mod tests {
                 [Failure::new(INTERNAL, error()), Failure::usage(Outer(error())), Failure::new(INTERNAL, errno)];
             failures.map(|failure| (failure.code, failure.report.help().is_some()))
         };
-        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT] {
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT, Errno::FBIG] {
             assert_eq!(code(errno), [(INFRASTRUCTURE, true); 3], "{errno}");
         }
         for errno in [Errno::NOENT, Errno::ACCESS, Errno::INVAL] {

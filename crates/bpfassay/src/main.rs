@@ -40,6 +40,9 @@ fn main() -> ExitCode {
         }
     };
     output::log_to_stderr(cli.global.verbose);
+    if let Err(error) = stop::survive_file_size_limit() {
+        tracing::debug!("a file beyond the limit of this process (ulimit -f) ends it: {error}");
+    }
     match std::panic::catch_unwind(AssertUnwindSafe(|| commands::perform(cli))) {
         Ok(outcome) => exit::finish(outcome),
         Err(_) => ExitCode::from(not_of_bisect(exit::INTERNAL)),

@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The stop on a signal.
+//! The stop on a signal, and signals that this process was started with as ignored.
 
-use tokio::signal::unix::{SignalKind, signal};
+use std::{fs, io};
+
+use rustix::process::Signal as Number;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::INTERRUPTED;
 
+/// Where Linux shows which signals a process ignores (proc_pid_status(5)).
+const STATUS: &str = "/proc/self/status";
+
 /// The first Ctrl-C (or SIGTERM, or the end of the terminal) stops all guests and keeps what was measured; the second ends
-/// the program at once, which kills its guests. The journal is whole either way.
+/// the program at once, which kills its guests. The journal is whole either way. A signal that
+/// whoever started this process has it ignore, as `nohup` does with SIGHUP and a shell does with
+/// SIGINT for what it starts in the background, stays ignored.
 pub(crate) fn on_signals() -> CancellationToken {
     let stop = CancellationToken::new();
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
         let cancel = stop.clone();
-        match signal(kind) {
-            Ok(mut signal) => {
+        match listen(kind) {
+            Ok(Some(mut signal)) => {
                 tokio::spawn(async move {
                     signal.recv().await;
                     cancel.cancel();
@@ -22,8 +30,60 @@ pub(crate) fn on_signals() -> CancellationToken {
                     std::process::exit(INTERRUPTED.into());
                 });
             }
+            Ok(None) => {}
             Err(error) => tracing::warn!("cannot listen for signals ({error}): Ctrl-C will end bpfassay at once"),
         }
     }
     stop
+}
+
+/// The signals of `kind` that come from now on; `None`: this process ignores them since it was
+/// started.
+///
+/// # Errors
+/// Those of the system, where no handler can be installed.
+pub(crate) fn listen(kind: SignalKind) -> io::Result<Option<Signal>> {
+    let is_ignored = match fs::read_to_string(STATUS) {
+        Ok(status) => ignores(&status, kind.as_raw_value()),
+        Err(error) => {
+            tracing::warn!("{STATUS}: {error}; signals end this process even where they were to be ignored");
+            false
+        }
+    };
+    if is_ignored { Ok(None) } else { signal(kind).map(Some) }
+}
+
+/// Whether a process with this `status` ignores the signal with the number `signal`.
+fn ignores(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    let bit = signal.checked_sub(1).and_then(|bit| 1_u64.checked_shl(bit.try_into().ok()?));
+    matches!((mask, bit), (Some(mask), Some(bit)) if mask & bit != 0)
+}
+
+/// Has a file that grows beyond the limit of this process (`ulimit -f`) be an error of the write in
+/// place of the end of the process. What this process starts is not concerned.
+///
+/// # Errors
+/// Those of the system, where no handler can be installed: then such a file ends the process.
+pub(crate) fn survive_file_size_limit() -> io::Result<()> {
+    // The handler stays when the runtime is gone.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
+    signal(SignalKind::from_raw(Number::XFSZ.as_raw())).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_mask() {
+        // SIGHUP is 1, SIGINT 2, SIGPIPE 13, SIGTERM 15.
+        let status = "Name:\tbpfassay\nSigBlk:\tffffffffffffffff\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";
+        assert_eq!(
+            [1, 2, 13, 15, 0, 65].map(|signal| ignores(status, signal)),
+            [true, false, true, false, false, false]
+        );
+        assert!(!ignores("Name:\tx\n", 1));
+    }
 }

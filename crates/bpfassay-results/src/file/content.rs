@@ -9,7 +9,7 @@ use std::{
 use lzma_rust2::XzReader;
 
 use super::{FILE_NAME, MAX_FILE, PACKED_NAME, ResultsError};
-use crate::disk;
+use crate::{directory::OpenDirectory, disk};
 
 /// Memory that decompressing may take, in KiB: four times what `xz -9` asks for.
 const MAX_MEMORY: u32 = 256 << 10;
@@ -17,19 +17,26 @@ const MAX_MEMORY: u32 = 256 << 10;
 /// Where they are.
 pub(super) struct Content {
     pub(super) path: PathBuf,
+    /// The results directory, where that was named, and the file's name in it.
+    within: Option<(OpenDirectory, &'static str)>,
     is_packed: bool,
 }
 
 impl Content {
-    /// Of the file at `path`, or in the results directory there.
-    pub(super) fn at(path: &Path) -> Self {
-        let named = match path.is_dir() {
-            true if !path.join(FILE_NAME).exists() && path.join(PACKED_NAME).exists() => path.join(PACKED_NAME),
-            true => path.join(FILE_NAME),
-            false => path.to_path_buf(),
-        };
-        let is_packed = named.extension().is_some_and(|extension| extension == "xz");
-        Self { path: named, is_packed }
+    /// Those of the file at `path`, or in the results directory there.
+    ///
+    /// # Errors
+    /// [`ResultsError::Io`] where the directory cannot be opened.
+    pub(super) fn at(path: &Path) -> Result<Self, ResultsError> {
+        if !path.is_dir() {
+            let is_packed = path.extension().is_some_and(|extension| extension == "xz");
+            return Ok(Self { path: path.to_path_buf(), within: None, is_packed });
+        }
+        let failed = |source| ResultsError::io("read", &path.join(FILE_NAME), source);
+        let directory = OpenDirectory::open(path).map_err(failed)?;
+        let is_packed = !directory.has(FILE_NAME).map_err(failed)? && directory.has(PACKED_NAME).map_err(failed)?;
+        let name = if is_packed { PACKED_NAME } else { FILE_NAME };
+        Ok(Self { path: path.join(name), within: Some((directory, name)), is_packed })
     }
 
     /// Reads from the beginning.
@@ -38,7 +45,11 @@ impl Content {
     /// [`ResultsError::Io`] or [`ResultsError::NotAFile`] where the file cannot be opened, [`ResultsError::TooLarge`].
     pub(super) fn open(&self) -> Result<Box<dyn Read>, ResultsError> {
         let failed = |source| self.error(source);
-        let file = disk::regular(&self.path).map_err(failed)?;
+        let file = match &self.within {
+            Some((directory, name)) => directory.read(name),
+            None => disk::regular(&self.path),
+        };
+        let file = file.map_err(failed)?;
         if file.metadata().map_err(failed)?.len() > MAX_FILE {
             return Err(ResultsError::TooLarge { path: self.path.clone() });
         }
@@ -59,14 +70,11 @@ impl Content {
         Ok(())
     }
 
-    /// What an error of reading means.
+    /// What an error of reading means. One that has no number comes from what decompresses,
+    /// whatever kind it gives it: then it is the file's bytes.
     pub(super) fn error(&self, source: io::Error) -> ResultsError {
-        match source.kind() {
-            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof
-                if self.is_packed =>
-            {
-                ResultsError::Damaged { path: self.path.clone() }
-            }
+        match source.raw_os_error() {
+            None if self.is_packed && !disk::is_no_file(&source) => ResultsError::Damaged { path: self.path.clone() },
             _ => ResultsError::io("read", &self.path, source),
         }
     }

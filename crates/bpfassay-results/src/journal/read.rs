@@ -10,9 +10,10 @@ use std::{
 };
 
 use super::{
-    Contents, JournalDigest, JournalError, MAX_FILE, MAX_HEADER, MAX_LINE, Torn, chain, provisioned, sound::Sound,
+    Contents, FILE_NAME, JournalDigest, JournalError, MAX_FILE, MAX_HEADER, MAX_LINE, Torn, chain, provisioned,
+    sound::Sound,
 };
-use crate::{Entry, Header, JOURNAL_VERSION, disk};
+use crate::{Entry, Header, JOURNAL_VERSION, directory::OpenDirectory, disk};
 
 /// What is being read.
 struct Lines<'a> {
@@ -24,12 +25,15 @@ struct Lines<'a> {
     torn: Option<Torn>,
 }
 
-/// Reads the journal at `path`.
+/// Reads the journal in `directory`.
 ///
 /// # Errors
-/// Those of [`read_file`]; [`JournalError::Io`] where the file cannot be opened or is no regular file.
-pub(super) fn read(path: &Path) -> Result<Contents, JournalError> {
-    read_file(path, disk::regular(path).map_err(|source| JournalError::io("read", path, source))?, MAX_FILE)
+/// Those of [`read_file`]; [`JournalError::Io`] where the file cannot be opened;
+/// [`JournalError::NotAFile`] where it is no regular file.
+pub(super) fn read(directory: &OpenDirectory) -> Result<Contents, JournalError> {
+    let path = directory.path().join(FILE_NAME);
+    let file = directory.read(FILE_NAME).map_err(|source| JournalError::io("read", &path, source))?;
+    read_file(&path, file, MAX_FILE)
 }
 
 /// Reads the journal that `file` is, from its beginning: `limit` bytes at most.

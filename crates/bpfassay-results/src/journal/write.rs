@@ -10,11 +10,15 @@ use std::{
 use serde::Serialize;
 
 use super::{Contents, FILE_NAME, JournalDigest, JournalError, MAX_FILE, MAX_HEADER, MAX_LINE, TORN_FILE_NAME, read};
-use crate::{Entry, Header, disk};
+use crate::{
+    Entry, Header,
+    directory::{Draft, OpenDirectory},
+};
 
 /// A journal being written. The lock is held until it is dropped.
 #[derive(Debug)]
 pub struct Journal {
+    directory: OpenDirectory,
     path: PathBuf,
     file: File,
     /// Of what is in it.
@@ -57,32 +61,43 @@ impl Journal {
     /// Begins a journal in `directory`, which is made if it does not exist.
     ///
     /// # Errors
-    /// [`JournalError::Exists`] where there is one already; [`JournalError::Io`] where the directory or the file cannot be written;
-    /// [`JournalError::Locked`] where another process has the lock; [`JournalError::Json`] or [`JournalError::TooLarge`] where `header` cannot be written.
+    /// As [`Journal::create_in`]; [`JournalError::Io`] where the directory cannot be made.
     pub fn create(directory: &Path, header: &Header) -> Result<Self, JournalError> {
-        let path = directory.join(FILE_NAME);
-        fs::create_dir_all(directory).map_err(|source| JournalError::Io {
+        let opened = OpenDirectory::make(directory).map_err(|source| JournalError::Io {
             action: "create",
             path: directory.to_path_buf(),
             source,
         })?;
-        if path.symlink_metadata().is_ok() {
-            return Err(JournalError::Exists { path });
-        }
+        Self::create_in(opened, header)
+    }
+
+    /// Begins a journal in `directory`.
+    ///
+    /// # Errors
+    /// [`JournalError::Exists`] where there is one already; [`JournalError::Io`] where the file
+    /// cannot be written; [`JournalError::Locked`] where another process has the lock;
+    /// [`JournalError::Json`] or [`JournalError::TooLarge`] where `header` cannot be written.
+    pub fn create_in(directory: OpenDirectory, header: &Header) -> Result<Self, JournalError> {
+        let path = directory.path().join(FILE_NAME);
         let io = |error: io::Error| match error.kind() {
             io::ErrorKind::AlreadyExists => JournalError::Exists { path: path.clone() },
             _ => JournalError::Io { action: "create", path: path.clone(), source: error },
         };
-        // Without a name until the header is in it: a run that is killed before that has not begun, and can be begun again.
-        let (draft, file) = disk::Draft::new(&path).map_err(io)?;
+        if directory.has(FILE_NAME).map_err(io)? {
+            return Err(JournalError::Exists { path });
+        }
+        // Without its name until the header is in it: a run that is killed before that has not
+        // begun, and can be begun again.
+        let of_draft = directory.clone();
+        let (draft, file) = Draft::new(&of_draft, FILE_NAME).map_err(io)?;
         lock(&file, &path)?;
-        let mut journal = Self { path: path.clone(), file, chain: JournalDigest::default(), failed: false };
+        let mut journal = Self { directory, path: path.clone(), file, chain: JournalDigest::default(), failed: false };
         journal.write(header, MAX_HEADER)?;
         draft.name(&journal.file).map_err(io)?;
         // The file's name must survive a crash as its contents do.
-        File::open(directory).and_then(|folder| folder.sync_all()).map_err(|source| JournalError::Io {
+        journal.directory.sync().map_err(|source| JournalError::Io {
             action: "sync",
-            path: directory.to_path_buf(),
+            path: journal.directory.path().to_path_buf(),
             source,
         })?;
         Ok(journal)
@@ -91,14 +106,25 @@ impl Journal {
     /// Goes on with the journal in `directory`. A torn last line is moved to [`TORN_FILE_NAME`] first.
     ///
     /// # Errors
-    /// As [`Contents::read`]; [`JournalError::Locked`] where another process writes the journal; [`JournalError::Io`] where a torn line cannot be moved.
+    /// As [`Journal::resume_in`]; [`JournalError::Io`] where the directory cannot be opened.
     pub fn resume(directory: &Path) -> Result<(Self, Contents), JournalError> {
-        let path = directory.join(FILE_NAME);
+        let opened = OpenDirectory::open(directory)
+            .map_err(|source| JournalError::io("open", &directory.join(FILE_NAME), source))?;
+        Self::resume_in(opened)
+    }
+
+    /// Goes on with the journal in `directory`, as [`Journal::resume`] does.
+    ///
+    /// # Errors
+    /// As [`Contents::read`]; [`JournalError::Locked`] where another process writes the journal;
+    /// [`JournalError::Io`] where a torn line cannot be moved.
+    pub fn resume_in(directory: OpenDirectory) -> Result<(Self, Contents), JournalError> {
+        let path = directory.path().join(FILE_NAME);
         let io = |action, path: &Path| {
             let path = path.to_path_buf();
             move |source| JournalError::io(action, &path, source)
         };
-        let mut file = disk::appendable(&path, false).map_err(io("open", &path))?;
+        let mut file = directory.append(FILE_NAME).map_err(io("open", &path))?;
         lock(&file, &path)?;
         let contents = read::read_file(&path, file.try_clone().map_err(io("read", &path))?, MAX_FILE)?;
         if let Some(torn) = &contents.torn {
@@ -107,13 +133,17 @@ impl Journal {
             let mut rest = Vec::new();
             file.seek(SeekFrom::Start(whole)).and_then(|_| file.read_to_end(&mut rest)).map_err(io("read", &path))?;
             rest.push(b'\n');
-            let aside = directory.join(TORN_FILE_NAME);
-            let mut kept = disk::appendable(&aside, true).map_err(io("open", &aside))?;
+            let aside = directory.path().join(TORN_FILE_NAME);
+            let kept = match directory.append(TORN_FILE_NAME) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => directory.create_new(TORN_FILE_NAME),
+                kept => kept,
+            };
+            let mut kept = kept.map_err(io("open", &aside))?;
             kept.write_all(&rest).and_then(|()| kept.sync_data()).map_err(io("append to", &aside))?;
             file.set_len(whole).and_then(|()| file.sync_data()).map_err(io("shorten", &path))?;
         }
         let chain = contents.digest.clone().unwrap_or_default();
-        Ok((Self { path, file, chain, failed: false }, contents))
+        Ok((Self { directory, path, file, chain, failed: false }, contents))
     }
 
     /// Adds `entry`; when this returns, it is on disk.
@@ -131,6 +161,12 @@ impl Journal {
     pub fn append_all<'a>(&mut self, entries: impl IntoIterator<Item = &'a Entry>) -> Result<(), JournalError> {
         entries.into_iter().try_for_each(|entry| self.put(entry, MAX_LINE))?;
         self.sync()
+    }
+
+    /// The directory that it lies in.
+    #[must_use]
+    pub const fn directory(&self) -> &OpenDirectory {
+        &self.directory
     }
 
     /// The journal's file.

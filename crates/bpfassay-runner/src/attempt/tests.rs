@@ -33,7 +33,11 @@ fn failure(kind: FailureKind, line: &str) -> RunFailure {
 }
 
 fn panicked() -> BootEnd {
-    BootEnd::Broken { failure: failure(FailureKind::Panic, "Kernel panic"), at_ms: 130 }
+    broken(failure(FailureKind::Panic, "Kernel panic"), 130)
+}
+
+fn broken(failure: RunFailure, at_ms: u64) -> BootEnd {
+    BootEnd::Broken { failure, at_ms, began_ms: at_ms }
 }
 
 fn host() -> BootEnd {
@@ -167,13 +171,17 @@ fn a_run_that_is_slow_alone_as_well_is_to_blame_for_its_deadline() {
     // In the boot that failed, 130 ms had gone by since it began; alone, it takes `alone`.
     for (kind, alone, is_blamed) in [
         (FailureKind::PhaseTimeout, 100, true),
-        (FailureKind::Lockup, 65, true),
+        (FailureKind::PhaseTimeout, 65, true),
         (FailureKind::PhaseTimeout, 64, false),
+        // How long a run had taken when a stall was reported is no time that it was given.
+        (FailureKind::Lockup, 100, false),
+        (FailureKind::RcuStall, 100, false),
+        (FailureKind::HungTask, 100, false),
         (FailureKind::Panic, 100, false),
     ] {
         let (mut attempt, _) = first(&plan);
         let boot = next(&attempt);
-        let hung = BootEnd::Broken { failure: failure(kind, "not over after 48 s"), at_ms: 130 };
+        let hung = broken(failure(kind, "not over after 48 s"), 130);
         attempt.ended(&boot, &seen(suspect, true), &hung, NOW);
         let confirming = next(&attempt);
         let mut seen = seen(2, false);
@@ -193,6 +201,75 @@ fn a_run_that_is_slow_alone_as_well_is_to_blame_for_its_deadline() {
         }
         assert_eq!(next(&attempt).runs.len(), boot.runs.len() - 1);
     }
+}
+
+/// Runs that follow each other, each for 100 ms, the last in flight.
+fn one_after_the_other(ended: usize) -> Observed {
+    let run = |at: usize| ObservedRun {
+        started_unix_ms: 5000 + 100 * at as u64,
+        began_ms: 100 * at as u64,
+        ended_ms: (at < ended).then_some(100 * at as u64 + 100),
+    };
+    Observed { ready: true, done: false, runs: (0..=ended).map(run).collect() }
+}
+
+/// A stall is reported long after it began.
+#[test]
+fn a_stall_is_the_run_s_during_which_it_began() {
+    let plan = plan(3, 1);
+    let (_, tools) = first(&plan);
+    let runs = &plan.blocks[0].runs;
+    let baseline = (tools[1]..runs.len()).find(|&at| !is_tool_run(&runs[at])).unwrap();
+    let last = tools.iter().copied().filter(|&at| at < baseline).next_back().unwrap();
+    let middle = |at: usize| 100 * at as u64 + 50;
+    let stall = |at_ms, began_ms| {
+        let failure = failure(FailureKind::Lockup, "BUG: soft lockup - CPU#0 stuck for 26s!");
+        BootEnd::Broken { failure, at_ms, began_ms }
+    };
+    let verdict = |in_flight: usize, began_ms| {
+        let (mut attempt, _) = first(&plan);
+        let boot = next(&attempt);
+        let conclusion =
+            attempt.ended(&boot, &one_after_the_other(in_flight), &stall(middle(in_flight), began_ms), NOW);
+        (attempt, boot, conclusion)
+    };
+    let suspected = |(_, boot, conclusion): &(Attempt, BootPlan, Conclusion)| match &conclusion.verdict {
+        BootVerdict::Suspected { suspect, otherwise, .. } => {
+            let place = |run: &String| boot.ids().iter().position(|id| id == run).unwrap();
+            Some((place(&suspect.run), place(&otherwise.run)))
+        }
+        _ => None,
+    };
+    // In the third tool run: begun in it, in the second, between the first and the second, in the
+    // first.
+    for (began_ms, otherwise) in [
+        (middle(tools[2]) - 10, tools[1]),
+        (middle(tools[1]), tools[1]),
+        (middle(tools[0]), tools[0]),
+        (middle(tools[2]), tools[1]),
+    ] {
+        assert_eq!(suspected(&verdict(tools[2], began_ms)), Some((tools[2], otherwise)), "{began_ms}");
+    }
+    // What shows nothing alone is cleared, however long it takes; the run in which it began is to
+    // blame.
+    let (mut attempt, boot, _) = verdict(tools[2], middle(tools[0]));
+    let confirming = next(&attempt);
+    let mut alone = one_after_the_other(1);
+    alone.runs[1].ended_ms = Some(10_000);
+    let conclusion = attempt.ended(&confirming, &alone, &BootEnd::Done, NOW);
+    assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, tools[0]) });
+    // Before any tool: nobody's, even where the first one is in flight.
+    for began_ms in [0, middle(0), middle(tools[0] - 1)] {
+        assert_eq!(verdict(tools[0], began_ms).2.verdict, BootVerdict::Nobody, "{began_ms}");
+    }
+    let (_, boot, conclusion) = verdict(tools[0], middle(tools[0]) - 20);
+    assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, tools[0]) });
+    // In a baseline run: of the tool run in flight when it began, and else of the last one.
+    for (began_ms, blamed) in [(middle(tools[0]), tools[0]), (middle(last), last), (middle(baseline), last)] {
+        let (_, boot, conclusion) = verdict(baseline, began_ms);
+        assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, blamed) }, "{began_ms}");
+    }
+    assert_eq!(verdict(baseline, middle(0)).2.verdict, BootVerdict::Nobody);
 }
 
 #[test]
@@ -249,11 +326,11 @@ fn before_any_tool_no_run_is_blamed_and_the_block_is_tried_once_more() {
     let (mut attempt, _) = first(&plan);
     for kind in [FailureKind::Panic, FailureKind::PhaseTimeout] {
         let boot = next(&attempt);
-        let end = BootEnd::Broken { failure: failure(kind, "x"), at_ms: 1 };
+        let end = broken(failure(kind, "x"), 1);
         assert!(attempt.ended(&boot, &seen(0, true), &end, NOW).failed.is_empty());
     }
     let boot = next(&attempt);
-    let end = BootEnd::Broken { failure: failure(FailureKind::ProtocolError, "x"), at_ms: 1 };
+    let end = broken(failure(FailureKind::ProtocolError, "x"), 1);
     assert_eq!(attempt.ended(&boot, &seen(0, true), &end, NOW).failed.len(), boot.runs.len());
 }
 
@@ -361,7 +438,7 @@ fn a_kernel_that_does_not_come_up_is_not_booted_for_every_block() {
         let mut attempt = Attempt::new(&ToDo::fresh(plan.blocks[0].clone()));
         let failure = RunFailure { phase: Some(phase), ..failure(kind, "Kernel panic") };
         while let Some((boot, _)) = attempt.next() {
-            attempt.ended(&boot, &Observed::default(), &BootEnd::Broken { failure: failure.clone(), at_ms: 1 }, NOW);
+            attempt.ended(&boot, &Observed::default(), &broken(failure.clone(), 1), NOW);
         }
         attempt
     };
@@ -389,7 +466,7 @@ fn a_kernel_that_is_silent_from_the_first_byte_is_booted_once() {
         let excerpt = lines.iter().map(|&line| line.to_owned()).collect();
         let kind = FailureKind::BootTimeout;
         let failure = RunFailure { kind, phase: Some(Phase::Boot), excerpt, log: None, after: None };
-        BootEnd::Broken { failure, at_ms: 60_000 }
+        broken(failure, 60_000)
     };
     let silent = || end(&["the agent sent no message within 60 s", "its console stayed empty"]);
     let mut attempt = Attempt::new(&ToDo::fresh(plan.blocks[0].clone()));

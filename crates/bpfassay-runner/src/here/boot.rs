@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A block on this system, by one agent: what it sends, how it ends, and what is recorded of that.
 
-use std::{fs::File, io, path::Path, time::Duration};
+use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
 
 use bpfassay_protocol::{
     frame::{Decoder, FrameError},
@@ -9,11 +9,11 @@ use bpfassay_protocol::{
     with_causes,
 };
 use bpfassay_results::{BootVerdict, FailureKind, RunFailure};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 use tokio::{
     io::AsyncReadExt,
     process::Child,
-    time::{Instant, timeout_at},
+    time::{Instant, error::Elapsed, timeout_at},
 };
 
 use super::agent::{Agent, arguments, ask_to_stop, clear, job, kill, start, unnamed};
@@ -49,9 +49,11 @@ impl Boot<'_> {
         let command = std::iter::once(&agent.program).map(|path| path.display().to_string());
         self.started(command.chain(arguments.iter().cloned()).collect())?;
         let job = job(agent, self.context.study, self.block);
-        let log = self.context.directory.join(&self.log);
-        let started = unnamed(&job).and_then(|job| start(agent, &arguments, job, File::create(&log)?.into()));
-        let mut child = match started {
+        let started = self.make_log(&self.log).and_then(|log| {
+            let child = start(agent, &arguments, unnamed(&job)?, log.try_clone()?.into())?;
+            Ok((child, log))
+        });
+        let (mut child, log) = match started {
             Ok(child) => child,
             Err(error) => {
                 let message = format!("could not start {}: {error}", agent.program.display());
@@ -70,7 +72,8 @@ impl Boot<'_> {
         kill(group);
         // One that exits by itself has removed what it made, or has reported what it could not remove.
         let has_exited = matches!(&status, Ok(Ok(status)) if status.code().is_some());
-        if !has_exited && !cleared(agent, &log).await.unwrap_or(false) {
+        if !has_exited && !clear(agent, log.into()).await.unwrap_or(false) {
+            let log = self.context.logs.path().with_file_name(&self.log);
             tracing::error!("the agent was killed, and what it left could not all be removed: see {}", log.display());
         }
         // Only of a run that has a tool and has ended: `handle_message` protests against any other.
@@ -82,8 +85,15 @@ impl Boot<'_> {
         let failure = match (end, reported.failed) {
             (End::Cancelled, _) => None,
             (End::KernelIncident(kind, message), _) => Some((kind, message)),
+            // Nothing of what is under test had begun: this machine is not fit, or is taken.
+            (End::Closed, Some(message)) if self.seen.runs.is_empty() => Some((FailureKind::Host, message)),
             (End::Closed, Some(message)) => Some((FailureKind::Agent, message)),
             (End::Closed, None) if self.is_done() => None,
+            (End::Closed, None) if is_at_file_size_limit(&status) => {
+                let message = "the agent was ended because a file would have become larger than the \
+                               limit of this process: raise it (ulimit -f)";
+                Some((FailureKind::Host, message.to_owned()))
+            }
             (End::Closed, None) => {
                 let how = match status {
                     Ok(Ok(status)) => status.to_string(),
@@ -235,9 +245,9 @@ impl Boot<'_> {
     }
 }
 
-/// Has what an agent left removed, reported in `log`: see [`clear`].
-async fn cleared(agent: &Agent, log: &Path) -> io::Result<bool> {
-    clear(agent, File::options().append(true).create(true).open(log)?.into()).await
+/// Whether an agent was ended by the limit on the size of files.
+fn is_at_file_size_limit(status: &Result<io::Result<ExitStatus>, Elapsed>) -> bool {
+    matches!(status, Ok(Ok(status)) if status.signal() == Some(Signal::XFSZ.as_raw()))
 }
 
 /// What an agent has reported of itself.

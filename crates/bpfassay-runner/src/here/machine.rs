@@ -64,7 +64,8 @@ impl ThisMachine {
     /// Expands the study with this machine as its only target, and finds the programs that execute it.
     ///
     /// # Errors
-    /// [`Error::Mount`], [`Error::NoMountPoint`], [`Error::Machine`], [`Error::Study`], [`Error::Expand`], [`Error::BlockId`]; [`Error::Ior`],
+    /// [`Error::Mount`], [`Error::NoMountPoint`], [`Error::NoMountInfo`], [`Error::Machine`],
+    /// [`Error::Study`], [`Error::Expand`], [`Error::BlockId`]; [`Error::Ior`],
     /// [`Error::NotIor`]; [`Error::Tool`], [`Error::ToolRefused`]; [`Error::NoProgram`] for a program that `PATH` lacks; [`Error::Testbed`] for one that
     /// cannot be read.
     pub fn set_up(selection: &HereSelection) -> Result<Self, Error> {
@@ -150,7 +151,7 @@ impl ThisMachine {
             observer.progress(&Progress::Started { blocks: &blocks, slots: NonZeroU32::MIN, directory: &directory });
             let blocks = blocks.into_iter().map(|todo| todo.block).collect();
             let (agent, cluster) = (&self.agent, self.cluster.as_ref());
-            let config = HereConfig { study: &self.plan.study, blocks, agent, cluster, directory: &directory };
+            let config = HereConfig { study: &self.plan.study, blocks, agent, cluster };
             Ok(execute_here(config, journal, observer, cancel).await?)
         })
         .await

@@ -30,7 +30,9 @@ pub(super) struct Mounted {
 /// The mount at `path`, a directory where one is.
 ///
 /// # Errors
-/// [`Error::Mount`] for a path that cannot be used, a read-only mount included; [`Error::NoMountPoint`] for one where nothing is mounted.
+/// [`Error::Mount`] for a path that cannot be used, a read-only mount included;
+/// [`Error::NoMountPoint`] for one where nothing is mounted; [`Error::NoMountInfo`] where `/proc`
+/// is not there.
 pub(super) fn at(path: &Path) -> Result<Mounted, Error> {
     let refuse = |source| Error::Mount { path: path.to_owned(), source };
     let real = fs::canonicalize(path).map_err(refuse)?;
@@ -39,7 +41,7 @@ pub(super) fn at(path: &Path) -> Result<Mounted, Error> {
     if !facts.is_dir() {
         return Err(refuse(io::ErrorKind::NotADirectory.into()));
     }
-    let text = fs::read(MOUNTINFO).map_err(refuse)?;
+    let text = fs::read(MOUNTINFO).map_err(Error::NoMountInfo)?;
     let mounts = mounts(&String::from_utf8_lossy(&text));
     match mounts.iter().rfind(|mount| mount.path == real) {
         Some(mount) if mount.is_read_only => Err(refuse(io::ErrorKind::ReadOnlyFilesystem.into())),

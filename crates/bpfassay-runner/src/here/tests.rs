@@ -8,7 +8,9 @@ use bpfassay_protocol::{
     probe::Probe,
     tracer::{Refusal, Step},
 };
-use bpfassay_results::{Contents, Entry, FailureKind, Header, JOURNAL_VERSION, Outcome, Provenance, RunFailure};
+use bpfassay_results::{
+    Contents, Entry, FailureKind, Header, JOURNAL_VERSION, OpenDirectory, Outcome, Provenance, RunFailure,
+};
 use bpfassay_study::{Available, Narrowing, Plan, WarmUp};
 
 use super::{reason::Limits, tools::Places, *};
@@ -50,7 +52,17 @@ fn executed_until(
     end: &str,
     cancel: &CancellationToken,
 ) -> (Summary, Contents, tempfile::TempDir) {
-    let directory = tempfile::tempdir().unwrap();
+    executed_in(tempfile::tempdir().unwrap(), plan, frames, end, cancel)
+}
+
+/// The same in the directory `results` in `directory`.
+fn executed_in(
+    directory: tempfile::TempDir,
+    plan: &Plan,
+    frames: &[u8],
+    end: &str,
+    cancel: &CancellationToken,
+) -> (Summary, Contents, tempfile::TempDir) {
     let results = directory.path().join("results");
     let header =
         Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan: plan.clone(), provenance: Provenance::default() };
@@ -72,7 +84,7 @@ fn executed_until(
         limits: Limits::default(),
     };
     let (study, blocks) = (&plan.study, plan.blocks.clone());
-    let order = HereConfig { study, blocks, agent: &agent, cluster: None, directory: &results };
+    let order = HereConfig { study, blocks, agent: &agent, cluster: None };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let summary = runtime.block_on(execute_here(order, journal, &Nobody, cancel)).unwrap();
     (summary, Contents::read(&results).unwrap(), directory)
@@ -131,7 +143,62 @@ fn an_agent_that_does_not_come_to_its_end_fails_the_runs_that_it_owes() {
     let failed = GuestMessage::Failed { message: "no mount".to_owned() };
     let (_, contents, _) = executed(&plan, &frame::encode(&failed).unwrap(), "exit 1");
     let all = failures(&contents);
-    assert_eq!((all.len(), all[0].kind, all[0].excerpt[0].as_str()), (2, FailureKind::Agent, "no mount"));
+    // Of a machine that is not fit, or on which another measures, no tool is to blame.
+    assert_eq!((all.len(), all[0].kind, all[0].excerpt[0].as_str()), (2, FailureKind::Host, "no mount"));
+    let failed = [first, frame::encode(&failed).unwrap()].concat();
+    let (_, contents, _) = executed(&plan, &failed, "exit 1");
+    let all = failures(&contents);
+    assert_eq!((all.len(), all[0].kind, all[0].excerpt[0].as_str()), (1, FailureKind::Agent, "no mount"));
+    let (_, contents, _) = executed(&plan, &[], "kill -XFSZ $$");
+    let all = failures(&contents);
+    assert_eq!((all.len(), all[0].kind), (2, FailureKind::Host));
+    assert!(all[0].excerpt[0].contains("ulimit -f"), "{:?}", all[0]);
+}
+
+/// Whoever owns a results directory plants what is to be written through, or waited for.
+#[test]
+fn logs_are_written_through_no_link_and_into_no_pipe() {
+    let plan = plan();
+    let log = |directory: &std::path::Path| {
+        let logs = directory.join("results/logs");
+        fs::create_dir_all(&logs).unwrap();
+        logs.join(format!("{}_boot1.log", plan.blocks[0].id))
+    };
+    let agent = "echo reported >&2\nexit 3";
+    let (_, _, directory) = executed(&plan, &[], agent);
+    assert_eq!(fs::read_to_string(log(directory.path())).unwrap(), "reported\n");
+    let plants: [fn(&std::path::Path, &std::path::Path); 3] = [
+        |victim, log| std::os::unix::fs::symlink(victim, log).unwrap(),
+        |victim, log| fs::hard_link(victim, log).unwrap(),
+        |_, log| rustix::fs::mkfifoat(rustix::fs::CWD, log, rustix::fs::Mode::RWXU).unwrap(),
+    ];
+    for plant in plants {
+        let directory = tempfile::tempdir().unwrap();
+        let victim = directory.path().join("victim");
+        fs::write(&victim, "kept").unwrap();
+        plant(&victim, &log(directory.path()));
+        if rustix::process::geteuid().is_root() {
+            for owned in ["results", "results/logs"] {
+                std::os::unix::fs::chown(directory.path().join(owned), Some(1000), Some(1000)).unwrap();
+            }
+        }
+        let (_, _, directory) = executed_in(directory, &plan, &[], agent, &CancellationToken::new());
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+        assert_eq!(fs::read_to_string(log(directory.path())).unwrap(), "reported\n");
+    }
+}
+
+#[test]
+fn a_directory_of_logs_that_is_a_link_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (out, elsewhere) = (directory.path().join("results"), directory.path().join("elsewhere"));
+    fs::create_dir(&elsewhere).unwrap();
+    fs::create_dir(&out).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, out.join("logs")).unwrap();
+    let opened = OpenDirectory::open(&out).unwrap();
+    let error = pool::make_logs(&opened).unwrap_err();
+    assert!(matches!(&error, RunnerError::Directory { source, .. } if source.to_string().contains("symbolic link")));
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
 }
 
 #[test]

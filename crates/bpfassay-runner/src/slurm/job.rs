@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bpfassay_results::plain;
 use bpfassay_vm::shell_command;
 use serde_json::{Value, json};
 
@@ -111,6 +112,25 @@ pub enum WrongJob {
     /// A text that would be a line of the script by itself.
     #[error("a line break in {0:?}: the script has one line for each of these")]
     LineBreak(String),
+    /// A path that the script cannot have.
+    #[error(
+        "{} is no UTF-8 text, so the script cannot have it: \
+         name it by a path of plain characters, such as a symbolic link to it",
+        .0.display()
+    )]
+    NoText(PathBuf),
+    /// A directory that Slurm would take for another one.
+    #[error(
+        "{} has {what}, which Slurm takes for something else in the name of a log: \
+         name another directory with --output",
+        plain::line(&directory.display().to_string())
+    )]
+    Directory {
+        /// The directory of the job.
+        directory: PathBuf,
+        /// What it has.
+        what: &'static str,
+    },
     /// An option that is none.
     #[error("`{0}` is no option of sbatch: write it with its value as one argument, such as `--partition=short`")]
     Option(String),
@@ -133,8 +153,23 @@ impl SlurmJob {
     }
 
     /// The directories that a job needs in its own.
-    pub(super) fn directories(directory: &Path) -> [PathBuf; 2] {
-        [directory.join(SHARDS), directory.join(LOGS)]
+    pub(super) const DIRECTORIES: [&str; 2] = [SHARDS, LOGS];
+
+    /// Checks that the script can name `directory`, an absolute path, to Slurm: `--output` takes a
+    /// percent sign for the beginning of a pattern, and a backslash for the end of all patterns
+    /// (sbatch(1)).
+    ///
+    /// # Errors
+    /// [`WrongJob::Directory`].
+    pub(super) fn check_directory(directory: &Path) -> Result<(), WrongJob> {
+        let refused = |what| Err(WrongJob::Directory { directory: directory.to_owned(), what });
+        let Some(text) = directory.to_str() else { return refused("bytes that are no UTF-8 text") };
+        match text.chars().find(|c| c.is_control() || matches!(c, '%' | '\\')) {
+            None => Ok(()),
+            Some('%') => refused("a percent sign"),
+            Some('\\') => refused("a backslash"),
+            Some(_) => refused("a line break or another control character"),
+        }
     }
 
     /// Checks what Slurm would not, or would take for something else.
@@ -145,7 +180,11 @@ impl SlurmJob {
         if !(1..=MOST_SHARDS).contains(&self.shards) {
             return Err(WrongJob::Shards(self.shards));
         }
-        let paths = [&self.program, &self.working_directory].map(|path| path.to_string_lossy().into_owned());
+        let paths = [&self.program, &self.working_directory];
+        if let Some(path) = paths.iter().find(|path| path.to_str().is_none()) {
+            return Err(WrongJob::NoText(path.to_path_buf()));
+        }
+        let paths = paths.map(|path| path.to_string_lossy().into_owned());
         let texts = self
             .options
             .iter()

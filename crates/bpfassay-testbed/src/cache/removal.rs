@@ -2,7 +2,7 @@
 //! Removing files and directories of the cache, without following a symbolic link on the way to it or in it.
 
 use std::{
-    ffi::CString,
+    ffi::{CStr, CString},
     io,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
@@ -12,9 +12,12 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, Dir, Mode, OFlags},
+    fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags},
     io::Errno,
 };
+
+/// What begins the names that directories get on the way to their removal.
+const MOVED: &str = ".removed-";
 
 /// The directory `name` in `parent`, which must be one itself and no link to one.
 ///
@@ -52,30 +55,176 @@ pub(super) fn remove_below(root: BorrowedFd<'_>, path: &Path) -> io::Result<()> 
     Ok(remove_at(directory.as_fd(), &name)?)
 }
 
-/// Removes the entry `name` of `parent`, a directory with everything in it; absent is fine.
+/// Removes the entry `name` of `parent`, a directory with everything in it, however deep; absent is
+/// fine. What is mounted there, or below, stays with everything in it: it is none of the cache.
 ///
 /// # Errors
-/// Those of unlinkat(2) and openat(2), for the entry or for what is in it.
-pub(super) fn remove_at(parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<(), Errno> {
-    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        // Linux returns EISDIR, POSIX EPERM.
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(error) => return Err(error),
+/// Those of unlinkat(2), openat2(2) and renameat(2), for the entry or for what is in it: `EBUSY` or
+/// `EXDEV` for what is mounted.
+pub(super) fn remove_at(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+    if unlink(parent, name)? {
+        return Ok(());
     }
-    let directory = match open_directory(parent, name) {
-        Ok(directory) => directory,
-        Err(Errno::NOENT) => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    for entry in Dir::read_from(&directory)? {
-        let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            remove_at(directory.as_fd(), entry.file_name())?;
+    let Some(top) = open_same_mount(parent, name)? else { return Ok(()) };
+    let mut moved = 0_u64;
+    // Directories of directories are moved up into `top` before they are emptied, so that neither
+    // descriptors nor stack are needed for each level.
+    loop {
+        let names = names(&top)?;
+        if names.is_empty() {
+            break;
+        }
+        for name in names {
+            empty_into(top.as_fd(), &name, &mut moved)?;
         }
     }
+    remove_directory(parent, name)
+}
+
+/// Removes the entry `name` of `top`. Directories in it that are not empty become entries of `top`.
+fn empty_into(top: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> Result<(), Errno> {
+    if unlink(top, name)? {
+        return Ok(());
+    }
+    let Some(directory) = open_same_mount(top, name)? else { return Ok(()) };
+    for below in names(&directory)? {
+        if unlink(directory.as_fd(), &below)? || remove_directory(directory.as_fd(), &below).is_ok() {
+            continue;
+        }
+        loop {
+            *moved += 1;
+            match rustix::fs::renameat_with(&directory, &below, top, format!("{MOVED}{moved}"), RenameFlags::NOREPLACE)
+            {
+                Ok(()) | Err(Errno::NOENT) => break,
+                // Somebody has that name already.
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    remove_directory(top, name)
+}
+
+/// Removes the entry `name` of `parent`, unless it is a directory. Whether nothing of that name is
+/// left.
+fn unlink(parent: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
+    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        // Linux returns EISDIR, POSIX EPERM.
+        Err(Errno::ISDIR | Errno::PERM) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn remove_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     match rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// The directory `name` in `parent`, which must be one itself, no link to one and no mount point;
+/// `None`: there is none.
+pub(super) fn open_same_mount(parent: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    match rustix::fs::openat2(parent, name, flags, Mode::empty(), resolve) {
+        Ok(directory) => Ok(Some(directory)),
+        Err(Errno::NOENT) => Ok(None),
+        // A kernel before 5.6, or a container that does not know the call: a mount of another file
+        // system is noticed, at least.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let directory = open_directory(parent, name)?;
+            match rustix::fs::fstat(&directory)?.st_dev == rustix::fs::fstat(parent)?.st_dev {
+                true => Ok(Some(directory)),
+                false => Err(Errno::XDEV),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The names in `directory`.
+fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push(entry.file_name().to_owned());
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, process::Command};
+
+    use super::*;
+
+    fn root(path: &Path) -> OwnedFd {
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()
+    }
+
+    /// More directories in each other than a process may have files open, of which none has a path
+    /// that could be opened.
+    #[test]
+    fn directories_are_removed_however_deep_they_are() {
+        let work = tempfile::tempdir().unwrap();
+        let mut directory = root(work.path());
+        for level in 0..3000 {
+            for name in ["deep", "beside"] {
+                rustix::fs::mkdirat(&directory, name, Mode::RWXU).unwrap();
+            }
+            if level % 100 == 0 {
+                symlink("/etc", work.path().join("link")).ok();
+                rustix::fs::mkdirat(&directory, format!("{MOVED}{level}"), Mode::RWXU).unwrap();
+                rustix::fs::openat(&directory, "file", OFlags::CREATE | OFlags::WRONLY, Mode::RWXU).unwrap();
+            }
+            directory = open_directory(directory.as_fd(), "deep").unwrap();
+        }
+        drop(directory);
+        let top = root(work.path());
+        for name in [c"deep", c"beside", c"link", c"file", c"absent"] {
+            remove_at(top.as_fd(), name).unwrap();
+        }
+        let left: Vec<_> = fs::read_dir(work.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [format!("{MOVED}0").as_str()]);
+        assert!(Path::new("/etc/passwd").exists());
+    }
+
+    /// A bind mount has the device number of the directory around it.
+    #[test]
+    fn what_is_mounted_below_is_not_emptied() {
+        const VARIABLE: &str = "BPFASSAY_TEST_REMOVAL";
+        if let Some(work) = std::env::var_os(VARIABLE) {
+            let top = root(Path::new(&work));
+            for name in [c"around", c"mounted"] {
+                let error = remove_at(top.as_fd(), name).unwrap_err();
+                assert!(matches!(error, Errno::XDEV | Errno::BUSY), "{error}");
+            }
+            return;
+        }
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: only root can mount");
+            return;
+        }
+        let work = tempfile::tempdir().unwrap();
+        let at = |name: &str| work.path().join(name);
+        fs::create_dir_all(at("precious")).unwrap();
+        fs::write(at("precious/file"), "kept").unwrap();
+        fs::create_dir_all(at("around/a/b")).unwrap();
+        fs::create_dir(at("mounted")).unwrap();
+        let script = "mount --bind precious around/a/b && mount --bind precious mounted && exec \"$0\" --exact --nocapture \"$1\"";
+        let status = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", script])
+            .arg(std::env::current_exe().unwrap())
+            .arg("cache::removal::tests::what_is_mounted_below_is_not_emptied")
+            .current_dir(work.path())
+            .env(VARIABLE, work.path())
+            .status()
+            .unwrap();
+        assert!(status.success(), "{status}");
+        assert_eq!(fs::read_to_string(at("precious/file")).unwrap(), "kept");
     }
 }

@@ -20,7 +20,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::removal::{open_directory, remove_at};
+use super::removal::{open_directory, open_same_mount, remove_at};
 use crate::{Error, Result};
 
 /// How the names of our directories in `tmp` begin.
@@ -132,7 +132,7 @@ fn abandoned(tmp: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<OwnedF
     if !ours || FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return Ok(None);
     }
-    let directory = open_directory(tmp, name)?;
+    let Some(directory) = open_same_mount(tmp, name)? else { return Ok(None) };
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let owner = match rustix::fs::openat(&directory, OWNER, flags, Mode::empty()) {
         Ok(owner) => owner,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The incidents that a kernel reports about itself.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,46 @@ pub struct KernelIncident {
     /// Lines with details that followed (registers that locate it, task, first frames), bounded in number. Complete only in
     /// [`crate::Ending::incidents`], because they follow the line that reported it.
     pub details: Vec<String>,
+}
+
+/// Most ticks of a kernel's clock in a second (CONFIG_HZ): what a report gives in ticks lasted at
+/// least so long.
+const MOST_TICKS: u64 = 1000;
+
+impl KernelIncident {
+    /// How long it had lasted at least when it was reported, as the report has it: a stall, a
+    /// lockup and a task that hangs are reported long after they began. `None` where the report
+    /// does not say so, or says that it began before the kernel did.
+    #[must_use]
+    pub fn lasted(&self) -> Option<Duration> {
+        use KernelIncidentKind::{HungTask, RcuStall, SoftLockup};
+        let lines = || std::iter::once(&self.line).chain(&self.details).map(String::as_str);
+        let whole_seconds = match self.kind {
+            // `BUG: soft lockup - CPU#0 stuck for 26s!`, `BUG: workqueue lockup - pool cpus=0 …
+            // stuck for 33s!`
+            SoftLockup => number_behind(&self.line, " stuck for ", "s!")?,
+            // `INFO: task ior:77 blocked for more than 120 seconds.`
+            HungTask => number_behind(&self.line, " for more than ", " seconds")?,
+            // `(t=5250 jiffies g=…`, `(detected by 1, t=5252 jiffies, g=…`, and of expedited stalls
+            // `{ 1-.... } 5254 jiffies s: 57`
+            RcuStall => {
+                let ticks = |line: &str| {
+                    number_behind(line, "t=", " jiffies").or_else(|| number_behind(line, "} ", " jiffies"))
+                };
+                lines().find_map(ticks)? / MOST_TICKS
+            }
+            _ => return None,
+        };
+        // The count begins and ends within a second.
+        let lasted = Duration::from_secs(whole_seconds.saturating_sub(1));
+        let is_possible = self.time_us.is_none_or(|time| lasted <= Duration::from_micros(time));
+        (is_possible && !lasted.is_zero()).then_some(lasted)
+    }
+}
+
+/// The number in `line` between `before` and `behind`.
+fn number_behind(line: &str, before: &str, behind: &str) -> Option<u64> {
+    line.match_indices(before).find_map(|(at, _)| line.get(at + before.len()..)?.split_once(behind)?.0.parse().ok())
 }
 
 impl fmt::Display for KernelIncident {
@@ -99,5 +139,56 @@ impl fmt::Display for KernelIncidentKind {
             Self::NfsStall => "NFS stall",
             Self::Warning => "kernel warning",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_say_how_long_it_had_lasted() {
+        use KernelIncidentKind::{HardLockup, HungTask, Panic, RcuStall, SoftLockup};
+        let lasted = |kind, line: &str, details: &[&str], time_us| {
+            let details = details.iter().map(|&line| line.to_owned()).collect();
+            KernelIncident { kind, line: line.to_owned(), time_us, details }.lasted().map(|lasted| lasted.as_secs())
+        };
+        let late = Some(900_000_000);
+        for (kind, line, details, seconds) in [
+            (SoftLockup, "watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [tool:77]", &[][..], Some(25)),
+            (SoftLockup, "BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 33s!", &[], Some(32)),
+            (HungTask, "INFO: task ior:77 blocked for more than 120 seconds.", &[], Some(119)),
+            (HungTask, "INFO: task kworker/u4:1:77 blocked in I/O wait for more than 241 seconds.", &[], Some(240)),
+            (
+                RcuStall,
+                "rcu: INFO: rcu_preempt self-detected stall on CPU",
+                &["rcu: \t(t=21003 jiffies g=1 q=2 ncpus=2)"],
+                Some(20),
+            ),
+            (
+                RcuStall,
+                "rcu: INFO: rcu_sched detected stalls on CPUs/tasks:",
+                &["(detected by 1, t=5252 jiffies, g=1, q=2)"],
+                Some(4),
+            ),
+            (
+                RcuStall,
+                "rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 1-.... } 5254 jiffies s: 57 root: 0x2/.",
+                &[],
+                Some(4),
+            ),
+            // Nothing is said, or no number that can be one.
+            (RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU", &["CPU: 0 PID: 77"], None),
+            (HardLockup, "watchdog: Watchdog detected hard LOCKUP on cpu 0", &[], None),
+            (SoftLockup, "BUG: soft lockup - CPU#0 stuck for 99999999999999999999s!", &[], None),
+            (SoftLockup, "BUG: soft lockup - CPU#0 stuck for 1s!", &[], None),
+            (Panic, "Kernel panic - not syncing: stuck for 26s!", &[], None),
+        ] {
+            assert_eq!(lasted(kind, line, details, late), seconds, "{line}");
+        }
+        // It cannot have begun before the kernel did: whoever wrote the line invented it.
+        let hung = "INFO: task ior:77 blocked for more than 120 seconds.";
+        assert_eq!(lasted(HungTask, hung, &[], Some(2_000_000)), None);
+        assert_eq!(lasted(HungTask, hung, &[], None), Some(119));
     }
 }

@@ -34,7 +34,6 @@ impl ConsoleLog {
     /// # Errors
     /// Those of the system, where what is there cannot be removed, or the file cannot be created.
     pub(crate) fn create(path: &Path, limit: u64) -> io::Result<Self> {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         // That fails for a link, too, wherever it leads.
         let create = || File::options().write(true).create_new(true).open(path);
         let file = match create() {
@@ -44,7 +43,20 @@ impl ConsoleLog {
             }
             created => created?,
         };
-        Ok(Self { name, ..Self::new(file, limit) })
+        Ok(Self::new(file, limit).of(path))
+    }
+
+    /// Writes to `file`, which has been made anew at `path`.
+    ///
+    /// # Errors
+    /// That of dup(2).
+    pub(crate) fn in_file(file: &File, path: &Path, limit: u64) -> io::Result<Self> {
+        Ok(Self::new(file.try_clone()?, limit).of(path))
+    }
+
+    /// The same with the name that the file at `path` has.
+    fn of(self, path: &Path) -> Self {
+        Self { name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), ..self }
     }
 
     fn new(file: File, limit: u64) -> Self {

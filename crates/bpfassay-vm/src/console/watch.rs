@@ -140,7 +140,7 @@ impl Watch {
                 Some(incident)
             }
             (None, Some(open)) => {
-                if DETAILS.iter().any(|start| message.starts_with(start)) {
+                if DETAILS.iter().any(|start| message.starts_with(start)) || is_rcu_time(message) {
                     keep_detail(open, message);
                 } else if self.frames > 0 && line_is_frame(message) {
                     self.frames -= 1;
@@ -208,6 +208,13 @@ fn is_rcu_stall(message: &str) -> bool {
             || rest.contains(" detected stalls")
             || rest.contains(" detected expedited stalls")
     })
+}
+
+/// Whether a line has the time that an RCU stall has lasted: `rcu: \t(t=5250 jiffies g=…`, `rcu:
+/// \t(detected by 1, t=5252 jiffies, …`.
+fn is_rcu_time(message: &str) -> bool {
+    let message = message.strip_prefix("rcu: ").unwrap_or(message).trim_start();
+    message.starts_with("(t=") || message.starts_with("(detected by ")
 }
 
 /// Whether a line is a frame of a back trace that locates the fault: ` vfs_read+0x1a/0x90` or `[<ffffffff8112>] vfs_read+0x1a/0x90`, but
@@ -284,6 +291,21 @@ mod tests {
         assert_eq!(message("prompt [x] [    0.000000] text [1]"), (Some(0), "text [1]"));
         assert_eq!(message("[99999999999999999999.000000] text").0, None, "too large a number is no time");
         assert_eq!(message("[1.5] text"), (None, "[1.5] text"));
+    }
+
+    #[test]
+    fn the_time_of_an_rcu_stall_is_kept_with_it() {
+        for time in [
+            "rcu: \t(t=21003 jiffies g=1 q=2 ncpus=2)",
+            "rcu: \t(detected by 1, t=21003 jiffies, g=1, q=2)",
+            "\t(t=21003 jiffies g=1 q=2)",
+        ] {
+            let mut watch = Watch::default();
+            let _ = watch.line("[   40.000000] rcu: INFO: rcu_preempt self-detected stall on CPU");
+            let _ = watch.line("[   40.000001] rcu: \t0-....: (20998 ticks this GP) idle=1/1/0x1 softirq=1/1 fqs=9");
+            let _ = watch.line(&format!("[   40.000002] {time}"));
+            assert_eq!(watch.incidents()[0].lasted().unwrap().as_secs(), 20, "{time}");
+        }
     }
 
     #[test]

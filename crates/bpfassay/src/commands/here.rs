@@ -47,7 +47,7 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
         deny: arguments.deny,
     })?;
     let work = machine.begin(arguments.output.as_deref())?;
-    let directory = work.directory.clone();
+    let (directory, opened) = (work.directory.clone(), work.journal.directory().clone());
     let display = Display::begin(arguments.message_format);
     let reporter = Reporter(Reporting {
         study: Some(&arguments.study),
@@ -61,7 +61,7 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     display.finish();
     let how_to_continue = "; what was measured is kept".to_owned();
     let end = run::End { summary: summary?, how_to_continue, against: None };
-    run::report(&directory, bpfassay_runner::conclude(&directory)?, &end, arguments.message_format)
+    run::report(&directory, run::concluded(&opened)?, &end, arguments.message_format)
 }
 
 /// Set for the command that is started again in a job that was made for it.

@@ -36,8 +36,7 @@ use std::{
     path::Path,
 };
 
-use bpfassay_results::plain;
-use rustix::fs::{Mode, OFlags};
+use bpfassay_results::{OpenDirectory, plain};
 
 pub(crate) use self::node::in_place_of_ior;
 use crate::{
@@ -159,22 +158,15 @@ fn append(file: &Path, report: &[u8], most: u64) -> Result<(), Failure> {
     written(file, done)
 }
 
-/// Writes a report to `file` in a results directory. Through a symbolic link or into a pipe nothing is written.
+/// Writes a report to `file` in a results directory, in place of an earlier one. Through a symbolic
+/// link or into a pipe nothing is written.
 ///
 /// # Errors
 /// An infrastructure failure where it cannot be written.
 fn write_beside(file: &Path, report: &[u8]) -> Result<(), Failure> {
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(file, flags, Mode::from_raw_mode(0o666)).map(std::fs::File::from);
-    let done = opened.map_err(std::io::Error::from).and_then(|mut opened| {
-        if !opened.metadata()?.is_file() {
-            return Err(std::io::Error::other("it is no regular file"));
-        }
-        opened.set_len(0)?;
-        opened.write_all(report)
-    });
-    written(file, done)
+    let directory = OpenDirectory::open(file.parent().unwrap_or(Path::new("")));
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    written(file, directory.and_then(|directory| directory.replace(name, report)))
 }
 
 fn written(file: &Path, done: std::io::Result<()>) -> Result<(), Failure> {

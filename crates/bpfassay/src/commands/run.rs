@@ -8,7 +8,10 @@ use std::{
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::render;
-use bpfassay_results::{Again, Event, FailureKind, Journal, Outcome as RunOutcome, Results, event::Concluded, file};
+use bpfassay_results::{
+    Again, Event, FailureKind, Journal, JournalError, OpenDirectory, Outcome as RunOutcome, Results, event::Concluded,
+    file,
+};
 use bpfassay_runner::{
     BlockReuse, BlockStore, EventObserver, Interrupted, Like, Selection, Session, Shell, Store, Summary, Testbed,
     is_counted,
@@ -96,6 +99,10 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
         store.catalogue = like.catalogue(store.catalogue);
     }
     let store = Arc::new(store);
+    if let Some(interrupted) = &interrupted {
+        // Before anything is made.
+        interrupted.check_program(&bpfassay_runner::provenance::this_program(&store.cache), again(arguments.again))?;
+    }
     let begun_with = match &interrupted {
         Some(interrupted) if !selection.sources.are_made() && selection.sources.ior.is_empty() => {
             interrupted.testbed()?
@@ -138,7 +145,7 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
         }
     };
     let plan = session.plan();
-    let directory = work.directory.clone();
+    let (directory, opened) = (work.directory.clone(), work.journal.directory().clone());
     let overlays = overlays(&arguments, global);
     if let Some(why) = session.unused_store() {
         tracing::warn!("the store of blocks is not used, because {why}: --store-wall uses it all the same");
@@ -158,7 +165,7 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([&directory]));
     let end = End { summary, how_to_continue, against };
     // Reporting ends as a stage before the results are printed: `concluded` stays the last event of a run.
-    let concluded = stages.during(Kind::Reporting, "", |_| bpfassay_runner::conclude(&directory))?;
+    let concluded = stages.during(Kind::Reporting, "", |_| concluded(&opened))?;
     let code = report(&directory, concluded, &end, arguments.execution.message_format)?;
     if arguments.execution.timings {
         super::print(&display.timings(&stages))?;
@@ -214,6 +221,18 @@ const fn again(asked: cli::AgainChoice) -> Again {
         cli::AgainChoice::Host => Again::Host,
         cli::AgainChoice::Failed => Again::Failed,
     }
+}
+
+/// The results of the run in `directory`, which has just ended.
+///
+/// # Errors
+/// Those of [`bpfassay_runner::conclude_in`]; an infrastructure failure where the directory, or
+/// what was written there, is gone.
+pub(super) fn concluded(directory: &OpenDirectory) -> Result<(Results, Option<String>), Failure> {
+    bpfassay_runner::conclude_in(directory).map_err(|error| match error {
+        bpfassay_runner::Error::Journal(error @ JournalError::Io { .. }) => Failure::infrastructure(error),
+        error => error.into(),
+    })
 }
 
 /// How the run ended.

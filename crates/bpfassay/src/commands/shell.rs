@@ -11,7 +11,7 @@ use bpfassay_protocol::{
 use bpfassay_runner::{Error, HostSetup, Selection, Shell, Store, StoreOptions, Testbed, Trial};
 use bpfassay_study::{Clock, Narrowing, Target};
 use bpfassay_vm::{AcceleratorWish, BootOptions, EndReason, Event, Guest, Initramfs, Machine, shell_command};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
 use crate::{
     cli,
@@ -19,6 +19,7 @@ use crate::{
     host,
     progress::Display,
     selection::{selection, store_options},
+    stop,
 };
 
 /// Executes the command.
@@ -112,12 +113,15 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
 
 /// Waits for SIGTERM or the end of the terminal. Keys send no signals while the terminal is the guest's.
 async fn asked_to_end() {
-    let (Ok(mut terminate), Ok(mut hangup)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) else {
-        return std::future::pending().await;
+    let asked = async |kind| match stop::listen(kind) {
+        Ok(Some(mut signal)) => {
+            signal.recv().await;
+        }
+        Ok(None) | Err(_) => std::future::pending().await,
     };
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = hangup.recv() => {}
+        () = asked(SignalKind::terminate()) => {}
+        () = asked(SignalKind::hangup()) => {}
     }
 }
 

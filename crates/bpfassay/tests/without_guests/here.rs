@@ -3,6 +3,8 @@
 //! own, in a mount namespace, and cgroups below one of its own; what it leaves behind would be seen there.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
+mod stand_in;
+
 use std::{
     env, fs,
     path::{Path, PathBuf},

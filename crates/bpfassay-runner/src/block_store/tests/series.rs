@@ -45,7 +45,6 @@ async fn run(directory: &Path, plan: &Plan, provenance: &Provenance, with: &Bloc
         never_ready: Vec::new(),
         host_setup,
         slots: NonZeroU32::MIN,
-        directory,
         reuse: Some(Reuse { with, plan, provenance: &provenance }),
     };
     let seen = Seen::default();

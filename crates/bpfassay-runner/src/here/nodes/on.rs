@@ -2,9 +2,8 @@
 //! A block on several nodes: what their agents send together, how it ends, and what is recorded of that.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, Read as _, Seek as _, SeekFrom},
-    path::Path,
     time::Instant,
 };
 
@@ -52,20 +51,26 @@ impl Boot<'_> {
     /// [`BlockError`] where the journal cannot be written. Nodes on which nothing can be started are a record.
     pub(in crate::here) async fn here_on(&mut self, agent: &Agent, cluster: &Cluster) -> Result<bool, BlockError> {
         let ior = agent.external_ior.clone().unwrap_or_default();
-        let log = self.context.directory.join(&self.log);
         let command = Steps::new(&ior).ok().and_then(|steps| Some(cluster.relay(&steps, cluster.nodes.first()?)));
         let command = command.unwrap_or_default();
         let command = command.iter().map(|word| word.to_string_lossy().into_owned());
         self.started(std::iter::once("srun".to_owned()).chain(command).collect())?;
         self.since = Instant::now();
+        let log = match self.make_log(&self.log) {
+            Ok(log) => log,
+            Err(error) => {
+                let message = format!("could not make the log {}: {error}", self.log);
+                self.over_here(Some(failure::of_host(message)), None)?;
+                return Ok(false);
+            }
+        };
         let job = of_node(job(agent, self.context.study, self.block));
         let mut phase = Phase::Boot;
         let (end, of_slurm) = loop {
-            let begins_at = fs::metadata(&log).map_or(0, |log| log.len());
+            let begins_at = log.metadata().map_or(0, |log| log.len());
             let team = async {
-                let log = File::options().append(true).create(true).open(&log)?;
                 let steps = Steps::new(&ior)?;
-                Team::start(cluster, steps, (&agent.mount, &job), log).await
+                Team::start(cluster, steps, (&agent.mount, &job), log.try_clone()?).await
             };
             let mut team = match team.await {
                 Ok(team) => team,
@@ -105,6 +110,8 @@ impl Boot<'_> {
                 return Ok(false);
             }
             End::Closed => (FailureKind::EarlyExit, "the agents ended before everything was done".to_owned()),
+            // Nothing of what is under test had begun: a node is not fit, or is taken.
+            End::Failed(FailureKind::Agent, message) if self.seen.runs.is_empty() => (FailureKind::Host, message),
             End::Failed(kind, message) => (kind, message),
         };
         let mut excerpt = vec![message];
@@ -169,12 +176,12 @@ fn of_node(mut job: Job) -> Job {
 }
 
 /// The last lines of Slurm's programs in `log`, of those after so many bytes.
-fn of_slurm(log: &Path, begins_at: u64) -> io::Result<Vec<String>> {
-    let mut file = File::open(log)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(begins_at.max(length.saturating_sub(LOOKED_AT))))?;
+fn of_slurm(mut log: &File, begins_at: u64) -> io::Result<Vec<String>> {
+    let length = log.metadata()?.len();
+    // Whoever writes to it adds to its end, wherever this reads.
+    log.seek(SeekFrom::Start(begins_at.max(length.saturating_sub(LOOKED_AT))))?;
     let mut text = Vec::new();
-    file.take(LOOKED_AT).read_to_end(&mut text)?;
+    log.take(LOOKED_AT).read_to_end(&mut text)?;
     let text = String::from_utf8_lossy(&text);
     let is_of_slurm = |line: &&str| ["srun: ", "slurmstepd: "].iter().any(|program| line.starts_with(program));
     let lines: Vec<&str> = text.lines().filter(is_of_slurm).collect();

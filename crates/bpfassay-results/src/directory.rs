@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A directory that is open. Everything in it is reached by a name and its descriptor, and never
+//! through a symbolic link: anybody may have made what lies there.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use rustix::{
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags},
+    io::Errno,
+};
+
+use crate::disk::{self, checked, named};
+
+/// How the permissions of new files begin, before the umask.
+const FILE: Mode = Mode::from_raw_mode(0o666);
+
+/// How existing files are opened: no link is followed, and no pipe is waited for.
+const EXISTING: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// How new files are made: what has the name already, a link included, is an error.
+const NEW: OFlags = OFlags::CREATE.union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// How directories are opened.
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A directory that is open: a results directory, or one in it. What lies in it is reached through
+/// its descriptor, so that it makes no difference what becomes of its path. A name with a slash is
+/// refused.
+#[derive(Debug, Clone)]
+pub struct OpenDirectory {
+    path: PathBuf,
+    descriptor: Arc<OwnedFd>,
+}
+
+impl OpenDirectory {
+    /// Opens the directory at `path`, which the user has named: links on the way to it are
+    /// followed.
+    ///
+    /// # Errors
+    /// Those of open(2): `NotADirectory` for anything else that is there.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        // The directory of a file that is given by its name alone.
+        let place = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let descriptor = rustix::fs::open(place, DIRECTORY, Mode::empty())?;
+        Ok(Self { path: path.to_owned(), descriptor: Arc::new(descriptor) })
+    }
+
+    /// Makes the directory at `path`, with those above it, where it does not exist, and opens it.
+    ///
+    /// # Errors
+    /// Those of mkdir(2) and [`Self::open`].
+    pub fn make(path: &Path) -> io::Result<Self> {
+        fs::create_dir_all(path)?;
+        Self::open(path)
+    }
+
+    /// Its path, for messages.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the directory `name` in this one.
+    ///
+    /// # Errors
+    /// Those of openat(2): `NotADirectory` for a symbolic link and for anything else that is there.
+    pub fn directory(&self, name: &str) -> io::Result<Self> {
+        let opened = rustix::fs::openat(&self.descriptor, one(name)?, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
+        let descriptor = opened.map_err(|error| match error {
+            Errno::LOOP | Errno::NOTDIR => io::Error::new(io::ErrorKind::NotADirectory, disk::NO_DIRECTORY),
+            error => error.into(),
+        })?;
+        Ok(Self { path: self.path.join(name), descriptor: Arc::new(descriptor) })
+    }
+
+    /// Makes the directory `name` in this one where it does not exist, and opens it.
+    ///
+    /// # Errors
+    /// Those of mkdirat(2) and [`Self::directory`].
+    pub fn make_directory(&self, name: &str) -> io::Result<Self> {
+        match rustix::fs::mkdirat(&self.descriptor, one(name)?, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => self.directory(name),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens the file `name` for reading.
+    ///
+    /// # Errors
+    /// Those of openat(2); that it is no regular file, for symbolic links, directories, pipes and
+    /// devices.
+    pub fn read(&self, name: &str) -> io::Result<File> {
+        self.existing(name, OFlags::RDONLY)
+    }
+
+    /// Opens the file `name` for reading and adding to it.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn append(&self, name: &str) -> io::Result<File> {
+        self.existing(name, OFlags::RDWR | OFlags::APPEND)
+    }
+
+    fn existing(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        let opened = rustix::fs::openat(&self.descriptor, one(name)?, flags | EXISTING, Mode::empty());
+        opened.map(File::from).map_err(|error| named(error.into())).and_then(checked)
+    }
+
+    /// Makes the file `name` for reading and adding to it, in place of what has that name: of a
+    /// link or a pipe nothing is left, and what the link leads to stays as it is.
+    ///
+    /// # Errors
+    /// Those of unlinkat(2) and openat(2): for a directory, and where a file of that name appears
+    /// meanwhile.
+    pub fn create(&self, name: &str) -> io::Result<File> {
+        self.remove(name)?;
+        self.create_new(name)
+    }
+
+    /// Makes the file `name`, which must not exist, for reading and adding to it.
+    ///
+    /// # Errors
+    /// Those of openat(2): `AlreadyExists` for anything that has the name, a symbolic link to
+    /// nothing included.
+    pub fn create_new(&self, name: &str) -> io::Result<File> {
+        Ok(rustix::fs::openat(&self.descriptor, one(name)?, NEW | OFlags::RDWR | OFlags::APPEND, FILE)?.into())
+    }
+
+    /// Puts a file with `bytes` in the place of the file `name`, whole or not at all.
+    ///
+    /// # Errors
+    /// Those of the system; that what has the name is no regular file.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        match self.has_file(name) {
+            Ok(false) => return Err(io::Error::other(disk::NO_FILE)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(true) | Err(_) => {}
+        }
+        let new = format!(".{name}.new");
+        let mut file = self.create(&new)?;
+        let written = io::Write::write_all(&mut file, bytes).and_then(|()| self.rename(&new, name));
+        // The error counts; a leftover of a full disk must not stay.
+        written.inspect_err(|_| drop(self.remove(&new)))
+    }
+
+    /// Whether something has the name `name`, a symbolic link to nothing included.
+    ///
+    /// # Errors
+    /// Those of fstatat(2).
+    pub fn has(&self, name: &str) -> io::Result<bool> {
+        match rustix::fs::statat(&self.descriptor, one(name)?, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether a regular file has the name `name`.
+    ///
+    /// # Errors
+    /// Those of fstatat(2): `NotFound` where nothing has it.
+    pub fn has_file(&self, name: &str) -> io::Result<bool> {
+        let found = rustix::fs::statat(&self.descriptor, one(name)?, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(FileType::from_raw_mode(found.st_mode) == FileType::RegularFile)
+    }
+
+    /// Whether nothing is in it.
+    ///
+    /// # Errors
+    /// Those of reading a directory.
+    pub fn is_empty(&self) -> io::Result<bool> {
+        for entry in rustix::fs::Dir::read_from(&self.descriptor)? {
+            if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Removes the file `name`; absent is fine.
+    ///
+    /// # Errors
+    /// Those of unlinkat(2), for a directory too.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        match rustix::fs::unlinkat(&self.descriptor, one(name)?, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives the file `from` the name `to`, in place of what has that.
+    ///
+    /// # Errors
+    /// Those of renameat(2).
+    pub(crate) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.descriptor, one(from)?, &self.descriptor, one(to)?)?)
+    }
+
+    /// Puts the names in it on disk.
+    ///
+    /// # Errors
+    /// Those of fsync(2).
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.descriptor)?)
+    }
+}
+
+impl AsFd for OpenDirectory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// `name`, if it names something in a directory and nothing elsewhere.
+fn one(name: &str) -> io::Result<&str> {
+    match name {
+        "" | "." | ".." => Err(io::Error::from(io::ErrorKind::InvalidInput)),
+        name if name.contains('/') => Err(io::Error::from(io::ErrorKind::InvalidInput)),
+        name => Ok(name),
+    }
+}
+
+/// A file for writing anywhere in it, that is given its name only once it is complete.
+#[derive(Debug)]
+pub(crate) struct Draft<'a> {
+    directory: &'a OpenDirectory,
+    name: &'a str,
+    /// The name that it has until then, where the file system has no files without one.
+    temporary: Option<String>,
+}
+
+impl<'a> Draft<'a> {
+    /// A file in `directory`, where `name` must not exist in the end. It has no name, so that
+    /// nothing of it stays where this process is killed; on a file system without such files (NFS,
+    /// for one) it has another one until it is complete.
+    ///
+    /// # Errors
+    /// Those of openat(2).
+    pub(crate) fn new(directory: &'a OpenDirectory, name: &'a str) -> io::Result<(Self, File)> {
+        // open(2): EOPNOTSUPP where the file system, EISDIR where the kernel does not know
+        // O_TMPFILE.
+        let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        match rustix::fs::openat(&directory.descriptor, ".", unnamed, FILE) {
+            Ok(file) => Ok((Self { directory, name: one(name)?, temporary: None }, file.into())),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR) => Self::with_name(directory, name),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same with a name of its own.
+    fn with_name(directory: &'a OpenDirectory, name: &'a str) -> io::Result<(Self, File)> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        loop {
+            let temporary = format!(".{}.{}-{}", one(name)?, process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+            match rustix::fs::openat(&directory.descriptor, &temporary, NEW | OFlags::RDWR, FILE) {
+                Ok(file) => return Ok((Self { directory, name, temporary: Some(temporary) }, file.into())),
+                // Of a process that was killed and had the same id.
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Gives `file` its name.
+    ///
+    /// # Errors
+    /// Those of linkat(2) and renameat2(2), `AlreadyExists` included.
+    pub(crate) fn name(mut self, file: &File) -> io::Result<()> {
+        let (directory, name) = (&self.directory.descriptor, self.name);
+        let Some(temporary) = self.temporary.take() else {
+            // As open(2) has it for O_TMPFILE: without privileges a file without a name is linked
+            // by way of /proc.
+            let descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let linked = match rustix::fs::linkat(CWD, descriptor, directory, name, AtFlags::SYMLINK_FOLLOW) {
+                // /proc is not mounted.
+                Err(Errno::NOENT | Errno::NOTDIR) => {
+                    rustix::fs::linkat(file, c"", directory, name, AtFlags::EMPTY_PATH)
+                }
+                linked => linked,
+            };
+            return Ok(linked?);
+        };
+        let linked = match rustix::fs::linkat(directory, &temporary, directory, name, AtFlags::empty()) {
+            // A file system without hard links.
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+                rustix::fs::renameat_with(directory, &temporary, directory, name, RenameFlags::NOREPLACE)
+            }
+            linked => linked,
+        };
+        // It has the other name by now, or none.
+        let removed = self.directory.remove(&temporary);
+        linked?;
+        removed
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // It was not completed, and its error counts.
+            let _ = self.directory.remove(temporary);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_reached_through_a_link_and_no_pipe_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("victim"), "kept").unwrap();
+        fs::create_dir_all(at("out/own")).unwrap();
+        fs::create_dir(at("elsewhere")).unwrap();
+        let directory = OpenDirectory::open(&at("out")).unwrap();
+        let plant = |name: &str| {
+            fs::remove_file(at("out").join(name)).ok();
+            match name {
+                "pipe" => rustix::fs::mkfifoat(CWD, at("out/pipe"), Mode::RUSR | Mode::WUSR).unwrap(),
+                "link" => symlink(at("victim"), at("out/link")).unwrap(),
+                _ => symlink(at("nothing"), at("out/dangling")).unwrap(),
+            }
+        };
+        for name in ["pipe", "link", "dangling"] {
+            plant(name);
+            for error in [
+                directory.read(name).unwrap_err(),
+                directory.append(name).unwrap_err(),
+                directory.replace(name, b"x").unwrap_err(),
+            ] {
+                assert!(disk::is_no_file(&error), "{name}: {error}");
+            }
+            assert_eq!(directory.create_new(name).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            directory.create(name).unwrap().write_all(b"ours").unwrap();
+            assert!(at("out").join(name).symlink_metadata().unwrap().is_file(), "{name}");
+        }
+        assert_eq!(fs::read(at("victim")).unwrap(), b"kept");
+        assert!(!at("nothing").exists());
+        symlink(at("elsewhere"), at("out/logs")).unwrap();
+        for refused in [directory.directory("logs"), directory.make_directory("logs"), directory.directory("link")] {
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        }
+        assert!(directory.make_directory("own").is_ok() && directory.make_directory("new").is_ok());
+        for name in ["", "..", "own/x", "/etc/passwd"] {
+            assert_eq!(directory.read(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name}");
+        }
+    }
+
+    #[test]
+    fn it_stays_the_same_directory_whatever_becomes_of_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let directory = OpenDirectory::make(&at("a/out")).unwrap();
+        assert!(directory.is_empty().unwrap());
+        fs::rename(at("a/out"), at("moved")).unwrap();
+        symlink("/", at("a/out")).unwrap();
+        directory.create("file").unwrap();
+        directory.replace("report", b"one").unwrap();
+        directory.replace("report", b"two").unwrap();
+        assert!(directory.has("file").unwrap() && !directory.has("other").unwrap() && !directory.is_empty().unwrap());
+        assert_eq!(fs::read(at("moved/report")).unwrap(), b"two");
+        assert_eq!(fs::read_dir(at("moved")).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_draft_has_its_name_only_in_the_end_and_replaces_no_other_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = OpenDirectory::open(folder.path()).unwrap();
+        let entries = || fs::read_dir(folder.path()).unwrap().count();
+        symlink("nothing", folder.path().join("link")).unwrap();
+        for (draft, other) in
+            [(Draft::new as fn(_, _) -> _, "one"), (Draft::with_name, "two")].map(|(new, name)| (new, name))
+        {
+            let before = entries();
+            let (begun, mut file): (Draft<'_>, File) = draft(&directory, other).unwrap();
+            file.write_all(b"half").unwrap();
+            assert!(!directory.has(other).unwrap());
+            begun.name(&file).unwrap();
+            assert_eq!(fs::read(folder.path().join(other)).unwrap(), b"half");
+            assert_eq!(entries(), before + 1);
+            for taken in [other, "link"] {
+                let (begun, file) = draft(&directory, taken).unwrap();
+                assert_eq!(begun.name(&file).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            }
+            drop(draft(&directory, "three").unwrap());
+            assert_eq!(entries(), before + 1);
+        }
+        // The file system under the temporary directory has files without names, as every one of a
+        // disk in Linux.
+        let (_draft, _file) = Draft::new(&directory, "three").unwrap();
+        assert_eq!(entries(), 3);
+    }
+}
