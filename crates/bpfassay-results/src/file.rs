@@ -72,6 +72,12 @@ pub enum ResultsError {
         /// The file.
         path: PathBuf,
     },
+    /// Far more comes out of a compressed file than results of its size have.
+    #[error("{} unpacks to far more than results of its size do: it is no results file", path.display())]
+    Unpacks {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file does not hold results.
     #[error("{} does not hold results that this version of bpfassay can read: use the one that wrote them, or make them again with `bpfassay run`", path.display())]
     Invalid {
@@ -267,6 +273,7 @@ fn without_digest(content: &Content) -> Result<ResultsError, ResultsError> {
     content.check()?;
     let path = content.path.clone();
     Ok(match origin(content.open()?) {
+        Err(error) if error.is_io() => content.error(error.into()),
         Err(source) => ResultsError::Invalid { path, source },
         Ok(Origin { version, .. }) if version != u64::from(RESULTS_VERSION) => {
             ResultsError::Version { path, found: version }

@@ -199,7 +199,7 @@ fn programs(store: &Store) -> HostCheck {
         Buildable::Checkout(directory) => format!("sources in {}", directory.display()),
         Buildable::CompiledIn => "sources compiled into this program".to_owned(),
     };
-    match std::process::Command::new("cargo").arg("--version").output() {
+    match bpfassay_child::command("cargo", &[bpfassay_child::CARGO]).arg("--version").output() {
         Ok(output) if output.status.success() => {
             good(format!("guest programs: {sources}, {}", String::from_utf8_lossy(&output.stdout).trim()))
         }

@@ -156,7 +156,7 @@ pub(crate) async fn of_lock(emulator: &Emulator, arch: Arch) -> Result<FoundQemu
 fn locked_version(arch: Arch) -> Result<Option<String>, Error> {
     let Some(locked) = qemu::locked()? else { return Ok(None) };
     let packages: Vec<_> = locked.packages.into_iter().map(|located| located.package).collect();
-    Ok(qemu::package(&packages, arch).map(|package| package.version.clone()))
+    Ok(qemu::package(&packages, arch).map(|package| package.version.to_string()))
 }
 
 /// Whether a QEMU says that it comes from the Debian package of that version.
@@ -182,7 +182,11 @@ pub(crate) fn is_of_lock(recorded: &Provenance) -> Result<bool, Error> {
 
 /// A package as results have it.
 pub(crate) fn artefact(package: &Package) -> Artefact {
-    Artefact { name: package.name.clone(), version: package.version.clone(), sha256: Some(package.sha256.to_string()) }
+    Artefact {
+        name: package.name.to_string(),
+        version: package.version.to_string(),
+        sha256: Some(package.sha256.to_string()),
+    }
 }
 
 #[cfg(test)]

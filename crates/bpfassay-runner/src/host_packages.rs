@@ -3,10 +3,7 @@
 //!
 //! Not here: asking whether they may be installed (the command).
 
-use std::{
-    collections::BTreeSet,
-    process::{Command, Stdio},
-};
+use std::{collections::BTreeSet, process::Stdio};
 
 use bpfassay_protocol::Arch;
 use bpfassay_testbed::{
@@ -65,7 +62,8 @@ pub fn install_packages(packages: &[String], stages: &Stages) -> Result<(), Stri
 
 fn install(packages: &[String]) -> Result<(), String> {
     for arguments in [&["update", "-qq"][..], &["install", "-y", "-qq", "--no-install-recommends"][..]] {
-        let mut apt = Command::new("apt-get");
+        // Packages that are installed in part are worse than a program that goes on.
+        let mut apt = bpfassay_child::lasting("apt-get", &[bpfassay_child::NETWORK, &["APT_CONFIG"]]);
         apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
         if arguments[0] == "install" {
             apt.args(packages);

@@ -267,6 +267,7 @@ impl Submission {
     }
 
     fn submit(&mut self, elements: &str) -> Result<u64, SlurmError> {
+        // With the whole environment: Slurm gives it to the job, whose command is ours.
         let mut sbatch = Command::new("sbatch");
         sbatch.args(["--parsable", &format!("--array={elements}")]).arg(self.directory.join(SCRIPT));
         let output = output("sbatch", &mut sbatch)?;
@@ -326,7 +327,7 @@ fn numbers(left: &[(u32, String)]) -> Vec<u32> {
 }
 
 fn asked(id: u64) -> Result<Asked, SlurmError> {
-    let mut squeue = Command::new("squeue");
+    let mut squeue = bpfassay_child::command("squeue", &[bpfassay_child::SLURM]);
     squeue.args(["--noheader", "--array", "--format=%K %T", "--jobs", &id.to_string()]).env("LC_ALL", "C");
     let output = output("squeue", &mut squeue)?;
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));

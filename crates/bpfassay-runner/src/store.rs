@@ -9,7 +9,7 @@ use bpfassay_testbed::{
     cache::Cache,
     catalogue::Catalogue,
     payload::ProgramSources,
-    qemu::is_for_this_host,
+    qemu::{TrustedPackages, is_for_this_host},
     stages::Stages,
 };
 
@@ -32,7 +32,7 @@ pub struct StoreOptions {
     /// Where QEMU comes from; `None`: from the host, or else from the lock.
     pub qemu: Option<QemuSource>,
     /// The packages of the QEMU of a bundle, which takes the place of the lock's; none where there is no bundle, or no QEMU in it.
-    pub bundled_qemu: Vec<Package>,
+    pub bundled_qemu: TrustedPackages,
 }
 
 impl StoreOptions {
@@ -51,16 +51,28 @@ impl StoreOptions {
         catalogue.with(&path.display().to_string(), &text).map_err(|error| failed(error.into()))
     }
 
-    /// The same, with the QEMU of the bundle in the file `bundle`, if it has one for this host, and another was not asked for.
+    /// The same, with the QEMU of the bundle in the file `bundle`, if it has one for this host, and another was not asked for. A bundle may come from anybody, and QEMU
+    /// runs on this host: where the lock does not name all of its packages, `agree` gets the others, and its error is returned unless the user trusts them.
     ///
     /// # Errors
-    /// [`Error::Testbed`] for a file that is no bundle.
-    pub fn with_bundle(mut self, bundle: &Path) -> Result<Self, Error> {
-        let found = bundle::qemu(bundle)?;
+    /// [`Error::Testbed`] for a file that is no bundle; that of `agree`.
+    pub fn with_bundle<E: From<Error>>(
+        mut self,
+        bundle: &Path,
+        agree: impl FnOnce(&[Package]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let found = bundle::qemu(bundle).map_err(Error::from)?;
         if !found.is_empty() && !is_for_this_host(&found) {
             tracing::info!("the bundle has QEMU for hosts of another architecture only");
         } else if !found.is_empty() && self.qemu != Some(QemuSource::Host) {
-            (self.qemu, self.bundled_qemu) = (Some(QemuSource::Lock), found);
+            self.bundled_qemu = match TrustedPackages::of_lock(found.clone()).map_err(Error::from)? {
+                Ok(trusted) => trusted,
+                Err(others) => {
+                    agree(&others)?;
+                    TrustedPackages::of_user(found)
+                }
+            };
+            self.qemu = Some(QemuSource::Lock);
         }
         Ok(self)
     }
@@ -80,7 +92,7 @@ pub struct Store {
     /// Where QEMU comes from; `None`: from the host, or else from the lock.
     pub qemu: Option<QemuSource>,
     /// The packages of the QEMU of a bundle.
-    pub bundled_qemu: Vec<Package>,
+    pub bundled_qemu: TrustedPackages,
     packages: Options,
 }
 

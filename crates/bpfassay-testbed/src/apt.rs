@@ -35,7 +35,7 @@ use self::turn::Turn;
 pub use self::{
     defaults::{Defaults, Mirror, NamedBy},
     direct::Client,
-    dpkg::{missing_host_packages, unpack},
+    dpkg::missing_host_packages,
     failure::AptError,
     host::is_of_another_distribution,
     package::{Indexed, Located, Package, ParseError, parse_index, parse_print_uris},

@@ -12,7 +12,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     io::{self, BufReader, BufWriter, Read as _, Write as _},
     path::{Path, PathBuf},
 };
@@ -28,6 +27,7 @@ use crate::{
         entries::{Entries, Entry},
     },
     manifest::{Check, MANIFEST, MAX_MANIFEST, Manifest, Target},
+    unpack::{most_bytes, stream::Bounded},
 };
 
 /// The file that lists the packages of QEMU. It and the manifest come first: archives are sorted by name.
@@ -199,15 +199,16 @@ struct Reader {
     path: PathBuf,
     qemu: Vec<Package>,
     manifest: Manifest,
-    entries: Entries<XzReader<BufReader<fs::File>>>,
+    entries: Entries<Bounded<'static>>,
 }
 
 impl Reader {
     /// Reads the lists that it begins with.
     fn open(path: &Path) -> Result<Self> {
         let file = bpfassay_input::open(path).map_err(|source| BundleError::Open { path: path.to_owned(), source })?;
+        let size = file.metadata().map_err(|source| BundleError::Open { path: path.to_owned(), source })?.len();
         let xz = XzReader::new_mem_limit(BufReader::with_capacity(1 << 20, file), false, MOST_MEMORY);
-        let mut entries = Entries::new(xz);
+        let mut entries = Entries::new(Bounded::new(Box::new(xz), most_bytes(size)));
         let damaged = |source| damaged(path, source);
         let refuse = |problem| refuse(path, problem);
         let mut qemu = Vec::new();
@@ -250,9 +251,8 @@ fn refuse(path: &Path, problem: String) -> Error {
 /// The packages in a list of them, or what is wrong with it.
 fn packages(text: &[u8]) -> Result<Vec<Package>, String> {
     let packages: Vec<Package> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-    let fields = |package: &Package| {
-        [&package.name, &package.version, &package.architecture].into_iter().all(|text| is_plain(text))
-    };
+    let fields =
+        |package: &Package| [package.name.as_str(), &package.version, &package.architecture].into_iter().all(is_plain);
     match packages.iter().find(|package| !fields(package)) {
         _ if packages.is_empty() => Err("it lists no package".to_owned()),
         Some(wrong) => Err(format!("`{}` is no package", wrong.specification().escape_debug())),

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Debian's static busybox, for the interactive shell of a guest. Guests that measure have none.
 
-use std::path::Path;
-
 use bpfassay_protocol::Arch;
 
 use crate::{
     Error, Result,
-    apt::{self, Apt, Origin, Package},
+    apt::{Apt, Origin, Package},
     cache::{Digest, Object},
     manifest::Component,
     testbed_lock::TestbedLock,
-    toolchain,
+    toolchain, unpack,
+    untrusted_tree::UntrustedTree,
 };
 
 pub(crate) const PACKAGE: &str = "busybox-static";
@@ -70,19 +69,19 @@ pub fn prepare(apt: &Apt<'_>, arch: Arch) -> Result<(Object, Component)> {
 fn taken(apt: &Apt<'_>, origin: Origin<'_>, package: &Package, key: &Digest) -> Result<(Object, Component)> {
     let cache = apt.cache();
     let scratch = cache.scratch()?;
+    let tree = UntrustedTree::open(scratch.path())?;
     for file in apt.fetch_from(origin, std::slice::from_ref(package))? {
-        apt::unpack(&file.path, scratch.path(), &[], &package.specification())?;
+        unpack::unpack(&file.path, &tree, &[], &package.specification())?;
     }
-    let program = PLACES.iter().map(|place| scratch.path().join(place)).find(|path: &std::path::PathBuf| is_file(path));
+    let program = PLACES.iter().find(|place| tree.is_file(place));
     let program = program.ok_or_else(|| Error::Build {
         what: format!("{} holds no {}: its layout has changed; report it", package.specification(), PLACES[0]),
     })?;
     let component = Component::from(package);
-    let object = cache.add_file(&package.specification(), &program, None)?;
+    let file = tree.open_file(program)?;
+    let size = file.metadata().map_err(Error::io("read", program))?.len();
+    let object =
+        cache.add_from(&package.specification(), file, (None, size), |error| Error::io("read", program)(error))?;
     cache.record(RECORD, key, &(object.digest, &component))?;
     Ok((object, component))
-}
-
-fn is_file(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|metadata| metadata.is_file())
 }

@@ -162,7 +162,7 @@ impl TestbedSpec {
                 return Err(refuse(format!("there are no programs for the target {arch} {name}")));
             }
             for Package { name: package, version, architecture, .. } in &target.packages {
-                if ![package, version, architecture].into_iter().all(|text| is_plain(text)) {
+                if ![package.as_str(), version, architecture].into_iter().all(is_plain) {
                     let package = package.escape_debug();
                     return Err(refuse(format!("the target {arch} {name} names `{package}`, which is no package")));
                 }

@@ -5,10 +5,11 @@
 //! `https_proxy` and `NO_PROXY`; certificates are the host's (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others).
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     io::{self, Read, Seek as _, SeekFrom, Write},
-    sync::{Arc, OnceLock},
-    time::Duration,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::{Duration, Instant},
 };
 
 use ureq::{
@@ -19,8 +20,18 @@ use ureq::{
     typestate::AgentScope,
 };
 
-/// How long a connection may take, and a server that sends nothing is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long servers may take.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// For a connection, for the whole head of an answer, and for the next bytes of a file.
+    answer: Duration,
+    /// For [`LEAST`] bytes of a file.
+    least: Duration,
+}
+
+const PATIENCE: Patience = Patience { answer: Duration::from_secs(30), least: Duration::from_secs(60) };
+/// Bytes of a file that have to come within [`Patience::least`]: 1 KiB in a second.
+const LEAST: u64 = 60 << 10;
 /// Redirections that are followed. Those of `https` lead to `https` only.
 const REDIRECTIONS: u32 = 5;
 /// Bytes that are read at once.
@@ -36,6 +47,9 @@ pub(crate) enum HttpError {
     /// Another attempt may succeed: no connection, no answer in time, an answer that broke off, or a server that is overloaded.
     #[error("{0}")]
     Passing(String),
+    /// The server takes longer than it may: for a connection, for the head of its answer, or for the file. Another attempt would take as long.
+    #[error("{0}")]
+    Slow(String),
     /// The server or its certificate does not serve this request, and will not soon.
     #[error("{0}")]
     Refused(String),
@@ -120,11 +134,22 @@ pub(crate) fn download(
     limit: u64,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), HttpError> {
-    download_by(agent(url)?, url, sink, limit, progress)
+    static SILENT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let server: String = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+    let silent = || SILENT.lock().unwrap_or_else(PoisonError::into_inner);
+    if silent().contains(&server) {
+        return Err(HttpError::Slow("the server did not answer in time before, and is not asked again".to_owned()));
+    }
+    let downloaded = download_by((agent(url)?, PATIENCE), url, sink, limit, progress);
+    // A host with many files would be waited for once for each.
+    if matches!(downloaded, Err(HttpError::Slow(_))) {
+        silent().insert(server);
+    }
+    downloaded
 }
 
 fn download_by(
-    agent: &Agent,
+    (agent, patience): (&Agent, Patience),
     url: &str,
     sink: &mut impl Sink,
     limit: u64,
@@ -146,7 +171,7 @@ fn download_by(
         // What is there is no beginning of the server's file, or the server answers something else than was asked for.
         StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::PARTIAL_CONTENT if known > 0 => {
             sink.begin_again().map_err(HttpError::Write)?;
-            return download_by(agent, url, sink, limit, progress);
+            return download_by((agent, patience), url, sink, limit, progress);
         }
         StatusCode::NOT_FOUND | StatusCode::GONE => return Err(HttpError::Missing(status.as_u16())),
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => return Err(HttpError::Passing(answer(status))),
@@ -156,7 +181,17 @@ fn download_by(
     // One byte more than may come shows that more comes.
     let mut body = response.body_mut().as_reader().take(limit.saturating_sub(done).saturating_add(1));
     let mut chunk = vec![0; CHUNK];
+    let (mut since, mut came) = (Instant::now(), 0);
     loop {
+        if since.elapsed() >= patience.least {
+            if came < LEAST {
+                let seconds = patience.least.as_secs();
+                return Err(HttpError::Slow(format!(
+                    "the server sent {came} bytes within {seconds} s, expected {LEAST} or more"
+                )));
+            }
+            (since, came) = (Instant::now(), 0);
+        }
         let count = match body.read(&mut chunk) {
             Ok(0) => return Ok(()),
             Ok(count) => count,
@@ -168,6 +203,7 @@ fn download_by(
         }
         sink.write_all(chunk.get(..count).unwrap_or_default()).map_err(HttpError::Write)?;
         done += count as u64;
+        came += count as u64;
         progress(done);
     }
 }
@@ -190,9 +226,8 @@ fn failure(error: &ureq::Error) -> HttpError {
         E::Io(error) if error.get_ref().is_some_and(|error| error.is::<rustls::Error>()) => {
             HttpError::Refused(error.to_string())
         }
-        E::Io(_) | E::Timeout(_) | E::HostNotFound | E::ConnectionFailed | E::Protocol(_) => {
-            HttpError::Passing(error.to_string())
-        }
+        E::Timeout(_) => HttpError::Slow(format!("the server does not answer in time ({error})")),
+        E::Io(_) | E::HostNotFound | E::ConnectionFailed | E::Protocol(_) => HttpError::Passing(error.to_string()),
         other => HttpError::Refused(other.to_string()),
     }
 }
@@ -202,10 +237,11 @@ fn agent(url: &str) -> Result<&'static Agent, HttpError> {
     static PLAIN: OnceLock<Agent> = OnceLock::new();
     static ENCRYPTED: OnceLock<Result<Agent, String>> = OnceLock::new();
     if !url.starts_with("https://") {
-        return Ok(PLAIN.get_or_init(|| config(TlsConfig::builder().build(), false).new_agent()));
+        return Ok(PLAIN.get_or_init(|| config(TlsConfig::builder().build(), false, PATIENCE).new_agent()));
     }
-    let encrypted =
-        ENCRYPTED.get_or_init(|| Ok(config(trusting(of_host().map_err(|error| error.to_string())?), true).new_agent()));
+    let encrypted = ENCRYPTED.get_or_init(|| {
+        Ok(config(trusting(of_host().map_err(|error| error.to_string())?), true, PATIENCE).new_agent())
+    });
     encrypted.as_ref().map_err(|reason| HttpError::Refused(reason.clone()))
 }
 
@@ -224,7 +260,7 @@ pub struct NoCertificates;
 pub fn client(url: &str, patience: Duration) -> Result<Agent, NoCertificates> {
     let is_encrypted = url.starts_with("https://");
     let tls = if is_encrypted { trusting(of_host()?) } else { TlsConfig::builder().build() };
-    let builder = settings(tls, is_encrypted).max_redirects(0).allow_non_standard_methods(true);
+    let builder = settings(tls, is_encrypted, PATIENCE).max_redirects(0).allow_non_standard_methods(true);
     Ok(builder.timeout_global(Some(patience)).build().new_agent())
 }
 
@@ -245,11 +281,11 @@ fn trusting(authorities: Vec<Certificate<'static>>) -> TlsConfig {
         .build()
 }
 
-fn config(tls: TlsConfig, https_only: bool) -> Config {
-    settings(tls, https_only).build()
+fn config(tls: TlsConfig, https_only: bool, patience: Patience) -> Config {
+    settings(tls, https_only, patience).build()
 }
 
-fn settings(tls: TlsConfig, https_only: bool) -> ConfigBuilder<AgentScope> {
+fn settings(tls: TlsConfig, https_only: bool, Patience { answer, .. }: Patience) -> ConfigBuilder<AgentScope> {
     Agent::config_builder()
         .tls_config(tls)
         .https_only(https_only)
@@ -258,11 +294,11 @@ fn settings(tls: TlsConfig, https_only: bool) -> ConfigBuilder<AgentScope> {
         .user_agent(concat!("bpfassay/", env!("CARGO_PKG_VERSION")))
         // What is compressed in transit is not what was asked for.
         .accept_encoding("identity")
-        .timeout_resolve(Some(PATIENCE))
-        .timeout_connect(Some(PATIENCE))
-        .timeout_recv_response(Some(PATIENCE))
-        .timeout_per_read(Some(PATIENCE))
-        .timeout_per_write(Some(PATIENCE))
+        .timeout_resolve(Some(answer))
+        .timeout_connect(Some(answer))
+        .timeout_recv_response(Some(answer))
+        .timeout_per_read(Some(answer))
+        .timeout_per_write(Some(answer))
 }
 
 #[cfg(test)]

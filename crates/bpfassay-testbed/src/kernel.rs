@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bpfassay_protocol::Arch;
 
-use crate::{apt::Package, cache::Digest, manifest, modules::Layout};
+use crate::{apt::Package, cache::Digest, manifest, modules::Layout, names::KernelRelease};
 
 /// A kernel that can be booted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Kernel {
     /// Its name in studies and on the command line.
     pub name: String,
     /// What `uname -r` prints.
-    pub release: String,
+    pub release: KernelRelease,
     /// Version of its packages; none where only an image was given.
     pub version: Option<String>,
     /// The image that QEMU boots.

@@ -23,6 +23,7 @@ pub mod initramfs;
 pub mod kernel;
 pub mod manifest;
 pub mod modules;
+pub mod names;
 pub mod payload;
 pub mod provider;
 pub mod pvh;
@@ -34,6 +35,7 @@ pub mod testbed_lock;
 pub mod toolchain;
 pub mod tools;
 pub mod unpack;
+mod untrusted_tree;
 
 pub use bpfassay_protocol::Arch;
 

@@ -14,7 +14,7 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, apt::Package, cache::Digest};
+use crate::{Error, Result, apt::Package, cache::Digest, names::KernelRelease};
 
 /// Version of the manifest's form.
 pub const FORMAT: u32 = 1;
@@ -88,7 +88,7 @@ pub struct Target {
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
     /// What `uname -r` prints.
-    pub release: String,
+    pub release: KernelRelease,
     /// Version of the package or source that it was built from; none where the user gave only an image.
     pub version: Option<String>,
     /// The image that QEMU boots.
@@ -239,8 +239,8 @@ impl Manifest {
         for target in &manifest.targets {
             let problem = if !seen.insert((target.arch, target.name.as_str())) {
                 format!("the target {} {} is listed twice", target.arch, target.name)
-            } else if target.name.is_empty() || target.kernel.release.is_empty() {
-                format!("a target of {} has no name or no kernel release", target.arch)
+            } else if target.name.is_empty() {
+                format!("a target of {} has no name", target.arch)
             } else if target.files().any(|file| file.size == 0) {
                 format!("the target {} {} has a file of 0 bytes", target.arch, target.name)
             } else if target.initramfs.is_empty() {
@@ -343,7 +343,7 @@ impl From<&crate::cache::Object> for File {
 
 impl From<&Package> for Component {
     fn from(package: &Package) -> Self {
-        Self { name: package.name.clone(), version: package.version.clone(), sha256: package.sha256 }
+        Self { name: package.name.to_string(), version: package.version.to_string(), sha256: package.sha256 }
     }
 }
 

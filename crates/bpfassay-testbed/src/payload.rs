@@ -22,7 +22,6 @@ use std::{
     ops::ControlFlow,
     panic::resume_unwind,
     path::{Path, PathBuf},
-    process::Command,
     thread,
 };
 
@@ -484,7 +483,7 @@ fn variables() -> Vec<(String, String)> {
 /// here. It runs in the workspace, if there is one, so that its configuration counts.
 fn run_vendor(workspace: &Path, source: &Path, vendor: &Path, offline: bool, log: &Path) -> Result<()> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let mut command = Command::new(&cargo);
+    let mut command = bpfassay_child::command(&cargo, &[bpfassay_child::CARGO, bpfassay_child::NETWORK]);
     command.current_dir(workspace).args(["vendor", "--quiet", "--versioned-dirs", "--manifest-path"]);
     command.arg(source.join("Cargo.toml")).arg(vendor);
     if offline {

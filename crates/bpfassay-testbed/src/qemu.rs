@@ -4,7 +4,8 @@
 
 use std::{
     ffi::OsStr,
-    fs,
+    fs, io,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -12,10 +13,12 @@ use bpfassay_protocol::Arch;
 
 use crate::{
     Error, Result,
-    apt::{self, Apt, Located, Origin, Package},
+    apt::{Apt, Located, Origin, Package},
     cache::{Cache, Digest, Object, Tree},
     stages::{Kind, Stage, Step},
     testbed_lock::{LockedForHost, TestbedLock},
+    unpack,
+    untrusted_tree::{Links, UntrustedTree},
 };
 
 /// The suite of Debian that it comes from: the one whose QEMU the recorded results were measured with, and the oldest that this program supports.
@@ -39,6 +42,29 @@ const GROWTH: u64 = 5;
 const KEY_VERSION: &str = "qemu tree 1";
 /// Kind of cache tree.
 const KIND: &str = "qemu";
+
+/// Packages of a QEMU that may be unpacked and started on this host; none where QEMU is that of the lock or of the host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrustedPackages(Vec<Package>);
+
+impl TrustedPackages {
+    /// `packages`, unless [`crate::testbed_lock`] does not name the content of all of them. `Err`: those that it does not name.
+    ///
+    /// # Errors
+    /// None in a released program: the text of its lock is checked by a test.
+    pub fn of_lock(packages: Vec<Package>) -> Result<Result<Self, Vec<Package>>> {
+        let locked = locked()?.map(|locked| locked.packages).unwrap_or_default();
+        let is_named = |package: &&Package| locked.iter().any(|located| located.package.sha256 == package.sha256);
+        let others: Vec<_> = packages.iter().filter(|package| !is_named(package)).cloned().collect();
+        Ok(if others.is_empty() { Ok(Self(packages)) } else { Err(others) })
+    }
+
+    /// `packages`, because the user trusts whoever made them, after having seen what they are.
+    #[must_use]
+    pub fn of_user(packages: Vec<Package>) -> Self {
+        Self(packages)
+    }
+}
 
 /// QEMU in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,13 +134,13 @@ impl Emulator {
     ///
     /// # Errors
     /// [`Error::Build`] where the lock has none for this host; [`Error::Offline`] where one of those in `bundled` is not in the cache; those of [`Apt::fetch`], of the cache, and of packages that cannot be unpacked.
-    pub fn prepare(apt: &Apt<'_>, bundled: &[Package]) -> Result<Self> {
+    pub fn prepare(apt: &Apt<'_>, TrustedPackages(bundled): &TrustedPackages) -> Result<Self> {
         if !bundled.is_empty() {
             let missing = |package: &&Package| apt.cache().object(&package.sha256).is_ok_and(|found| found.is_none());
             if let Some(missing) = bundled.iter().find(missing) {
                 return Err(Error::Offline { what: missing.specification() });
             }
-            return Self::made(apt, "of the bundle", "the bundle", bundled.to_vec(), &[]);
+            return Self::made(apt, "of the bundle", "the bundle", bundled.clone(), &[]);
         }
         let Some(locked) = locked()? else {
             let hosts = HOSTS.map(Arch::name).join(", ");
@@ -238,55 +264,37 @@ fn make(apt: &Apt<'_>, (origin, of): (Origin<'_>, &str), packages: &[Package], k
 /// Unpacks `packages` into `scratch`, and moves what belongs to QEMU into `content`.
 fn fill(packages: &[PathBuf], scratch: &Path, content: &Path, stage: &Stage) -> Result<()> {
     stage.step(Step::Unpack, packages.len() as u64);
+    let tree = UntrustedTree::open(scratch)?;
     for package in packages {
-        apt::unpack(package, scratch, &["./usr/share/doc", "./usr/share/man", "./usr/share/locale"], "QEMU")?;
+        unpack::unpack(package, &tree, &["./usr/share/doc", "./usr/share/man", "./usr/share/locale"], "QEMU")?;
         stage.one_more();
     }
     stage.step(Step::Store, 0);
-    for part in PARTS {
-        let (from, to) = (scratch.join(part), content.join(part));
-        if from.is_dir() {
-            place(&from, &to)?;
-        }
+    for part in PARTS.iter().filter(|part| tree.is_directory(part)) {
+        // The loader finds libraries by the names that are links.
+        tree.take_directory(part, &content.join(part), Links::Kept)?;
     }
-    for program in Arch::ALL.iter().map(|&arch| program(arch)) {
-        let path = scratch.join(&program);
-        if path.is_file() {
-            place(&path, &content.join(&program))?;
-        }
+    for program in Arch::ALL.iter().map(|&arch| program(arch)).filter(|program| tree.is_file(program)) {
+        tree.take_file(&program, &content.join(&program))?;
     }
-    let found = entries(&content.join("lib"))?.into_iter().filter(|path| path.is_dir());
-    for directory in found {
-        for path in entries(&directory)? {
-            if is_loader(&path) && path.is_file() && !path.is_symlink() {
-                let to = content.join(LOADER);
-                return fs::copy(&path, &to).map(drop).map_err(Error::io("create", to));
+    let taken = UntrustedTree::open(content)?;
+    for directory in taken.names("lib")?.into_iter().filter(|name| taken.is_directory(Path::new("lib").join(name))) {
+        for name in taken.names(Path::new("lib").join(&directory))? {
+            let place = Path::new("lib").join(&directory).join(name);
+            if is_loader(&place) && taken.is_file(&place) {
+                return copy(&taken, &place, &content.join(LOADER));
             }
         }
     }
     Ok(())
 }
 
-/// Moves what is at `from` to `to`.
-fn place(from: &Path, to: &Path) -> Result<()> {
-    if let Some(parent) = to.parent() {
-        fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
-    }
-    fs::rename(from, to).map_err(Error::io("move", from))
-}
-
-/// What is in `directory`, sorted; nothing where it does not exist.
-fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
-    if !directory.is_dir() {
-        return Ok(Vec::new());
-    }
-    let failed = || Error::io("read", directory);
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(directory).map_err(failed())? {
-        paths.push(entry.map_err(failed())?.path());
-    }
-    paths.sort();
-    Ok(paths)
+/// Copies the program at `from` of `tree` to `to`, beside the programs, which are there.
+fn copy(tree: &UntrustedTree, from: &Path, to: &Path) -> Result<()> {
+    let mut source = tree.open_file(from)?;
+    let options = || fs::File::options().write(true).create_new(true).mode(0o755).open(to);
+    let copied = options().and_then(|mut file| io::copy(&mut source, &mut file));
+    copied.map(drop).map_err(Error::io("create", to))
 }
 
 /// Whether a path is that of glibc's dynamic loader in its package: `lib/TRIPLET/ld-linux-….so.…`.

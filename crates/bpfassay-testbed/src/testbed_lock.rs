@@ -16,6 +16,7 @@ use crate::{
     apt::{Located, Package, Snapshot, is_path, is_plain},
     cache::Digest,
     catalogue::{build_name::build_name, error::CatalogueError},
+    names::{KernelRelease, PackageArchitecture, PackageName, PackageVersion},
 };
 
 /// The one that comes with the program: its name and text.
@@ -48,7 +49,7 @@ pub struct LockedKernel {
     /// The suite that it was chosen from.
     pub suite: String,
     /// What `uname -r` prints.
-    pub release: String,
+    pub release: KernelRelease,
     /// Version of its packages.
     pub version: String,
     /// The packages that hold its files.
@@ -102,9 +103,9 @@ struct Text {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
-    name: String,
-    version: String,
-    architecture: String,
+    name: PackageName,
+    version: PackageVersion,
+    architecture: PackageArchitecture,
     size: u64,
     sha256: Digest,
     path: String,
@@ -147,7 +148,8 @@ impl TestbedLock {
             if !seen.insert((name, architecture)) {
                 return Err(refuse(format!("{of} is there twice")));
             }
-            check(packages, &[name, suite, release, version]).map_err(|problem| refuse(format!("{of}: {problem}")))?;
+            check(packages, &[name, suite, &release.to_string(), version])
+                .map_err(|problem| refuse(format!("{of}: {problem}")))?;
         }
         for (what, locked) in [("the toolchain", &text.toolchain), ("QEMU", &text.qemu)] {
             let mut seen = BTreeSet::new();
@@ -311,7 +313,7 @@ fn check(packages: &[Located], others: &[&String]) -> Result<(), String> {
     for Located { package, path, .. } in packages {
         let Package { name, version, architecture, size, .. } = package;
         let of = |problem: &str| Err(format!("package `{name}`: {problem}"));
-        if ![name, version, architecture].into_iter().all(|text| is_plain(text)) {
+        if ![name.as_str(), version, architecture].into_iter().all(is_plain) {
             return of("its name, version or architecture is none");
         }
         if !(path.starts_with("pool/") && is_path(path)) {

@@ -11,8 +11,6 @@
 pub mod sandbox;
 
 use std::{
-    fs,
-    os::unix::fs::symlink,
     panic::resume_unwind,
     path::{Path, PathBuf},
     sync::{
@@ -28,11 +26,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    apt::{self, Apt, First, Located, Origin, Package},
+    apt::{Apt, First, Located, Origin, Package},
     cache::{Digest, Object},
     manifest::Component,
     stages::{Kind, Stage, Step},
     testbed_lock::TestbedLock,
+    unpack,
+    untrusted_tree::UntrustedTree,
 };
 
 pub use sandbox::{Mount, Sandbox};
@@ -257,8 +257,9 @@ fn fill(
     let (is_fetched, is_stopped) = (AtomicBool::new(false), AtomicBool::new(false));
     let (sender, receiver) = mpsc::channel::<PathBuf>();
     let receiver = Mutex::new(receiver);
+    let tree = UntrustedTree::open(root)?;
     let unpack = |file: &Path| -> Result<()> {
-        let done = apt::unpack(file, root, LEFT_OUT, "the cross toolchain");
+        let done = unpack::unpack(file, &tree, LEFT_OUT, "the cross toolchain").map(drop);
         if done.is_err() {
             is_stopped.store(true, Ordering::Relaxed);
         }
@@ -306,16 +307,9 @@ fn fill(
         fetched.and(based).and(ended)
     })?;
     for (name, target) in ALTERNATIVES {
-        let link = root.join("usr/bin").join(name);
-        if link.symlink_metadata().is_err() {
-            symlink(target, &link).map_err(Error::io("create", &link))?;
-        }
+        tree.link(target, &format!("usr/bin/{name}"))?;
     }
-    for name in MOUNT_POINTS {
-        let path = root.join(name);
-        fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
-    }
-    Ok(())
+    MOUNT_POINTS.iter().try_for_each(|name| tree.make_directory(name))
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ mod start;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::Path,
 };
 
@@ -29,11 +28,13 @@ use self::{
 };
 use crate::{
     Error, Result,
-    apt::{self, Apt, Package},
+    apt::{Apt, Package},
     cache::{Digest, Scratch},
     image::{role, segment},
     initramfs::{Archive, Content, Node, tree},
     manifest::{Component, Segment},
+    unpack,
+    untrusted_tree::UntrustedTree,
 };
 
 /// To be changed whenever other segments are made of the same inputs.
@@ -109,10 +110,11 @@ fn segment_with(
     let object = segment(apt.cache(), &key, &what, || {
         if let Some(found) = &found {
             let scratch = apt.cache().scratch()?;
+            let tree = UntrustedTree::open(scratch.path())?;
             for package in found.files(apt)? {
-                apt::unpack(&package.path, scratch.path(), &LEFT_OUT, &what)?;
+                unpack::unpack(&package.path, &tree, &LEFT_OUT, &what)?;
             }
-            lay_out(scratch.path(), &mut own)?;
+            lay_out(&tree, &mut own)?;
             check_packages(started, &own)?;
             unpacked = Some(scratch);
         }
@@ -292,22 +294,19 @@ fn check_packages(started: &[Started<'_>], unpacked: &Archive) -> Result<()> {
     Ok(())
 }
 
-/// Adds what packages were unpacked to in `directory`.
-fn lay_out(directory: &Path, archive: &mut Archive) -> Result<()> {
+/// Adds what packages were unpacked to in `unpacked_to`.
+fn lay_out(unpacked_to: &UntrustedTree, archive: &mut Archive) -> Result<()> {
     for live in LIVE {
-        let path = directory.join(live);
-        if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
-            fs::remove_dir_all(&path).map_err(Error::io("remove", &path))?;
-        }
+        unpacked_to.remove_directory(live)?;
     }
     for merged in MERGED {
-        let (path, usr) = (directory.join(merged), directory.join("usr").join(merged));
-        if path.symlink_metadata().is_err() && usr.is_dir() {
-            std::os::unix::fs::symlink(format!("usr/{merged}"), &path).map_err(Error::io("link", &path))?;
+        let usr = format!("usr/{merged}");
+        if unpacked_to.is_directory(&usr) {
+            unpacked_to.link(&usr, merged)?;
         }
     }
     let mut unpacked = Archive::default();
-    tree::add_directory(&mut unpacked, directory, "")?;
+    unpacked_to.add_to(&mut unpacked)?;
     for (path, node) in unpacked.entries() {
         // Links to what was left out, or what only an installed package has.
         let dangles = matches!(node, Node::Symlink { .. }) && tree::resolve(&unpacked, path).is_none();
@@ -321,6 +320,8 @@ fn lay_out(directory: &Path, archive: &mut Archive) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use bpfassay_tool::Loaded;
 
     use super::*;

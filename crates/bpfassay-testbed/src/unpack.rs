@@ -11,7 +11,7 @@ mod deb;
 mod directory;
 mod file_table;
 mod rpm;
-mod stream;
+pub(crate) mod stream;
 mod tar;
 
 use std::{
@@ -20,8 +20,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(crate) use self::directory::Directory;
-use crate::{Error, Result, cache::free_space};
+use self::directory::Directory;
+use crate::{
+    Error, Result,
+    cache::free_space,
+    names::{NotAName, PackageArchitecture, PackageName, PackageVersion},
+    untrusted_tree::UntrustedTree,
+};
 
 /// How much larger than a package its content is, as a rule at most (the modules of bookworm's kernels are not compressed).
 pub const GROWTH: u64 = 6;
@@ -62,11 +67,11 @@ pub enum PackageError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
     /// Its name.
-    pub name: String,
+    pub name: PackageName,
     /// Its version; with its release in the case of an RPM package, and an epoch where it has one.
-    pub version: String,
+    pub version: PackageVersion,
     /// Its architecture, by the name that its distribution has for it.
-    pub architecture: String,
+    pub architecture: PackageArchitecture,
 }
 
 /// Why an entry could not be unpacked.
@@ -85,6 +90,12 @@ impl From<io::Error> for Fault {
             io::ErrorKind::UnexpectedEof => "it is cut off".to_owned(),
             _ => error.to_string(),
         })
+    }
+}
+
+impl From<NotAName> for Fault {
+    fn from(error: NotAName) -> Self {
+        Self::Package(error.to_string())
     }
 }
 
@@ -110,20 +121,20 @@ pub(crate) enum Kind {
 type Taker<'a> = dyn FnMut(&[u8], Kind, &mut dyn Read) -> Result<(), Fault> + 'a;
 
 /// How many bytes may be read out of a package of `size` bytes.
-fn most_bytes(size: u64) -> u64 {
+pub(crate) fn most_bytes(size: u64) -> u64 {
     size.saturating_mul(MOST_GROWTH).saturating_add(SLACK)
 }
 
-/// Unpacks the files of the package at `path`, which is `.deb` or `.rpm` by its content, a part of `what`, into `directory`, without `left_out` (paths that begin
-/// with `./`), and returns what it says about itself.
+/// Unpacks the files of the package at `path`, which is `.deb` or `.rpm` by its content, a part of `what`, into `tree`, without `left_out` (paths that begin
+/// with `./`, in which `*` is one part), and returns what it says about itself. The files belong to whoever runs this, and nothing of the package is run.
 ///
 /// # Errors
 /// [`Error::Package`] for a file that cannot be read, is no package, is damaged, or holds something that does not belong below `directory`; [`Error::DiskFull`] where
 /// the disk fills up; [`Error::Io`] where nothing can be written.
-pub fn unpack(path: &Path, directory: &Path, left_out: &[&str], what: &str) -> Result<About> {
+pub(crate) fn unpack(path: &Path, tree: &UntrustedTree, left_out: &[&str], what: &str) -> Result<About> {
     let mut size = 0;
     let mut taken = || -> Result<About, Fault> {
-        let mut into = Directory::open(directory)?;
+        let mut into = Directory::of(tree);
         let mut entries = 0;
         let mut take = |path: &[u8], kind: Kind, content: &mut dyn Read| {
             entries += 1;
@@ -131,12 +142,22 @@ pub fn unpack(path: &Path, directory: &Path, left_out: &[&str], what: &str) -> R
                 return wrong(format!("it has more than {MOST_ENTRIES} entries"));
             }
             let Some(place) = place_of(path)? else { return Ok(()) };
-            let is_below = |left_out: &&str| place.starts_with(left_out.strip_prefix("./").unwrap_or(left_out));
-            if left_out.iter().any(is_below) { Ok(()) } else { into.take(&place, kind, content) }
+            if left_out.iter().any(|left_out| is_below(&place, left_out)) {
+                Ok(())
+            } else {
+                into.take(&place, kind, content)
+            }
         };
         read(path, &mut size, &mut take)
     };
-    taken().map_err(|fault| failed(fault, path, directory, size, what))
+    taken().map_err(|fault| failed(fault, path, &tree.shown(Path::new("")), size, what))
+}
+
+/// Whether `place` is `left_out` or below it.
+fn is_below(place: &Path, left_out: &str) -> bool {
+    let mut parts = place.iter();
+    let mut wanted = left_out.split('/').filter(|part| !matches!(*part, "" | "."));
+    wanted.all(|wanted| parts.next().is_some_and(|part| wanted == "*" || part == wanted))
 }
 
 /// What the package at `path` says about itself. Nothing is unpacked, but an RPM package whose payload has another digest than its header names is not found out.

@@ -4,7 +4,7 @@
 //! Every QEMU gets the limits of `limits.rs`, and its own filter of system calls where it has one; where root started this program,
 //! it moreover runs as a user of its own.
 
-use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Stdio, time::Duration};
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path, process::Stdio, time::Duration};
 
 use bpfassay_protocol::{Arch, with_causes};
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    Accelerator,
+    Accelerator, VmError,
     device::Device,
     limits::{FIRST_USER, Limits, PROCESS_IDS},
     load,
@@ -195,6 +195,34 @@ async fn try_start(
         Ok((Err(error), _)) => Err(error.to_string()),
         Err(_) => Err(format!("it did not quit within {} s", PATIENCE.as_secs())),
     }
+}
+
+/// What `program`, which may lie in a directory of its own, prints with `argument`, started as confined as this host permits: where it cannot be another user's process, or
+/// prints as one nothing that is `expected`, it is started as this user once more. `None` where it does not end in time.
+///
+/// # Errors
+/// [`VmError::Spawn`] where it cannot be started; [`VmError::Input`] where its directory cannot be opened.
+pub(crate) async fn print(
+    (program, own_root): (&Path, Option<&OwnRoot>),
+    argument: &str,
+    patience: Duration,
+    expected: impl Fn(&str) -> bool,
+) -> Result<Option<String>, VmError> {
+    let start = async |own_user: bool| -> Result<Option<String>, VmError> {
+        let limits = Limits { groups: own_user.then(Vec::new), cpus: 1 };
+        let (mut command, root) = own_root::command(program, own_root, &limits)?;
+        command.arg(argument).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        let mut child = process::spawn(command, root.into_iter().collect(), None, limits).await?;
+        Ok(timeout(patience, printed(&mut child)).await.ok().map(|(stdout, _)| stdout))
+    };
+    if may_change_user().unwrap_or(false) {
+        match start(true).await {
+            Ok(Some(text)) if !expected(&text) => {}
+            Err(VmError::Spawn { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {}
+            printed => return printed,
+        }
+    }
+    start(false).await
 }
 
 /// The beginnings of what `child` writes to standard output and standard error, once it has closed both.

@@ -5,7 +5,6 @@ use std::{
     ffi::OsString,
     fmt, io,
     path::{Path, PathBuf},
-    process::Stdio,
     str::FromStr,
     time::Duration,
 };
@@ -13,7 +12,6 @@ use std::{
 use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::{process::Command, time::timeout};
 
 use crate::{Confinement, OwnRoot, VmError, confine, own_root};
 
@@ -115,26 +113,18 @@ impl Qemu {
     }
 
     async fn examine(arch: Arch, program: PathBuf, own_root: Option<OwnRoot>) -> Result<Self, VmError> {
-        let line = own_root::command_line(&program, own_root.as_ref());
-        let (start, arguments) =
-            line.split_first().map_or((program.as_os_str(), &[][..]), |(start, rest)| (start, rest));
-        let mut command = Command::new(start);
-        if own_root.is_some() {
-            command.env_remove("LD_LIBRARY_PATH");
-        }
-        command.args(arguments);
-        command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-        let mut child = command.spawn().map_err(|source| {
-            if source.kind() == io::ErrorKind::NotFound {
+        let is_version = |printed: &str| parse_version(printed).is_some();
+        let printed = confine::print((&program, own_root.as_ref()), "--version", PATIENCE, is_version).await;
+        let printed = printed.map_err(|error| match error {
+            VmError::Spawn { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 VmError::NoQemu { arch, program: program.display().to_string(), packages: arch.facts().qemu_packages }
-            } else {
-                VmError::Spawn { program: program.clone(), source }
             }
+            VmError::Spawn { source, .. } => VmError::Spawn { program: program.clone(), source },
+            error => error,
         })?;
-        let Ok((printed, _)) = timeout(PATIENCE, confine::printed(&mut child)).await else {
+        let Some(printed) = printed else {
             return Err(VmError::VersionSilent { program, seconds: PATIENCE.as_secs() });
         };
-        drop(child);
         let Some((version, version_text)) = parse_version(&printed) else {
             let printed =
                 printed.lines().next().unwrap_or_default().replace(char::is_control, " ").chars().take(80).collect();

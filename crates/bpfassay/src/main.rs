@@ -18,6 +18,7 @@ mod output;
 mod progress;
 mod selection;
 mod stop;
+mod trust;
 
 use std::{io::Write as _, panic::AssertUnwindSafe, process::ExitCode};
 

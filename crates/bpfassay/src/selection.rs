@@ -14,6 +14,7 @@ use bpfassay_testbed::{
         Sources,
         local::{Config, LocalKernel, Need, is_build_tree, packages_in},
     },
+    qemu::TrustedPackages,
     unpack::is_package,
 };
 
@@ -40,7 +41,7 @@ pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
     let programs =
         ProgramSources { from: global.from.clone(), built_with: built_with(), compiled_in: Some(GUEST_SOURCES) };
     let (cache, catalogue) = (global.cache.clone(), global.catalogue.clone());
-    StoreOptions { cache, catalogue, packages, programs, qemu: None, bundled_qemu: Vec::new() }
+    StoreOptions { cache, catalogue, packages, programs, qemu: None, bundled_qemu: TrustedPackages::default() }
 }
 
 /// The sources of the guest's programs that this command was built with.

@@ -14,6 +14,11 @@ use crate::{directory::OpenDirectory, disk};
 /// Memory that decompressing may take, in KiB: four times what `xz -9` asks for.
 const MAX_MEMORY: u32 = 256 << 10;
 
+/// How many times larger than its file what comes out of it may be, besides [`SLACK`]: `xz -9` makes results 50 times smaller.
+const MOST_GROWTH: u64 = 100;
+/// Bytes that may come out of a small file in any case.
+const SLACK: u64 = 16 << 20;
+
 /// Where they are.
 pub(super) struct Content {
     pub(super) path: PathBuf,
@@ -50,11 +55,16 @@ impl Content {
             None => disk::regular(&self.path),
         };
         let file = file.map_err(failed)?;
-        if file.metadata().map_err(failed)?.len() > MAX_FILE {
+        let size = file.metadata().map_err(failed)?.len();
+        if size > MAX_FILE {
             return Err(ResultsError::TooLarge { path: self.path.clone() });
         }
+        let limit = size.saturating_mul(MOST_GROWTH).saturating_add(SLACK).min(MAX_FILE);
         Ok(match self.is_packed {
-            true => Box::new(XzReader::new_mem_limit(BufReader::new(file.take(MAX_FILE)), false, MAX_MEMORY)),
+            true => Box::new(Bounded {
+                reader: XzReader::new_mem_limit(BufReader::new(file.take(MAX_FILE)), false, MAX_MEMORY),
+                left: limit,
+            }),
             false => Box::new(file),
         })
     }
@@ -74,8 +84,23 @@ impl Content {
     /// whatever kind it gives it: then it is the file's bytes.
     pub(super) fn error(&self, source: io::Error) -> ResultsError {
         match source.raw_os_error() {
+            None if source.kind() == io::ErrorKind::FileTooLarge => ResultsError::Unpacks { path: self.path.clone() },
             None if self.is_packed && !disk::is_no_file(&source) => ResultsError::Damaged { path: self.path.clone() },
             _ => ResultsError::io("read", &self.path, source),
         }
+    }
+}
+
+/// A stream out of which only so much comes.
+struct Bounded<R> {
+    reader: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.reader.read(buffer)?;
+        self.left = self.left.checked_sub(length as u64).ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(length)
     }
 }

@@ -10,8 +10,8 @@ const CONFIGURATION: &str = "apt.conf";
 
 /// An `apt` program on the root in `directory`.
 pub(super) fn apt_command(directory: &Path, tool: &str) -> Command {
-    let mut command = Command::new(tool);
-    command.env("APT_CONFIG", directory.join(CONFIGURATION)).env("LC_ALL", "C.UTF-8").env_remove("LANGUAGE");
+    let mut command = bpfassay_child::command(tool, &[bpfassay_child::NETWORK]);
+    command.env("APT_CONFIG", directory.join(CONFIGURATION)).env("LC_ALL", "C.UTF-8");
     command
 }
 

@@ -97,16 +97,16 @@ impl Apt<'_> {
                     let detail = format!("it is larger than {} bytes", package.size);
                     AptError::Other { suite: suite.clone(), detail }.into()
                 }
-                Err(HttpError::Passing(detail)) if attempt == ATTEMPTS => {
-                    self.cache().keep_partial(&package.sha256, package.size, path)?;
-                    return Err(AptError::Unreachable { suite, detail }.into());
-                }
-                Err(HttpError::Passing(detail)) => {
+                Err(HttpError::Passing(detail)) if attempt < ATTEMPTS => {
                     tracing::info!("attempt {attempt} of {ATTEMPTS} at {what} failed; trying again");
                     tracing::debug!("{detail}");
                     thread::sleep(Duration::from_secs(attempt.into()));
                     attempt += 1;
                     continue;
+                }
+                Err(HttpError::Passing(detail) | HttpError::Slow(detail)) => {
+                    self.cache().keep_partial(&package.sha256, package.size, path)?;
+                    return Err(AptError::Unreachable { suite, detail }.into());
                 }
                 Err(error @ HttpError::Missing(_)) => {
                     return Err(AptError::Missing { suite, detail: error.to_string() }.into());

@@ -74,13 +74,18 @@ pub(super) fn download_user() -> Result<String> {
     Ok(sandbox_user(&dump()?))
 }
 
+/// A program of apt, with the host's configuration, which `APT_CONFIG` may name.
+fn command(program: &str) -> Command {
+    bpfassay_child::command(program, &[bpfassay_child::NETWORK, &["APT_CONFIG"]])
+}
+
 fn dump() -> Result<String> {
-    program("apt-config", "reading the host's apt configuration", Command::new("apt-config").arg("dump"))
+    program("apt-config", "reading the host's apt configuration", command("apt-config").arg("dump"))
 }
 
 /// The host's index targets, a line in [`TARGET_FORMAT`] each.
 fn index_targets(options: &[&str]) -> Result<String> {
-    let mut command = Command::new("apt-get");
+    let mut command = command("apt-get");
     command.arg("indextargets").args(options).args(["--format", TARGET_FORMAT, "Created-By: Packages"]);
     program("apt-get", "asking for the host's package archives", &mut command)
 }

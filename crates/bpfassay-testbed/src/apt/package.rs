@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packages, as package indexes and apt's lists of downloads name them.
 
+use std::str::FromStr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
-use crate::cache::Digest;
+use crate::{
+    cache::Digest,
+    names::{PackageArchitecture, PackageName, PackageVersion},
+};
 
 /// One version of one Debian package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
     /// Its name.
-    pub name: String,
+    pub name: PackageName,
     /// Its version, epoch included where there is one.
-    pub version: String,
+    pub version: PackageVersion,
     /// Debian's name of the architecture, or `all`.
-    pub architecture: String,
+    pub architecture: PackageArchitecture,
     /// Length of the package file in bytes.
     pub size: u64,
     /// SHA-256 of the package file.
@@ -176,20 +181,17 @@ impl<'a> Fields<'a> {
             line,
             problem: format!("the package before this line ({}) has {field} `{}`", cut(name), cut(value)),
         };
-        let plain = |value: Option<&'a str>, field: &str| {
-            let value = need(value, field)?;
-            if is_plain(value) { Ok(value.to_owned()) } else { Err(bad(field, value)) }
-        };
         let (size, sha256) = (need(fields.size, "Size")?, need(fields.sha256, "SHA256")?);
+        let (version, architecture) = (need(fields.version, "Version")?, need(fields.architecture, "Architecture")?);
         let path = need(fields.path, "Filename")?;
         let path = path.strip_prefix("./").unwrap_or(path);
         if !is_path(path) {
             return Err(bad("Filename", path));
         }
         let package = Package {
-            name: plain(Some(name), "Package")?,
-            version: plain(fields.version, "Version")?,
-            architecture: plain(fields.architecture, "Architecture")?,
+            name: plain(need(Some(name), "Package")?).ok_or_else(|| bad("Package", name))?,
+            version: plain(version).ok_or_else(|| bad("Version", version))?,
+            architecture: plain(architecture).ok_or_else(|| bad("Architecture", architecture))?,
             size: positive(size).ok_or_else(|| bad("Size", size))?,
             sha256: sha256.parse().map_err(|_| bad("SHA256", sha256))?,
         };
@@ -235,13 +237,13 @@ fn uri_line(line: &str) -> Option<Located> {
     let version = version.replace("%3a", ":");
     // An archive may be anywhere; in it, packages lie below `pool`, but for archives of one directory.
     let path = uri.rfind("/pool/").map_or(uri.rsplit('/').next(), |pool| uri.get(pool + 1..)).and_then(decoded)?;
-    if parts.next().is_some() || ![name, &version, architecture].into_iter().all(is_plain) || !is_path(&path) {
+    if parts.next().is_some() || !is_path(&path) {
         return None;
     }
     let package = Package {
-        name: name.to_owned(),
-        version,
-        architecture: architecture.to_owned(),
+        name: plain(name)?,
+        version: plain(&version)?,
+        architecture: plain(architecture)?,
         size: positive(size)?,
         sha256: hash.strip_prefix("SHA256:")?.parse().ok()?,
     };
@@ -291,6 +293,11 @@ fn positive(text: &str) -> Option<u64> {
 pub(crate) fn is_plain(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-' | '~' | ':'))
+}
+
+/// The name, version or architecture that a text is, as Debian's policy lets packages have it.
+fn plain<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok().filter(|_| is_plain(text))
 }
 
 fn cut(text: &str) -> String {
@@ -418,6 +425,8 @@ mod tests {
             any::<u64>(),
         )
             .prop_map(|(name, version, architecture, size, seed)| {
+                let (name, version) = (name.parse().unwrap(), version.parse().unwrap());
+                let architecture = architecture.parse().unwrap();
                 let sha256 = Digest::of(&seed.to_le_bytes());
                 let package = Package { name, version, architecture, size, sha256 };
                 Located { path: format!("pool/{}", package.file_name()), package, snapshot: None }

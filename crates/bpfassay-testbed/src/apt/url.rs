@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files that are no packages, by URL: downloaded by apt's own helper, with the host's proxies and certificates, where the host has apt.
 
-use std::process::Command;
-
 use super::{
     Apt, AptError, cannot_start,
     host::download_user,
@@ -31,7 +29,7 @@ impl Apt<'_> {
         let mut attempt = 1;
         loop {
             // apt has no limit of its own for a file whose size is not known.
-            let mut command = Command::new("prlimit");
+            let mut command = bpfassay_child::command("prlimit", &[bpfassay_child::NETWORK, &["APT_CONFIG"]]);
             command.arg(format!("--fsize={limit}")).args(["--core=0", "--", APT_HELPER, "-q"]);
             if let Some(sandbox) = &sandbox {
                 sandbox.confine_download(&mut command);

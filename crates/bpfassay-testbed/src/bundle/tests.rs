@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+use std::fs;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -16,7 +18,7 @@ fn made() -> (tempfile::TempDir, Manifest) {
         arch: bpfassay_protocol::Arch::X86_64,
         name: name.to_owned(),
         kernel: Kernel {
-            release: format!("{name}.0"),
+            release: format!("{name}.0").parse().unwrap(),
             version: None,
             image: file(&format!("image {name}").repeat(1000)),
             config: Some(file("CONFIG_BPF=y\n")),
@@ -108,7 +110,8 @@ fn packages_in(directory: &Path) -> Vec<(Package, Object)> {
     let package = |name: &str| {
         let content = format!("the package {name}").into_bytes();
         let (size, sha256) = (content.len() as u64, Digest::of(&content));
-        let (name, version, architecture) = (name.to_owned(), "1:7.2+dfsg-7".to_owned(), "amd64".to_owned());
+        let (name, version) = (name.parse().unwrap(), "1:7.2+dfsg-7".parse().unwrap());
+        let architecture = "amd64".parse().unwrap();
         (Package { name, version, architecture, size, sha256 }, cache.add_bytes("a test", &content).unwrap())
     };
     vec![package("libfdt1"), package("qemu-system-x86")]
@@ -148,8 +151,10 @@ fn a_list_of_packages_that_is_none_is_refused() {
     assert!(with(json(&packages)).contains("2 of the files of its manifest are missing"));
     assert!(with(json(&[])).contains("`emulator.json`: it lists no package"));
     assert!(with(b"{}".to_vec()).contains("`emulator.json`: invalid type"));
-    let hostile = Package { name: "../x\u{1b}".to_owned(), ..packages[0].clone() };
-    assert!(with(json(&[hostile])).contains("`../x\\u{1b}:amd64=1:7.2+dfsg-7` is no package"));
+    let hostile = String::from_utf8(json(&packages)).unwrap().replace("libfdt1", "../x\\u001b");
+    assert!(with(hostile.into_bytes()).contains("`../x\\u{1b}` is no name of a package"));
+    let of_rpm = Package { name: "lib_x".parse().unwrap(), ..packages[0].clone() };
+    assert!(with(json(&[of_rpm])).contains("`lib_x:amd64=1:7.2+dfsg-7` is no package"));
     let shared = Package { sha256: manifest.targets[0].initramfs[0].archive.sha256, ..packages[0].clone() };
     assert!(with(json(&[shared])).contains("with two sizes"));
     let twice = [(EMULATOR.to_owned(), node(json(&packages))), ("f".to_owned(), node("x"))];
@@ -220,6 +225,21 @@ fn a_bundle_that_is_cut_off_is_refused_at_every_length() {
     fs::remove_file(&path).unwrap();
     assert!(matches!(unpack(&cache, &path), Err(Error::Bundle(BundleError::Open { .. }))));
     assert!(matches!(unpack(&cache, directory.path()), Err(Error::Bundle(BundleError::Open { .. }))));
+}
+
+/// 200 MiB of zeros take 30 kB.
+#[test]
+fn a_bundle_that_unpacks_to_far_more_than_its_size_is_refused() {
+    let (directory, mut manifest) = made();
+    let zeros = vec![0; 200 << 20];
+    let image = &mut manifest.targets[0].kernel.image;
+    (image.size, image.sha256) = (zeros.len() as u64, Digest::of(&zeros));
+    let mut parts = parts(&manifest);
+    let name = format!("{OBJECTS}/{}", manifest.targets[0].kernel.image.sha256);
+    parts.retain(|(other, _)| *other != name);
+    parts.insert(1, (name, node(zeros)));
+    let error = refused(directory.path(), &parts);
+    assert!(error.contains("far more than a file of its size"), "{error}");
 }
 
 #[test]

@@ -79,8 +79,11 @@ fn a_kernel_of_packages_has_their_names_and_modules_by_content() {
     assert_eq!((package.name.as_str(), package.size), ("linux-image", 3));
     assert_eq!(made.modules, kernel(2, "kernel/fs/nfs.ko\n").modules);
     assert_ne!(made.modules, kernel(1, "kernel/fs/nfsd.ko\n").modules);
-    let error = parse(&TEXT.replace("\"config\" }", &packages("../linux"))).unwrap_err().to_string();
-    assert!(error.ends_with("the target aarch64 6.12 names `../linux`, which is no package"), "{error}");
+    let error = parse(&TEXT.replace("\"config\" }", &packages("linux_x"))).unwrap_err().to_string();
+    assert!(error.ends_with("the target aarch64 6.12 names `linux_x`, which is no package"), "{error}");
+    let error = parse(&TEXT.replace("\"config\" }", &packages("../linux"))).unwrap_err();
+    let error = bpfassay_protocol::with_causes(&error);
+    assert!(error.contains("`../linux` is no name of a package"), "{error}");
 }
 
 /// The end of a target, with a package.

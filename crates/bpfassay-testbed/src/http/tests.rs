@@ -101,7 +101,7 @@ fn redirections_are_followed_some_times_and_never_from_https_to_http() {
     assert!(matches!(get(&url, 7), Err(HttpError::Refused(_))));
     let url = answering(vec![redirect("file:///etc/passwd")]);
     assert!(get(&url, 7).is_err());
-    assert!(config(TlsConfig::builder().build(), true).https_only());
+    assert!(config(TlsConfig::builder().build(), true, PATIENCE).https_only());
 }
 
 /// A server of `directory` over TLS by the program openssl, with a certificate of its own; ends when dropped.
@@ -163,14 +163,60 @@ fn a_server_is_trusted_by_a_certificate_that_the_host_knows_and_no_other() {
     let known: Vec<_> = known.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
     assert_eq!(known.len(), 1);
     let mut content = Vec::new();
-    download_by(&config(trusting(known.clone()), true).new_agent(), &url, &mut content, 7, &mut |_| ()).unwrap();
+    download_by(
+        (&config(trusting(known.clone()), true, PATIENCE).new_agent(), PATIENCE),
+        &url,
+        &mut content,
+        7,
+        &mut |_| (),
+    )
+    .unwrap();
     assert_eq!(content, b"content");
     let other = url.replace("127.0.0.1", "localhost");
-    for (agent, url) in
-        [(config(trusting(Vec::new()), true).new_agent(), &url), (config(trusting(known), true).new_agent(), &other)]
-    {
-        let error = download_by(&agent, url, &mut Vec::new(), 7, &mut |_| ()).unwrap_err();
+    for (agent, url) in [
+        (config(trusting(Vec::new()), true, PATIENCE).new_agent(), &url),
+        (config(trusting(known), true, PATIENCE).new_agent(), &other),
+    ] {
+        let error = download_by((&agent, PATIENCE), url, &mut Vec::new(), 7, &mut |_| ()).unwrap_err();
         assert!(matches!(error, HttpError::Refused(_)), "{error:?}");
         assert!(error.to_string().contains("certificate"), "{error}");
     }
+}
+
+/// Sends `head`, and then `drop` over and over with a pause between, until nobody reads any more; returns the URL.
+fn dripping(head: &'static str, drop: &'static str, pause: Duration) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/x", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        let _ = stream.write_all(head.as_bytes());
+        while stream.write_all(drop.as_bytes()).is_ok() {
+            thread::sleep(pause);
+        }
+    });
+    url
+}
+
+#[test]
+fn a_server_that_is_silent_or_slow_is_given_up() {
+    let patience = Patience { answer: Duration::from_millis(600), least: Duration::from_millis(1200) };
+    let agent = config(TlsConfig::builder().build(), false, patience).new_agent();
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
+    let pause = Duration::from_millis(100);
+    for (what, url) in [
+        ("silent", dripping("", "", pause)),
+        ("a head without end", dripping("HTTP/1.1 200 OK\r\nX: ", "x", pause)),
+        ("fields without end", dripping("HTTP/1.1 200 OK\r\n", "X: x\r\n", pause)),
+        ("a byte now and then", dripping(head, "x", pause)),
+    ] {
+        let since = Instant::now();
+        let error = download_by((&agent, patience), &url, &mut Vec::new(), 1 << 20, &mut |_| ()).unwrap_err();
+        assert!(matches!(error, HttpError::Slow(_)), "{what}: {error:?}");
+        assert!(since.elapsed() < Duration::from_secs(5), "{what}: {:?}", since.elapsed());
+    }
+    // As fast as it goes: bounded in bytes.
+    let url =
+        dripping("HTTP/1.1 200 OK\r\n", "X: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\n", Duration::ZERO);
+    assert!(download_by((&agent, patience), &url, &mut Vec::new(), 1 << 20, &mut |_| ()).is_err());
 }

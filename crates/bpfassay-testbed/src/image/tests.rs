@@ -49,7 +49,7 @@ impl Bed {
         Kernel {
             arch: Arch::X86_64,
             name: "6.1".into(),
-            release: "6.1-x".into(),
+            release: "6.1-x".parse().unwrap(),
             version: None,
             image: (&image).into(),
             config: None,

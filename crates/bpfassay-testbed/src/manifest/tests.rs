@@ -82,7 +82,9 @@ fn files_that_are_missing_or_changed_are_named() {
 fn what_is_not_a_manifest_is_refused() {
     for (from, to, problem) in [
         ("\"format\": 1", "\"format\": 2", "has format 2, this program reads 1"),
-        ("\"release\": \"7.2.12+deb14-riscv64\"", "\"release\": \"\"", "has no name or no kernel release"),
+        ("\"release\": \"7.2.12+deb14-riscv64\"", "\"release\": \"\"", "is no testbed manifest"),
+        ("\"release\": \"7.2.12+deb14-riscv64\"", "\"release\": \"/etc\"", "is no testbed manifest"),
+        ("\"release\": \"7.2.12+deb14-riscv64\"", "\"release\": \"../x\"", "is no testbed manifest"),
         ("\"size\": 5", "\"size\": -5", "is no testbed manifest"),
         ("\"role\"", "\"rôle\"", "is no testbed manifest"),
         ("\"debian\"", "\"De bian\"", "is no name of a provider"),

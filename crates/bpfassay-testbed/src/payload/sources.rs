@@ -5,7 +5,6 @@ use std::{
     env,
     io::Read as _,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use bpfassay_protocol::Arch;
@@ -171,7 +170,10 @@ impl Wanted {
 /// Whether the host has cargo, which fetches the packages that the guest's programs need.
 fn has_cargo() -> bool {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+    bpfassay_child::command(program, &[bpfassay_child::CARGO])
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
 }
 
 const REMEDY: &str = "name a place that offers them with --from (or BPFASSAY_FROM), the checkout of this project in \

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+use std::process::Command;
+
 use super::*;
 
 #[test]

@@ -32,7 +32,8 @@ use crate::{
     cache::{Cache, Digest, Hasher},
     kernel::{Kernel, Modules},
     manifest,
-    modules::{Layout, decompress::decompress, names},
+    modules::{self, Layout, decompress::decompress},
+    names::KernelRelease,
     pvh::{Unusable, extract},
 };
 
@@ -49,7 +50,7 @@ pub struct LocalKernel {
     /// Its configuration, `.config` of the tree that it was built in.
     pub config: Option<PathBuf>,
     /// Its release by that tree, or by its packages.
-    pub release: Option<String>,
+    pub release: Option<KernelRelease>,
     /// The version of its packages.
     pub version: Option<String>,
     /// The packages that it was unpacked from.
@@ -103,7 +104,7 @@ impl LocalKernel {
             return Ok(Vec::new());
         };
         let (tree, _) = find_modules(directory, self.release.as_deref())?;
-        Ok(Config::read(config)?.absent(&names(&tree)?, nfs))
+        Ok(Config::read(config)?.absent(&modules::names(&tree)?, nfs))
     }
 }
 
@@ -200,8 +201,7 @@ pub fn prepare(cache: &Cache, local: &LocalKernel, arch: Option<Arch>) -> Result
     let (modules, tree_release) = match &local.modules {
         Some(LocalModules::Installed(directory)) => {
             let (path, release) = find_modules(directory, known.as_deref())?;
-            if known.as_ref().is_some_and(|known| *known != release) {
-                let known = known.unwrap_or_default();
+            if let Some(known) = known.as_ref().filter(|known| **known != release.as_str()) {
                 let problem = format!("holds modules of {release}, the kernel is {known}: install its own modules");
                 return Err(refuse(directory, problem));
             }
@@ -210,7 +210,7 @@ pub fn prepare(cache: &Cache, local: &LocalKernel, arch: Option<Arch>) -> Result
         Some(LocalModules::Built(tree)) => (Some(build_tree::modules(tree)?), None),
         None => (None, None),
     };
-    let release = known.or(tree_release).ok_or_else(|| {
+    let release = known.or(tree_release.and_then(|name| name.parse().ok())).ok_or_else(|| {
         let problem = "has no readable release (compressed?): give its modules too, or an uncompressed Image";
         refuse(image, problem.to_owned())
     })?;

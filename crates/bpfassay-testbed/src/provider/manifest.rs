@@ -103,7 +103,7 @@ mod tests {
             arch,
             name: "6.12".to_owned(),
             kernel: Kernel {
-                release: "6.12.0".to_owned(),
+                release: "6.12.0".parse().unwrap(),
                 version: None,
                 image: file("image"),
                 config: None,

@@ -100,7 +100,7 @@ fn what_is_not_in_the_cache_is_asked_of_no_network_that_may_not_be_used() {
     }
     assert_eq!(Emulator::cached(&cache).unwrap(), None);
     let apt = Apt::new(&cache, Options { offline: true, ..Options::default() });
-    let error = Emulator::prepare(&apt, &[]).unwrap_err();
+    let error = Emulator::prepare(&apt, &TrustedPackages::default()).unwrap_err();
     assert!(matches!(error, Error::Offline { .. }), "{error}");
 }
 
@@ -108,4 +108,46 @@ fn what_is_not_in_the_cache_is_asked_of_no_network_that_may_not_be_used() {
 fn qemu_for_every_architecture_is_asked_for_with_its_firmware() {
     assert_eq!(names(), ["opensbi", "qemu-system-arm", "qemu-system-misc", "qemu-system-x86"]);
     assert!(names().iter().all(|name| !UNUSED.contains(name)));
+}
+
+/// A link in one package leads no other out of the directory.
+#[test]
+fn two_packages_write_nowhere_else() {
+    use crate::test_support::package::{deb, file, tar_entry};
+    let work = tempfile::tempdir().unwrap();
+    let victim = work.path().join("victim");
+    fs::create_dir(&victim).unwrap();
+    let loader = file("./lib/x-linux-gnu/ld-linux-x.so.2", "loader");
+    for (number, link, inside) in
+        [(0, "./usr/share/qemu", "./usr/share/qemu/planted"), (1, "./usr/lib", "./usr/lib/x-linux-gnu/planted")]
+    {
+        let packages = [
+            deb(&[tar_entry(b'2', link, 0o777, victim.to_str().unwrap(), b""), loader.clone()]),
+            deb(&[file(inside, "planted")]),
+        ];
+        let place = |name: usize| work.path().join(format!("{number}-{name}.deb"));
+        packages.iter().enumerate().for_each(|(name, bytes)| fs::write(place(name), bytes).unwrap());
+        let [scratch, content] = ["scratch", "content"].map(|name| work.path().join(format!("{number}-{name}")));
+        [&scratch, &content].iter().for_each(|path| fs::create_dir(path).unwrap());
+        let filled = fill(&[place(0), place(1)], &scratch, &content, &Stages::default().begin(Kind::Qemu, ""));
+        assert_eq!(fs::read_dir(&victim).unwrap().count(), 0, "{filled:?}");
+        assert!(filled.is_err(), "the packages contradict each other");
+    }
+}
+
+/// What lies on this machine is not taken for a part of a package.
+#[test]
+fn no_link_of_a_package_leads_to_a_loader_of_this_machine() {
+    use crate::test_support::package::{deb, file, tar_entry};
+    let work = tempfile::tempdir().unwrap();
+    put(work.path(), "host/x-linux-gnu/ld-linux-x.so.2", "of this machine");
+    let package = work.path().join("a.deb");
+    let host = work.path().join("host");
+    let link = tar_entry(b'2', "./lib", 0o777, host.to_str().unwrap(), b"");
+    fs::write(&package, deb(&[link, file("./usr/bin/qemu-system-x86_64", "x")])).unwrap();
+    let [scratch, content] = ["scratch", "content"].map(|name| work.path().join(name));
+    [&scratch, &content].iter().for_each(|path| fs::create_dir(path).unwrap());
+    let _ = fill(&[package], &scratch, &content, &Stages::default().begin(Kind::Qemu, ""));
+    assert!(!content.join(LOADER).exists());
+    assert!(host.join("x-linux-gnu/ld-linux-x.so.2").exists());
 }

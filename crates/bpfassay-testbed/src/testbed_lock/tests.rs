@@ -56,11 +56,8 @@ fn what_is_no_lock_is_refused_with_what_is_wrong() {
         (good.replace("pool/main", "pool/../main"), "`pool/../main/l/linux/a.deb` is no path in an archive's pool"),
         (good.replace("pool/main", "main"), "`main/l/linux/a.deb` is no path"),
         (good.replace("pool/main", "http://m/pool/main"), "is no path"),
-        (good.replace("\"linux-image-a\"", "\"-oDir=x\""), "package `-oDir=x`: its name"),
-        (
-            good.replace("release = \"6.12.1+x-amd64\"", "release = \"../x\""),
-            "kernel `6.12` for x86_64: `../x` is no name",
-        ),
+        (good.replace("\"linux-image-a\"", "\"-oDir=x\""), "`-oDir=x` is no name of a package"),
+        (good.replace("release = \"6.12.1+x-amd64\"", "release = \"../x\""), "`../x` is no kernel release"),
         (good.replace(&format!("  {PACKAGE},\n"), ""), "packages is empty"),
         (good.replace(PACKAGE, &format!("{PACKAGE}, {PACKAGE}")), "package `linux-image-a`: it is there twice"),
         (format!("{good}[[kernel]]{}", second.0), "kernel `6.12` for x86_64 is there twice"),

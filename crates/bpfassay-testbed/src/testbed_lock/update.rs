@@ -259,7 +259,7 @@ impl Update {
         let versions = |packages: &[Located]| -> BTreeMap<(String, String), String> {
             let of = |located: &Located| {
                 let package = &located.package;
-                ((package.name.clone(), package.architecture.clone()), package.version.clone())
+                ((package.name.to_string(), package.architecture.to_string()), package.version.to_string())
             };
             packages.iter().map(of).collect()
         };
@@ -294,7 +294,7 @@ fn stamp(
     let without: BTreeSet<String> = packages
         .iter()
         .filter(|located| located.snapshot.is_none())
-        .map(|located| located.package.name.clone())
+        .map(|located| located.package.name.to_string())
         .collect();
     if without.is_empty() {
         return Ok(None);
@@ -337,9 +337,9 @@ mod tests {
     fn packages(versions: &[(&str, &str)]) -> Vec<Located> {
         let package = |(name, version): &(&str, &str)| Located {
             package: Package {
-                name: (*name).to_owned(),
-                version: (*version).to_owned(),
-                architecture: "amd64".to_owned(),
+                name: name.parse().unwrap(),
+                version: version.parse().unwrap(),
+                architecture: "amd64".parse().unwrap(),
                 size: 1,
                 sha256: Digest::of_parts([name, version]),
             },

@@ -79,7 +79,7 @@ impl<'a> Sandbox<'a> {
     }
 
     fn command_as(&self, root: bool, program: &str, directory: &str, variables: &[(String, String)]) -> Command {
-        let mut command = Command::new(PROGRAM);
+        let mut command = bpfassay_child::command(PROGRAM, &[]);
         // Nothing goes on when the caller is gone: `unshare` ends with it, and all in its process name space with that.
         command.args(["--pdeathsig", "KILL", "--", "unshare"]);
         if !root {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-use std::{fs, process::Command};
+use std::{fs, os::unix::fs::symlink, process::Command};
 
 use super::*;
 use crate::cache::Cache;
@@ -19,7 +19,7 @@ fn package(cache: &Cache, scratch: &Path, name: &str, path: &str) -> (Package, O
     let made = Command::new("dpkg-deb").args(["--build", "--root-owner-group"]).args([&tree, &file]).output().unwrap();
     assert!(made.status.success(), "{made:?}");
     let object = cache.add_file(name, &file, None).unwrap();
-    let (name, version, architecture) = (name.to_owned(), "1".to_owned(), "all".to_owned());
+    let (name, version, architecture) = (name.parse().unwrap(), "1".parse().unwrap(), "all".parse().unwrap());
     (Package { name, version, architecture, size: object.size, sha256: object.digest }, object)
 }
 

@@ -143,7 +143,7 @@ mod tests {
         for (suite, name, arch) in wanted {
             let chosen = Chosen::of(&apt, arch, &BTreeMap::from([(suite, BTreeSet::from([name.clone()]))])).unwrap();
             let chosen = chosen.unwrap();
-            assert!(chosen.packages.iter().any(|package| package.name == name), "{name} for {arch}");
+            assert!(chosen.packages.iter().any(|package| package.name == name.as_str()), "{name} for {arch}");
             assert!(matches!(chosen.files(&apt), Err(Error::Offline { .. })));
         }
         let unknown = BTreeMap::from([("trixie".to_owned(), BTreeSet::from(["hello".to_owned()]))]);

@@ -56,5 +56,9 @@ fn control(reader: &mut dyn Read) -> Result<About, Fault> {
         let value = value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         value.ok_or_else(|| Fault::Package(format!("its control file has no {name}")))
     };
-    Ok(About { name: field("Package")?, version: field("Version")?, architecture: field("Architecture")? })
+    Ok(About {
+        name: field("Package")?.parse()?,
+        version: field("Version")?.parse()?,
+        architecture: field("Architecture")?.parse()?,
+    })
 }

@@ -6,53 +6,44 @@ use std::{
     ffi::OsStr,
     fs::File,
     io::{self, Read},
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    os::{
+        fd::{AsFd as _, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
 };
 
-use bpfassay_input::NoInput;
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags},
+    fs::{AtFlags, FileType, Mode, OFlags},
     io::Errno,
 };
 
 use super::{Fault, Kind, MOST_PATH, place_of, wrong};
+use crate::untrusted_tree::UntrustedTree;
 
-/// How a directory below the root is found: the root is the root of symbolic links, too.
-const BELOW: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
-const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// How often a directory is looked for while others rename something on the way to it.
-const ATTEMPTS: u32 = 16;
-
-/// A directory that packages are unpacked into.
+/// A directory that a package is unpacked into. Several threads may unpack into one.
 #[derive(Debug)]
-pub(crate) struct Directory {
-    root: OwnedFd,
-    path: PathBuf,
+pub(super) struct Directory<'a> {
+    tree: &'a UntrustedTree,
     /// The directory in which something was made last.
     last: Option<(PathBuf, OwnedFd)>,
     /// Directories that were made or found.
     known: BTreeSet<PathBuf>,
 }
 
-impl Directory {
-    /// The one at `path`, which exists.
-    pub(crate) fn open(path: &Path) -> Result<Self, Fault> {
-        let root = rustix::fs::open(path, PLACE, Mode::empty());
-        let root = root.map_err(|error| Fault::Place("open", path.to_owned(), error.into()))?;
-        if let Err(Errno::NOSYS) = rustix::fs::openat2(&root, ".", PLACE, Mode::empty(), BELOW) {
-            return Err(Fault::Place("unpack a package into", path.to_owned(), NoInput::NoOpenat2.into()));
-        }
-        Ok(Self { root, path: path.to_owned(), last: None, known: BTreeSet::new() })
+impl<'a> Directory<'a> {
+    /// The root of `tree`.
+    pub(super) fn of(tree: &'a UntrustedTree) -> Self {
+        Self { tree, last: None, known: BTreeSet::new() }
     }
 
     /// Makes what `kind` is at `place`, relative to the root, in place of what is there, but for a directory.
-    pub(crate) fn take(&mut self, place: &Path, kind: Kind, content: &mut dyn Read) -> Result<(), Fault> {
+    pub(super) fn take(&mut self, place: &Path, kind: Kind, content: &mut dyn Read) -> Result<(), Fault> {
         if kind == Kind::Directory {
             return self.directory(place).map(drop);
         }
         let Some(name) = place.file_name() else { return Ok(()) };
-        let whole = self.path.join(place);
+        let whole = self.tree.shown(place);
         let failed = |action| {
             let whole = whole.clone();
             move |error: Errno| Fault::Place(action, whole, error.into())
@@ -96,7 +87,7 @@ impl Directory {
     /// Where the existing file at `place` is: its directory, and its name in it.
     fn found(&mut self, place: &Path) -> Result<(OwnedFd, PathBuf), Fault> {
         let wanted = place.file_name().map(PathBuf::from).unwrap_or_default();
-        let parent = self.open_below(place.parent().unwrap_or(Path::new("")));
+        let parent = self.tree.directory(place.parent().unwrap_or(Path::new("")));
         let parent = parent.map_err(|_| Fault::Package(format!("`{}` is linked and is not there", place.display())))?;
         let is_file = rustix::fs::statat(&parent, &wanted, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::RegularFile);
@@ -104,7 +95,7 @@ impl Directory {
     }
 
     /// The directory at `place`, made with those on the way to it where it is missing.
-    fn directory(&mut self, place: &Path) -> Result<&OwnedFd, Fault> {
+    fn directory(&mut self, place: &Path) -> Result<BorrowedFd<'_>, Fault> {
         if self.last.as_ref().is_none_or(|(last, _)| last != place) {
             if !self.known.contains(place) {
                 let mut way = PathBuf::new();
@@ -117,20 +108,20 @@ impl Directory {
                     }
                 }
             }
-            let found = self.open_below(place);
-            let found = found.map_err(|error| Fault::Place("open", self.path.join(place), error.into()))?;
+            let found = self.tree.directory(place);
+            let found = found.map_err(|error| Fault::Place("open", self.tree.shown(place), error.into()))?;
             self.last = Some((place.to_owned(), found));
         }
         match &self.last {
-            Some((_, found)) => Ok(found),
-            None => Ok(&self.root),
+            Some((_, found)) => Ok(found.as_fd()),
+            None => Ok(self.tree.root()),
         }
     }
 
     /// Makes the directory `name` in that at `parent`, unless it is there, maybe as a link to one.
     fn make(&self, parent: &Path, name: &OsStr, whole: &Path) -> Result<(), Fault> {
-        let failed = |error: Errno| Fault::Place("create", self.path.join(whole), error.into());
-        match self.open_below(whole) {
+        let failed = |error: Errno| Fault::Place("create", self.tree.shown(whole), error.into());
+        match self.tree.directory(whole) {
             Ok(_) => return Ok(()),
             Err(Errno::NOENT) => {}
             Err(Errno::NOTDIR | Errno::LOOP) => {
@@ -138,25 +129,14 @@ impl Directory {
             }
             Err(error) => return Err(failed(error)),
         }
-        let parent = self.open_below(parent).map_err(failed)?;
+        let parent = self.tree.directory(parent).map_err(failed)?;
         match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
+            // Another thread was faster.
+            Err(Errno::EXIST) if self.tree.directory(whole).is_ok() => Ok(()),
             // A link that leads nowhere: what belongs below it would come to lie elsewhere.
             Err(Errno::EXIST) => wrong(format!("`{}` is a directory and a link to nothing", whole.display())),
             made => made.map_err(failed),
         }
-    }
-
-    /// The directory at `place`, through links that stay below the root.
-    fn open_below(&self, place: &Path) -> Result<OwnedFd, Errno> {
-        let place = if place.as_os_str().is_empty() { Path::new(".") } else { place };
-        for _ in 0..ATTEMPTS {
-            match rustix::fs::openat2(&self.root, place, PLACE, Mode::empty(), BELOW) {
-                // Something was renamed on the way, so that the kernel cannot decide it.
-                Err(Errno::AGAIN) => {}
-                found => return found,
-            }
-        }
-        Err(Errno::AGAIN)
     }
 }
 

@@ -92,7 +92,8 @@ impl Header {
             Some(epoch) => format!("{epoch}:{version}"),
             None => version,
         };
-        let about = About { name: text(tag::NAME, "name")?, version, architecture: text(tag::ARCH, "architecture")? };
+        let (name, architecture) = (text(tag::NAME, "name")?, text(tag::ARCH, "architecture")?);
+        let about = About { name: name.parse()?, version: version.parse()?, architecture: architecture.parse()? };
         let is_sha_256 = tags.numbers(tag::PAYLOAD_DIGEST_KIND).first() == Some(&SHA_256);
         let digest = tags.text(tag::PAYLOAD_DIGEST).filter(|_| is_sha_256);
         let digest = digest.and_then(|digest| Digest::from_str(&digest).ok());

@@ -29,14 +29,21 @@ pub(super) fn decompressed<'a>(reader: impl Read + 'a, limit: u64) -> Result<Bou
     } else {
         Box::new(reader)
     };
-    Ok(Bounded { reader, left: limit, limit })
+    Ok(Bounded::new(reader, limit))
 }
 
 /// A stream out of which only so much comes.
-pub(super) struct Bounded<'a> {
+pub(crate) struct Bounded<'a> {
     reader: Box<dyn Read + 'a>,
     left: u64,
     limit: u64,
+}
+
+impl<'a> Bounded<'a> {
+    /// `reader`, of which `limit` bytes may be read.
+    pub(crate) fn new(reader: Box<dyn Read + 'a>, limit: u64) -> Self {
+        Self { reader, left: limit, limit }
+    }
 }
 
 impl Read for Bounded<'_> {
@@ -46,8 +53,7 @@ impl Read for Bounded<'_> {
             if self.reader.read(&mut more)? == 0 {
                 return Ok(0);
             }
-            let problem =
-                format!("its content has more than {} bytes, far more than a package of its size", self.limit);
+            let problem = format!("its content has more than {} bytes, far more than a file of its size", self.limit);
             return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
         }
         let length = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));

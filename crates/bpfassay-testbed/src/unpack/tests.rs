@@ -82,13 +82,17 @@ fn rpm(payload: &[u8], tags: Vec<(u32, Value<'_>)>) -> Vec<u8> {
     [lead, signature, padding, header(&all), payload.to_vec()].concat()
 }
 
+fn tree(path: &Path) -> UntrustedTree {
+    UntrustedTree::open(path).unwrap()
+}
+
 /// Unpacks `bytes` into a new directory.
 fn unpacked(bytes: &[u8]) -> (tempfile::TempDir, Result<About>) {
     let work = tempfile::tempdir().unwrap();
     let (package, root) = (work.path().join("package"), work.path().join("root"));
     fs::write(&package, bytes).unwrap();
     fs::create_dir(&root).unwrap();
-    let done = unpack(&package, &root, &["./usr/share/doc"], "x");
+    let done = unpack(&package, &tree(&root), &["./usr/share/doc"], "x");
     (work, done)
 }
 
@@ -121,7 +125,11 @@ fn files_directories_and_links_of_a_deb_are_unpacked() {
     let (work, about) = unpacked(&packed);
     assert_eq!(
         about.unwrap(),
-        About { name: "linux-image-x".into(), version: "6.1-1".into(), architecture: "amd64".into() }
+        About {
+            name: "linux-image-x".parse().unwrap(),
+            version: "6.1-1".parse().unwrap(),
+            architecture: "amd64".parse().unwrap()
+        }
     );
     let root = work.path().join("root");
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
@@ -170,9 +178,46 @@ fn packages_are_unpacked_through_the_links_of_others() {
     symlink("usr/lib", root.join("lib")).unwrap();
     fs::write(&package, deb(&[directory("./lib/"), directory("./lib/x/"), file("./lib/x/file", "content")])).unwrap();
     for _ in 0..2 {
-        unpack(&package, &root, &[], "x").unwrap();
+        unpack(&package, &tree(&root), &[], "x").unwrap();
         assert_eq!(fs::read_to_string(root.join("usr/lib/x/file")).unwrap(), "content");
         assert!(root.join("lib").is_symlink());
+    }
+}
+
+/// As when the cross toolchain is made.
+#[test]
+fn several_threads_unpack_into_one_tree() {
+    let work = tempfile::tempdir().unwrap();
+    let root = work.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let tree = tree(&root);
+    let package = |thread: usize| {
+        let entries = (0..200).map(|number| file(&format!("./usr/{}/{number}/{thread}", number % 7), "x"));
+        let path = work.path().join(format!("{thread}.deb"));
+        fs::write(&path, deb(&entries.collect::<Vec<_>>())).unwrap();
+        path
+    };
+    let packages: Vec<_> = (0..4).map(package).collect();
+    std::thread::scope(|scope| {
+        for package in &packages {
+            scope.spawn(|| unpack(package, &tree, &[], "x").unwrap());
+        }
+    });
+    for number in 0..200 {
+        assert_eq!(fs::read_dir(root.join(format!("usr/{}/{number}", number % 7))).unwrap().count(), 4);
+    }
+}
+
+#[test]
+fn what_is_left_out_may_be_in_any_directory() {
+    for (place, left_out, expected) in [
+        ("usr/lib/x/gconv/a", "./usr/lib/*/gconv", true),
+        ("usr/lib/gconv", "./usr/lib/*/gconv", false),
+        ("usr/lib/x/gconv2", "./usr/lib/*/gconv", false),
+        ("usr/share/doc", "./usr/share/doc", true),
+        ("usr/share/document", "./usr/share/doc", false),
+    ] {
+        assert_eq!(is_below(Path::new(place), left_out), expected, "{place} {left_out}");
     }
 }
 
@@ -191,8 +236,9 @@ fn an_rpm_is_unpacked_and_compared_with_its_digest() {
     .concat();
     let packed = rpm(&gzip(&archive), vec![(1003, Value::Words(&[2]))]);
     let (work, about) = unpacked(&packed);
-    let version = "2:5.14.0-503.el9".to_owned();
-    assert_eq!(about.unwrap(), About { name: "kernel-core".into(), version, architecture: "x86_64".into() });
+    let version = "2:5.14.0-503.el9".parse().unwrap();
+    let expected = About { name: "kernel-core".parse().unwrap(), version, architecture: "x86_64".parse().unwrap() };
+    assert_eq!(about.unwrap(), expected);
     let root = work.path().join("root");
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
     assert_eq!(
@@ -251,13 +297,13 @@ fn what_is_no_package_or_too_large_is_refused() {
     // 200 MiB of zeros take 200 KB.
     let bomb = deb(&[tar_entry(b'0', "./zeros", 0o644, "", &vec![0; 200 << 20])]);
     assert!(bomb.len() < 1 << 20);
-    assert!(refused(&bomb).contains("far more than a package of its size"));
+    assert!(refused(&bomb).contains("far more than a file of its size"));
     let bzip = rpm(b"BZh91AY&SY", vec![]);
     assert!(refused(&bzip).contains("bzip2"));
     let drpm = rpm(b"", vec![(1124, Value::Text("drpm"))]);
     assert_ne!(refused(&drpm), "");
     let work = tempfile::tempdir().unwrap();
-    let error = unpack(&work.path().join("none"), work.path(), &[], "x").unwrap_err();
+    let error = unpack(&work.path().join("none"), &tree(work.path()), &[], "x").unwrap_err();
     assert!(error.to_string().contains("check that it exists"), "{error}");
 }
 
@@ -286,7 +332,7 @@ fn what_dpkg_packs_is_unpacked_as_by_dpkg() {
         }
         let root = work.path().join("root");
         fs::create_dir(&root).unwrap();
-        let about = unpack(&package, &root, &[], "x").unwrap();
+        let about = unpack(&package, &tree(&root), &[], "x").unwrap();
         assert_eq!(about.version, "1:2~3");
         fs::remove_dir_all(source.join("DEBIAN")).unwrap();
         let same = Command::new("diff").arg("-r").arg("--no-dereference").arg(&source).arg(&root).output().unwrap();

@@ -139,8 +139,10 @@ pub(super) fn quoted(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => quoted.push(c),
+            c if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() => quoted.push(c),
+            // Whoever prints the text may replace what no terminal shows, by what is no TOML.
+            c if u32::from(c) <= 0xffff => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
         }
     }
     quoted.push('"');
@@ -197,6 +199,18 @@ fn short_name(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn strings_have_nothing_in_them_that_a_terminal_does_not_show() {
+        for (text, expected) in [
+            ("a\u{202e}b.o", r#""a\u202eb.o""#),
+            ("\u{e0041}", r#""\U000e0041""#),
+            ("\u{1b}[2J\u{9b}\n", r#""\u001b[2J\u009b\u000a""#),
+            ("plain \"é\" \\ 名", r#""plain \"é\" \\ 名""#),
+        ] {
+            assert_eq!(quoted(text), expected);
+        }
+    }
 
     #[test]
     fn no_name_of_a_list_is_cut() {

@@ -71,6 +71,11 @@ pub(crate) struct Execution {
     #[command(flatten)]
     pub(crate) overlays: Overlays,
 
+    /// Start the QEMU of the bundle on this machine although testbed.lock does not name its packages: whoever made the bundle can then run any program here. Without
+    /// this option you are asked on a terminal; elsewhere, with --yes and in CI the QEMU is refused
+    #[arg(long, requires = "bundle")]
+    pub(crate) trust_emulator: bool,
+
     /// Guests side by side [default: as many as CPUs and memory allow]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) jobs: Option<u32>,

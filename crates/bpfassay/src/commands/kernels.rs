@@ -68,7 +68,9 @@ fn as_text(listings: &[Listing]) -> String {
         let newest = match (&listing.builds, &listing.problem) {
             (_, Some(_)) => "not known (see below)".to_owned(),
             (None, None) => "not known (no list yet)".to_owned(),
-            (Some(_), None) => listing.current().map_or("none today".to_owned(), |(_, build)| build.release.clone()),
+            (Some(_), None) => {
+                listing.current().map_or("none today".to_owned(), |(_, build)| build.release.to_string())
+            }
         };
         let suites = listing.suites.join(", ");
         // Writing to a string cannot fail.

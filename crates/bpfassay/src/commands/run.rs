@@ -28,7 +28,7 @@ use crate::{
     host, output,
     progress::{self, Display, Reporter, Reporting, bundled},
     selection::{self, is_path, store_options},
-    stop,
+    stop, trust,
 };
 
 /// Executes the command. Runs that fail are results, and no failures.
@@ -56,7 +56,8 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let recorded = interrupted.as_ref().and_then(Interrupted::qemu).or_else(|| like.as_ref().and_then(Like::qemu));
     options.qemu = arguments.execution.qemu.qemu.or(recorded);
     if let Some(bundle) = &arguments.execution.overlays.bundle {
-        options = options.with_bundle(bundle)?;
+        let trusts = arguments.execution.trust_emulator;
+        options = options.with_bundle(bundle, |packages| trust::agree(bundle, packages, trusts, global))?;
     }
     let mut selection = match &interrupted {
         Some(_) => selection::overlays(&arguments.execution.overlays),

@@ -35,9 +35,9 @@ fn apt_can_download() -> bool {
 /// The package `name`, as a lock has it.
 fn located(name: &str, content: &[u8]) -> Located {
     let package = Package {
-        name: name.to_owned(),
-        version: "1:2~3".to_owned(),
-        architecture: "amd64".to_owned(),
+        name: name.parse().unwrap(),
+        version: "1:2~3".parse().unwrap(),
+        architecture: "amd64".parse().unwrap(),
         size: content.len() as u64,
         sha256: Digest::of(content),
     };

@@ -141,9 +141,9 @@ fn packages_are_downloaded_as_another_user_and_taken_into_the_cache() {
     let state = IndexState { fetched: 0, release, stale: false, archive: host.archive.uri };
     let root = Root { directory, suite: "x".to_owned(), state };
     let package = |sha256| Package {
-        name: "served".to_owned(),
-        version: "1".to_owned(),
-        architecture: "amd64".to_owned(),
+        name: "served".parse().unwrap(),
+        version: "1".parse().unwrap(),
+        architecture: "amd64".parse().unwrap(),
         size: DEB.len() as u64,
         sha256,
     };
@@ -164,9 +164,9 @@ fn packages_are_downloaded_as_another_user_and_taken_into_the_cache() {
 /// A package that is served in the pool, as a lock has it.
 fn located(content: &[u8]) -> Located {
     let package = Package {
-        name: "served+x".to_owned(),
-        version: "1:2~3".to_owned(),
-        architecture: "amd64".to_owned(),
+        name: "served+x".parse().unwrap(),
+        version: "1:2~3".parse().unwrap(),
+        architecture: "amd64".parse().unwrap(),
         size: content.len() as u64,
         sha256: Digest::of(content),
     };

@@ -5,13 +5,14 @@ use super::compare_versions;
 use crate::{
     apt::{Indexed, Located},
     catalogue::{Entry, build_name::build_name},
+    names::KernelRelease,
 };
 
 /// One build of a kernel in a suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Build {
     /// What `uname -r` prints.
-    pub release: String,
+    pub release: KernelRelease,
     /// Version of its packages.
     pub version: String,
     /// The packages that hold its files, and where these lie.
@@ -37,7 +38,8 @@ pub fn builds(entry: &Entry, flavour: &str, index: &[Indexed]) -> Vec<Build> {
         .filter_map(|indexed| {
             let package = &indexed.found.package;
             let release = package.name.strip_prefix(before)?.strip_suffix(after)?;
-            entry.release.matches(release, flavour).then(|| build(entry, release, &package.version, index))
+            let release: KernelRelease = release.parse().ok()?;
+            entry.release.matches(&release, flavour).then(|| build(entry, &release, &package.version, index))
         })
         .collect();
     builds.sort_by(|a, b| compare_versions(&a.version, &b.version).then_with(|| a.release.cmp(&b.release)));
@@ -46,7 +48,7 @@ pub fn builds(entry: &Entry, flavour: &str, index: &[Indexed]) -> Vec<Build> {
 
 /// Collects the packages of one release at one version: those that the entry names, and what they depend on as far as it
 /// has the release in its name.
-fn build(entry: &Entry, release: &str, version: &str, index: &[Indexed]) -> Build {
+fn build(entry: &Entry, release: &KernelRelease, version: &str, index: &[Indexed]) -> Build {
     let suffix = format!("-{release}");
     let mut names: Vec<String> = entry.packages.iter().map(|name| name.replace('@', release)).collect();
     let mut packages = Vec::new();
@@ -56,7 +58,7 @@ fn build(entry: &Entry, release: &str, version: &str, index: &[Indexed]) -> Buil
         next += 1;
         let indexed = index.iter().find(|indexed| {
             let package = &indexed.found.package;
-            package.name == name && package.version == version
+            package.name == name.as_str() && package.version == version
         });
         let Some(indexed) = indexed else {
             // Backports drop linux-base of old builds. Those up to 6.18 have its files in linux-image; where they are in
@@ -74,5 +76,5 @@ fn build(entry: &Entry, release: &str, version: &str, index: &[Indexed]) -> Buil
         }
     }
     packages.sort();
-    Build { release: release.to_owned(), version: version.to_owned(), packages, missing }
+    Build { release: release.clone(), version: version.to_owned(), packages, missing }
 }

@@ -16,6 +16,7 @@ use crate::{
     kernel::{Kernel, Modules},
     manifest,
     modules::Layout,
+    names::KernelRelease,
     stages::Step,
     testbed_lock::LockedKernel,
     unpack::GROWTH,
@@ -33,7 +34,7 @@ pub struct Kernels<'a> {
 #[serde(deny_unknown_fields)]
 struct Choice {
     suite: String,
-    release: String,
+    release: KernelRelease,
     version: String,
     packages: Vec<Package>,
 }
@@ -200,7 +201,7 @@ fn pick(selection: &Selection<'_>, all: &[(&str, Build)]) -> Result<(String, Bui
     let (name, arch) = (selection.name.clone(), selection.arch);
     for (suite, build) in all.iter().rev() {
         if let (true, Some(missing)) = (wanted(build), build.missing.clone()) {
-            let (suite, release) = ((*suite).to_owned(), build.release.clone());
+            let (suite, release) = ((*suite).to_owned(), build.release.to_string());
             return Err(CatalogueError::Incomplete { name, arch, release, suite, missing });
         }
     }
@@ -236,7 +237,7 @@ fn choice_key(arch: Arch, name: &str) -> Digest {
 impl Choice {
     fn tree_key(&self) -> Digest {
         let packages = self.packages.iter().map(|package| package.sha256.to_string());
-        Digest::of_parts([unpack::LAYOUT.to_owned(), self.release.clone()].into_iter().chain(packages))
+        Digest::of_parts([unpack::LAYOUT.to_owned(), self.release.to_string()].into_iter().chain(packages))
     }
 
     fn kernel(&self, arch: Arch, name: &str, tree: &Tree) -> Result<Kernel> {
@@ -246,7 +247,8 @@ impl Choice {
             let size = std::fs::metadata(&path).map_err(Error::io("read", &path))?.len();
             Ok(Some(manifest::File { path, size, sha256: file.digest }))
         };
-        let layout = |missing: &str| Error::KernelLayout { what: self.release.clone(), missing: missing.to_owned() };
+        let layout =
+            |missing: &str| Error::KernelLayout { what: self.release.to_string(), missing: missing.to_owned() };
         Ok(Kernel {
             arch,
             name: name.to_owned(),

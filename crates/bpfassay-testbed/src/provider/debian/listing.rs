@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_protocol::Arch;
 
 use super::{Build, compare_versions, kernels::Kernels};
-use crate::{Error, Result, apt::Root};
+use crate::{Error, Result, apt::Root, names::KernelRelease};
 
 /// One series of kernels on one architecture.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Listing {
     /// Why a package index cannot be fetched, and what to do.
     pub problem: Option<String>,
     /// What `uname -r` prints of the build that its name means, where the lock has one.
-    pub locked: Option<String>,
+    pub locked: Option<KernelRelease>,
     /// What is in the cache: the build that the name means now, and builds fetched by their own names.
     pub cached: Vec<Cached>,
 }
@@ -34,7 +34,7 @@ pub struct Cached {
     /// The name that it was fetched by.
     pub name: String,
     /// What `uname -r` prints.
-    pub release: String,
+    pub release: KernelRelease,
     /// Version of its packages.
     pub version: Option<String>,
 }

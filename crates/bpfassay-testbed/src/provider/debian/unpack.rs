@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From package files to a kernel's tree: `vmlinuz`, `config`, `modules/`.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use crate::{
-    Error, Result, apt,
+    Error, Result,
     cache::{Cache, Object},
+    names::KernelRelease,
+    unpack,
+    untrusted_tree::{Links, UntrustedTree},
 };
 
 /// Changes whenever the layout of the tree does.
@@ -19,6 +19,7 @@ pub(super) const IMAGE: &str = "vmlinuz";
 pub(super) const CONFIG: &str = "config";
 /// The content of `lib/modules/RELEASE`, in the tree.
 pub(super) const MODULES: &str = "modules";
+
 /// Unpacks `packages`, reporting each as it is `done`, and moves what is wanted into `content`.
 ///
 /// # Errors
@@ -26,52 +27,55 @@ pub(super) const MODULES: &str = "modules";
 pub(super) fn unpack(
     cache: &Cache,
     packages: &[Object],
-    release: &str,
+    release: &KernelRelease,
     what: &str,
     content: &Path,
     done: impl Fn(),
 ) -> Result<()> {
     let scratch = cache.scratch()?;
+    let tree = UntrustedTree::open(scratch.path())?;
     for package in packages {
-        apt::unpack(&package.path, scratch.path(), &[], what)?;
+        unpack::unpack(&package.path, &tree, &[], what)?;
         done();
     }
-    arrange(scratch.path(), release, what, content)
+    arrange(&tree, release, what, content)
 }
 
-/// Moves the kernel's files from the packages' places in `root` to ours in `content`.
-fn arrange(root: &Path, release: &str, what: &str, content: &Path) -> Result<()> {
-    let trees = [root.join("usr/lib/modules").join(release), root.join("lib/modules").join(release)];
-    let boot = |name: &str| root.join("boot").join(format!("{name}-{release}"));
+/// Moves the kernel's files from the packages' places in `tree` to ours in `content`.
+fn arrange(tree: &UntrustedTree, release: &KernelRelease, what: &str, content: &Path) -> Result<()> {
+    let trees = ["usr/lib/modules", "lib/modules"].map(|parent| Path::new(parent).join(release.as_str()));
+    let boot = |name: &str| PathBuf::from(format!("boot/{name}-{release}"));
     let in_trees = |name: &str| trees.iter().map(|tree| tree.join(name)).collect::<Vec<_>>();
+    let missing = |name: &str| Error::KernelLayout { what: what.to_owned(), missing: name.to_owned() };
+    let take = |places: Vec<PathBuf>, name: &str| -> Result<bool> {
+        let found = places.iter().find(|place| tree.is_file(place));
+        found.map_or(Ok(false), |from| tree.take_file(from, &content.join(name)).map(|()| true))
+    };
+    let wanted = |places: Vec<PathBuf>, name: &str| match take(places, name)? {
+        true => Ok(()),
+        false => Err(missing(name.rsplit('/').next().unwrap_or(name))),
+    };
     // riscv64 calls it vmlinux up to 6.12; it is the same EFI program as the later vmlinuz.
-    let image = [boot("vmlinuz"), boot("vmlinux")].into_iter();
-    let image = image.chain(in_trees("vmlinuz")).chain(in_trees("vmlinuz.unsigned"));
-    take(image, content, IMAGE, what)?;
-    take([boot("config")].into_iter().chain(in_trees("config")), content, CONFIG, what)?;
-    let modules = content.join(MODULES);
-    fs::create_dir(&modules).map_err(Error::io("create", &modules))?;
-    take(in_trees("kernel"), &modules, "kernel", what)?;
-    take(in_trees("modules.builtin"), &modules, "modules.builtin", what)?;
-    take(in_trees("modules.order"), &modules, "modules.order", what)?;
+    let images = [vec![boot("vmlinuz"), boot("vmlinux")], in_trees("vmlinuz"), in_trees("vmlinuz.unsigned")];
+    wanted(images.concat(), IMAGE)?;
+    wanted([vec![boot("config")], in_trees("config")].concat(), CONFIG)?;
+    let modules = in_trees("kernel").into_iter().find(|place| tree.is_directory(place));
+    let to = content.join(MODULES).join("kernel");
+    tree.take_directory(modules.ok_or_else(|| missing("kernel"))?, &to, Links::Removed)?;
+    for name in ["modules.builtin", "modules.order"] {
+        wanted(in_trees(name), &format!("{MODULES}/{name}"))?;
+    }
     // Names and aliases of what is built in; not every package layout has it, and nothing fails without it.
-    if in_trees("modules.builtin.modinfo").iter().any(|path| path.exists()) {
-        take(in_trees("modules.builtin.modinfo"), &modules, "modules.builtin.modinfo", what)?;
-    }
-    Ok(())
-}
-
-/// Moves the first of `places` that exists.
-fn take(places: impl IntoIterator<Item = PathBuf>, to: &Path, name: &str, what: &str) -> Result<()> {
-    match places.into_iter().find(|path| path.exists()) {
-        Some(from) => fs::rename(&from, to.join(name)).map_err(Error::io("move", from)),
-        None => Err(Error::KernelLayout { what: what.to_owned(), missing: name.to_owned() }),
-    }
+    let name = "modules.builtin.modinfo";
+    take(in_trees(name), &format!("{MODULES}/{name}")).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::test_support::package::{deb, file, tar_entry};
 
     fn lay(root: &Path, files: &[&str]) {
         for file in files {
@@ -84,7 +88,8 @@ mod tests {
     fn arranged(files: &[&str]) -> Result<Vec<String>> {
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         lay(from.path(), files);
-        arrange(from.path(), "6.1-x", "kernel 6.1-x", to.path())?;
+        let tree = UntrustedTree::open(from.path()).unwrap();
+        arrange(&tree, &"6.1-x".parse().unwrap(), "kernel 6.1-x", to.path())?;
         assert!(to.path().join("modules/kernel/fs/nfs.ko").exists());
         ["vmlinuz", "config", "modules/modules.order"]
             .iter()
@@ -126,5 +131,44 @@ mod tests {
     fn a_package_without_image_is_refused() {
         let error = arranged(&["boot/config-6.1-x", "lib/modules/6.1-x/kernel/fs/nfs.ko"]).unwrap_err();
         assert!(error.to_string().starts_with("kernel 6.1-x holds no vmlinuz"), "{error}");
+    }
+
+    /// A package may be anything that has the digest which results of others name.
+    #[test]
+    fn nothing_of_this_machine_is_moved_or_taken_for_a_module() {
+        let work = tempfile::tempdir().unwrap();
+        let cache = Cache::open(work.path().join("cache")).unwrap();
+        let host = work.path().join("host");
+        lay(&host, &["6.1-x/kernel/fs/a.ko", "6.1-x/modules.builtin", "6.1-x/modules.order", "config"]);
+        let to = |name: &str| host.join(name).to_str().unwrap().to_owned();
+        let image = || file("./boot/vmlinuz-6.1-x", "image");
+        let config = || file("./boot/config-6.1-x", "config");
+        let link = |place: &str, target: String| tar_entry(b'2', place, 0o777, &target, b"");
+        let lists = ["builtin", "order"].map(|name| file(&format!("./lib/modules/6.1-x/modules.{name}"), ""));
+        let module = || file("./lib/modules/6.1-x/kernel/b.ko", "b");
+        let attempts = [
+            vec![image(), config(), link("./lib/modules", to(""))],
+            vec![image(), config(), link("./lib/modules/6.1-x", to("6.1-x"))],
+            vec![image(), link("./boot/config-6.1-x", to("config")), module()],
+            [vec![image(), config(), link("./lib/modules/6.1-x/kernel", to("6.1-x/kernel"))], lists.to_vec()].concat(),
+        ];
+        let unpacked = |number: usize, entries: &[Vec<u8>]| {
+            let object = cache.add_bytes("a package", &deb(entries)).unwrap();
+            let content = work.path().join(format!("content-{number}"));
+            fs::create_dir(&content).unwrap();
+            let done = unpack(&cache, &[object], &"6.1-x".parse().unwrap(), "kernel 6.1-x", &content, || ());
+            (content, done)
+        };
+        for (number, entries) in attempts.iter().enumerate() {
+            let (_, done) = unpacked(number, entries);
+            assert!(matches!(done, Err(Error::KernelLayout { .. })), "{number}: {done:?}");
+            for name in ["6.1-x/kernel/fs/a.ko", "6.1-x/modules.builtin", "6.1-x/modules.order", "config"] {
+                assert_eq!(fs::read_to_string(host.join(name)).unwrap(), name, "{number}");
+            }
+        }
+        let links = [link("./lib/modules/6.1-x/kernel/a", to("6.1-x/kernel")), module()];
+        let (content, done) = unpacked(9, &[vec![image(), config()], links.to_vec(), lists.to_vec()].concat());
+        done.unwrap();
+        assert!(content.join("modules/kernel/b.ko").is_file() && !content.join("modules/kernel/a").is_symlink());
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     cache::Digest,
     kernel::Modules,
     modules::{Layout, ModulesError, built},
+    names::KernelRelease,
 };
 
 /// The configuration of the kernel.
@@ -55,7 +56,10 @@ pub(super) fn find(tree: &Path, modules: Option<LocalModules>, archs: &[Arch]) -
     }
     let (image, image_release) = image(tree, archs)?;
     let release = match bpfassay_input::read(&tree.join(RELEASE), MAX_RELEASE) {
-        Ok(text) => String::from_utf8_lossy(&text).trim().to_owned(),
+        Ok(text) => {
+            let text = String::from_utf8_lossy(&text);
+            text.trim().parse::<KernelRelease>().map_err(|error| lacks(format!("has another {RELEASE}: {error}")))?
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(lacks(format!("has no {RELEASE}: run `make`")));
         }
@@ -64,8 +68,7 @@ pub(super) fn find(tree: &Path, modules: Option<LocalModules>, archs: &[Arch]) -
     if let Some(built) = image_release.filter(|built| *built != release) {
         let shown = shown(tree, &image);
         return Err(lacks(format!(
-            "is one of {}, and {shown} is of {built}, from a build before: run `make {}`",
-            release.escape_debug(),
+            "is one of {release}, and {shown} is of {built}, from a build before: run `make {}`",
             target(&image)
         )));
     }
@@ -78,7 +81,7 @@ pub(super) fn find(tree: &Path, modules: Option<LocalModules>, archs: &[Arch]) -
 }
 
 /// The image in `tree` for one of `archs`, and its release where the image has it.
-fn image(tree: &Path, archs: &[Arch]) -> Result<(PathBuf, Option<String>)> {
+fn image(tree: &Path, archs: &[Arch]) -> Result<(PathBuf, Option<KernelRelease>)> {
     // What x86_64 builds lies in x86, too, through a link.
     let mut found = BTreeMap::new();
     let mut others = Vec::new();

@@ -3,13 +3,15 @@
 
 use bpfassay_protocol::{Arch, arch::ImageFormat};
 
+use crate::names::KernelRelease;
+
 /// An image that QEMU can boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageKind {
     /// Its architecture.
     pub arch: Arch,
     /// Its release, where the file has it uncompressed.
-    pub release: Option<String>,
+    pub release: Option<KernelRelease>,
 }
 
 /// Longest release that a kernel can have (`__NEW_UTS_LEN`).
@@ -52,7 +54,7 @@ fn has(image: &[u8], at: usize, magic: &[u8]) -> bool {
 }
 
 /// The release in the banner `Linux version RELEASE (…`. The same text without a release occurs elsewhere in a kernel.
-fn banner(image: &[u8]) -> Option<String> {
+fn banner(image: &[u8]) -> Option<KernelRelease> {
     const BEFORE: &[u8] = b"Linux version ";
     let mut rest = image;
     while let Some(at) = rest.windows(BEFORE.len()).position(|window| window == BEFORE) {
@@ -65,11 +67,9 @@ fn banner(image: &[u8]) -> Option<String> {
 }
 
 /// The characters up to a space or zero byte, if they can be a release.
-fn first_token(bytes: &[u8]) -> Option<String> {
+fn first_token(bytes: &[u8]) -> Option<KernelRelease> {
     let end = bytes.iter().take(MAX_RELEASE + 1).position(|&byte| matches!(byte, b' ' | 0))?;
-    let text = std::str::from_utf8(&bytes[..end]).ok()?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '_' | '~');
-    (!text.is_empty() && text.chars().all(plain)).then(|| text.to_owned())
+    std::str::from_utf8(&bytes[..end]).ok()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -99,9 +99,9 @@ pub(crate) mod tests {
     #[test]
     fn architecture_and_release_are_read_from_images() {
         let found = identify(&arm64_image("6.12.1-mine+")).unwrap();
-        assert_eq!(found, ImageKind { arch: Arch::Aarch64, release: Some("6.12.1-mine+".into()) });
+        assert_eq!(found, ImageKind { arch: Arch::Aarch64, release: "6.12.1-mine+".parse().ok() });
         let found = identify(&x86_image("6.1.0-50-amd64")).unwrap();
-        assert_eq!(found, ImageKind { arch: Arch::X86_64, release: Some("6.1.0-50-amd64".into()) });
+        assert_eq!(found, ImageKind { arch: Arch::X86_64, release: "6.1.0-50-amd64".parse().ok() });
         let mut riscv = arm64_image("7.2");
         riscv[0x38..0x3c].copy_from_slice(b"RSC\x05");
         assert_eq!(identify(&riscv).unwrap().arch, Arch::Riscv64);

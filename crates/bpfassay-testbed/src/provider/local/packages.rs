@@ -7,7 +7,6 @@
 use std::{
     collections::BTreeSet,
     fs,
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
 
@@ -16,7 +15,9 @@ use crate::{
     Error, Result,
     apt::Package,
     cache::{Cache, Digest},
+    names::KernelRelease,
     unpack::{self, About, GROWTH, is_package},
+    untrusted_tree::{Links, UntrustedTree},
 };
 
 /// Kind of cache tree.
@@ -89,19 +90,19 @@ pub(super) fn find(cache: &Cache, packages: &[PathBuf], modules: Option<LocalMod
     let tree = cache.make_tree(KIND, &Digest::of_parts(parts), &what, needed, |content| {
         tracing::info!("unpacking {what}, package files: {}", packages.len());
         let scratch = cache.scratch()?;
-        let root = scratch.path();
         // Packages from before and after the merge of /lib with /usr/lib come to lie in one place.
-        let usr = root.join("usr/lib");
+        let usr = scratch.path().join("usr/lib");
         fs::create_dir_all(&usr).map_err(Error::io("create", &usr))?;
-        symlink("usr/lib", root.join("lib")).map_err(Error::io("create", root.join("lib")))?;
+        let tree = UntrustedTree::open(scratch.path())?;
+        tree.link("usr/lib", "lib")?;
         let mut found = Vec::new();
         for package in packages {
             let About { name, version, architecture } =
-                unpack::unpack(package, root, &["./usr/share/doc", "./usr/src", "./usr/lib/debug"], &what)?;
+                unpack::unpack(package, &tree, &["./usr/share/doc", "./usr/src", "./usr/lib/debug"], &what)?;
             let size = fs::metadata(package).map_err(Error::io("read", package))?.len();
             found.push(Package { name, version, architecture, size, sha256: cache.digest_of(package)? });
         }
-        arrange(root, content, &refuse)?;
+        arrange(&tree, content, &refuse)?;
         cache.write_small(&content.join(PACKAGES), &found)
     })?;
     let list = tree.path.join(PACKAGES);
@@ -109,7 +110,7 @@ pub(super) fn find(cache: &Cache, packages: &[PathBuf], modules: Option<LocalMod
     let found: Vec<Package> = serde_json::from_slice(&text).map_err(|error| Error::io("read", &list)(error.into()))?;
     let release = release_of(&tree.path)?;
     let config = Some(tree.path.join(CONFIG)).filter(|path| path.is_file());
-    let has_modules = release.as_ref().is_some_and(|release| tree.path.join(MODULES).join(release).is_dir());
+    let has_modules = release.is_some();
     let modules = match (modules, has_modules) {
         (Some(modules), _) => Some(modules),
         (None, true) => Some(LocalModules::Installed(tree.path.clone())),
@@ -129,73 +130,60 @@ pub(super) fn find(cache: &Cache, packages: &[PathBuf], modules: Option<LocalMod
             "{what}: the packages hold no configuration, so that what the kernel lacks is not known before it boots"
         );
     }
-    let version = found.first().map(|package| package.version.clone());
+    let version = found.first().map(|package| package.version.to_string());
     Ok(LocalKernel { image: tree.path.join(IMAGE), modules, config, release, version, packages: found })
 }
 
-/// The release of the kernel in a tree of ours, where it has modules.
-fn release_of(tree: &Path) -> Result<Option<String>> {
-    let names = names(&tree.join(MODULES))?;
-    Ok(names.into_iter().next())
+/// The release of the kernel in `tree`, a directory of ours, where it has modules.
+fn release_of(tree: &Path) -> Result<Option<KernelRelease>> {
+    let tree = UntrustedTree::open(tree)?;
+    let names = tree.names(MODULES)?.into_iter().filter(|name| tree.is_directory(Path::new(MODULES).join(name)));
+    Ok(names.filter_map(|name| name.parse().ok()).next())
 }
 
-/// Moves the kernel's files from the packages' places in `root` to ours in `content`; `refuse` makes the error of a problem of the packages.
-fn arrange(root: &Path, content: &Path, refuse: &dyn Fn(String) -> Error) -> Result<()> {
-    let modules = root.join("usr").join(MODULES);
-    let (release, image) = image(root, &modules).and_then(|found| found.map_err(refuse))?;
-    let own = modules.join(&release);
-    let boot = |name: &str| root.join("boot").join(format!("{name}-{release}"));
-    let place = |from: &Path, to: &str| -> Result<()> {
-        let to = content.join(to);
-        if let Some(parent) = to.parent() {
-            fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
-        }
-        fs::rename(from, to).map_err(Error::io("move", from))
-    };
-    place(&image, IMAGE)?;
+/// Moves the kernel's files from the packages' places in `tree` to ours in `content`; `refuse` makes the error of a problem of the packages.
+fn arrange(tree: &UntrustedTree, content: &Path, refuse: &dyn Fn(String) -> Error) -> Result<()> {
+    let (release, image) = image(tree)?.map_err(refuse)?;
+    let own = Path::new(MODULES).join(release.as_str());
+    let boot = |name: &str| PathBuf::from(format!("boot/{name}-{release}"));
+    tree.take_file(image, &content.join(IMAGE))?;
     for name in [CONFIG, SYMBOLS] {
-        if let Some(from) = [boot(name), own.join(name)].into_iter().find(|path| is_file(path)) {
-            place(&from, name)?;
+        if let Some(from) = [boot(name), own.join(name)].into_iter().find(|place| tree.is_file(place)) {
+            tree.take_file(from, &content.join(name))?;
         }
     }
-    if !own.join("kernel").is_dir() {
+    if !tree.is_directory(own.join("kernel")) {
         return Ok(());
     }
-    if !is_file(&own.join("modules.builtin")) {
+    if !tree.is_file(own.join("modules.builtin")) {
         return Err(refuse(format!(
             "modules of {release} and no modules.builtin: give the package that has it, too \
              (linux-modules-… of Ubuntu, kernel-core-… or kernel-modules-core-… of Fedora and RHEL)"
         )));
     }
-    for name in ["build", "source"] {
-        // Links to where the kernel's sources would be installed.
-        let path = own.join(name);
-        if path.is_symlink() {
-            fs::remove_file(&path).map_err(Error::io("remove", path))?;
-        }
-    }
-    place(&own, &format!("{MODULES}/{release}"))
+    // The links in it lead to where the kernel's sources would be installed.
+    tree.take_directory(&own, &content.join(&own), Links::Removed)
 }
 
-/// The release of the only kernel in `root`, and its image; `Ok(Err)`: what is wrong with the packages.
-fn image(root: &Path, modules: &Path) -> Result<Result<(String, PathBuf), String>> {
-    let mut found: Vec<(String, PathBuf)> = Vec::new();
+/// The release of the only kernel in `tree`, and its image; `Ok(Err)`: what is wrong with the packages.
+fn image(tree: &UntrustedTree) -> Result<Result<(KernelRelease, PathBuf), String>> {
+    let mut found: Vec<(KernelRelease, PathBuf)> = Vec::new();
     for prefix in IMAGES {
-        for name in names(&root.join("boot"))? {
-            let release = name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('-')).map(str::to_owned);
-            let path = root.join("boot").join(&name);
-            found
-                .extend(release.filter(|release| is_release(release) && is_file(&path)).map(|release| (release, path)));
+        for name in tree.names("boot")? {
+            let release = name.strip_prefix(prefix).and_then(|rest| release(rest.strip_prefix('-')?));
+            let place = Path::new("boot").join(&name);
+            found.extend(release.filter(|_| tree.is_file(&place)).map(|release| (release, place)));
         }
         if !found.is_empty() {
             break;
         }
     }
-    for release in names(modules)?.into_iter().filter(|release| is_release(release)) {
-        let image = IMAGES_OF_MODULES.iter().map(|name| modules.join(&release).join(name)).find(|path| is_file(path));
+    for release in tree.names(MODULES)?.iter().filter_map(|name| release(name)) {
+        let own = Path::new(MODULES).join(release.as_str());
+        let image = IMAGES_OF_MODULES.iter().map(|name| own.join(name)).find(|place| tree.is_file(place));
         found.extend(image.map(|image| (release, image)));
     }
-    let releases: BTreeSet<_> = found.iter().map(|(release, _)| release.clone()).collect();
+    let releases: BTreeSet<_> = found.iter().map(|(release, _)| release.as_str()).collect();
     if releases.len() > 1 {
         let releases: Vec<_> = releases.into_iter().collect();
         return Ok(Err(format!("kernels of {}: give the packages of one", releases.join(", "))));
@@ -207,30 +195,11 @@ fn image(root: &Path, modules: &Path) -> Result<Result<(String, PathBuf), String
     }))
 }
 
-/// Whether a text can be what `uname -r` prints: it becomes a part of paths.
-fn is_release(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_digit())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-' | '~' | '_'))
-        && ![".gz", ".xz", ".hmac", ".sig"].iter().any(|ending| text.ends_with(ending))
-}
-
-/// A regular file, and no link to one: links of packages lead to where these would be installed.
-fn is_file(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
-}
-
-/// The names in a directory, sorted; none where it does not exist. Those that are not UTF-8 are left out.
-fn names(directory: &Path) -> Result<Vec<String>> {
-    if !directory.is_dir() {
-        return Ok(Vec::new());
-    }
-    let mut names = Vec::new();
-    for entry in fs::read_dir(directory).map_err(Error::io("read", directory))? {
-        let name = entry.map_err(Error::io("read", directory))?.file_name();
-        names.extend(name.into_string().ok());
-    }
-    names.sort();
-    Ok(names)
+/// The release that a part of a file's name is, if it can be one.
+fn release(text: &str) -> Option<KernelRelease> {
+    let is_other = [".gz", ".xz", ".hmac", ".sig"].iter().any(|ending| text.ends_with(ending));
+    let is_release = text.starts_with(|c: char| c.is_ascii_digit()) && !is_other;
+    text.parse().ok().filter(|_| is_release)
 }
 
 #[cfg(test)]

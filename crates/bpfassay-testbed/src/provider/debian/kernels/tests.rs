@@ -16,9 +16,9 @@ fn indexed(name: &str, version: &str, depends: &[&str]) -> Indexed {
     Indexed {
         found: Located {
             package: Package {
-                name: name.to_owned(),
-                version: version.to_owned(),
-                architecture: "amd64".to_owned(),
+                name: name.parse().unwrap(),
+                version: version.parse().unwrap(),
+                architecture: "amd64".parse().unwrap(),
                 size: 1,
                 sha256: Digest::of_parts([name, version]),
             },
@@ -150,12 +150,12 @@ fn remember(cache: &Cache, file: &Path) {
     let object = cache.add_file("x", file, None).unwrap();
     let choice = Choice {
         suite: "trixie".to_owned(),
-        release: "6.12.1+x-amd64".to_owned(),
+        release: "6.12.1+x-amd64".parse().unwrap(),
         version: "6.12.1-1".to_owned(),
         packages: vec![Package {
-            name: "linux-image-6.12.1+x-amd64".to_owned(),
-            version: "6.12.1-1".to_owned(),
-            architecture: "amd64".to_owned(),
+            name: "linux-image-6.12.1+x-amd64".parse().unwrap(),
+            version: "6.12.1-1".parse().unwrap(),
+            architecture: "amd64".parse().unwrap(),
             size: object.size,
             sha256: object.digest,
         }],

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files of strangers: a package and a bundle do nothing to the machine that reads them, whoever runs the command.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
+
+mod common;
+
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::{PermissionsExt, chown},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use bpfassay_testbed::{
+    apt::Package,
+    bundle,
+    cache::{Cache, Digest},
+    manifest::{Check, Manifest},
+};
+use common::{printed, spec};
+
+/// A user who is not root.
+const USER: u32 = 1000;
+
+/// An entry of an archive of tar, in the form of ustar.
+fn entry(kind: u8, path: &str, mode: u32, link: &str, content: &[u8]) -> Vec<u8> {
+    let mut block = vec![0; 512];
+    block[..path.len()].copy_from_slice(path.as_bytes());
+    block[100..107].copy_from_slice(format!("{mode:07o}").as_bytes());
+    block[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
+    block[156] = kind;
+    block[157..157 + link.len()].copy_from_slice(link.as_bytes());
+    block[257..265].copy_from_slice(b"ustar\x0000");
+    block[148..156].fill(b' ');
+    let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    block.extend(content);
+    block.resize(block.len().next_multiple_of(512), 0);
+    block
+}
+
+fn file(path: &str, content: &[u8]) -> Vec<u8> {
+    entry(b'0', path, 0o644, "", content)
+}
+
+fn link(path: &str, target: &str) -> Vec<u8> {
+    entry(b'2', path, 0o777, target, b"")
+}
+
+/// A package of Debian with these entries.
+fn deb(entries: &[Vec<u8>]) -> Vec<u8> {
+    let control = "Package: a-stranger\nVersion: 1.0-1\nArchitecture: all\nMaintainer: x\nDescription: x\n";
+    let archive = |entries: Vec<u8>| [entries, vec![0; 1024]].concat();
+    let mut bytes = b"!<arch>\n".to_vec();
+    for (name, member) in [
+        ("debian-binary", b"2.0\n".to_vec()),
+        ("control.tar", archive(file("./control", control.as_bytes()))),
+        ("data.tar", archive(entries.concat())),
+    ] {
+        bytes.extend(format!("{name:<16}0           0     0     100644  {:<10}`\n", member.len()).bytes());
+        bytes.extend(&member);
+        bytes.resize(bytes.len().next_multiple_of(2), b'\n');
+    }
+    bytes
+}
+
+/// Those as whom this test can run the command: whoever runs it, and another user where that is root.
+fn users() -> Vec<Option<u32>> {
+    if rustix::process::geteuid().is_root() {
+        return vec![None, Some(USER)];
+    }
+    println!("skipped: only root can act as another user as well");
+    vec![None]
+}
+
+/// A directory that belongs to `user`, and that every user can reach, with a copy of the command in it.
+fn place(user: Option<u32>) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_bpfassay"), directory.path().join("bpfassay")).unwrap();
+    give(directory.path(), user);
+    directory
+}
+
+fn give(path: &Path, user: Option<u32>) {
+    if let Some(user) = user {
+        chown(path, Some(user), Some(user)).unwrap();
+    }
+}
+
+/// The command in `directory`, run by `user`, with a secret in its environment.
+fn command(directory: &Path, user: Option<u32>) -> Command {
+    let program = directory.join("bpfassay");
+    let mut command = match user {
+        Some(user) => {
+            let mut command = Command::new("setpriv");
+            command.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--clear-groups", "--"]).arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    command.current_dir(directory).stdin(Stdio::null()).env("HOME", directory).env("MY_SECRET_TOKEN", "secret");
+    for name in ["RUST_LOG", "BPFASSAY_STORE", "BPFASSAY_QEMU", "CI"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A file of `user` at `path`, with the directories on the way to it.
+fn put(path: &Path, content: &str, user: Option<u32>) {
+    let parent = path.parent().unwrap();
+    fs::create_dir_all(parent).unwrap();
+    fs::write(path, content).unwrap();
+    give(parent, user);
+    give(path, user);
+}
+
+#[test]
+fn a_kernel_package_moves_no_file_of_this_machine() {
+    for user in users() {
+        let place = place(user);
+        let work = place.path();
+        let host = work.join("host/lib/modules");
+        let own = [work.join(".git/config"), host.join("6.9.9-host/modules.builtin"), host.join("6.9.9-host/vmlinuz")];
+        own.iter().for_each(|path| put(path, "of this machine", user));
+        put(&host.join("6.9.9-host/kernel/fs/a.ko"), "of this machine", user);
+        let through_itself =
+            deb(&[file("./boot/vmlinuz-1.0", b"image"), link("./usr/lib/modules/1.0", "/proc/self/cwd/.git")]);
+        let to_the_modules = deb(&[link("./usr/lib/modules", host.to_str().unwrap())]);
+        let below_the_modules = deb(&[
+            file("./boot/vmlinuz-6.9.9-host", b"image"),
+            file("./usr/lib/modules/6.9.9-host/modules.builtin", b""),
+            link("./usr/lib/modules/6.9.9-host/kernel", &format!("{}/6.9.9-host/kernel", host.display())),
+        ]);
+        for (name, bytes) in [("itself", through_itself), ("modules", to_the_modules), ("below", below_the_modules)] {
+            let package = work.join(format!("{name}.deb"));
+            fs::write(&package, bytes).unwrap();
+            let output = command(work, user)
+                .args(["plan", "quick", "--offline", "--cache"])
+                .arg(work.join(format!("cache-{name}")))
+                .arg("--kernel")
+                .arg(&package)
+                .output()
+                .unwrap();
+            let printed = printed(&output);
+            for path in own.iter().chain([&host.join("6.9.9-host/kernel/fs/a.ko")]) {
+                assert_eq!(fs::read_to_string(path).ok().as_deref(), Some("of this machine"), "{name}: {printed}");
+            }
+            assert!(!printed.contains("a.ko"), "{name}: {printed}");
+        }
+    }
+}
+
+/// A bundle in `directory` with a guest of nothing but names, and with a QEMU that leaves a mark when it is started.
+fn bundle_with_its_own_qemu(directory: &Path) -> (PathBuf, PathBuf, Package) {
+    spec(directory);
+    let mut compose = command(directory, None);
+    let output = compose.args(["testbed", "compose", "spec.json", "--output", "testbed"]).output().unwrap();
+    assert!(output.status.success(), "{}", printed(&output));
+    let manifest = Manifest::load(&directory.join("testbed/manifest.json"), Check::Size).unwrap();
+    let marks = directory.join("marks");
+    fs::create_dir(&marks).unwrap();
+    fs::set_permissions(&marks, fs::Permissions::from_mode(0o1777)).unwrap();
+    let mark = marks.join("started");
+    let script = format!(
+        "#!/bin/sh\necho \"$(id -u) ${{MY_SECRET_TOKEN-no secret}} $*\" >>{}\necho 'QEMU emulator version 7.2.22 (Debian 1)'\n",
+        mark.display()
+    );
+    let triplet = format!("{}-linux-gnu", std::env::consts::ARCH);
+    let bytes = deb(&[
+        entry(b'0', &format!("./lib/{triplet}/ld-linux-{triplet}.so.2"), 0o755, "", script.as_bytes()),
+        entry(b'0', "./usr/bin/qemu-system-aarch64", 0o755, "", script.as_bytes()),
+        file(&format!("./usr/lib/{triplet}/x"), b""),
+        file("./usr/share/qemu/x", b""),
+    ]);
+    let cache = Cache::open(directory.join("cache-of-bundle")).unwrap();
+    let object = cache.add_bytes("a package", &bytes).unwrap();
+    let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let package = Package {
+        name: "qemu-system-arm".parse().unwrap(),
+        version: "1:7.2+dfsg-7".parse().unwrap(),
+        architecture: architecture.parse().unwrap(),
+        size: bytes.len() as u64,
+        sha256: Digest::of(&bytes),
+    };
+    let path = directory.join("stranger.bundle");
+    bundle::write(&manifest, &[(package.clone(), object)], &path).unwrap();
+    (path, mark, package)
+}
+
+/// A run in `own` with the guests of `bundle`.
+fn run(work: &Path, own: &Path, user: Option<u32>, bundle: &Path) -> Command {
+    let mut run = command(work, user);
+    run.current_dir(own).args(["run", "quick", "--arch", "aarch64", "--kernel", "6.12", "--offline"]);
+    run.args(["--cache", "cache", "--output", "out", "--bundle"]).arg(bundle);
+    run
+}
+
+/// What the QEMU of the bundle left, once `child` has started it, which is ended then.
+fn started(child: &mut Child, mark: &Path) -> String {
+    let since = Instant::now();
+    let is_there = || fs::metadata(mark).is_ok_and(|found| found.len() > 0);
+    while !is_there() && since.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none() {
+        thread::sleep(Duration::from_millis(50));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    fs::read_to_string(mark).unwrap()
+}
+
+#[test]
+fn the_qemu_of_a_bundle_is_started_for_who_trusts_it_and_confined() {
+    for user in users() {
+        let place = place(None);
+        let work = place.path();
+        let (bundle, mark, _) = bundle_with_its_own_qemu(work);
+        let own = work.join("own");
+        fs::create_dir(&own).unwrap();
+        give(&own, user);
+        let mut child = run(work, &own, user, &bundle)
+            .arg("--trust-emulator")
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(work.join("stderr")).unwrap())
+            .spawn()
+            .unwrap();
+        let started = started(&mut child, &mark);
+        let printed = fs::read_to_string(work.join("stderr")).unwrap();
+        assert!(printed.contains("qemu-system-arm 1:7.2+dfsg-7 (SHA-256 "), "{printed}");
+        // By its `--version` on.
+        let first = started.lines().next().unwrap();
+        assert!(first.contains("no secret") && first.ends_with("--version"), "{started}");
+        let id = user.unwrap_or(0).to_string();
+        let is_of_caller = first.split(' ').next() == Some(id.as_str());
+        assert_eq!(is_of_caller, user.is_some() || !rustix::process::geteuid().is_root(), "{started}");
+    }
+}
+
+#[test]
+fn on_a_terminal_only_yes_starts_the_qemu_of_a_bundle() {
+    let place = place(None);
+    let work = place.path();
+    let (bundle, mark, _) = bundle_with_its_own_qemu(work);
+    let run = run(work, work, None, &bundle);
+    let arguments: Vec<_> = run.get_args().map(|argument| argument.to_str().unwrap()).collect();
+    let line = format!("{} {}", run.get_program().to_str().unwrap(), arguments.join(" "));
+    for answer in ["no", "y", "", "yes"] {
+        let mut terminal = Command::new("script");
+        terminal.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]).current_dir(work);
+        terminal.env_remove("CI").env("HOME", work).stdin(Stdio::piped());
+        let mut child = terminal.stdout(fs::File::create(work.join("screen")).unwrap()).spawn().unwrap();
+        // It stays open: a terminal that is gone is no answer.
+        let mut keyboard = child.stdin.take().unwrap();
+        keyboard.write_all(format!("{answer}\n").as_bytes()).unwrap();
+        if answer == "yes" {
+            assert!(started(&mut child, &mark).contains("--version"));
+            continue;
+        }
+        let status = child.wait().unwrap();
+        let screen = fs::read_to_string(work.join("screen")).unwrap();
+        assert_eq!(status.code(), Some(2), "{answer}: {screen}");
+        assert!(!mark.exists() && screen.contains("[yes/No]"), "{answer}: {screen}");
+        assert!(screen.contains("qemu-system-arm 1:7.2+dfsg-7 (SHA-256 "), "{screen}");
+    }
+}
+
+#[test]
+fn the_qemu_of_a_bundle_is_not_started_unasked() {
+    for user in users() {
+        let place = place(None);
+        let work = place.path();
+        let (bundle, mark, _) = bundle_with_its_own_qemu(work);
+        let own = work.join("own");
+        fs::create_dir(&own).unwrap();
+        give(&own, user);
+        for (yes, ci) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut run = run(work, &own, user, &bundle);
+            if yes {
+                run.arg("--yes");
+            }
+            if ci {
+                run.env("CI", "true");
+            }
+            let output = run.output().unwrap();
+            let printed = printed(&output);
+            assert!(!mark.exists(), "{}\n{printed}", fs::read_to_string(&mark).unwrap());
+            assert!(!output.status.success(), "{printed}");
+            let printed = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+            for part in ["qemu-system-arm", "1:7.2+dfsg-7", "--trust-emulator", "testbed.lock"] {
+                assert!(printed.contains(part), "{part}: {printed}");
+            }
+        }
+    }
+}
