@@ -317,7 +317,10 @@ impl Drop for Draft<'_> {
 mod tests {
     use std::{io::Write, os::unix::fs::symlink};
 
+    use bpfassay_study::{Available, Narrowing};
+
     use super::*;
+    use crate::{Header, JOURNAL_VERSION, Journal, Provenance, journal::FILE_NAME};
 
     #[test]
     fn nothing_is_reached_through_a_link_and_no_pipe_is_waited_for() {
@@ -382,9 +385,7 @@ mod tests {
         let directory = OpenDirectory::open(folder.path()).unwrap();
         let entries = || fs::read_dir(folder.path()).unwrap().count();
         symlink("nothing", folder.path().join("link")).unwrap();
-        for (draft, other) in
-            [(Draft::new as fn(_, _) -> _, "one"), (Draft::with_name, "two")].map(|(new, name)| (new, name))
-        {
+        for (draft, other) in [(Draft::new as fn(_, _) -> _, "one"), (Draft::with_name, "two")] {
             let before = entries();
             let (begun, mut file): (Draft<'_>, File) = draft(&directory, other).unwrap();
             file.write_all(b"half").unwrap();
@@ -403,5 +404,20 @@ mod tests {
         // disk in Linux.
         let (_draft, _file) = Draft::new(&directory, "three").unwrap();
         assert_eq!(entries(), 3);
+    }
+
+    #[test]
+    fn who_is_killed_while_a_journal_is_begun_leaves_a_directory_in_which_it_can_be_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = OpenDirectory::open(folder.path()).unwrap();
+        let (draft, mut file) = Draft::with_name(&directory, FILE_NAME).unwrap();
+        file.write_all(b"{\"sum\":").unwrap();
+        std::mem::forget(draft);
+        let study = bpfassay_study::load("quick").unwrap();
+        let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        let provenance = Provenance::default();
+        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance };
+        drop(Journal::create_in(directory, &header).unwrap());
+        drop(Journal::resume(folder.path()).unwrap());
     }
 }

@@ -420,7 +420,7 @@ mod tests {
             assert!(matches!(error, SlurmError::Wrong(WrongJob::Directory { .. })), "{error}");
         }
         assert_eq!(fs::read_dir(work.path()).unwrap().count(), 0);
-        let bytes = std::path::PathBuf::from(std::ffi::OsStr::from_bytes(b"/opt/\xff"));
+        let bytes = PathBuf::from(std::ffi::OsStr::from_bytes(b"/opt/\xff"));
         let wrong = [SlurmJob { program: bytes.clone(), ..job() }, SlurmJob { working_directory: bytes, ..job() }];
         for job in wrong {
             assert!(matches!(job.check(), Err(WrongJob::NoText(_))));

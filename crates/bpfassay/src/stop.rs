@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The stop on a signal, and signals that this process was started with as ignored.
 
-use std::{fs, io};
+use std::{
+    fs::{self, File},
+    io,
+};
 
 use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -60,12 +63,26 @@ fn ignores(status: &str, signal: i32) -> bool {
     matches!((mask, bit), (Some(mask), Some(bit)) if mask & bit != 0)
 }
 
+/// Descriptors that tokio needs for itself.
+const FOR_RUNTIME: usize = 16;
+
+/// Checks that this process may have the descriptors that tokio needs for itself: where it cannot have
+/// them all, it panics.
+///
+/// # Errors
+/// Those of open(2).
+pub(crate) fn descriptors_for_runtime() -> io::Result<()> {
+    let spare: io::Result<Vec<File>> = (0..FOR_RUNTIME).map(|_| File::open("/dev/null")).collect();
+    spare.map(drop)
+}
+
 /// Has a file that grows beyond the limit of this process (`ulimit -f`) be an error of the write in
 /// place of the end of the process. What this process starts is not concerned.
 ///
 /// # Errors
 /// Those of the system, where no handler can be installed: then such a file ends the process.
 pub(crate) fn survive_file_size_limit() -> io::Result<()> {
+    descriptors_for_runtime()?;
     // The handler stays when the runtime is gone.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();

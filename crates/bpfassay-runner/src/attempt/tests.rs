@@ -220,7 +220,7 @@ fn a_stall_is_the_run_s_during_which_it_began() {
     let (_, tools) = first(&plan);
     let runs = &plan.blocks[0].runs;
     let baseline = (tools[1]..runs.len()).find(|&at| !is_tool_run(&runs[at])).unwrap();
-    let last = tools.iter().copied().filter(|&at| at < baseline).next_back().unwrap();
+    let last = tools.iter().copied().rfind(|&at| at < baseline).unwrap();
     let middle = |at: usize| 100 * at as u64 + 50;
     let stall = |at_ms, began_ms| {
         let failure = failure(FailureKind::Lockup, "BUG: soft lockup - CPU#0 stuck for 26s!");

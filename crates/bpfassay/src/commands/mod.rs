@@ -42,7 +42,7 @@ pub(crate) use self::node::in_place_of_ior;
 use crate::{
     cli::{Cli, Command},
     exit::{Failure, INFRASTRUCTURE, INTERNAL, Outcome},
-    output,
+    output, stop,
 };
 
 /// Executes the command line.
@@ -84,14 +84,8 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
     }
 }
 
-/// Descriptors that tokio needs for itself.
-const FOR_RUNTIME: usize = 16;
-
 fn with_runtime(work: impl Future<Output = Outcome>) -> Outcome {
-    // Where it cannot have them all, it panics.
-    let spare: std::io::Result<Vec<std::fs::File>> =
-        (0..FOR_RUNTIME).map(|_| std::fs::File::open("/dev/null")).collect();
-    drop(spare.map_err(|error| Failure::new(INTERNAL, error))?);
+    stop::descriptors_for_runtime().map_err(|error| Failure::new(INTERNAL, error))?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::new(INTERNAL, error))?;
     runtime.block_on(work)
 }
