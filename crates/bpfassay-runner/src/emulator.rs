@@ -126,13 +126,13 @@ pub(crate) async fn find(store: &Store, arch: Arch) -> Result<FoundQemu, Error> 
 /// so that the first guest does not wait for it. An error is left to [`find`], which tries again and reports it.
 pub(crate) fn prepare_ahead(store: &Arc<Store>, archs: impl IntoIterator<Item = Arch>) {
     let is_of_lock = |arch| matches!(QemuSource::resolved(store.qemu, arch), Ok(QemuSource::Lock));
-    if !store.bundled_qemu.is_empty() || !archs.into_iter().any(is_of_lock) {
+    if !archs.into_iter().any(is_of_lock) {
         return;
     }
     let store = Arc::clone(store);
     thread::spawn(move || {
         let _ = rustix::process::nice(AHEAD);
-        let _ = Emulator::prepare(&store.apt(), &[]);
+        let _ = Emulator::prepare(&store.apt(), &store.bundled_qemu);
     });
 }
 
