@@ -17,7 +17,7 @@ use bpfassay_testbed::{
     Arch,
     apt::{Apt, AssetSource, Options},
     cache::Cache,
-    qemu::Emulator,
+    qemu::{Emulator, TrustedPackages},
 };
 
 /// Why a test has no QEMU.
@@ -72,7 +72,7 @@ fn of_lock() -> bpfassay_testbed::Result<Emulator> {
         ..Options::default()
     };
     let cache = Cache::open(Cache::locate(variable("BPFASSAY_CACHE").as_deref().map(Path::new))?)?;
-    Emulator::prepare(&Apt::new(&cache, options), &[])
+    Emulator::prepare(&Apt::new(&cache, options), &TrustedPackages::default())
 }
 
 /// Copies `emulator` to `root` unless it is there, and writes the `script` that starts it for guests of `arch`.
