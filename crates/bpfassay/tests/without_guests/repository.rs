@@ -13,7 +13,7 @@ mod dependencies;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    fs,
     path::{Component, Path, PathBuf},
     process::Command,
 };
@@ -387,62 +387,11 @@ fn walks_compile() {
             }
         }
     }
-    // That of the workspace, where what they need is compiled already.
+    // That of the workspace, where `cargo clippy` has checked what they need of others.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let wrong = if env::var_os("RUSTC_WORKSPACE_WRAPPER").is_some() {
-        changed.iter().find_map(|name| complaints(&mut compile(name, &copy, target)))
-    } else {
-        let mut command = Command::new(env!("CARGO"));
-        command.args(["check", "--offline", "--locked", "--lib"]).env("CARGO_TARGET_DIR", target).current_dir(&copy);
-        complaints(command.args(changed.iter().flat_map(|name| ["--package", name])))
-    };
-    assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
-}
-
-/// What a compiler says that fails or warns.
-fn complaints(command: &mut Command) -> Option<String> {
-    let output = command.output().unwrap();
+    let mut check = Command::new(env!("CARGO"));
+    check.args(["check", "--offline", "--locked", "--lib"]).env("CARGO_TARGET_DIR", target).current_dir(&copy);
+    let output = check.args(changed.iter().flat_map(|name| ["--package", name])).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr);
-    (!output.status.success() || printed.contains("warning: ")).then(|| format!("{command:?}: {printed}"))
-}
-
-/// Compiles the library of the crate `name` in `copy` as ci/rustc compiled the one in the workspace, and with the crates that this one has:
-/// `cargo check` would check these anew, for eight times as long.
-fn compile(name: &str, copy: &Path, target: &Path) -> Command {
-    let parts = |path: &Path| -> Vec<String> {
-        let text = String::from_utf8(fs::read(path).unwrap()).unwrap();
-        text.split_terminator('\0').map(str::to_owned).collect()
-    };
-    let library = format!("{}-", name.replace('-', "_"));
-    let found = fs::read_dir(target.join("debug/deps")).unwrap().map(|entry| entry.unwrap().path());
-    let of_library = |path: &PathBuf| {
-        extension(&path.display().to_string()) == Some("arguments")
-            && path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&library))
-            && !parts(path).contains(&"--test".to_owned())
-    };
-    // The newest, where there are others of other features or profiles.
-    let newest = found.filter(of_library).max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap());
-    let path = newest.unwrap_or_else(|| panic!("ci/rustc has not compiled {name} to {}", target.display()));
-    let mut arguments = parts(&path).into_iter();
-    let mut command = Command::new(arguments.next().unwrap());
-    let environment = parts(&path.with_extension("environment"));
-    command.current_dir(copy).envs(environment.iter().filter_map(|variable| variable.split_once('=')));
-    command.env("CARGO_MANIFEST_DIR", copy.join("crates").join(name));
-    // The source is named from the workspace's directory on.
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--out-dir" => drop(arguments.next()),
-            // That is the workspace's own.
-            "-C" => {
-                let option = arguments.next().unwrap();
-                if !option.starts_with("incremental=") {
-                    command.args(["-C", &option]);
-                }
-            }
-            _ if ["--emit=", "--json=", "--error-format="].iter().any(|about| argument.starts_with(about)) => {}
-            _ => drop(command.arg(argument)),
-        }
-    }
-    command.args(["--emit=metadata", "-D", "warnings", "--out-dir"]).arg(copy);
-    command
+    assert!(output.status.success() && !printed.contains("warning: "), "{check:?}: {printed}");
 }
