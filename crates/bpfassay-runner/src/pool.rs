@@ -246,7 +246,7 @@ mod tests {
         let file = || File { path: "x".into(), size: 1, sha256: bpfassay_testbed::cache::Digest::of(b"") };
         let image = |target: &Target| {
             let kernel = Kernel {
-                release: "x".to_owned(),
+                release: "x".parse().unwrap(),
                 version: None,
                 image: file(),
                 config: None,

@@ -294,3 +294,51 @@ fn the_qemu_of_a_bundle_is_not_started_unasked() {
         }
     }
 }
+
+/// Whether process `id` is gone, or is one that nobody has waited for yet.
+fn is_gone(id: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
+}
+
+#[test]
+fn programs_of_the_host_get_no_secret_and_end_with_the_command() {
+    if !Path::new("/usr/lib/apt/apt-helper").exists() {
+        println!("skipped: this host has no apt");
+        return;
+    }
+    for user in users() {
+        let place = place(user);
+        let work = place.path();
+        let program = work.join("programs/apt-config");
+        put(&program, "#!/bin/sh\nenv >$0.env\necho $$ >$0.new\nmv $0.new $0.id\nexec sleep 60\n", user);
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", work.join("programs").display(), std::env::var("PATH").unwrap());
+        let mut doctor = command(work, user);
+        doctor.arg("doctor").env("PATH", path).env("http_proxy", "http://proxy.example:3128");
+        let mut child = doctor.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let since = Instant::now();
+        let id = loop {
+            if let Ok(id) = fs::read_to_string(program.with_extension("id")) {
+                break id.trim().to_owned();
+            }
+            assert!(since.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none(), "not asked");
+            thread::sleep(Duration::from_millis(20));
+        };
+        assert!(!is_gone(&id));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let since = Instant::now();
+        while !is_gone(&id) && since.elapsed() < Duration::from_secs(3) {
+            thread::sleep(Duration::from_millis(20));
+        }
+        let has_ended = is_gone(&id);
+        if !has_ended {
+            let id = rustix::process::Pid::from_raw(id.parse().unwrap()).unwrap();
+            rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
+        }
+        let environment = fs::read_to_string(program.with_extension("env")).unwrap();
+        assert!(!environment.contains("secret") && environment.contains("http_proxy=http://proxy"), "{environment}");
+        assert!(has_ended, "it went on for 3 s");
+    }
+}

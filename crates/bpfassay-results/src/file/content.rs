@@ -104,3 +104,41 @@ impl<R: Read> Read for Bounded<R> {
         Ok(length)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Write as _};
+
+    use lzma_rust2::{XzOptions, XzWriter};
+
+    use super::*;
+
+    /// The file `results.json.xz` with `begin`, and `zeros` times a zero of JSON behind it.
+    fn packed(begin: &str, zeros: usize) -> (tempfile::TempDir, u64) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut xz = XzWriter::new(Vec::new(), XzOptions::with_preset(0)).unwrap();
+        xz.write_all(begin.as_bytes()).unwrap();
+        for _ in 0..zeros / 1024 {
+            xz.write_all(&b"0,".repeat(1024)).unwrap();
+        }
+        let bytes = xz.finish().unwrap();
+        fs::write(directory.path().join(PACKED_NAME), &bytes).unwrap();
+        (directory, bytes.len() as u64)
+    }
+
+    #[test]
+    fn what_unpacks_to_far_more_than_results_is_refused_before_it_is_in_memory() {
+        let head = format!("{{\n  \"digest\": \"{}\",\n  \"unknown\": [", "0".repeat(64));
+        for begin in [head.as_str(), "[", "{\"version\": 1, \"provenance\": ["] {
+            let (directory, size) = packed(begin, 32 << 20);
+            assert!(size < 1 << 20, "{size}");
+            let error = super::super::read(directory.path()).err().unwrap();
+            assert!(matches!(error, ResultsError::Unpacks { .. }), "{begin}: {error}");
+            let mut unpacked = Content::at(directory.path()).open().unwrap();
+            let read = io::copy(&mut unpacked, &mut io::sink());
+            assert_eq!(read.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        }
+        let (directory, _) = packed("[", 1 << 20);
+        assert!(io::copy(&mut Content::at(directory.path()).open().unwrap(), &mut io::sink()).is_ok());
+    }
+}

@@ -29,7 +29,7 @@ fn host_setup(plan: &Plan) -> HostSetup {
     let file = || File { path: "/nonexistent/file".into(), size: 1, sha256: Digest::of(b"") };
     let image = |target: &Target| {
         let kernel = Kernel {
-            release: target.kernel.clone(),
+            release: target.kernel.parse().unwrap(),
             version: None,
             image: file(),
             config: None,

@@ -44,7 +44,7 @@ fn manifest(targets: &[&Target]) -> Manifest {
         arch: target.arch,
         name: target.kernel.clone(),
         kernel: Kernel {
-            release: target.kernel.clone(),
+            release: target.kernel.parse().unwrap(),
             version: None,
             image: file(&target.id()),
             config: None,
