@@ -395,3 +395,20 @@ fn walks_compile() {
     let printed = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !printed.contains("warning: "), "{check:?}: {printed}");
 }
+
+#[test]
+fn each_row_of_the_threat_model_names_a_test() {
+    let Some(files) = tracked() else { return };
+    let sources: String =
+        files.iter().filter(|path| extension(path) == Some("rs")).filter_map(|path| text(path)).collect();
+    let page = text("SECURITY.md").unwrap();
+    let rows =
+        page.lines().skip_while(|line| !line.starts_with("| who |")).skip(2).take_while(|line| line.starts_with('|'));
+    let mut count = 0;
+    for row in rows {
+        count += 1;
+        let test = row.split('`').nth_back(1).unwrap_or_else(|| panic!("no test in: {row}"));
+        assert!(sources.contains(&format!("fn {test}()")), "SECURITY.md names the test {test}, which does not exist");
+    }
+    assert!(count >= 10, "only {count} rows were found");
+}
