@@ -134,11 +134,11 @@ mod tests {
             assert!(size < 1 << 20, "{size}");
             let error = super::super::read(directory.path()).err().unwrap();
             assert!(matches!(error, ResultsError::Unpacks { .. }), "{begin}: {error}");
-            let mut unpacked = Content::at(directory.path()).open().unwrap();
+            let mut unpacked = Content::at(directory.path()).unwrap().open().unwrap();
             let read = io::copy(&mut unpacked, &mut io::sink());
             assert_eq!(read.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         }
         let (directory, _) = packed("[", 1 << 20);
-        assert!(io::copy(&mut Content::at(directory.path()).open().unwrap(), &mut io::sink()).is_ok());
+        assert!(io::copy(&mut Content::at(directory.path()).unwrap().open().unwrap(), &mut io::sink()).is_ok());
     }
 }
