@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs of the host, started as children.
 //!
-//! A child gets the variables of the environment that it is listed to need, and no others: a token in the caller's environment is no business of a package manager
-//! or of a compiler. A child ends when its caller is killed.
+//! A child gets the variables of the environment that it is listed to need, and no others: a token
+//! in the caller's environment is no business of a package manager or of a compiler. A child ends
+//! when its caller is killed.
 
 use std::{
     env,
@@ -16,7 +17,8 @@ use rustix::{
     process::{Signal, getpid, getppid, set_parent_process_death_signal},
 };
 
-/// What every program gets: where it finds programs, libraries, its user's files and room for temporary ones.
+/// What every program gets: where it finds programs, libraries, its user's files and room for
+/// temporary ones.
 const EVERY: &[&str] = &["PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "TZ"];
 
 /// Proxies and certificates, as apt, curl, git and cargo read them.
@@ -33,17 +35,20 @@ pub const NETWORK: &[&str] = &[
     "NO_PROXY",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
+    "NIX_SSL_CERT_FILE",
     "CURL_CA_BUNDLE",
 ];
 
-/// What cargo and rustup are configured by: registries with their tokens, toolchains, and how git reaches what a registry names.
+/// What cargo and rustup are configured by: registries with their tokens, toolchains, and how git
+/// reaches what a registry names.
 pub const CARGO: &[&str] = &["CARGO", "CARGO_*", "RUSTUP_*", "RUSTC*", "RUSTFLAGS", "GIT_*", "SSH_AUTH_SOCK", "USER"];
 
 /// What programs of Slurm are configured by.
 pub const SLURM: &[&str] = &["SLURM_*", "SQUEUE_*", "MUNGE_*", "USER", "LOGNAME"];
 
-/// The command that starts `program` with the variables of the environment that every program gets, and those that `variables` name, as far as they are set: each is
-/// a name, or the beginning of names with `*` behind it. The program is killed when the thread that starts it ends before it.
+/// The command that starts `program` with the variables of the environment that every program gets,
+/// and those that `variables` name, as far as they are set: each is a name, or the beginning of
+/// names with `*` behind it. The program is killed when the thread that starts it ends before it.
 #[must_use]
 pub fn command(program: impl AsRef<OsStr>, variables: &[&[&str]]) -> Command {
     let mut command = lasting(program, variables);
@@ -152,7 +157,8 @@ mod tests {
         is_gone
     }
 
-    /// The kernel sends the signal when the thread ends that started the child, which a killed caller's does.
+    /// The kernel sends the signal when the thread ends that started the child, which a killed
+    /// caller's does.
     #[test]
     fn a_program_ends_with_its_caller_unless_it_must_last() {
         assert!(is_gone(|program| command(program, &[]).arg("60").stdout(Stdio::piped()).spawn().unwrap()));

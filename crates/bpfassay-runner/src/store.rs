@@ -51,8 +51,10 @@ impl StoreOptions {
         catalogue.with(&path.display().to_string(), &text).map_err(|error| failed(error.into()))
     }
 
-    /// The same, with the QEMU of the bundle in the file `bundle`, if it has one for this host, and another was not asked for. A bundle may come from anybody, and QEMU
-    /// runs on this host: where the lock does not name all of its packages, `agree` gets the others, and its error is returned unless the user trusts them.
+    /// The same, with the QEMU of the bundle in the file `bundle`, if it has one for this host, and
+    /// another was not asked for. A bundle may come from anybody, and QEMU runs on this host: where
+    /// the lock does not name all of its packages, `agree` gets the others, and its error is
+    /// returned unless the user trusts them.
     ///
     /// # Errors
     /// [`Error::Testbed`] for a file that is no bundle; that of `agree`.

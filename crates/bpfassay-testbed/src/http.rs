@@ -47,7 +47,8 @@ pub(crate) enum HttpError {
     /// Another attempt may succeed: no connection, no answer in time, an answer that broke off, or a server that is overloaded.
     #[error("{0}")]
     Passing(String),
-    /// The server takes longer than it may: for a connection, for the head of its answer, or for the file. Another attempt would take as long.
+    /// The server takes longer than it may: for a connection, for the head of its answer, or for
+    /// the file. Another attempt would take as long.
     #[error("{0}")]
     Slow(String),
     /// The server or its certificate does not serve this request, and will not soon.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names that come from files of others and become parts of paths and of arguments: of kernel releases, and of packages.
+//! Names that come from files of others and become parts of paths and of arguments: of kernel
+//! releases, and of packages.
 //!
-//! Each begins with a letter or a digit and has no `/`, so that it is one part of a path, and never `.` or `..`. They are parsed where they are read.
+//! Each begins with a letter or a digit and has no `/`, so that it is one part of a path, and never
+//! `.` or `..`. They are parsed where they are read.
 
 use std::{borrow::Cow, fmt, ops::Deref, str::FromStr};
 

@@ -43,12 +43,14 @@ const KEY_VERSION: &str = "qemu tree 1";
 /// Kind of cache tree.
 const KIND: &str = "qemu";
 
-/// Packages of a QEMU that may be unpacked and started on this host; none where QEMU is that of the lock or of the host.
+/// Packages of a QEMU that may be unpacked and started on this host; none where QEMU is that of the
+/// lock or of the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedPackages(Vec<Package>);
 
 impl TrustedPackages {
-    /// `packages`, unless [`crate::testbed_lock`] does not name the content of all of them. `Err`: those that it does not name.
+    /// `packages`, unless [`crate::testbed_lock`] does not name the content of all of them. `Err`:
+    /// those that it does not name.
     ///
     /// # Errors
     /// None in a released program: the text of its lock is checked by a test.

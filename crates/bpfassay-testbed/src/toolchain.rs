@@ -44,7 +44,7 @@ pub const SUITE: &str = "forky";
 pub const HOSTS: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
 
 /// Debian packages that the host needs to prepare guests, besides QEMU.
-pub const HOST_PACKAGES: &[&str] = &["apt", "debian-archive-keyring", "dpkg", "mount", "tar", "util-linux"];
+pub const HOST_PACKAGES: &[&str] = &["apt", "debian-archive-keyring", "dpkg", "mount", "util-linux"];
 
 /// Packages that run here, with all they depend on, besides the compilers for each architecture ([`native`]).
 const NATIVE: &[&str] = &[

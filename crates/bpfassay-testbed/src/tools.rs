@@ -301,12 +301,11 @@ fn lay_out(unpacked_to: &UntrustedTree, archive: &mut Archive) -> Result<()> {
     }
     for merged in MERGED {
         let usr = format!("usr/{merged}");
-        if unpacked_to.is_directory(&usr) {
+        if unpacked_to.directory(Path::new(&usr)).is_ok() {
             unpacked_to.link(&usr, merged)?;
         }
     }
-    let mut unpacked = Archive::default();
-    unpacked_to.add_to(&mut unpacked)?;
+    let unpacked = unpacked_to.archive()?;
     for (path, node) in unpacked.entries() {
         // Links to what was left out, or what only an installed package has.
         let dangles = matches!(node, Node::Symlink { .. }) && tree::resolve(&unpacked, path).is_none();

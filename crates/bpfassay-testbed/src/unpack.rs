@@ -125,8 +125,10 @@ pub(crate) fn most_bytes(size: u64) -> u64 {
     size.saturating_mul(MOST_GROWTH).saturating_add(SLACK)
 }
 
-/// Unpacks the files of the package at `path`, which is `.deb` or `.rpm` by its content, a part of `what`, into `tree`, without `left_out` (paths that begin
-/// with `./`, in which `*` is one part), and returns what it says about itself. The files belong to whoever runs this, and nothing of the package is run.
+/// Unpacks the files of the package at `path`, which is `.deb` or `.rpm` by its content, a part of
+/// `what`, into `tree`, without `left_out` (paths that begin with `./`, in which `*` is one part),
+/// and returns what it says about itself. The files belong to whoever runs this, and nothing of the
+/// package is run.
 ///
 /// # Errors
 /// [`Error::Package`] for a file that cannot be read, is no package, is damaged, or holds something that does not belong below `directory`; [`Error::DiskFull`] where

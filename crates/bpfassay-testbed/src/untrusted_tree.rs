@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tree of files that others determined, such as unpacked packages: everything in it is reached through a descriptor of its root, which no name and no symbolic link
-//! leaves.
+//! A tree of files that others determined, such as unpacked packages: everything in it is reached
+//! through a descriptor of its root, which no name and no symbolic link leaves.
 
 use std::{
     ffi::OsStr,
@@ -50,7 +50,7 @@ impl UntrustedTree {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let root = rustix::fs::open(path, PLACE | OFlags::NOFOLLOW, Mode::empty());
         let root = root.map_err(|error| Error::io("open", path)(error.into()))?;
-        if let Err(Errno::NOSYS) = rustix::fs::openat2(&root, ".", PLACE, Mode::empty(), BELOW) {
+        if let Err(Errno::NOSYS | Errno::PERM) = rustix::fs::openat2(&root, ".", PLACE, Mode::empty(), BELOW) {
             return Err(Error::io("unpack a package into", path)(NoInput::NoOpenat2.into()));
         }
         Ok(Self { root, path: path.to_owned() })
@@ -108,7 +108,8 @@ impl UntrustedTree {
         self.kind(place.as_ref()) == Some(FileType::Directory)
     }
 
-    /// The names in the directory at `place`, sorted; none where there is no directory. Those that are not UTF-8 are left out.
+    /// The names in the directory at `place`, sorted; none where there is no directory. Those that
+    /// are not UTF-8 are left out.
     ///
     /// # Errors
     /// [`Error::Io`] where it cannot be read.
@@ -144,7 +145,8 @@ impl UntrustedTree {
         Err(failed(Errno::INVAL))
     }
 
-    /// Moves the regular file at `from` to the path `to`, outside of the tree, whose directory is made.
+    /// Moves the regular file at `from` to the path `to`, outside of the tree, whose directory is
+    /// made.
     ///
     /// # Errors
     /// [`Error::Io`] where no regular file is there, or it cannot be moved.
@@ -152,7 +154,8 @@ impl UntrustedTree {
         self.take(from.as_ref(), to, FileType::RegularFile)
     }
 
-    /// Moves the directory at `from` to the path `to`, outside of the tree, whose directory is made.
+    /// Moves the directory at `from` to the path `to`, outside of the tree, whose directory is
+    /// made.
     ///
     /// # Errors
     /// [`Error::Io`] where no directory is there, or it cannot be moved.
@@ -223,16 +226,19 @@ impl UntrustedTree {
         }
     }
 
-    /// Adds everything in it to `archive`. Links are taken as they are; none is followed.
+    /// Everything in it. Links are taken as they are; none is followed.
     ///
     /// # Errors
     /// As [`tree::add_directory`].
-    pub(crate) fn add_to(&self, archive: &mut Archive) -> Result<()> {
-        Ok(tree::add_directory(archive, &self.path, "")?)
+    pub(crate) fn archive(&self) -> Result<Archive> {
+        let mut archive = Archive::default();
+        tree::add_directory(&mut archive, &self.path, "")?;
+        Ok(archive)
     }
 }
 
-/// Removes the symbolic links below `directory`, where nobody else changes anything; none is followed.
+/// Removes the symbolic links below `directory`, where nobody else changes anything; none is
+/// followed.
 fn remove_links(directory: &Path) -> Result<()> {
     let mut left = vec![directory.to_owned()];
     while let Some(directory) = left.pop() {

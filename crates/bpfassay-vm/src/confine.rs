@@ -197,11 +197,14 @@ async fn try_start(
     }
 }
 
-/// What `program`, which may lie in a directory of its own, prints with `argument`, started as confined as this host permits: where it cannot be another user's process, or
-/// prints as one nothing that is `expected`, it is started as this user once more. `None` where it does not end in time.
+/// What `program`, which may lie in a directory of its own, prints with `argument`, started as
+/// confined as this host permits: where it cannot be another user's process, or prints as one
+/// nothing that is `expected`, it is started as this user once more. `None` where it does not end
+/// in time.
 ///
 /// # Errors
-/// [`VmError::Spawn`] where it cannot be started; [`VmError::Input`] where its directory cannot be opened.
+/// [`VmError::Spawn`] where it cannot be started; [`VmError::Input`] where its directory cannot be
+/// opened.
 pub(crate) async fn print(
     (program, own_root): (&Path, Option<&OwnRoot>),
     argument: &str,

@@ -32,7 +32,7 @@ pub(crate) use self::{
     merge::Merge,
     node::{Node, NodeRole},
     payload::{Payload, PayloadCommand},
-    qemu::{QemuChoice, qemu_of_environment},
+    qemu::{EmulatorTrust, QemuChoice, qemu_of_environment},
     report::Report,
     run::{AgainChoice, Against, Check, Execution, Run},
     slurm::Slurm,
@@ -353,10 +353,9 @@ pub(crate) struct Verify {
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) jobs: Option<u32>,
 
-    /// Start the QEMU of the bundle on this machine although testbed.lock does not name its packages: whoever made the bundle can then run any program here. Without
-    /// this option you are asked on a terminal; elsewhere, with --yes and in CI the QEMU is refused
-    #[arg(long, requires = "bundle")]
-    pub(crate) trust_emulator: bool,
+    /// Whether its QEMU may be started.
+    #[command(flatten)]
+    pub(crate) emulator: EmulatorTrust,
 
     /// The run's guests in one file (`bpfassay bundle`), which need not be made again then
     #[arg(long, value_name = "FILE")]

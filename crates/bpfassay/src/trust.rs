@@ -15,11 +15,13 @@ use crate::{
     output,
 };
 
-/// Makes sure that the user trusts `packages` of the QEMU in `bundle`: by `--trust-emulator` (`trusts`), or by a question on the terminal. `--yes` and CI answer
-/// other questions: they are no consent, and with them nothing is asked.
+/// Makes sure that the user trusts `packages` of the QEMU in `bundle`: by `--trust-emulator`
+/// (`trusts`), or by a question on the terminal. `--yes` and CI answer other questions: they are no
+/// consent, and with them nothing is asked.
 ///
 /// # Errors
-/// A usage failure where the user does not trust them, or cannot be asked; an infrastructure failure where the terminal cannot be written to or read.
+/// A usage failure where the user does not trust them, or cannot be asked; an infrastructure
+/// failure where the terminal cannot be written to or read.
 pub(crate) fn agree(bundle: &Path, packages: &[Package], trusts: bool, global: &cli::Global) -> Result<(), Failure> {
     if trusts {
         tracing::warn!(

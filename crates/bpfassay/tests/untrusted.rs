@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files of strangers: a package and a bundle do nothing to the machine that reads them, whoever runs the command.
+//! Files of strangers: a package and a bundle do nothing to the machine that reads them, whoever
+//! runs the command.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 mod common;
@@ -67,7 +68,8 @@ fn deb(entries: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Those as whom this test can run the command: whoever runs it, and another user where that is root.
+/// Those as whom this test can run the command: whoever runs it, and another user where that is
+/// root.
 fn users() -> Vec<Option<u32>> {
     if rustix::process::geteuid().is_root() {
         return vec![None, Some(USER)];
@@ -76,7 +78,8 @@ fn users() -> Vec<Option<u32>> {
     vec![None]
 }
 
-/// A directory that belongs to `user`, and that every user can reach, with a copy of the command in it.
+/// A directory that belongs to `user`, and that every user can reach, with a copy of the command in
+/// it.
 fn place(user: Option<u32>) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -154,7 +157,8 @@ fn a_kernel_package_moves_no_file_of_this_machine() {
     }
 }
 
-/// A bundle in `directory` with a guest of nothing but names, and with a QEMU that leaves a mark when it is started.
+/// A bundle in `directory` with a guest of nothing but names, and with a QEMU that leaves a mark
+/// when it is started.
 fn bundle_with_its_own_qemu(directory: &Path) -> (PathBuf, PathBuf, Package) {
     spec(directory);
     let mut compose = command(directory, None);
@@ -341,4 +345,43 @@ fn programs_of_the_host_get_no_secret_and_end_with_the_command() {
         assert!(!environment.contains("secret") && environment.contains("http_proxy=http://proxy"), "{environment}");
         assert!(has_ended, "it went on for 3 s");
     }
+}
+
+/// Sources of libraries and of the command that start programs by another way than `bpfassay_child`.
+const OTHER_WAYS: &[(&str, &str)] = &[
+    ("bpfassay/src/commands/here.rs", "replaces this process"),
+    ("bpfassay/src/commands/slurm.rs", "is a command of clap"),
+    ("bpfassay-runner/src/slurm.rs", "sbatch gives its environment to the job, whose command is ours"),
+    ("bpfassay-runner/src/here/", "starts programs of the user's, on the machine that is measured"),
+    ("bpfassay-vm/src/own_root.rs", "QEMU, whose limits have an environment of their own"),
+];
+
+#[test]
+fn programs_of_the_host_are_started_in_one_way() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut seen = vec![false; OTHER_WAYS.len()];
+    for name in ["bpfassay", "bpfassay-results", "bpfassay-runner", "bpfassay-testbed", "bpfassay-vm"] {
+        let mut left = vec![crates.join(name).join("src")];
+        while let Some(directory) = left.pop() {
+            for entry in fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    left.push(path);
+                    continue;
+                }
+                let shown = path.strip_prefix(&crates).unwrap().display().to_string();
+                if !shown.ends_with(".rs") || shown.ends_with("tests.rs") || shown.contains("/tests/") {
+                    continue;
+                }
+                let text = fs::read_to_string(&path).unwrap();
+                let (text, _) = text.split_once("#[cfg(test)]").unwrap_or((&text, ""));
+                if text.contains("Command::new(") {
+                    let at = OTHER_WAYS.iter().position(|(place, _)| shown.starts_with(place));
+                    let at = at.unwrap_or_else(|| panic!("{shown}: start programs by bpfassay_child"));
+                    seen[at] = true;
+                }
+            }
+        }
+    }
+    assert!(seen.iter().all(|&seen| seen), "{seen:?}: take away what is not needed any more");
 }

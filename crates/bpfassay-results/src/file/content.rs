@@ -14,7 +14,8 @@ use crate::{directory::OpenDirectory, disk};
 /// Memory that decompressing may take, in KiB: four times what `xz -9` asks for.
 const MAX_MEMORY: u32 = 256 << 10;
 
-/// How many times larger than its file what comes out of it may be, besides [`SLACK`]: `xz -9` makes results 50 times smaller.
+/// How many times larger than its file what comes out of it may be, besides [`SLACK`]: `xz -9`
+/// makes results 50 times smaller.
 const MOST_GROWTH: u64 = 100;
 /// Bytes that may come out of a small file in any case.
 const SLACK: u64 = 16 << 20;

@@ -183,7 +183,8 @@ fn a_server_is_trusted_by_a_certificate_that_the_host_knows_and_no_other() {
     }
 }
 
-/// Sends `head`, and then `drop` over and over with a pause between, until nobody reads any more; returns the URL.
+/// Sends `head`, and then `drop` over and over with a pause between, until nobody reads any more;
+/// returns the URL.
 fn dripping(head: &'static str, drop: &'static str, pause: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/x", listener.local_addr().unwrap());

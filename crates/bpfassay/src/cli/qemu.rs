@@ -18,6 +18,16 @@ pub(crate) struct QemuChoice {
     pub(crate) qemu: Option<QemuSource>,
 }
 
+/// Consent to start the QEMU of a bundle.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct EmulatorTrust {
+    /// Start the QEMU of the bundle on this machine although testbed.lock does not name its
+    /// packages: whoever made the bundle can then run any program here. Without this option you are
+    /// asked on a terminal; elsewhere, with --yes and in CI the QEMU is refused
+    #[arg(long, requires = "bundle")]
+    pub(crate) trust_emulator: bool,
+}
+
 /// The source that the environment names, for a command whose option `--qemu` says more than that.
 ///
 /// # Errors

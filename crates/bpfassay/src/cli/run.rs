@@ -11,7 +11,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 
-use super::{MessageFormat, Metrics, Overlays, QemuChoice, Selection, Targets};
+use super::{EmulatorTrust, MessageFormat, Metrics, Overlays, QemuChoice, Selection, Targets};
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -71,10 +71,9 @@ pub(crate) struct Execution {
     #[command(flatten)]
     pub(crate) overlays: Overlays,
 
-    /// Start the QEMU of the bundle on this machine although testbed.lock does not name its packages: whoever made the bundle can then run any program here. Without
-    /// this option you are asked on a terminal; elsewhere, with --yes and in CI the QEMU is refused
-    #[arg(long, requires = "bundle")]
-    pub(crate) trust_emulator: bool,
+    /// Whether its QEMU may be started.
+    #[command(flatten)]
+    pub(crate) emulator: EmulatorTrust,
 
     /// Guests side by side [default: as many as CPUs and memory allow]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -56,7 +56,7 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let recorded = interrupted.as_ref().and_then(Interrupted::qemu).or_else(|| like.as_ref().and_then(Like::qemu));
     options.qemu = arguments.execution.qemu.qemu.or(recorded);
     if let Some(bundle) = &arguments.execution.overlays.bundle {
-        let trusts = arguments.execution.trust_emulator;
+        let trusts = arguments.execution.emulator.trust_emulator;
         options = options.with_bundle(bundle, |packages| trust::agree(bundle, packages, trusts, global))?;
     }
     let mut selection = match &interrupted {

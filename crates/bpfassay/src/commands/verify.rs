@@ -38,8 +38,8 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let to_make = if arguments.bundle.is_some() { &[] } else { verification.host_packages() };
     let mut options = StoreOptions { qemu: arguments.qemu.qemu.or(verification.qemu()), ..store_options(global) };
     if let Some(bundle) = &arguments.bundle {
-        options =
-            options.with_bundle(bundle, |packages| trust::agree(bundle, packages, arguments.trust_emulator, global))?;
+        let trusts = arguments.emulator.trust_emulator;
+        options = options.with_bundle(bundle, |packages| trust::agree(bundle, packages, trusts, global))?;
     }
     host::install_for(plan, to_make, (global, &options), &stages)?;
     let store = Store::open(&options)?.with_stages(stages);

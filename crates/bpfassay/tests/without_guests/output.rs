@@ -123,12 +123,19 @@ fn a_manifest_s_names_are_shown_and_not_obeyed() {
 
     let file = work.path().join("made/manifest.json");
     let whole: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    for place in ["/targets/0/name", "/targets/0/kernel/release"] {
+    let changed = |place: &str| {
         let mut manifest = whole.clone();
         *manifest.pointer_mut(place).unwrap() = HOSTILE.into();
         fs::write(&file, manifest.to_string()).unwrap();
-        shows(work.path(), &["testbed", "check", "made/manifest.json"], 0);
-    }
+    };
+    changed("/targets/0/name");
+    shows(work.path(), &["testbed", "check", "made/manifest.json"], 0);
+    // A release becomes a part of paths.
+    changed("/targets/0/kernel/release");
+    let output = bpfassay(work.path()).args(["testbed", "check", "made/manifest.json"]).output().unwrap();
+    let printed = harmless(&output);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("is no kernel release"), "{printed}");
     // Names of kernels become names of files.
     let mut manifest = whole;
     manifest["targets"][0]["name"] = "6.12./../../../evil".into();

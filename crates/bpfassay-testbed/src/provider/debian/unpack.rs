@@ -65,7 +65,8 @@ fn arrange(tree: &UntrustedTree, release: &KernelRelease, what: &str, content: &
     for name in ["modules.builtin", "modules.order"] {
         wanted(in_trees(name), &format!("{MODULES}/{name}"))?;
     }
-    // Names and aliases of what is built in; not every package layout has it, and nothing fails without it.
+    // Names and aliases of what is built in; not every package layout has it, and nothing fails
+    // without it.
     let name = "modules.builtin.modinfo";
     take(in_trees(name), &format!("{MODULES}/{name}")).map(drop)
 }

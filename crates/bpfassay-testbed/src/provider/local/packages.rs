@@ -23,7 +23,7 @@ use crate::{
 /// Kind of cache tree.
 const KIND: &str = "kernel-packages";
 /// To be changed whenever another tree is made of the same packages.
-const KEY_VERSION: &str = "kernel of packages 1";
+const KEY_VERSION: &str = "kernel of packages 2";
 /// Files that are looked at in a directory of packages, at most.
 const MOST_FILES: usize = 4096;
 /// Packages that a kernel may be in, at most; vendors split it into about ten.
@@ -141,7 +141,8 @@ fn release_of(tree: &Path) -> Result<Option<KernelRelease>> {
     Ok(names.filter_map(|name| name.parse().ok()).next())
 }
 
-/// Moves the kernel's files from the packages' places in `tree` to ours in `content`; `refuse` makes the error of a problem of the packages.
+/// Moves the kernel's files from the packages' places in `tree` to ours in `content`; `refuse`
+/// makes the error of a problem of the packages.
 fn arrange(tree: &UntrustedTree, content: &Path, refuse: &dyn Fn(String) -> Error) -> Result<()> {
     let (release, image) = image(tree)?.map_err(refuse)?;
     let own = Path::new(MODULES).join(release.as_str());
@@ -165,7 +166,8 @@ fn arrange(tree: &UntrustedTree, content: &Path, refuse: &dyn Fn(String) -> Erro
     tree.take_directory(&own, &content.join(&own), Links::Removed)
 }
 
-/// The release of the only kernel in `tree`, and its image; `Ok(Err)`: what is wrong with the packages.
+/// The release of the only kernel in `tree`, and its image; `Ok(Err)`: what is wrong with the
+/// packages.
 fn image(tree: &UntrustedTree) -> Result<Result<(KernelRelease, PathBuf), String>> {
     let mut found: Vec<(KernelRelease, PathBuf)> = Vec::new();
     for prefix in IMAGES {
