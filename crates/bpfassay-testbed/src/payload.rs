@@ -10,18 +10,18 @@
 mod asset;
 mod asset_source;
 mod ebpf;
+mod environment;
 mod files;
 mod logged;
 mod sources;
 mod verify;
 
 use std::{
-    env,
-    ffi::OsString,
     fs,
     ops::ControlFlow,
     panic::resume_unwind,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError, mpsc},
     thread,
 };
 
@@ -38,16 +38,17 @@ pub use self::{
     verify::{Compared, Verified, verify},
 };
 use self::{
+    environment::{BuildEnvironment, log},
     logged::Logged,
     sources::{Checkout, Wanted},
 };
 use crate::{
     Error, Result,
     apt::{Apt, AssetSource},
-    cache::{Cache, Digest, Object, Scratch},
+    cache::{Cache, Digest, Object},
     manifest::{Component, ProgramAsset},
     stages::{Kind, Step},
-    toolchain::{Sandbox, Toolchain, sandbox},
+    toolchain::{self, Early, Sandbox, Toolchain, sandbox},
 };
 
 /// Packages and programs that go into the guest.
@@ -72,16 +73,8 @@ const KEY_VERSION: &str = "1";
 /// Kind of cache record: source and architecture → programs.
 const RECORD: &str = "payload";
 
-/// The environment variable that names a target directory to keep between builds, for those who work on the programs:
-/// only what changed is compiled again then. One build at a time may use it.
-const TARGET_VARIABLE: &str = "BPFASSAY_PAYLOAD_TARGET";
-
 /// With a package's name behind it, the environment variable by which its build script is given [`Program::at`].
 const LINK_VARIABLE: &str = "BPFASSAY_LINK_AT";
-
-/// Bytes that building takes for a while: intermediate files, per architecture and for all.
-const SPACE_PER_ARCH: u64 = 250_000_000;
-const SPACE: u64 = 400_000_000;
 
 /// The build for one architecture.
 struct Building<'a> {
@@ -100,7 +93,7 @@ struct Building<'a> {
 /// What of earlier builds may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reuse {
-    /// What the cache holds, and [`TARGET_VARIABLE`].
+    /// What the cache holds, and `BPFASSAY_PAYLOAD_TARGET`.
     Known,
     /// Nothing.
     Nothing,
@@ -228,13 +221,69 @@ pub fn prepare_each(
         return Ok(());
     }
     let checkout = wanted.into_checkout(&unbuilt)?;
-    let environment = BuildEnvironment::prepare(apt, &checkout, refreshed, unbuilt.len(), Reuse::Known)?;
-    for &arch in &unbuilt {
-        if ready(arch, build(apt, &checkout, &environment, arch)).is_break() {
-            break;
+    build_each(apt, &checkout, &unbuilt, refreshed, ready)
+}
+
+/// Builds the programs for `archs`, those that run on this host as soon as their part of the toolchain is there, while the
+/// rest of it is unpacked. The toolchain is made, unless it is `toolchain`.
+///
+/// # Errors
+/// Those of [`prepare_each`], for the architectures that `ready` was not called with.
+fn build_each(
+    apt: &Apt<'_>,
+    checkout: &Checkout,
+    archs: &[Arch],
+    toolchain: Option<Toolchain>,
+    ready: &mut dyn FnMut(Arch, Result<Built>) -> ControlFlow<()>,
+) -> Result<()> {
+    let is_host_first = archs.first().copied() == toolchain::host_arch().ok();
+    thread::scope(|scope| {
+        let (sender, early) = mpsc::channel();
+        // Nothing is sent: it ends when `building` is dropped.
+        let (building, is_built) = mpsc::channel::<()>();
+        let make = move || match toolchain {
+            Some(toolchain) => Ok(toolchain),
+            None if is_host_first => {
+                let is_built = Mutex::new(is_built);
+                let tell = move |toolchain| drop(sender.send(toolchain));
+                let until = || {
+                    let _ = is_built.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                };
+                Toolchain::prepare_for(apt, &Early { tell: &tell, until: &until })
+            }
+            None => Toolchain::prepare(apt),
+        };
+        let mut making = Some(scope.spawn(make));
+        let mut whole = || making.take().map(|making| making.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        let there = || match (early.recv(), &mut whole) {
+            (Ok(toolchain), _) => Ok(toolchain),
+            // It was there, or cannot be made.
+            (Err(_), whole) => {
+                whole().unwrap_or_else(|| Err(Error::Build { what: "no toolchain was made".to_owned() }))
+            }
+        };
+        let mut building = Some(building);
+        let mut environment = BuildEnvironment::prepare(apt, checkout, there, archs.len(), Reuse::Known)?;
+        for (index, &arch) in archs.iter().enumerate() {
+            if index > 0
+                && let Some(whole) = whole()
+            {
+                environment.toolchain = whole?;
+            }
+            let built = build(apt, checkout, &environment, arch);
+            drop(building.take());
+            // Where the toolchain could not be made whole, that is why.
+            if built.is_err()
+                && let Some(whole) = whole()
+            {
+                environment.toolchain = whole?;
+            }
+            if ready(arch, built).is_break() {
+                break;
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The programs for `archs`, all of them: see [`prepare_each`].
@@ -339,65 +388,6 @@ fn recorded(cache: &Cache, source: Digest, arch: Arch, toolchain: Option<Digest>
     Ok(Some(Built { payload: Payload { arch, agent, tracer, ior, source }, toolchain, toolchain_key, asset }))
 }
 
-/// The toolchain and directories with which programs of every architecture are built.
-struct BuildEnvironment {
-    toolchain: Toolchain,
-    /// The directories that the build sees, until this is dropped.
-    scratch: Scratch,
-    target: PathBuf,
-    reuse: Reuse,
-}
-
-impl BuildEnvironment {
-    /// Makes the toolchain, unless that is `toolchain`, and meanwhile collects what is compiled, for so many architectures.
-    fn prepare(
-        apt: &Apt<'_>,
-        checkout: &Checkout,
-        toolchain: Option<Toolchain>,
-        archs: usize,
-        reuse: Reuse,
-    ) -> Result<Self> {
-        let Checkout { workspace, stage } = checkout;
-        apt.cache().require_space("building the guest's programs", SPACE + SPACE_PER_ARCH * archs as u64)?;
-        let scratch = apt.cache().scratch()?;
-        let kept = env::var_os(TARGET_VARIABLE).filter(|_| reuse == Reuse::Known);
-        let target = kept.map_or_else(|| scratch.path().join("target"), PathBuf::from);
-        fs::create_dir_all(&target).map_err(Error::io("create", &target))?;
-        let (source, vendor) = (scratch.path().join("src"), scratch.path().join("vendor"));
-        stage.write(&source)?;
-        let collect = || {
-            apt.during(Kind::Sources, "", |apt| {
-                apt.stage().step(Step::Collect, 0);
-                run_vendor(
-                    workspace.as_deref().unwrap_or(&source),
-                    &source,
-                    &vendor,
-                    apt.options().offline,
-                    &log(apt, stage, "vendor"),
-                )
-            })
-        };
-        let toolchain = thread::scope(|scope| {
-            let collected = scope.spawn(collect);
-            let toolchain = toolchain.map_or_else(|| Toolchain::prepare(apt), Ok);
-            collected.join().unwrap_or_else(|panic| resume_unwind(panic))?;
-            toolchain
-        })?;
-        Ok(Self { toolchain, scratch, target, reuse })
-    }
-
-    /// Where a program is when it has been compiled.
-    fn program(&self, arch: Arch, program: &Program) -> PathBuf {
-        self.target.join(arch.facts().rust_target).join(PROFILE).join(program.binary)
-    }
-}
-
-/// Where the output of a part of the build of `stage` goes.
-fn log(apt: &Apt<'_>, stage: &Stage, part: &str) -> PathBuf {
-    let name = format!("payload-{}.{part}.log", &Digest::from(stage.digest()).to_string()[..16]);
-    apt.cache().root().join("logs").join(name)
-}
-
 /// Builds the programs for `arch`, and records them.
 fn build(apt: &Apt<'_>, checkout: &Checkout, environment: &BuildEnvironment, arch: Arch) -> Result<Built> {
     apt.during(Kind::Programs, arch.name(), |apt| {
@@ -477,25 +467,6 @@ fn variables() -> Vec<(String, String)> {
         variables.push((format!("AR_{target}"), ar));
     }
     variables
-}
-
-/// Puts the packages that the stage needs into `vendor`, by the host's cargo, which is configured for the registries that can be reached
-/// here. It runs in the workspace, if there is one, so that its configuration counts.
-fn run_vendor(workspace: &Path, source: &Path, vendor: &Path, offline: bool, log: &Path) -> Result<()> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let mut command = bpfassay_child::command(&cargo, &[bpfassay_child::CARGO, bpfassay_child::NETWORK]);
-    command.current_dir(workspace).args(["vendor", "--quiet", "--versioned-dirs", "--manifest-path"]);
-    command.arg(source.join("Cargo.toml")).arg(vendor);
-    if offline {
-        command.arg("--offline");
-    }
-    let run = Logged { program: &cargo.to_string_lossy(), package: "cargo", log };
-    run.to_end(command, "collect the packages that the guest's programs need")?;
-    let configuration = source.join(".cargo");
-    fs::create_dir_all(&configuration).map_err(Error::io("create", &configuration))?;
-    let path = configuration.join("config.toml");
-    let text = "[source.crates-io]\nreplace-with = \"vendored\"\n\n[source.vendored]\ndirectory = \"/vendor\"\n";
-    fs::write(&path, text).map_err(Error::io("write", &path))
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use crate::{
     apt::{Apt, First, Located, Origin, Package},
     cache::{Digest, Object},
     manifest::Component,
-    stages::{Kind, Stage, Step},
+    stages::{Kind, Stage, Step, YIELDING},
     testbed_lock::TestbedLock,
     unpack,
     untrusted_tree::UntrustedTree,
@@ -119,6 +119,18 @@ impl Toolchain {
     /// # Errors
     /// [`Error`] of packages and of the cache; [`Error::Command`] if a package cannot be unpacked.
     pub fn prepare(apt: &Apt<'_>) -> Result<Self> {
+        Self::prepare_or_tell(apt, None)
+    }
+
+    /// The same, for who builds programs for this host with a part of it.
+    ///
+    /// # Errors
+    /// As [`Toolchain::prepare`].
+    pub(crate) fn prepare_for(apt: &Apt<'_>, early: &Early<'_>) -> Result<Self> {
+        Self::prepare_or_tell(apt, Some(early))
+    }
+
+    fn prepare_or_tell(apt: &Apt<'_>, early: Option<&Early<'_>>) -> Result<Self> {
         let cache = apt.cache();
         let host = host_arch()?;
         if apt.options().is_locked()
@@ -130,7 +142,7 @@ impl Toolchain {
                 return Ok(Self { root: tree.path, key, packages });
             }
             let origin = Origin::Pool { suite: &locked.suite, packages: &locked.packages };
-            match apt.during(Kind::Toolchain, "", |apt| make(apt, apt.first(), origin, packages)) {
+            match apt.during(Kind::Toolchain, "", |apt| make(apt, apt.first(), origin, (packages, host), early)) {
                 Err(ref error) if let Some(detail) = error.dropped() => tracing::warn!(
                     "the mirror no longer has the cross toolchain of testbed.lock ({detail}); the newest takes its place, so programs may \
                      differ from those of other machines; --archive names a place that has it"
@@ -150,7 +162,7 @@ impl Toolchain {
             let first = apt.first();
             let packages = choose(apt, host)?.into_iter().map(|located| located.package).collect();
             let root = apt.root(SUITE, &architectures(host))?;
-            let made = make(apt, first, Origin::Index(&root), packages)?;
+            let made = make(apt, first, Origin::Index(&root), (packages, host), early)?;
             cache.record(KIND, &current, &Recorded { key: made.key, packages: made.packages.clone() })?;
             Ok(made)
         })
@@ -169,16 +181,33 @@ fn key(packages: &[Package]) -> Digest {
 }
 
 /// Makes the toolchain of `packages`, before all other downloads.
-fn make(apt: &Apt<'_>, first: First<'_>, origin: Origin<'_>, packages: Vec<Package>) -> Result<Toolchain> {
+fn make(
+    apt: &Apt<'_>,
+    first: First<'_>,
+    origin: Origin<'_>,
+    (packages, host): (Vec<Package>, Arch),
+    early: Option<&Early<'_>>,
+) -> Result<Toolchain> {
     let key = key(&packages);
     let what = format!("the cross toolchain ({} packages of {SUITE})", packages.len());
     let tree = apt.cache().make_tree(KIND, &key, &what, SIZE, |directory| {
-        fill(directory, packages.len(), apt.stage(), |arrived| {
-            let (base, others): (Vec<_>, Vec<_>) = packages.iter().partition(|package| package.name == BASE);
-            let fetched = apt.fetch_first(&first, origin, &[base, others].concat(), arrived);
+        let tell = || {
+            if let Some(early) = early {
+                (early.tell)(Toolchain { root: directory.to_owned(), key, packages: packages.clone() });
+            }
+        };
+        let filling = Filling { packages: &packages, host, tell: &tell, yields: early.is_some() };
+        filling.fill(directory, apt.stage(), |arrived| {
+            let place = |package: &&Package| (package.name != BASE, is_for_another(package, host));
+            let mut ordered: Vec<&Package> = packages.iter().collect();
+            ordered.sort_by_key(place);
+            let fetched = apt.fetch_first(&first, origin, &ordered, arrived);
             drop(first);
             fetched
         })?;
+        if let Some(early) = early {
+            (early.until)();
+        }
         apt.stage().step(Step::Store, 0);
         Ok::<_, Error>(())
     })?;
@@ -246,66 +275,119 @@ pub fn host_arch() -> Result<Arch> {
 /// The package that lays the links (`/lib` → `usr/lib`) that others unpack through.
 const BASE: &str = "base-files";
 
-/// Unpacks `count` packages while `fetch` still gets others, on as many CPUs as there are, [`BASE`] first.
-fn fill(
-    root: &Path,
-    count: usize,
-    stage: &Stage,
-    fetch: impl FnOnce(&mut dyn FnMut(&Package, Object)) -> Result<()>,
-) -> Result<()> {
-    let unpacked = AtomicUsize::new(0);
-    let (is_fetched, is_stopped) = (AtomicBool::new(false), AtomicBool::new(false));
-    let (sender, receiver) = mpsc::channel::<PathBuf>();
-    let receiver = Mutex::new(receiver);
-    let tree = UntrustedTree::open(root)?;
-    let unpack = |file: &Path| -> Result<()> {
-        let done = unpack::unpack(file, &tree, LEFT_OUT, "the cross toolchain").map(drop);
-        if done.is_err() {
-            is_stopped.store(true, Ordering::Relaxed);
-        }
-        let unpacked = unpacked.fetch_add(1, Ordering::Relaxed) + 1;
-        if is_fetched.load(Ordering::Relaxed) {
-            stage.at(unpacked as u64);
-        }
-        done
+/// Who builds programs for this host before the toolchain is whole.
+pub(crate) struct Early<'a> {
+    /// Gets the toolchain when programs for this host can be built with it. The rest of it yields the CPU from then on.
+    pub(crate) tell: &'a (dyn Fn(Toolchain) + Sync),
+    /// Returns when they are built: then the root moves.
+    pub(crate) until: &'a (dyn Fn() + Sync),
+}
+
+/// Whether a package is for programs of another architecture than `host`: it is not needed to build for `host`.
+fn is_for_another(package: &Package, host: Arch) -> bool {
+    let is_of = |arch: &Arch| {
+        let facts = arch.facts();
+        let is_named = |part: &str| package.name.contains(part);
+        package.architecture == facts.debian_name
+            || is_named(&arch.gnu_triplet().replace('_', "-"))
+            || is_named(&format!("-{}-cross", facts.debian_name))
     };
-    let work = || -> Result<()> {
-        loop {
-            let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            match next {
-                Ok(file) if !is_stopped.load(Ordering::Relaxed) => unpack(&file)?,
-                _ => return Ok(()),
+    Arch::ALL.iter().filter(|&&arch| arch != host).any(is_of)
+}
+
+/// The packages that a toolchain is made of, and who waits for a part of them.
+struct Filling<'a> {
+    packages: &'a [Package],
+    host: Arch,
+    /// Called once what `host` needs is there.
+    tell: &'a (dyn Fn() + Sync),
+    /// Whether the rest yields the CPU.
+    yields: bool,
+}
+
+impl Filling<'_> {
+    /// Unpacks the packages into `root` while `fetch` still gets others, on as many CPUs as there are, [`BASE`] first.
+    fn fill(
+        &self,
+        root: &Path,
+        stage: &Stage,
+        fetch: impl FnOnce(&mut dyn FnMut(&Package, Object)) -> Result<()>,
+    ) -> Result<()> {
+        let unpacked = AtomicUsize::new(0);
+        let is_for_another = |package: &Package| is_for_another(package, self.host);
+        let waited_for = AtomicUsize::new(self.packages.iter().filter(|package| !is_for_another(package)).count());
+        let (is_fetched, is_stopped) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (sender, receiver) = mpsc::channel::<(PathBuf, bool)>();
+        let receiver = Mutex::new(receiver);
+        let tree = UntrustedTree::open(root)?;
+        let unpack = |(file, is_for_another): (PathBuf, bool)| -> Result<()> {
+            if is_for_another && self.yields {
+                let _ = rustix::process::nice(YIELDING);
             }
-        }
-    };
-    thread::scope(|scope| {
-        let workers: Vec<_> =
-            (0..thread::available_parallelism().map_or(1, usize::from)).map(|_| scope.spawn(work)).collect();
-        // Those that wait for the first.
-        let mut held = Some(Vec::new());
-        let mut based = Ok(());
-        let fetched = fetch(&mut |package, object| match &mut held {
-            Some(waiting) if package.name != BASE => waiting.push(object.path),
-            Some(waiting) => {
-                based = unpack(&object.path);
-                for path in std::mem::take(waiting) {
-                    let _ = sender.send(path);
+            let done = unpack::unpack(&file, &tree, LEFT_OUT, "the cross toolchain").map(drop);
+            if done.is_err() {
+                is_stopped.store(true, Ordering::Relaxed);
+            }
+            let unpacked = unpacked.fetch_add(1, Ordering::Relaxed) + 1;
+            if is_fetched.load(Ordering::Relaxed) {
+                stage.at(unpacked as u64);
+            }
+            done?;
+            if !is_for_another && waited_for.fetch_sub(1, Ordering::AcqRel) == 1 {
+                furnish(&tree)?;
+                (self.tell)();
+            }
+            Ok(())
+        };
+        let work = || -> Result<()> {
+            loop {
+                let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                match next {
+                    Ok(file) if !is_stopped.load(Ordering::Relaxed) => unpack(file)?,
+                    _ => return Ok(()),
                 }
-                held = None;
             }
-            None => drop(sender.send(object.path)),
-        });
-        for path in held.into_iter().flatten() {
-            let _ = sender.send(path);
-        }
-        drop(sender);
-        stage.step(Step::Unpack, count as u64);
-        is_fetched.store(true, Ordering::Relaxed);
-        stage.at(unpacked.load(Ordering::Relaxed) as u64);
-        let ended = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        let ended = ended.collect::<Result<()>>();
-        fetched.and(based).and(ended)
-    })?;
+        };
+        thread::scope(|scope| {
+            let workers: Vec<_> =
+                (0..thread::available_parallelism().map_or(1, usize::from)).map(|_| scope.spawn(work)).collect();
+            // Those that wait for the first.
+            let mut held = Some(Vec::new());
+            let mut based = Ok(());
+            let fetched = fetch(&mut |package, object| {
+                let file = (object.path, is_for_another(package));
+                match &mut held {
+                    Some(waiting) if package.name != BASE => waiting.push(file),
+                    Some(waiting) => {
+                        based = unpack(file);
+                        for file in std::mem::take(waiting) {
+                            let _ = sender.send(file);
+                        }
+                        held = None;
+                    }
+                    None => drop(sender.send(file)),
+                }
+            });
+            for file in held.into_iter().flatten() {
+                let _ = sender.send(file);
+            }
+            drop(sender);
+            stage.step(Step::Unpack, self.packages.len() as u64);
+            is_fetched.store(true, Ordering::Relaxed);
+            stage.at(unpacked.load(Ordering::Relaxed) as u64);
+            if self.yields {
+                // This thread stores the rest.
+                let _ = rustix::process::nice(YIELDING);
+            }
+            let ended = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            let ended = ended.collect::<Result<()>>();
+            fetched.and(based).and(ended)
+        })
+    }
+}
+
+/// Makes what no package has, in a root that all packages for this host are unpacked in.
+fn furnish(tree: &UntrustedTree) -> Result<()> {
     for (name, target) in ALTERNATIVES {
         tree.link(target, &format!("usr/bin/{name}"))?;
     }

@@ -4,7 +4,7 @@
 use bpfassay_protocol::Arch;
 
 use super::{AssetSource, BuildEnvironment, Built, PROGRAMS, ProgramSources, Reuse, Wanted, asset, compile, recorded};
-use crate::{Error, Result, apt::Apt, cache::Digest, manifest::Component, stages::Kind};
+use crate::{Error, Result, apt::Apt, cache::Digest, manifest::Component, stages::Kind, toolchain::Toolchain};
 
 /// Most differences between two toolchains that are reported.
 const MAX_DIFFERENCES: usize = 8;
@@ -80,7 +80,8 @@ pub fn verify(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result
             return Err(Error::Build { what });
         }
     }
-    let environment = BuildEnvironment::prepare(apt, &checkout, None, archs.len(), Reuse::Nothing)?;
+    let environment =
+        BuildEnvironment::prepare(apt, &checkout, || Toolchain::prepare(apt), archs.len(), Reuse::Nothing)?;
     for &arch in archs {
         apt.during(Kind::Programs, arch.name(), |apt| compile(apt, &checkout.stage, &environment, arch))?;
     }

@@ -19,11 +19,10 @@ use std::{
 
 use bpfassay_protocol::Arch;
 
-use crate::{Result, stages::yield_from_now};
-
-/// Added to the nice value of threads that work for another guest than the first. At 19, the scheduler gives them a
-/// weight of 15 against 1024 (`sched_prio_to_weight`, kernel/sched/core.c).
-const YIELDING: i32 = 19;
+use crate::{
+    Result,
+    stages::{YIELDING, yield_from_now},
+};
 
 /// What programs are given to, as soon as they are there; it may ask to stop.
 pub(super) type Sink<'a, P> = &'a mut dyn FnMut(Arch, Result<P>) -> ControlFlow<()>;

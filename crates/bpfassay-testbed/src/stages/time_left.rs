@@ -11,6 +11,10 @@ const MATURE: f64 = 3.0;
 /// Shortest time left that is told, in seconds: less is over before an estimate of it is right within a factor of two.
 const SHORTEST: f64 = 5.0;
 
+/// Added to the nice value of threads that work for another guest than the first. At 19, the scheduler gives them a
+/// weight of 15 against 1024 (`sched_prio_to_weight`, kernel/sched/core.c).
+pub(crate) const YIELDING: i32 = 19;
+
 thread_local! {
     static YIELDS: Cell<bool> = const { Cell::new(false) };
 }

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::symlink, process::Command};
 use super::*;
 use crate::cache::Cache;
 
-/// A package with `path`, in `cache`.
+/// A package for every architecture with `path`, in `cache`.
 fn package(cache: &Cache, scratch: &Path, name: &str, path: &str) -> (Package, Object) {
     let tree = scratch.join(name);
     fs::create_dir_all(tree.join("DEBIAN")).unwrap();
@@ -33,7 +33,9 @@ fn packages_are_unpacked_while_others_are_fetched_and_through_the_links_of_the_f
     let root = directory.path().join("root");
     ["usr/bin", "usr/lib"].iter().for_each(|path| fs::create_dir_all(root.join(path)).unwrap());
     let stage = crate::stages::Stages::default().begin(Kind::Toolchain, "");
-    fill(&root, 3, &stage, |arrived| {
+    let packages = [early.0.clone(), base.0.clone(), late.0.clone()];
+    let filling = Filling { packages: &packages, host: Arch::X86_64, tell: &|| (), yields: false };
+    let filled = filling.fill(&root, &stage, |arrived| {
         arrived(&early.0, early.1);
         arrived(&base.0, base.1);
         // Would wait for ever if unpacking began at the end of fetching.
@@ -42,12 +44,64 @@ fn packages_are_unpacked_while_others_are_fetched_and_through_the_links_of_the_f
         }
         arrived(&late.0, late.1);
         Ok(())
-    })
-    .unwrap();
+    });
+    filled.unwrap();
     assert!(root.join("lib").is_symlink());
     assert_eq!(fs::read_to_string(root.join("usr/lib/late")).unwrap(), "late");
-    let failed = fill(&root, 0, &stage, |_| Err(Error::Offline { what: "x".to_owned() }));
+    let failed = filling.fill(&root, &stage, |_| Err(Error::Offline { what: "x".to_owned() }));
     assert!(matches!(failed, Err(Error::Offline { .. })));
+}
+
+#[test]
+fn programs_for_the_host_can_be_built_before_what_others_need_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::open(directory.path().join("cache")).unwrap();
+    let base = package(&cache, directory.path(), BASE, "lib");
+    let own = package(&cache, directory.path(), "own", "lib/own");
+    let mut foreign = package(&cache, directory.path(), "libstd-rust-dev", "lib/foreign");
+    foreign.0.architecture = "arm64".parse().unwrap();
+    let root = directory.path().join("root");
+    ["usr/bin", "usr/lib"].iter().for_each(|path| fs::create_dir_all(root.join(path)).unwrap());
+    let stage = crate::stages::Stages::default().begin(Kind::Toolchain, "");
+    let packages = [base.0.clone(), own.0.clone(), foreign.0.clone()];
+    let is_told = AtomicBool::new(false);
+    let tell = || {
+        assert!(root.join("usr/lib/own").exists() && root.join("usr/bin/cc").is_symlink() && root.join("src").is_dir());
+        is_told.store(true, Ordering::Relaxed);
+    };
+    let filling = Filling { packages: &packages, host: Arch::X86_64, tell: &tell, yields: true };
+    filling
+        .fill(&root, &stage, |arrived| {
+            arrived(&base.0, base.1);
+            arrived(&own.0, own.1);
+            // Would wait for ever if it were told at the end.
+            while !is_told.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            arrived(&foreign.0, foreign.1);
+            Ok(())
+        })
+        .unwrap();
+    assert!(root.join("usr/lib/foreign").exists());
+}
+
+#[test]
+fn packages_for_other_architectures_are_known_by_architecture_and_name() {
+    let is_foreign = |name: &str, architecture: &str| {
+        let (name, version, architecture) =
+            (name.parse().unwrap(), "1".parse().unwrap(), architecture.parse().unwrap());
+        let package = Package { name, version, architecture, size: 1, sha256: Digest::of(b"") };
+        is_for_another(&package, Arch::X86_64)
+    };
+    for name in
+        ["gcc-16-aarch64-linux-gnu", "cpp-riscv64-linux-gnu", "binutils-aarch64-linux-gnu", "libc6-dev-arm64-cross"]
+    {
+        assert!(is_foreign(name, "amd64"), "{name}");
+    }
+    assert!(is_foreign("libc6-dev", "riscv64"));
+    for name in ["gcc-16-x86-64-linux-gnu", "cargo", "libstd-rust-dev-bpf", "linux-libc-dev"] {
+        assert!(!is_foreign(name, "amd64") && !is_foreign(name, "all"), "{name}");
+    }
 }
 
 #[test]
