@@ -114,7 +114,7 @@ struct Recorded {
 
 impl Toolchain {
     /// The toolchain: from the cache, or made, of the packages that [`crate::testbed_lock`] has for this host. Where it has none, the mirror no longer
-    /// has the files, or [`apt::Options::newest`] asks for it, of the newest; that in the cache then stays until a refresh is asked for.
+    /// has the files, or [`crate::apt::Options::newest`] asks for it, of the newest; that in the cache then stays until a refresh is asked for.
     ///
     /// # Errors
     /// [`Error`] of packages and of the cache; [`Error::Command`] if a package cannot be unpacked.

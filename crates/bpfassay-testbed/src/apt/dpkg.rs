@@ -7,7 +7,7 @@ use crate::Result;
 /// Those of `packages` (Debian package names) that are not installed on this host, in the order given.
 ///
 /// # Errors
-/// [`Error::Program`] where there is no `dpkg-query`: this is no Debian then.
+/// [`crate::Error::Program`] where there is no `dpkg-query`: this is no Debian then.
 pub fn missing_host_packages(packages: &[&str]) -> Result<Vec<String>> {
     let output = bpfassay_child::command("dpkg-query", &[])
         .args(["--show", "--showformat=${Package} ${db:Status-Status}\n", "--"])

@@ -14,3 +14,4 @@ mod output;
 mod payload;
 mod plan;
 mod repository;
+mod untrusted;

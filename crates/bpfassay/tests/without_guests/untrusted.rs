@@ -3,8 +3,6 @@
 //! runs the command.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
-mod common;
-
 use std::{
     fs,
     io::Write as _,
@@ -21,7 +19,8 @@ use bpfassay_testbed::{
     cache::{Cache, Digest},
     manifest::{Check, Manifest},
 };
-use common::{printed, spec};
+
+use crate::common::{printed, spec};
 
 /// A user who is not root.
 const USER: u32 = 1000;
