@@ -297,7 +297,8 @@ fn messages_of_an_agent_are_shown_bounded_and_with_their_control_characters_esca
     for verbose in [&[][..], &["-v"]] {
         let (_directory, output) = here(&hostile_agent(), verbose);
         let printed = harmless(&output);
-        assert_eq!(output.status.code(), Some(4), "{printed}");
+        // It failed before the first run, which is no fault of a tool.
+        assert_eq!(output.status.code(), Some(3), "{printed}");
         assert!(printed.contains(SHOWN), "{printed}");
         assert!(printed.lines().all(|line| !line.starts_with("forged")), "{printed}");
         if verbose.is_empty() {
