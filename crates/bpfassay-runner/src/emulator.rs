@@ -21,8 +21,8 @@ use bpfassay_vm::{OwnRoot, Qemu, qemu::is_on_path};
 
 use crate::{Error, Store};
 
-/// Added to the nice value of [`prepare_ahead`]: less than what other guests than the first yield.
-const AHEAD: i32 = 10;
+/// Added to the nice value of the thread of [`prepare_ahead`], as to those that work for another guest than the first.
+const AHEAD: i32 = 19;
 
 /// Where QEMU comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
