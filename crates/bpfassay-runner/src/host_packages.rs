@@ -10,12 +10,13 @@ use bpfassay_testbed::{
     apt::missing_host_packages,
     stages::{Kind, Stages, Step},
 };
-use bpfassay_vm::qemu::is_on_path;
+use bpfassay_vm::qemu::{is_of_packages, is_on_path};
 
 use crate::{Error, QemuSource};
 
 /// The Debian packages of `needed`, and of QEMU for `archs`, that this host lacks. Where nothing is `needed`, the guests are made
-/// elsewhere, and QEMU need not come from Debian's packages; nor does it where it comes from the lock.
+/// elsewhere, and QEMU need not come from Debian's packages; nor does it where it comes from the lock, or `PATH` names another
+/// one than theirs.
 ///
 /// On a host without dpkg, which is no Debian, nothing is missing here: what lacks a program reports that.
 ///
@@ -29,7 +30,8 @@ pub fn missing_packages(
     let mut wanted = needed.to_vec();
     for &arch in archs {
         let is_host = QemuSource::resolved(qemu, arch)? == QemuSource::Host;
-        if is_host && (!needed.is_empty() || !is_on_path(arch)) {
+        // That of the packages needs firmware, which other packages have.
+        if is_host && (!is_on_path(arch) || (!needed.is_empty() && is_of_packages(arch))) {
             wanted.extend(arch.facts().qemu_packages.split_whitespace());
         }
     }

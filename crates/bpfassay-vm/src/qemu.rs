@@ -86,6 +86,14 @@ pub fn is_on_path(arch: Arch) -> bool {
     which::which(program_name(arch)).is_ok()
 }
 
+/// Whether the QEMU for guests of `arch` on `PATH` is where Debian's packages put it.
+#[must_use]
+pub fn is_of_packages(arch: Arch) -> bool {
+    let is_their_place =
+        |path: PathBuf| ["/usr/bin", "/bin"].iter().any(|place| path.parent() == Some(Path::new(place)));
+    which::which(program_name(arch)).is_ok_and(is_their_place)
+}
+
 impl Qemu {
     /// The QEMU for guests of `arch`: `program` if given, otherwise the one on `PATH`.
     ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Deliberately wrong tools in guests of the three architectures: what is wrong with each is found, and named. Right ones beside them: nothing is
 //! found of these.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path};
 
@@ -182,7 +182,9 @@ fn what_is_wrong_is_named_on(arch: &str) {
             command.arg("--tool").arg(directory.path().join(format!("{tool}.toml")));
         }
         let output = command.output().unwrap();
-        (results(&directory.path().join(out)), printed(&output))
+        let printed = printed(&output);
+        println!("{printed}");
+        (results(&directory.path().join(out)), printed)
     };
     let short = |tool: &&String| BY_PATHS.contains(&tool.as_str());
     let (by_ior, said_by_ior) =

@@ -260,6 +260,19 @@ fn missing_packages_are_named_with_the_command_that_installs_them() {
     assert!(printed.contains("apt-get update && apt-get install --no-install-recommends "), "{printed}");
     assert!(printed.contains("opensbi"), "{printed}");
     assert!(!directory.path().join("cache").exists());
+    // A QEMU of the user's own needs no firmware of Debian's packages.
+    let qemu = directory.path().join("qemu-system-riscv64");
+    fs::copy(&program, &qemu).unwrap();
+    let output = bpfassay(directory.path())
+        .args(["run", "--arch", "riscv64", "--qemu", "host", "--cache", "cache"])
+        .env("PATH", directory.path())
+        .env_remove("CI")
+        .output()
+        .unwrap();
+    let printed = crate::common::printed(&output);
+    assert_eq!(output.status.code(), Some(3), "{printed}");
+    assert!(printed.contains("--no-install-recommends apt "), "{printed}");
+    assert!(!printed.contains("opensbi") && !printed.contains("qemu-system-misc"), "{printed}");
 }
 
 #[test]
