@@ -218,15 +218,21 @@ fn a_run_like_another_has_its_guests_and_its_figures_or_is_refused() {
     }
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path();
+    // An empty cache has no QEMU of the lock.
+    let own = directory.join("qemu");
+    fs::create_dir(&own).unwrap();
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    stand_in_for_qemu(&own, "x86_64", "'') exit 1");
+    let path = format!("{}:{}", own.display(), std::env::var("PATH").unwrap());
     let smoke = |command: &mut Command, out: &str, code| {
         command.arg(study("smoke.toml")).args(["--arch", "x86_64", "--clock", "instructions", "--output", out]);
         ends(command, code)
     };
-    let first = smoke(&mut run(directory), "first", 0);
+    let first = smoke(run(directory).env("PATH", &path), "first", 0);
     let like = || {
         let mut command = bpfassay(directory);
         // Nothing is there to make guests of.
-        command.args(["--offline", "--cache", "empty", "run", "--yes", "--like", "first"]);
+        command.args(["--offline", "--cache", "empty", "run", "--yes", "--like", "first"]).env("PATH", &path);
         command
     };
     let second = smoke(&mut like(), "second", 0);
@@ -236,7 +242,6 @@ fn a_run_like_another_has_its_guests_and_its_figures_or_is_refused() {
 
     let programs = directory.join("another-qemu");
     fs::create_dir(&programs).unwrap();
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
     let refused = smoke(like().env("PATH", without_plugins(&programs)), "third", 2);
     assert!(refused.contains("QEMU for x86_64 was ") && !directory.join("third").exists(), "{refused}");
     let refused = ends(like().args(["kernel-features", "--arch", "x86_64", "--kernel", "5.10"]), 2);
