@@ -16,13 +16,11 @@ use bpfassay_results::{
 use bpfassay_testbed::{
     apt::{Package, is_of_another_distribution},
     qemu::{self, Emulator},
+    stages::yield_from_now,
 };
 use bpfassay_vm::{OwnRoot, Qemu, qemu::is_on_path};
 
 use crate::{Error, Store};
-
-/// Added to the nice value of the thread of [`prepare_ahead`], as to those that work for another guest than the first.
-const AHEAD: i32 = 19;
 
 /// Where QEMU comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +129,7 @@ pub(crate) fn prepare_ahead(store: &Arc<Store>, archs: impl IntoIterator<Item = 
     }
     let store = Arc::clone(store);
     thread::spawn(move || {
-        let _ = rustix::process::nice(AHEAD);
+        yield_from_now();
         let _ = Emulator::prepare(&store.apt(), &store.bundled_qemu);
     });
 }

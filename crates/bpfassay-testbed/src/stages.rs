@@ -11,7 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use self::time_left::{YIELDING, yield_from_now};
+#[cfg(test)]
+pub(crate) use self::time_left::YIELDING;
+pub use self::time_left::yield_from_now;
 
 /// What a stage does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

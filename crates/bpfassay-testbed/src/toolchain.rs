@@ -29,7 +29,7 @@ use crate::{
     apt::{Apt, First, Located, Origin, Package},
     cache::{Digest, Object},
     manifest::Component,
-    stages::{Kind, Stage, Step, YIELDING},
+    stages::{Kind, Stage, Step, yield_from_now},
     testbed_lock::TestbedLock,
     unpack,
     untrusted_tree::UntrustedTree,
@@ -322,7 +322,7 @@ impl Filling<'_> {
         let tree = UntrustedTree::open(root)?;
         let unpack = |(file, is_for_another): (PathBuf, bool)| -> Result<()> {
             if is_for_another && self.yields {
-                let _ = rustix::process::nice(YIELDING);
+                yield_from_now();
             }
             let done = unpack::unpack(&file, &tree, LEFT_OUT, "the cross toolchain").map(drop);
             if done.is_err() {
@@ -377,7 +377,7 @@ impl Filling<'_> {
             stage.at(unpacked.load(Ordering::Relaxed) as u64);
             if self.yields {
                 // This thread stores the rest.
-                let _ = rustix::process::nice(YIELDING);
+                yield_from_now();
             }
             let ended = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
             let ended = ended.collect::<Result<()>>();

@@ -6,7 +6,6 @@
 //! needs, and to the runs that are measured meanwhile.
 
 use std::{
-    cell::OnceCell,
     collections::{BTreeMap, BTreeSet, VecDeque},
     ops::ControlFlow,
     panic::resume_unwind,
@@ -19,10 +18,7 @@ use std::{
 
 use bpfassay_protocol::Arch;
 
-use crate::{
-    Result,
-    stages::{YIELDING, yield_from_now},
-};
+use crate::{Result, stages::yield_from_now};
 
 /// What programs are given to, as soon as they are there; it may ask to stop.
 pub(super) type Sink<'a, P> = &'a mut dyn FnMut(Arch, Result<P>) -> ControlFlow<()>;
@@ -74,24 +70,22 @@ pub(super) fn overlap<K: Send, P: Clone + Send>(
     };
     let waiting = Mutex::new(kernels.iter().copied().enumerate().collect::<VecDeque<_>>());
     let make_kernels = || {
-        let yielding = Yielding::default();
         loop {
             let next = locked(&waiting).pop_front();
             let Some((index, arch)) = next.filter(|_| !is_stopped.load(Ordering::Relaxed)) else { return };
             if locked(&all).get(&arch).is_some_and(|of_arch| of_arch.open.contains(&index)) {
                 if index > 0 {
-                    yielding.begin();
+                    yield_from_now();
                 }
                 gather(arch, Gathering::Kernel(index, kernel(index)));
             }
         }
     };
     let make_programs = || {
-        let yielding = Yielding::default();
         let mut sink = |arch, built: Result<P>| {
             gather(arch, Gathering::Programs(built));
             if Some(arch) == first {
-                yielding.begin();
+                yield_from_now();
             }
             if is_stopped.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
@@ -112,21 +106,6 @@ pub(super) fn overlap<K: Send, P: Clone + Send>(
             thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         }
     });
-}
-
-/// The priority of a thread, and of the processes that it starts. It can be lowered only: to raise it again takes a privilege.
-#[derive(Default)]
-struct Yielding(OnceCell<()>);
-
-impl Yielding {
-    /// Lowers it, unless that was done.
-    fn begin(&self) {
-        // Of the calling thread alone (nice(2), "C library/kernel differences"). Without it, everything is made all the same.
-        self.0.get_or_init(|| {
-            let _ = rustix::process::nice(YIELDING);
-            yield_from_now();
-        });
-    }
 }
 
 /// A part of the guests of an architecture.
@@ -177,7 +156,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::Error;
+    use crate::{Error, stages::YIELDING};
 
     const ARCHS: [Arch; 3] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64];
 

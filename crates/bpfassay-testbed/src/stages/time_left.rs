@@ -19,9 +19,13 @@ thread_local! {
     static YIELDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Stages that this thread begins from now on yield the CPU to others: how long they take is not estimated.
-pub(crate) fn yield_from_now() {
-    YIELDS.set(true);
+/// Yields the CPU to other threads from now on: this thread does, and so do the processes that it starts. How long the stages
+/// take that it begins is not estimated. The priority can be lowered only: to raise it again takes a privilege.
+pub fn yield_from_now() {
+    if !YIELDS.replace(true) {
+        // Of the calling thread alone (nice(2), "C library/kernel differences"). Without it, everything is made all the same.
+        let _ = rustix::process::nice(YIELDING);
+    }
 }
 
 /// Whether the stages that this thread begins yield the CPU.
