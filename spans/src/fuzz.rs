@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The readers of untrusted bytes, for fuzzing alone (`tests/fuzzed.rs`, and `fuzz/` beside this workspace). Each function passes its input to one reader and asserts
+//! The readers of untrusted bytes, for fuzzing alone (`tests/fuzzed.rs`, and `fuzz/` beside this
+//! workspace). Each function passes its input to one reader and asserts
 //! what always holds of the result; nothing else may use them.
 
 use std::collections::BTreeSet;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Each reader of untrusted bytes with its corpus and mutations of it, as crates/bpfassay-fuzz gives them to the readers of the other
-//! crates: no panic, no overflow, no input that takes long or the machine's memory. `fuzz/` has the same readers for libFuzzer.
+//! Each reader of untrusted bytes with its corpus and mutations of it, as crates/bpfassay-fuzz
+//! gives them to the readers of the other
+//! crates: no panic, no overflow, no input that takes long or the machine's memory. `fuzz/` has the
+//! same readers for libFuzzer.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -72,7 +72,8 @@ impl Driver {
     /// With a copy of this program, and the QEMU that the command would take.
     ///
     /// # Errors
-    /// Where there is no QEMU on `PATH` and that of the lock cannot be had, or this program cannot be copied.
+    /// Where there is no QEMU on `PATH` and that of the lock cannot be had, or this program cannot
+    /// be copied.
     pub fn new(bpfassay: PathBuf, cannot_mount: Option<String>) -> Result<Self, ChaosError> {
         use std::os::unix::fs::PermissionsExt;
         let home = tempfile::Builder::new().prefix("chaos-program-").tempdir()?;

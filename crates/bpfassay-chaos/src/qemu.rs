@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The QEMU that tests start, found as the command finds its own: the host's on `PATH`, or that of `testbed.lock`.
+//! The QEMU that tests start, found as the command finds its own: the host's on `PATH`, or that of
+//! `testbed.lock`.
 //!
-//! That of the lock lies in the user's cache, where other users may have no access, and a test's QEMU may run as another
+//! That of the lock lies in the user's cache, where other users may have no access, and a test's
+//! QEMU may run as another
 //! user. So it is copied, and a script starts the copy.
 
 use std::{
@@ -43,7 +45,8 @@ pub enum QemuError {
     },
 }
 
-/// Finds the QEMU for guests of `arch`: a program that any user may start who may enter `directory`. That of the lock is
+/// Finds the QEMU for guests of `arch`: a program that any user may start who may enter
+/// `directory`. That of the lock is
 /// copied there, once.
 ///
 /// # Errors
@@ -61,7 +64,8 @@ pub fn program(arch: Arch, directory: &Path) -> Result<PathBuf, QemuError> {
     Ok(script)
 }
 
-/// Takes the QEMU of the lock from the cache, or makes it there; the environment names the same places as for the command.
+/// Takes the QEMU of the lock from the cache, or makes it there; the environment names the same
+/// places as for the command.
 fn of_lock() -> bpfassay_testbed::Result<Emulator> {
     let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let place = |name: &str| variable(name).and_then(|text| text.parse::<AssetSource>().ok());
@@ -75,7 +79,8 @@ fn of_lock() -> bpfassay_testbed::Result<Emulator> {
     Emulator::prepare(&Apt::new(&cache, options), &TrustedPackages::default())
 }
 
-/// Copies `emulator` to `root` unless it is there, and writes the `script` that starts it for guests of `arch`.
+/// Copies `emulator` to `root` unless it is there, and writes the `script` that starts it for
+/// guests of `arch`.
 ///
 /// # Errors
 /// The system's error where a file cannot be read or made.

@@ -120,8 +120,10 @@ pub(crate) async fn find(store: &Store, arch: Arch) -> Result<FoundQemu, Error> 
     }
 }
 
-/// Makes the QEMU of the lock in the cache if guests of one of `archs` will boot with it, in a thread that yields the CPU,
-/// so that the first guest does not wait for it. An error is left to [`find`], which tries again and reports it.
+/// Makes the QEMU of the lock in the cache if guests of one of `archs` will boot with it, in a
+/// thread that yields the CPU,
+/// so that the first guest does not wait for it. An error is left to [`find`], which tries again
+/// and reports it.
 pub(crate) fn prepare_ahead(store: &Arc<Store>, archs: impl IntoIterator<Item = Arch>) {
     let is_of_lock = |arch| matches!(QemuSource::resolved(store.qemu, arch), Ok(QemuSource::Lock));
     if !archs.into_iter().any(is_of_lock) {

@@ -15,7 +15,8 @@ use bpfassay_vm::qemu::{is_of_packages, is_on_path};
 use crate::{Error, QemuSource};
 
 /// The Debian packages of `needed`, and of QEMU for `archs`, that this host lacks. Where nothing is `needed`, the guests are made
-/// elsewhere, and QEMU need not come from Debian's packages; nor does it where it comes from the lock, or `PATH` names another
+/// elsewhere, and QEMU need not come from Debian's packages; nor does it where it comes from the
+/// lock, or `PATH` names another
 /// one than theirs.
 ///
 /// On a host without dpkg, which is no Debian, nothing is missing here: what lacks a program reports that.

@@ -224,7 +224,8 @@ pub fn prepare_each(
     build_each(apt, &checkout, &unbuilt, refreshed, ready)
 }
 
-/// Builds the programs for `archs`, those that run on this host as soon as their part of the toolchain is there, while the
+/// Builds the programs for `archs`, those that run on this host as soon as their part of the
+/// toolchain is there, while the
 /// rest of it is unpacked. The toolchain is made, unless it is `toolchain`.
 ///
 /// # Errors

@@ -13,7 +13,8 @@ use std::{
 
 use crate::initramfs::{Archive, Node};
 
-/// Whether a test lacks `program`, of Debian's `package`. ci/test installs it and sets the variable, with which that is an error.
+/// Whether a test lacks `program`, of Debian's `package`. ci/test installs it and sets the
+/// variable, with which that is an error.
 ///
 /// # Panics
 /// Where the program is demanded and missing.

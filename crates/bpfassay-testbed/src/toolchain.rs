@@ -114,7 +114,8 @@ struct Recorded {
 
 impl Toolchain {
     /// The toolchain: from the cache, or made, of the packages that [`crate::testbed_lock`] has for this host. Where it has none, the mirror no longer
-    /// has the files, or [`crate::apt::Options::newest`] asks for it, of the newest; that in the cache then stays until a refresh is asked for.
+    /// has the files, or [`crate::apt::Options::newest`] asks for it, of the newest; that in the
+    /// cache then stays until a refresh is asked for.
     ///
     /// # Errors
     /// [`Error`] of packages and of the cache; [`Error::Command`] if a package cannot be unpacked.
@@ -277,13 +278,15 @@ const BASE: &str = "base-files";
 
 /// Who builds programs for this host before the toolchain is whole.
 pub(crate) struct Early<'a> {
-    /// Gets the toolchain when programs for this host can be built with it. The rest of it yields the CPU from then on.
+    /// Gets the toolchain when programs for this host can be built with it. The rest of it yields
+    /// the CPU from then on.
     pub(crate) tell: &'a (dyn Fn(Toolchain) + Sync),
     /// Returns when they are built: then the root moves.
     pub(crate) until: &'a (dyn Fn() + Sync),
 }
 
-/// Whether a package is for programs of another architecture than `host`: it is not needed to build for `host`.
+/// Whether a package is for programs of another architecture than `host`: it is not needed to build
+/// for `host`.
 fn is_for_another(package: &Package, host: Arch) -> bool {
     let is_of = |arch: &Arch| {
         let facts = arch.facts();
@@ -306,7 +309,8 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Unpacks the packages into `root` while `fetch` still gets others, on as many CPUs as there are, [`BASE`] first.
+    /// Unpacks the packages into `root` while `fetch` still gets others, on as many CPUs as there
+    /// are, [`BASE`] first.
     fn fill(
         &self,
         root: &Path,

@@ -66,7 +66,8 @@ fn ignores(status: &str, signal: i32) -> bool {
 /// Descriptors that tokio needs for itself.
 const FOR_RUNTIME: usize = 16;
 
-/// Checks that this process may have the descriptors that tokio needs for itself: where it cannot have
+/// Checks that this process may have the descriptors that tokio needs for itself: where it cannot
+/// have
 /// them all, it panics.
 ///
 /// # Errors

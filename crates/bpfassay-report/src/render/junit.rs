@@ -33,7 +33,8 @@ pub(super) const FORMAT: Format = Format {
 /// shows the findings of a tool is the text of the failure of a gate that denies them, and the output of the cell.
 ///
 /// # Errors
-/// [`FormatError::Junit`] where the XML cannot be written, such as for a character that XML cannot contain.
+/// [`FormatError::Junit`] where the XML cannot be written, such as for a character that XML cannot
+/// contain.
 pub fn junit(results: &Results) -> Result<String, FormatError> {
     let mut report = Report::new(name(&format!("bpfassay {}", results.plan.title())));
     let head = head(results);
@@ -54,7 +55,8 @@ pub fn junit(results: &Results) -> Result<String, FormatError> {
 /// What got worse is a failure; what is new, gone, or neither shown to have changed nor not to is skipped, and so no pass.
 ///
 /// # Errors
-/// [`FormatError::Junit`] where the XML cannot be written, such as for a character that XML cannot contain.
+/// [`FormatError::Junit`] where the XML cannot be written, such as for a character that XML cannot
+/// contain.
 pub fn comparison_junit(comparison: &Comparison) -> Result<String, FormatError> {
     let [base, new] = compare::sides(comparison);
     let mut report = Report::new(name(&format!("bpfassay {new} against {base}")));

@@ -3,7 +3,8 @@
 //! library, Markdown by a parser of it.
 //!
 //! The first two ask programs of the host: xmllint (Debian: libxml2-utils) and python3-prometheus-client. Where they are missing
-//! a message is printed, and with `BPFASSAY_TEST_PROGRAMS=required`, which `ci/test` sets, it fails.
+//! a message is printed, and with `BPFASSAY_TEST_PROGRAMS=required`, which `ci/test` sets, it
+//! fails.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scripts in `ci/` that make tables of results.json, on results as this version writes them: a key that is not there is an error.
 //!
-//! They need jq. Where it is missing a message is printed, and with `BPFASSAY_TEST_PROGRAMS=required`, which `ci/test` sets, it fails.
+//! They need jq. Where it is missing a message is printed, and with
+//! `BPFASSAY_TEST_PROGRAMS=required`, which `ci/test` sets, it fails.
 
 #![allow(
     clippy::unwrap_used,

@@ -104,7 +104,8 @@ impl Remaining {
     }
 
     /// Seconds that the rest will take. A run is taken to last as long as those of its cell did, or else those on its target,
-    /// or else all; a boot in the same way. Nothing before anything was measured, and while guests are still being made.
+    /// or else all; a boot in the same way. Nothing before anything was measured, and while guests
+    /// are still being made.
     pub(super) fn seconds(&self) -> Option<f64> {
         if self.makes_guests {
             return None;

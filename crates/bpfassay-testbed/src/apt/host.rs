@@ -74,8 +74,9 @@ pub(super) fn download_user() -> Result<String> {
     Ok(sandbox_user(&dump()?))
 }
 
-/// A program of apt, with the host's configuration, which `APT_CONFIG` may name.
-fn command(program: &str) -> Command {
+/// Starts a program of apt, or one that starts one, with the host's configuration, which `APT_CONFIG`
+/// may name.
+pub(super) fn command(program: &str) -> Command {
     bpfassay_child::command(program, &[bpfassay_child::NETWORK, &["APT_CONFIG"]])
 }
 

@@ -12,6 +12,7 @@ use std::{
 use super::{
     Apt, AptError, AssetSource, Located, Mirror, NamedBy, Package, defaults,
     download::{FileNames, named},
+    host,
     package::encoded,
     root::APT_HELPER,
 };
@@ -243,7 +244,7 @@ impl Apt<'_> {
 fn download_file(packages: &[&Package], directory: &Path, uri_of: impl Fn(&Package) -> Option<String>) -> Command {
     // apt compares hashes but not sizes here.
     let largest = packages.iter().map(|package| package.size).max().unwrap_or_default();
-    let mut command = bpfassay_child::command("prlimit", &[bpfassay_child::NETWORK, &["APT_CONFIG"]]);
+    let mut command = host::command("prlimit");
     command.arg(format!("--fsize={largest}")).args(["--core=0", "--", APT_HELPER, "-q", "download-file"]);
     for package in packages {
         let Some(uri) = uri_of(package) else { continue };

@@ -3,7 +3,7 @@
 
 use super::{
     Apt, AptError, cannot_start,
-    host::download_user,
+    host::{self, download_user},
     mirror::ATTEMPTS,
     root::APT_HELPER,
     sandbox::{Sandbox, warn_of_root},
@@ -29,7 +29,7 @@ impl Apt<'_> {
         let mut attempt = 1;
         loop {
             // apt has no limit of its own for a file whose size is not known.
-            let mut command = bpfassay_child::command("prlimit", &[bpfassay_child::NETWORK, &["APT_CONFIG"]]);
+            let mut command = host::command("prlimit");
             command.arg(format!("--fsize={limit}")).args(["--core=0", "--", APT_HELPER, "-q"]);
             if let Some(sandbox) = &sandbox {
                 sandbox.confine_download(&mut command);

@@ -22,7 +22,8 @@ use crate::{
     toolchain::Toolchain,
 };
 
-/// The environment variable that names a target directory to keep between builds, for those who work on the programs:
+/// The environment variable that names a target directory to keep between builds, for those who
+/// work on the programs:
 /// only what changed is compiled again then. One build at a time may use it.
 const TARGET_VARIABLE: &str = "BPFASSAY_PAYLOAD_TARGET";
 
@@ -43,7 +44,8 @@ impl BuildEnvironment {
     /// Collects what is compiled for `archs` architectures, while `toolchain` makes the toolchain.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] and [`Error::Io`] of the directories, [`Error::Build`] where crates cannot be collected, and those of
+    /// [`Error::DiskFull`] and [`Error::Io`] of the directories, [`Error::Build`] where crates
+    /// cannot be collected, and those of
     /// `toolchain`.
     pub(super) fn prepare(
         apt: &Apt<'_>,
@@ -93,7 +95,8 @@ pub(super) fn log(apt: &Apt<'_>, stage: &Stage, part: &str) -> PathBuf {
     apt.cache().root().join("logs").join(name)
 }
 
-/// Puts the packages that the stage needs into `vendor`, by the host's cargo, which is configured for the registries that can be reached
+/// Puts the packages that the stage needs into `vendor`, by the host's cargo, which is configured
+/// for the registries that can be reached
 /// here. It runs in the workspace, if there is one, so that its configuration counts.
 fn run_vendor(workspace: &Path, source: &Path, vendor: &Path, offline: bool, log: &Path) -> Result<()> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));

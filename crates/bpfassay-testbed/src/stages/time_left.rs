@@ -8,10 +8,12 @@ use super::{Step, Unit};
 /// How long a step has to have lasted before the time left is estimated, in seconds.
 const MATURE: f64 = 3.0;
 
-/// Shortest time left that is told, in seconds: less is over before an estimate of it is right within a factor of two.
+/// Shortest time left that is told, in seconds: less is over before an estimate of it is right
+/// within a factor of two.
 const SHORTEST: f64 = 5.0;
 
-/// Added to the nice value of threads that work for another guest than the first. At 19, the scheduler gives them a
+/// Added to the nice value of threads that work for another guest than the first. At 19, the
+/// scheduler gives them a
 /// weight of 15 against 1024 (`sched_prio_to_weight`, kernel/sched/core.c).
 pub(crate) const YIELDING: i32 = 19;
 
@@ -19,11 +21,14 @@ thread_local! {
     static YIELDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Yields the CPU to other threads from now on: this thread does, and so do the processes that it starts. How long the stages
-/// take that it begins is not estimated. The priority can be lowered only: to raise it again takes a privilege.
+/// Yields the CPU to other threads from now on: this thread does, and so do the processes that it
+/// starts. How long the stages
+/// take that it begins is not estimated. The priority can be lowered only: to raise it again takes
+/// a privilege.
 pub fn yield_from_now() {
     if !YIELDS.replace(true) {
-        // Of the calling thread alone (nice(2), "C library/kernel differences"). Without it, everything is made all the same.
+        // Of the calling thread alone (nice(2), "C library/kernel differences"). Without it,
+        // everything is made all the same.
         let _ = rustix::process::nice(YIELDING);
     }
 }
@@ -33,7 +38,8 @@ pub(super) fn yields() -> bool {
     YIELDS.get()
 }
 
-/// How long the rest of a step takes, at the rate so far; nothing before the rate is known well enough, and where the
+/// How long the rest of a step takes, at the rate so far; nothing before the rate is known well
+/// enough, and where the
 /// units of the step differ too much to tell (packages).
 pub(super) fn seconds_left(step: Step, elapsed: f64, done: u64, of: u64) -> Option<f64> {
     let is_known = elapsed >= MATURE && done > 0 && done.saturating_mul(20) >= of && done <= of;
@@ -41,7 +47,8 @@ pub(super) fn seconds_left(step: Step, elapsed: f64, done: u64, of: u64) -> Opti
     Some(elapsed * (1.0 - share) / share).filter(|left| *left >= SHORTEST)
 }
 
-/// Shares of cargo's units that were done, and of the time that had passed, in a build of the guest's programs for x86_64
+/// Shares of cargo's units that were done, and of the time that had passed, in a build of the
+/// guest's programs for x86_64
 /// on two idle CPUs. The last crates take the longest.
 const COMPILED: &[(f64, f64)] = &[
     (0.0, 0.0),
@@ -57,7 +64,8 @@ const COMPILED: &[(f64, f64)] = &[
 /// The same of its eBPF programs.
 const COMPILED_EBPF: &[(f64, f64)] = &[(0.0, 0.0), (0.31, 0.23), (0.42, 0.41), (0.84, 0.6), (0.91, 0.95), (1.0, 1.0)];
 
-/// The share of the time of `step` that has passed where `done` of its units are done, both from 0 to 1.
+/// The share of the time of `step` that has passed where `done` of its units are done, both from 0
+/// to 1.
 fn share_of_time(step: Step, done: f64) -> Option<f64> {
     let curve = match step.unit()? {
         Unit::Bytes => return Some(done),

@@ -85,7 +85,8 @@ pub(crate) fn needs(program: &str, package: &str) {
     assert!(has(program), "there is no {program}: install {package}");
 }
 
-/// Whether a test lacks `program`, of Debian's `package`. ci/test installs it and sets the variable, with which that is an error.
+/// Whether a test lacks `program`, of Debian's `package`. ci/test installs it and sets the
+/// variable, with which that is an error.
 pub(crate) fn lacks(program: &str, package: &str) -> bool {
     if has(program) {
         return false;
@@ -149,7 +150,8 @@ pub(crate) fn without_plugins(directory: &Path) -> String {
     format!("{}:{}", directory.display(), env::var("PATH").unwrap())
 }
 
-/// Makes a program in `directory` that starts QEMU for guests of `arch`, as the command would take it, but where its
+/// Makes a program in `directory` that starts QEMU for guests of `arch`, as the command would take
+/// it, but where its
 /// arguments match the first part of `unless`, which has the form of a clause of `case` in a shell.
 pub(crate) fn stand_in_for_qemu(directory: &Path, arch: &str, unless: &str) {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures of this checkout against those of results/: the one test with guests that `ci/test` runs without `--all`.
+//! Figures of this checkout against those of results/: the one test with guests that `ci/test` runs
+//! without `--all`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{collections::BTreeMap, path::Path};

@@ -48,7 +48,8 @@ fn ceems_ior_leaves_out_mpi_io_with_its_reason() {
     assert!(printed.contains("MPIIO"), "{printed}");
 }
 
-/// A tree for `--ior` with `program` at `bin/ior`, a link as those of a package manager: absolute, good in the guest only.
+/// A tree for `--ior` with `program` at `bin/ior`, a link as those of a package manager: absolute,
+/// good in the guest only.
 fn ior_tree(program: &[u8]) -> tempfile::TempDir {
     let tree = tempfile::tempdir().unwrap();
     for directory in ["bin", "opt/ior/bin"] {

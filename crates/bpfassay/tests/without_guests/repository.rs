@@ -387,7 +387,8 @@ fn walks_compile() {
             }
         }
     }
-    // Not that of the workspace: cargo names a package by its path in a workspace, and would take the copy's for the workspace's.
+    // Not that of the workspace: cargo names a package by its path in a workspace, and would take
+    // the copy's for the workspace's.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("walks-target");
     let mut check = Command::new(env!("CARGO"));
     check.args(["check", "--offline", "--locked", "--lib"]).env("CARGO_TARGET_DIR", target).current_dir(&copy);

@@ -346,7 +346,8 @@ fn programs_of_the_host_get_no_secret_and_end_with_the_command() {
     }
 }
 
-/// Sources of libraries and of the command that start programs by another way than `bpfassay_child`.
+/// Sources of libraries and of the command that start programs by another way than
+/// `bpfassay_child`.
 const OTHER_WAYS: &[(&str, &str)] = &[
     ("bpfassay/src/commands/here.rs", "replaces this process"),
     ("bpfassay/src/commands/slurm.rs", "is a command of clap"),

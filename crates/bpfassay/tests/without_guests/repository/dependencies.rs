@@ -74,7 +74,8 @@ impl Policy {
         self.licences.contains(&format!("{name} WITH {exception}"))
     }
 
-    /// What is wrong with the packages of this `cargo metadata`, of a workspace of the repository in `root`.
+    /// What is wrong with the packages of this `cargo metadata`, of a workspace of the repository
+    /// in `root`.
     fn violations(&self, metadata: &Value, root: &Path) -> Vec<String> {
         let mut wrong = Vec::new();
         for package in metadata["packages"].as_array().unwrap() {
