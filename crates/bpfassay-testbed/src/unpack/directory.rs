@@ -11,6 +11,7 @@ use std::{
         unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use rustix::{
@@ -20,6 +21,11 @@ use rustix::{
 
 use super::{Fault, Kind, MOST_PATH, place_of, wrong};
 use crate::untrusted_tree::UntrustedTree;
+
+/// What the name of a file begins with that is still being unpacked and replaces another.
+const NEW: &str = ".bpfassay-new-";
+/// Makes the names of these files differ between threads.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// A directory that a package is unpacked into. Several threads may unpack into one.
 #[derive(Debug)]
@@ -37,7 +43,8 @@ impl<'a> Directory<'a> {
         Self { tree, last: None, known: BTreeSet::new() }
     }
 
-    /// Makes what `kind` is at `place`, relative to the root, in place of what is there, but for a directory.
+    /// Makes what `kind` is at `place`, relative to the root. What is there is replaced in one step,
+    /// unless it is a directory.
     pub(super) fn take(&mut self, place: &Path, kind: Kind, content: &mut dyn Read) -> Result<(), Fault> {
         if kind == Kind::Directory {
             return self.directory(place).map(drop);
@@ -59,28 +66,45 @@ impl<'a> Directory<'a> {
             _ => None,
         };
         let parent = self.directory(place.parent().unwrap_or(Path::new("")))?;
-        match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(Errno::ISDIR | Errno::PERM) => {
+        let mut make = |name: &OsStr| -> Result<(), Fault> {
+            match &kind {
+                Kind::Directory => Ok(()),
+                Kind::Link(link) => {
+                    rustix::fs::symlinkat(OsStr::from_bytes(link), parent, name).map_err(failed("create"))
+                }
+                Kind::Same(_) => {
+                    let Some((directory, file)) = &target else { return Ok(()) };
+                    // A symbolic link is not followed.
+                    rustix::fs::linkat(directory, file, parent, name, AtFlags::empty()).map_err(failed("create"))
+                }
+                Kind::File { size, executable } => {
+                    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    let mode = Mode::from_raw_mode(if *executable { 0o777 } else { 0o666 });
+                    let file = rustix::fs::openat(parent, name, flags, mode).map_err(failed("create"))?;
+                    copy(content, *size, &mut File::from(file), &whole)
+                }
+            }
+        };
+        match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => match make(name) {
+                // Another thread was faster.
+                Err(Fault::Place("create", _, error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made,
+            },
+            Err(error) => return Err(failed("replace")(error)),
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Directory => {
                 return wrong(format!("`{}` is a directory and something else", place.display()));
             }
-            Err(error) => return Err(failed("replace")(error)),
+            Ok(_) => {}
         }
-        match kind {
-            Kind::Directory => Ok(()),
-            Kind::Link(link) => rustix::fs::symlinkat(OsStr::from_bytes(&link), parent, name).map_err(failed("create")),
-            Kind::Same(_) => {
-                let Some((directory, file)) = target else { return Ok(()) };
-                // A symbolic link is not followed.
-                let linked = rustix::fs::linkat(&directory, &file, parent, name, AtFlags::empty());
-                linked.map_err(failed("create"))
-            }
-            Kind::File { size, executable } => {
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let mode = Mode::from_raw_mode(if executable { 0o777 } else { 0o666 });
-                let file = rustix::fs::openat(parent, name, flags, mode).map_err(failed("create"))?;
-                copy(content, size, &mut File::from(file), &whole)
-            }
+        // A compiler may be reading the file that is there.
+        let new = format!("{NEW}{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        make(OsStr::new(&new))?;
+        rustix::fs::renameat(parent, &new, parent, name).map_err(failed("replace"))?;
+        // Another name of the file that was there is not renamed, rename(2) says.
+        match rustix::fs::unlinkat(parent, &new, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(failed("remove")(error)),
         }
     }
 

@@ -206,6 +206,51 @@ fn several_threads_unpack_into_one_tree() {
     for number in 0..200 {
         assert_eq!(fs::read_dir(root.join(format!("usr/{}/{number}", number % 7))).unwrap().count(), 4);
     }
+    // Packages of several architectures share headers.
+    let shared = work.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    let tree = self::tree(&shared);
+    let unpack = || unpack(&packages[0], &tree, &[], "x").map(drop);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(unpack)).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+    });
+}
+
+/// Programs are compiled with headers that the packages of several architectures share, while these
+/// packages are unpacked.
+#[test]
+fn a_file_of_several_packages_is_whole_at_every_moment() {
+    let work = tempfile::tempdir().unwrap();
+    let (package, root) = (work.path().join("package"), work.path().join("root"));
+    fs::create_dir(&root).unwrap();
+    let text = "of all\n".repeat(100_000);
+    let entries = [
+        file("./usr/include/x.h", &text),
+        tar_entry(b'2', "./usr/include/link.h", 0o777, "x.h", b""),
+        tar_entry(b'1', "./usr/include/same.h", 0o644, "./usr/include/x.h", b""),
+    ];
+    fs::write(&package, deb(&entries)).unwrap();
+    let tree = tree(&root);
+    unpack(&package, &tree, &[], "x").unwrap();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let again = scope.spawn(|| {
+            let unpacked = (0..50).try_for_each(|_| unpack(&package, &tree, &[], "x").map(drop));
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+            unpacked
+        });
+        let mut reads = 0;
+        while !is_done.load(std::sync::atomic::Ordering::Relaxed) || reads == 0 {
+            for name in ["x.h", "link.h", "same.h"] {
+                let read = fs::read_to_string(root.join("usr/include").join(name));
+                assert_eq!(read.map(|read| read.len()).map_err(|error| error.kind()), Ok(text.len()), "{name}");
+            }
+            reads += 1;
+        }
+        again.join().unwrap().unwrap();
+    });
+    assert_eq!(fs::read_dir(root.join("usr/include")).unwrap().count(), 3, "nothing else is left");
 }
 
 #[test]
