@@ -16,6 +16,9 @@ use crate::{
 /// Lines of a failed build that go into the error.
 const LINES: usize = 12;
 
+/// Lines before them that go into the error, because they name one.
+const ERRORS: usize = 4;
+
 /// Longest line of a compiler that is written to the log as one, in bytes.
 const LONGEST_LINE: u64 = 1 << 20;
 
@@ -111,11 +114,19 @@ fn counted(line: &str) -> Option<(u64, u64)> {
     Some((done.parse().ok()?, of.parse().ok()?))
 }
 
-/// The last lines of an output.
+/// The last lines of an output, after its first errors: programs that others run at the same time
+/// may have written much since.
 pub(crate) fn end(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
+    let (before, last) = lines.split_at(lines.len().saturating_sub(LINES));
+    let is_error = |line: &&&str| ["error: ", "error[", "Error: ", "*** "].iter().any(|mark| line.contains(mark));
+    let mut shown: Vec<&str> = before.iter().filter(is_error).take(ERRORS).copied().collect();
+    if !shown.is_empty() {
+        shown.push("…");
+    }
+    shown.extend(last);
+    shown.join("\n")
 }
 
 #[cfg(test)]
@@ -142,5 +153,17 @@ mod tests {
         for line in ["   Compiling a v1.0.0", "Building [", "Building [=> ] 1/x: a", "Building [=> ] 12", ""] {
             assert_eq!(counted(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn the_errors_of_a_long_output_are_shown_before_its_end() {
+        let warnings = "x.c:1:2: note: long\n".repeat(40);
+        let text =
+            format!("cc a.c\na.h:7:1: fatal error: b.h: No such file\nmake: *** [a.o] Error 1\n\n{warnings}failed\n");
+        let shown = end(text.as_bytes());
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines[..3], ["a.h:7:1: fatal error: b.h: No such file", "make: *** [a.o] Error 1", "…"]);
+        assert_eq!((lines.len(), lines.last()), (3 + LINES, Some(&"failed")));
+        assert_eq!(end(b"a\nerror: b\n\n"), "a\nerror: b");
     }
 }
