@@ -5,6 +5,8 @@
 //! in the caller's environment is no business of a package manager or of a compiler. A child ends
 //! when its caller is killed.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 use std::{
     env,
     ffi::{OsStr, OsString},

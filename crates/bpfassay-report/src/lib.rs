@@ -7,6 +7,7 @@
 //! (bpfassay-runner), what a study is (bpfassay-study).
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod check;
 pub mod compare;

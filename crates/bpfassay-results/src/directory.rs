@@ -2,6 +2,11 @@
 //! A directory that is open. Everything in it is reached by a name and its descriptor, and never
 //! through a symbolic link: anybody may have made what lies there.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the room for results directories: descriptors, and files that are made anew"
+)]
+
 use std::{
     fs::{self, File},
     io,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which QEMU and which accelerator boot the guests: tried once by booting, where a figure or the clock depends on it, and kept in the cache.
 
+#![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
+
 use std::{collections::BTreeMap, time::Duration};
 
 use bpfassay_study::{Clock, Plan, Target};

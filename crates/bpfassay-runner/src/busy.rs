@@ -4,6 +4,8 @@
 //! Where QEMU's main loop has real-time priority they do not. Without it, they are the same on hosts that are idle (`ci/any-linux`, `quick` by an unprivileged user),
 //! and a few were not at a load of 12 on two CPUs, in two of two runs (`crates/bpfassay-vm/src/cpu_pinning.rs` describes how).
 
+#![allow(clippy::disallowed_methods, reason = "reads files of the kernel, in /proc or /sys")]
+
 use std::fs;
 
 use bpfassay_study::Clock;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether this host is fit for making and booting guests, and if not, what to do.
 
+#![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
+
 use std::collections::BTreeSet;
 
 use bpfassay_protocol::{Arch, with_causes};

@@ -24,6 +24,7 @@
 //! printing and exit codes (the command).
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod accelerator;
 mod attempt;

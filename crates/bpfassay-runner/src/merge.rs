@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Making one results directory of those of shards, as if one run had measured them all.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "makes the results directory that the user names, and moves nothing over what is there"
+)]
+
 mod combine;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pool: blocks waiting, guests side by side.
 
+#![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
+
 use std::{
     collections::VecDeque,
     num::NonZeroU32,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What goes into results besides figures: this host, its QEMU, and the testbed's manifest.
 
+#![allow(clippy::disallowed_methods, reason = "reads files of the kernel, in /proc or /sys")]
+
 use std::{fs, path::Path};
 
 use bpfassay_protocol::Arch;

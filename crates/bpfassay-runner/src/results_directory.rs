@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names of results directories, and the link to the latest one.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "makes the results directory that the user names, and the link `latest` next to it"
+)]
+
 use std::{
     fs, io,
     os::unix::fs::symlink,

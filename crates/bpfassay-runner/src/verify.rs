@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executing a run again, to find out whether it measures the same figures.
 
+#![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
+
 use std::path::{Path, PathBuf};
 
 use bpfassay_results::{

@@ -4,6 +4,8 @@
 //! Providers write it, builders outside of this program have it written from their spec ([`crate::compose`]), results embed it. It
 //! names files by path and SHA-256: a relative path is relative to the manifest's own directory.
 
+#![allow(clippy::disallowed_methods, reason = "a manifest may name any file of this machine whose digest it has")]
+
 use std::{
     collections::BTreeSet,
     io::{self, Read as _},

@@ -2,6 +2,11 @@
 //! QEMU of [`crate::testbed_lock`]: for guests of all architectures, with firmware and libraries, unpacked into the cache. It runs from there with its own dynamic
 //! loader and libraries, so that it is the same on every Linux, needs no rights of root, and nothing of the host but the kernel.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "joins fixed names to a tree of the cache; files of a package are reached by `UntrustedTree`"
+)]
+
 use std::{
     ffi::OsStr,
     fs, io,

@@ -4,6 +4,8 @@
 //! Only what was seen is written as it is. What numbers mean cannot be seen: figures are proposals, in lines that begin with `#` and no blank, so
 //! that without that sign they are a part of the file. What is looked at is untrusted.
 
+#![allow(clippy::disallowed_methods, reason = "the user of this command names the program")]
+
 mod bpftrace;
 mod draft;
 mod endpoint;

@@ -10,6 +10,7 @@
 //! Tool files, objects and whatever a tool prints are untrusted: sizes and counts are bounded and nothing panics.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod bpftrace_script;
 pub mod bundled;

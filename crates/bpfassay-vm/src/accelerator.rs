@@ -5,6 +5,8 @@
 //! instruction. So a kernel is booted under KVM, without a root file system, and KVM is chosen only if that kernel reaches
 //! its own end in time.
 
+#![allow(clippy::disallowed_methods, reason = "reads files of the kernel, in /proc or /sys")]
+
 use std::{path::Path, time::Duration};
 
 use bpfassay_protocol::Arch;

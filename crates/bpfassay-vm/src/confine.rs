@@ -4,6 +4,8 @@
 //! Every QEMU gets the limits of `limits.rs`, and its own filter of system calls where it has one; where root started this program,
 //! it moreover runs as a user of its own.
 
+#![allow(clippy::disallowed_methods, reason = "reads files of the kernel, in /proc or /sys")]
+
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path, process::Stdio, time::Duration};
 
 use bpfassay_protocol::{Arch, with_causes};

@@ -14,6 +14,8 @@
 //! which runs as soon as it is woken: that is, at the wake-up and never in the gap. Without the privilege for that, the other
 //! threads get a nice value, which usually makes the scheduler do the same: none of 16 differed.
 
+#![allow(clippy::disallowed_methods, reason = "reads files of the kernel, in /proc or /sys")]
+
 use std::{
     collections::BTreeMap,
     fs, io,

@@ -9,6 +9,8 @@
 //!
 //! A guest is untrusted: lines, frames and logs are bounded, and whatever it does ends in an [`Event`].
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod accelerator;
 mod agent;
 mod clock;

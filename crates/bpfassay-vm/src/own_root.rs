@@ -4,6 +4,8 @@
 //! QEMU may run as another user than this program, who cannot reach that directory where it is in root's home. So QEMU inherits the directory as an open
 //! descriptor, and all its paths begin with that.
 
+#![allow(clippy::disallowed_methods, reason = "joins fixed names to a directory of this program")]
+
 use std::{
     ffi::OsString,
     os::fd::{OwnedFd, RawFd},

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finding QEMU and its version.
 
+#![allow(clippy::disallowed_methods, reason = "joins a fixed name to a directory of this program")]
+
 use std::{
     ffi::OsString,
     fmt, io,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The console of a guest on the caller's terminal.
 
+#![allow(clippy::disallowed_methods, reason = "the terminal of `bpfassay shell`")]
+
 use std::{
     io::{self, IsTerminal, Write},
     time::Duration,

@@ -8,6 +8,7 @@
 //! bpfassay-runner.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod cli;
 mod commands;

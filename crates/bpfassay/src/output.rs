@@ -54,13 +54,13 @@ impl<W> Screen<W> {
 }
 
 /// Standard output, without colours.
-#[expect(clippy::disallowed_methods, reason = "the only way to it")]
+#[allow(clippy::disallowed_methods, reason = "the only way to it")]
 pub(crate) fn stdout() -> Screen<Stdout> {
     Screen { stream: io::stdout(), colours: false }
 }
 
 /// Standard error, without colours.
-#[expect(clippy::disallowed_methods, reason = "the only way to it")]
+#[allow(clippy::disallowed_methods, reason = "the only way to it")]
 pub(crate) fn stderr() -> Screen<Stderr> {
     Screen { stream: io::stderr(), colours: false }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The stop on a signal, and signals that this process was started with as ignored.
 
+#![allow(clippy::disallowed_methods, reason = "opens /dev/null, and reads a file of the kernel")]
+
 use std::{
     fs::{self, File},
     io,

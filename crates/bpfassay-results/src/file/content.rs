@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The bytes of a results file, compressed or not.
 
+#![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
+
 use std::{
     io::{self, BufReader, Read},
     path::{Path, PathBuf},

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading a journal.
 
+#![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
+
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read},

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writing a journal.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the path is shown in messages; the file system of its directory is looked at"
+)]
+
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read, Seek, SeekFrom, Write},

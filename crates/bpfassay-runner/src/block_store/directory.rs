@@ -2,6 +2,11 @@
 //! A directory as a store, which other hosts and other users may write to at the same time. Everything below it is reached by descriptors and never through
 //! a symbolic link; an entry appears under its name whole, by a rename.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the store is a directory of the user's own, and names in it are digests and fixed words"
+)]
+
 use std::{
     fs::{self, File},
     io::{self, Write as _},

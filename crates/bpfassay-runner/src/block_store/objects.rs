@@ -5,6 +5,8 @@
 //! Credentials come from the environment, as is customary (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_ENDPOINT_URL` and the others of
 //! [`AmazonS3Builder::from_env`]); none goes into a message or into results.
 
+#![allow(clippy::disallowed_methods, reason = "joins fixed names and digests")]
+
 use std::{
     fmt,
     fs::File,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The mount under test: found in mountinfo before anything is begun, and put in the place of the study's file systems.
 
+#![allow(clippy::disallowed_methods, reason = "the user of this command names the mount")]
+
 use std::{
     fs, io,
     path::{Path, PathBuf},

@@ -2,6 +2,8 @@
 //! Why this machine's kernel refuses a probe or a tool, where its configuration, its lockdown, what this process may do, or what is not mounted
 //! explains an error number that does not.
 
+#![allow(clippy::disallowed_methods, reason = "reads files of the kernel, in /proc or /sys")]
+
 use std::{collections::BTreeSet, fs, io::Read as _, path::Path};
 
 use bpfassay_protocol::{probe::Probe, tracer::Refusal};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The array job: its script, and what is recorded of it. Pure.
 
+#![allow(clippy::disallowed_methods, reason = "joins fixed names and numbers")]
+
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},

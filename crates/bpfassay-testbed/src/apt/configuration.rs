@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! apt's configuration for private package indexes: one suite, the host's own archive and proxies, nothing of the host's state.
 
+#![allow(clippy::disallowed_methods, reason = "writes fixed names into a scratch directory")]
+
 use std::{fs, path::Path, process::Command};
 
 use super::{AptError, MAX_TEXT, host::Host};

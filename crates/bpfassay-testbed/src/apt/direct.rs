@@ -3,6 +3,8 @@
 //!
 //! Nothing is parsed of what comes before its hash was checked, so that no other user is needed for it, as apt needs one.
 
+#![allow(clippy::disallowed_methods, reason = "writes a download to a file that the cache named")]
+
 use std::{fs, mem, path::Path, thread, time::Duration};
 
 use super::{

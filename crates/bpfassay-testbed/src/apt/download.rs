@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Package files: from the cache, or downloaded.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "apt's download directory in the cache; names of files are `PackageName`s and `PackageVersion`s"
+)]
+
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use super::{Apt, AptError, First, Located, Package, Root, sandbox::Sandbox};

@@ -3,6 +3,8 @@
 //!
 //! Whatever a place gives is checked by size and SHA-256, so that no place needs to be trusted.
 
+#![allow(clippy::disallowed_methods, reason = "joins fixed names to a scratch directory")]
+
 use std::{
     io::{self, Read as _},
     path::Path,

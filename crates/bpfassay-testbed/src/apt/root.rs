@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Private package indexes: one suite, some architectures.
 
+#![allow(clippy::disallowed_methods, reason = "joins fixed names and suites of this program to a scratch directory")]
+
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -4,6 +4,11 @@
 //!
 //! What a mirror sends is parsed by that user until its hash or signature was checked; root then copies it into the cache.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "makes a scratch directory that another user of this machine may write into"
+)]
+
 use std::{
     env, fs, io,
     os::{

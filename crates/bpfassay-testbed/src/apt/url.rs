@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files that are no packages, by URL: downloaded by apt's own helper, with the host's proxies and certificates, where the host has apt.
 
+#![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
+
 use super::{
     Apt, AptError, cannot_start,
     host::{self, download_user},

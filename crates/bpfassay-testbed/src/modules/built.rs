@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The modules in the tree that a kernel was built in.
 
+#![allow(clippy::disallowed_methods, reason = "every part of a path in modules.order is checked to be a name")]
+
 use std::{
     collections::BTreeMap,
     io,

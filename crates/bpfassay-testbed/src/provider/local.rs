@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels that the user built, or has packages of: `--kernel bzImage [--modules DIR]`, `--kernel BUILD-TREE`, `--kernel PACKAGE,…`.
 
+#![allow(clippy::disallowed_methods, reason = "the user of this command names the file")]
+
 mod build_tree;
 mod config;
 mod header;

@@ -3,6 +3,8 @@
 //! libraries and interpreters by absolute paths below `/nix/store`, so that a package and all that it refers to work wherever they
 //! lie at these paths.
 
+#![allow(clippy::disallowed_methods, reason = "reads a directory of a tool that the user names")]
+
 use std::{
     fs,
     path::{Path, PathBuf},

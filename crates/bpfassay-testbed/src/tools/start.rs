@@ -2,6 +2,8 @@
 //! What a guest starts a tool with besides its program: interpreters, dynamic linkers, libraries. Only what is certain is refused: a file of which
 //! guests have none.
 
+#![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet, VecDeque},

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files made below a directory, which no name and no symbolic link leaves.
 
+#![allow(clippy::disallowed_methods, reason = "the path is only remembered; files are made by descriptors")]
+
 use std::{
     collections::BTreeSet,
     ffi::OsStr,

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The console log: a file of bounded size and the last lines in memory.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "makes the file that the caller names anew; a link of that name is removed, not followed"
+)]
+
 use std::{
     collections::VecDeque,
     fs::{self, File},

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay fetch`: prepare everything for a study, so that it then runs offline.
 
+#![allow(clippy::disallowed_methods, reason = "the user of this command names the file")]
+
 use bpfassay_runner::{HostSetup, Shell, Store, StoreOptions, Testbed, Trial};
 use bpfassay_vm::AcceleratorWish;
 

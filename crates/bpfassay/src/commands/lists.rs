@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay studies`, `probes`, `tools` and `list`: what there is to measure with, and what was measured.
 
+#![allow(clippy::disallowed_methods, reason = "the user of this command names the directory")]
+
 use std::{
     fmt::Write as _,
     fs,

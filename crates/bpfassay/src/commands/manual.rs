@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay man`: made from the same definition as `--help`.
 
+#![allow(clippy::disallowed_methods, reason = "the user of this command names the directory")]
+
 use std::{fs, path::Path};
 
 use clap::CommandFactory as _;

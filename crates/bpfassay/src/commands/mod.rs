@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The commands, one module each.
 
+#![allow(clippy::disallowed_methods, reason = "the user of this command names the file")]
+
 mod against;
 mod bundle;
 mod cache;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay report`: results as people and other programs read them.
 
+#![allow(clippy::disallowed_methods, reason = "joins a fixed name to a directory that the user names")]
+
 use std::path::Path;
 
 use bpfassay_report::render::{Options, Rendered};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay run`: run a study.
 
+#![allow(clippy::disallowed_methods, reason = "joins a fixed name to a directory that the user names")]
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,

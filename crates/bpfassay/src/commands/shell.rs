@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay shell`: an interactive guest.
 
+#![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
+
 use std::{io::IsTerminal, sync::Arc};
 
 use bpfassay_protocol::{

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay slurm`: a study as an array job, followed to its merged results.
 
+#![allow(clippy::disallowed_methods, reason = "joins a fixed name to a directory that the user names")]
+
 use std::{
     env,
     ffi::OsString,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay testbed`: testbeds made from what others built, checked, and packed.
 
+#![allow(clippy::disallowed_methods, reason = "joins a fixed name to a directory that the user names")]
+
 use std::path::Path;
 
 use bpfassay_protocol::Arch;

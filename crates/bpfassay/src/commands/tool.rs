@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay tool`: tool files.
 
+#![allow(clippy::disallowed_methods, reason = "the user of this command names the file")]
+
 use std::{
     fs::OpenOptions,
     io::{self, ErrorKind, Write as _},

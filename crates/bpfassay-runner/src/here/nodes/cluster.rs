@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The nodes of an allocation of Slurm, and the commands by which srun starts a relay on each and IOR across all. Pure but for what names this program.
 
+#![allow(clippy::disallowed_methods, reason = "reads random bytes from /dev/urandom")]
+
 use std::{
     ffi::{OsStr, OsString},
     io::{self, Read as _},

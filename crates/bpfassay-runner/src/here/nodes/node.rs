@@ -4,6 +4,11 @@
 //! The agent starts a workload as a child of its own, in the cgroup that its tracer counts. An MPI program is started by a launcher, which knows all
 //! nodes. So the agent starts a process that only waits; each rank asks the relay of its node for the cgroup of that process, joins it, and becomes IOR.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "reads and writes files of the kernel, and makes a file that is not there yet"
+)]
+
 use std::{
     ffi::OsString,
     fs::File,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The relay: the process of a node that srun starts. It starts the agent, passes its messages on to the command, and answers the processes of its node.
 
+#![allow(clippy::disallowed_methods, reason = "the relay's output is a pipe to the program that started it")]
+
 use std::{
     collections::BTreeMap,
     io::{self, Write as _},

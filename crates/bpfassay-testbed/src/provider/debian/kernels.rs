@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels by their names in the catalogue: chosen in the package indexes, downloaded, unpacked.
 
+#![allow(clippy::disallowed_methods, reason = "joins fixed names to a tree of the cache")]
+
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From package files to a kernel's tree: `vmlinuz`, `config`, `modules/`.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "joins fixed names and a `KernelRelease`; files are reached by `UntrustedTree`"
+)]
+
 use std::path::{Path, PathBuf};
 
 use crate::{

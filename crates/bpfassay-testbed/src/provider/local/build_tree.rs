@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tree that a kernel was built in: its image, its release, its configuration, its modules.
 
+#![allow(clippy::disallowed_methods, reason = "the user of this command names the build tree")]
+
 use std::{
     collections::BTreeMap,
     fs, io,

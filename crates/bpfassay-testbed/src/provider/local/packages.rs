@@ -4,6 +4,11 @@
 //! The packages are unpacked into the cache, once. Nothing of them is installed or run. What belongs to the kernel is found by its place, which is the same in all
 //! distributions: `boot/` for older packages, `lib/modules/RELEASE` for the others.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "joins fixed names and a `KernelRelease`; files are reached by `UntrustedTree`"
+)]
+
 use std::{
     collections::BTreeSet,
     fs,
