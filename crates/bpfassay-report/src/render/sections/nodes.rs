@@ -173,7 +173,10 @@ fn lost(runs: &[&RunDerived], is_it: impl Fn(&NodeFigures) -> bool, remarks: &mu
             Figure::NotMeasured(reason) => return format!("{NONE} {}", remarks.mark(reason.to_string())),
         }
     }
-    labels::losses(&sum).unwrap_or_else(|| match sum {
+    // The byte error beside it shows whether any of its calls were among those.
+    let skipped = sum.recursion_misses.filter(|&count| count > 0).map(|count| format!("skipped {count} times"));
+    let shown: Vec<String> = labels::losses(&sum).into_iter().chain(skipped).collect();
+    (!shown.is_empty()).then(|| shown.join(", ")).unwrap_or_else(|| match sum {
         // Zero is a count; that none of them is reported is none.
         Losses {
             missed_probes: None,
