@@ -253,9 +253,8 @@ impl std::fmt::Display for Range {
         if self.ends.is_some() && self.has_noise {
             write!(f, " where not {}", labels::WITHIN_NOISE)?;
         }
-        match (self.bare, self.without_interval) {
-            (Some(bare), count) => write!(f, " ({} without an interval in {count})", percents(bare))?,
-            (None, _) => {}
+        if let Some(bare) = self.bare {
+            write!(f, " ({} without an interval in {})", percents(bare), self.without_interval)?;
         }
         match self.open {
             0 => Ok(()),

@@ -6,10 +6,11 @@ use bpfassay_report::{
     derive,
     render::{Style, text},
 };
-use bpfassay_results::{Outcome, Results};
+use bpfassay_results::{Outcome, Results, ToolResult};
 use bpfassay_study::Study;
+use bpfassay_tool::finding::{FindingResult, FindingStatus, Kind, NotCompared};
 
-use crate::common::{contents, figures, panic_of_guest, study};
+use crate::common::{contents, figures, panic_of_guest, quick, study};
 
 /// A study of one target with the workloads `ok` and `other`.
 fn two_workloads(clock: &str, guest: &str) -> Study {
@@ -118,4 +119,28 @@ fn programs_that_were_skipped_are_losses_only_where_bytes_are_missing() {
     };
     assert!(with(0).contains("_fexit: programs skipped 8 times, no byte missing"));
     assert!(with(5).contains("_fexit: programs skipped 8 times, bytes or calls are missing"));
+}
+
+#[test]
+fn nothing_is_found_of_a_tool_only_where_all_its_figures_were_compared() {
+    let of = |not_compared: Vec<NotCompared>| {
+        let mut results = quick::results();
+        let cell = results.cells.iter_mut().find(|cell| cell.under_test() == "fexit").unwrap();
+        cell.tool = Some("mine".to_owned());
+        let findings = vec![FindingResult { kind: Kind::CountsTooLow, status: FindingStatus::Clear }];
+        cell.tool_result = Some(ToolResult { findings, figures: Vec::new(), not_compared, run: None, loaded: None });
+        let lines = lines(&results);
+        (lines[0].clone(), lines.iter().find(|line| line.starts_with("  mine: ")).unwrap().clone())
+    };
+    let (all, mine) = of(Vec::new());
+    assert!(all.contains("nothing found, 1 of 16") && !all.contains("not compared"), "{all}");
+    assert!(mine.contains("; nothing found; "), "{mine}");
+    let (all, mine) = of(vec![NotCompared {
+        index: 1,
+        figure: "`reads` (read, calls)".to_owned(),
+        reason: "the tool reported nothing".to_owned(),
+    }]);
+    assert!(all.contains("nothing found in part of its figures, 1 of 16"), "{all}");
+    assert!(all.ends_with("; not compared: `reads` (read, calls)"), "{all}");
+    assert!(mine.contains("; nothing found in part of its figures; not compared: `reads` (read, calls); "), "{mine}");
 }

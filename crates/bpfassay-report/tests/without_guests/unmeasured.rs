@@ -70,3 +70,24 @@ fn a_phase_that_the_summary_leaves_out_is_not_measured() {
     });
     assert_not_measured(&none, 2, "summary does not report it");
 }
+
+/// Wherever the summary was cut off, and whichever figure is missing of it, nothing is exact.
+#[test]
+fn no_part_of_a_summary_is_a_measurement() {
+    let whole = summary(100.0, 200.0);
+    for end in (0..whole.len()).step_by(97) {
+        let part = whole.get(..end).unwrap().to_owned();
+        assert_not_measured(&with_summary(|_| part.clone()), 2, "2 of 2 runs without figures");
+    }
+    for access in [0, 1] {
+        for figure in ["bwMiB", "totalTime"] {
+            let mut without: serde_json::Value = serde_json::from_str(&whole).unwrap();
+            without["tests"][0]["Results"][access][figure] = serde_json::Value::Null;
+            let part = without.to_string();
+            let words = text(&with_summary(|_| part.clone()), Style::default());
+            let is_exact = words.lines().next().unwrap().contains("exact, 5 of 6");
+            // The time is bytes / bandwidth.
+            assert_eq!(is_exact, figure == "totalTime", "{access} {figure}: {words}");
+        }
+    }
+}

@@ -176,7 +176,10 @@ fn lost(runs: &[&RunDerived], is_it: impl Fn(&NodeFigures) -> bool, remarks: &mu
     // The byte error beside it shows whether any of its calls were among those.
     let skipped = sum.recursion_misses.filter(|&count| count > 0).map(|count| format!("skipped {count} times"));
     let shown: Vec<String> = labels::losses(&sum).into_iter().chain(skipped).collect();
-    (!shown.is_empty()).then(|| shown.join(", ")).unwrap_or_else(|| match sum {
+    if !shown.is_empty() {
+        return shown.join(", ");
+    }
+    match sum {
         // Zero is a count; that none of them is reported is none.
         Losses {
             missed_probes: None,
@@ -186,5 +189,5 @@ fn lost(runs: &[&RunDerived], is_it: impl Fn(&NodeFigures) -> bool, remarks: &mu
             ring_buffer_drops: None,
         } => NONE.to_owned(),
         _ => "0".to_owned(),
-    })
+    }
 }
