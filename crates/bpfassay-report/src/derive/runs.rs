@@ -35,7 +35,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
         let outcome = bpfassay_study::Outcome {
             summary: &figures.summary,
             elapsed_ns: cost::elapsed(&figures.whole),
-            busy_ns: cost::busy(&figures.whole),
+            busy_ns: cost::busy(&figures.whole, plan.study.guest.cpus).ok(),
         };
         let measured = kind.measure(plan.study.clock, &outcome).into_iter();
         let metrics = measured
@@ -61,7 +61,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
             .chunk_by(|one, next| one.name == next.name)
             .filter_map(|of_metric| Some(bandwidth(plan, figures, &workload, of_metric.first()?, of_metric)))
             .unzip(),
-        Err(reason) => without_summary(kind.metrics(&cell.case, plan.study.clock), figures, reason),
+        Err(reason) => without_summary(plan, kind.metrics(&cell.case, plan.study.clock), figures, reason),
     };
     let of_calls: Vec<RunMetric> =
         metrics.iter().filter_map(|metric| calls::metric(figures, metric, !record.nodes.is_empty())).collect();
@@ -76,13 +76,18 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
 }
 
 /// A summary that cannot be read leaves the bandwidths that were seen as phases without values, but not unmentioned.
-fn without_summary(metrics: Vec<Metric>, figures: &RunFigures, reason: &str) -> (Vec<RunMetric>, Vec<RunAccuracy>) {
+fn without_summary(
+    plan: &Plan,
+    metrics: Vec<Metric>,
+    figures: &RunFigures,
+    reason: &str,
+) -> (Vec<RunMetric>, Vec<RunAccuracy>) {
     let seen =
         |metric: &Metric| figures.phases.is_empty() || figures.phases.iter().any(|phase| *phase.name == *metric.name);
     let bandwidths = metrics.into_iter().filter(seen).filter_map(|metric| Some((metric.operation?, metric)));
     bandwidths
         .map(|(operation, metric)| {
-            let work = cost::work(figures, &metric.name, operation);
+            let work = cost::work(figures, &metric.name, operation, plan.study.guest.cpus);
             let accuracy = RunAccuracy {
                 metric: metric.name,
                 relative_error_ior_interval: Figure::missing(reason),
@@ -124,7 +129,10 @@ fn bandwidth(
         relative_error_instantaneous,
         repetitions: errors,
     };
-    (run_metric(first.metric(), value, cost::work(figures, &first.name, operation), values), accuracy)
+    (
+        run_metric(first.metric(), value, cost::work(figures, &first.name, operation, plan.study.guest.cpus), values),
+        accuracy,
+    )
 }
 
 fn repetition(plan: &Plan, figures: &RunFigures, reported: &PhaseReport) -> (RepetitionMetric, RepetitionAccuracy) {
