@@ -58,7 +58,9 @@ fn misspelt_keys_of_studies_are_refused_with_the_nearest_known_one() {
 fn kernel_parameters_that_a_kernel_would_cut_are_refused_with_both_lengths() {
     let directory = tempfile::tempdir().unwrap();
     let study = fs::read_to_string(crate::common::study("panic.toml")).unwrap();
-    let long = study.replace("\"rdinit=/nowhere\"", &format!("\"x={}\",", "y".repeat(200)).repeat(12));
+    let parameter = |number| format!("\"x{number}={}\"", "y".repeat(100));
+    let parameters = (0..21).map(parameter).collect::<Vec<_>>().join(", ");
+    let long = study.replace("\"rdinit=/nowhere\"", &parameters);
     assert_ne!(long, study);
     fs::write(directory.path().join("long.toml"), long).unwrap();
     let output = bpfassay(directory.path()).args(["plan", "./long.toml"]).output().unwrap();
