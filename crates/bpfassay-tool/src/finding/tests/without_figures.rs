@@ -110,6 +110,32 @@ fn what_the_kernel_saw() {
     assert!(kinds.iter().all(|&kind| matches!(status(&unknown, kind), FindingStatus::NotEvaluated { .. })));
 }
 
+/// A program that chooses between two prototypes when it is loaded is right on both kernels.
+#[test]
+fn a_branch_that_the_verifier_would_refuse_is_no_fault_of_a_loaded_program() {
+    let checked = |section: &str, lines: &[&str]| {
+        let differs = lines.iter().map(|&line| line.to_owned()).collect();
+        vec![Checked { program: "on_accept".to_owned(), section: section.to_owned(), differs, unchecked: None }]
+    };
+    let results = |checked: &[Checked], start: &Start| {
+        let evidence = Evidence { prototypes: Some(checked), start: Some(start), ..Evidence::default() };
+        evaluate(&evidence, &Limits::default())
+    };
+    let beyond = "reads argument 5 of 2: f(a, b)";
+    let guarded = checked("fexit/inet_csk_accept", &[beyond]);
+    assert!(reason(&results(&guarded, &Start::Ready), Kind::PrototypeDiffers).contains("does not execute it"));
+    // The verifier says nothing about registers, and nothing about how a value is used.
+    let of_registers = checked("kprobe/inet_csk_accept", &[beyond]);
+    assert_eq!(found(&results(&of_registers, &Start::Ready)), [Kind::PrototypeDiffers]);
+    let narrow = "takes argument 1 of 2, a pointer, for a number of 32 bits: f(a, b)";
+    let both = results(&checked("fexit/inet_csk_accept", &[beyond, narrow]), &Start::Ready);
+    assert!(!evidence_of(&both, Kind::PrototypeDiffers).contains("argument 5"), "{both:?}");
+    assert!(evidence_of(&both, Kind::PrototypeDiffers).contains("argument 1 of 2"));
+    // Of one that was refused, it may be why.
+    let refused = Start::NotReady { message: "ended".to_owned() };
+    assert!(found(&results(&guarded, &refused)).contains(&Kind::PrototypeDiffers));
+}
+
 #[test]
 fn missed_probes_are_clear_only_where_the_kernel_counts_those_of_every_program() {
     let status = |programs: &[u32], kernel, probes, programs_missed, links| {
