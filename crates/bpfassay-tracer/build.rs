@@ -18,8 +18,11 @@ use std::{
     error::Error,
     fmt::Write as _,
     fs,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
 };
 
 use bpfassay_protocol::Arch;
@@ -58,10 +61,12 @@ fn main() -> Result<()> {
     let maps = names(SOURCES, "map_", ".h")?;
     let compiler = Compiler::find()?;
     let mut list = String::from("&[\n");
+    let mut units = Vec::new();
     for probe in &probes {
         for map in &maps {
             let object = out.join(format!("{probe}+{map}.o"));
-            compiler.compile(&Path::new(SOURCES).join(format!("{probe}.bpf.c")), map, &object)?;
+            let source = Path::new(SOURCES).join(format!("{probe}.bpf.c"));
+            units.push(Unit { source, map, object: object.clone() });
             writeln!(
                 list,
                 "    Object {{ probe: {probe:?}, map: {map:?}, elf: &Aligned(*include_bytes!({object:?})).0 }},"
@@ -69,6 +74,7 @@ fn main() -> Result<()> {
         }
     }
     list.push(']');
+    compiler.compile_all(&units)?;
     fs::write(out.join("objects.rs"), list).map_err(|error| format!("cannot write the list of objects: {error}"))?;
     list_named(&out, &compiler, SETS, "sets")?;
     list_named(&out, &compiler, BUNDLED, "bundled_objects")
@@ -77,12 +83,14 @@ fn main() -> Result<()> {
 /// Compiles the sources in `directory`, and lists their objects by name in the file `list`. They have maps of their own and no
 /// layouts.
 fn list_named(out: &Path, compiler: &Compiler, directory: &str, list: &str) -> Result<()> {
-    let mut objects = Vec::new();
+    let (mut objects, mut units) = (Vec::new(), Vec::new());
     for name in names(directory, "", ".bpf.c")? {
         let object = out.join(format!("{list} {name}.o"));
-        compiler.compile(&Path::new(directory).join(format!("{name}.bpf.c")), "none", &object)?;
+        let source = Path::new(directory).join(format!("{name}.bpf.c"));
+        units.push(Unit { source, map: "none", object: object.clone() });
         objects.push((name, object));
     }
+    compiler.compile_all(&units)?;
     write_named(out, list, &objects)
 }
 
@@ -149,6 +157,13 @@ fn variable(name: &str) -> Result<String> {
     env::var(name).map_err(|error| format!("cargo did not set {name}: {error}").into())
 }
 
+/// A source file, the layout of its maps, and the object that is made of both.
+struct Unit<'a> {
+    source: PathBuf,
+    map: &'a str,
+    object: PathBuf,
+}
+
 struct Compiler {
     clang: PathBuf,
     /// The name of the target's architecture in libbpf's headers.
@@ -164,7 +179,26 @@ impl Compiler {
         Ok(Self { clang: find_clang()?, arch, libbpf_headers })
     }
 
-    fn compile(&self, source: &Path, map: &str, object: &Path) -> Result<()> {
+    /// Compiles `units` on as many CPUs as there are: the rest of the build waits for this script.
+    fn compile_all(&self, units: &[Unit<'_>]) -> Result<()> {
+        let next = AtomicUsize::new(0);
+        let work = || -> std::result::Result<(), String> {
+            while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.compile(unit).map_err(|error| error.to_string())?;
+            }
+            Ok(())
+        };
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let ended = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            ended.collect::<std::result::Result<(), String>>()
+        })?;
+        Ok(())
+    }
+
+    fn compile(&self, unit: &Unit<'_>) -> Result<()> {
+        let Unit { source, map, object } = unit;
         let mut command = Command::new(&self.clang);
         command
             .args([

@@ -8,7 +8,7 @@ use bpfassay_results::{JournalError, ResultsError};
 use bpfassay_study::{ExpandError, Interface, StudyError, Target};
 use bpfassay_testbed::catalogue::CatalogueError;
 use bpfassay_tool::ToolError;
-use bpfassay_vm::VmError;
+use bpfassay_vm::{CommandLineTooLong, VmError};
 
 use crate::{BlockStoreError, HostSetupError, RunnerError};
 
@@ -134,6 +134,9 @@ pub enum Error {
         /// Why not, in one line.
         reason: String,
     },
+    /// The kernel command line of a guest is too long.
+    #[error(transparent)]
+    CommandLine(#[from] CommandLineTooLong),
     /// The host set-up lacks something that the plan needs: a fault of whoever prepared it.
     #[error(transparent)]
     HostSetup(#[from] HostSetupError),

@@ -10,10 +10,11 @@ use bpfassay_protocol::{
     job::{Job, RunSpec, Scheduling, Task},
     nodes::Node,
 };
-use bpfassay_study::{Addresses, Block, Model, PlannedRun, Study, Target};
+use bpfassay_study::{Addresses, Block, Model, Plan, PlannedRun, Study, Target};
 use bpfassay_testbed::{apt::Package, image::GuestImage};
 use bpfassay_vm::{
-    Accelerator, AcceleratorChoice, Aslr, Clock, Deadlines, Initramfs, Machine, Memory, Qemu, file_for_initramfs,
+    Accelerator, AcceleratorChoice, Aslr, Clock, CommandLineTooLong, Deadlines, Initramfs, Machine, Memory, Qemu,
+    file_for_initramfs,
 };
 
 /// Everything that boots.
@@ -142,31 +143,13 @@ impl HostSetup {
     /// [`HostSetupError::NoImage`] where none was prepared for the block's target; [`HostSetupError::NoQemu`] where no QEMU was chosen for its architecture.
     pub fn machine(&self, study: &Study, block: &Block, node: Option<Node>) -> Result<Machine, HostSetupError> {
         let arch = block.target.arch;
-        let mut machine = Machine::new(arch, self.image(&block.target)?.kernel());
         let (qemu, choice) = self.qemu(arch)?;
-        machine.accelerator = choice.accelerator;
+        let mut machine = machine_of(study, block, choice.accelerator, node);
+        machine.kernel = self.image(&block.target)?.kernel().into();
         machine.sandbox = qemu.confinement.sandbox;
-        machine.clock = match study.clock {
-            bpfassay_study::Clock::Wall => Clock::Wall,
-            bpfassay_study::Clock::Instructions => {
-                // Only QEMU's translator counts instructions.
-                machine.accelerator = Accelerator::Tcg;
-                Clock::Instructions
-            }
-        };
         machine.plugin = self.plugin(study, arch).is_some();
-        machine.model = study.model.as_ref().map(Model::argument);
-        machine.seed = seed(study, block);
-        machine.aslr = match study.guest.addresses {
-            Addresses::Fixed => Aslr::Fixed,
-            Addresses::Processes => Aslr::Processes,
-            Addresses::All => Aslr::Random,
-        };
-        machine.cpus = study.guest.cpus;
-        machine.node = node;
         machine.memory_mib = self.memory_mib(study, &block.target)?;
         machine.initrd = Some(Initramfs::OpenFile);
-        machine.kernel_parameters = kernel_parameters(study, block);
         Ok(machine)
     }
 
@@ -194,6 +177,48 @@ impl HostSetup {
     pub fn is_emulated(&self, arch: Arch) -> bool {
         self.qemu.get(&arch).is_none_or(|(_, choice)| choice.accelerator == Accelerator::Tcg)
     }
+}
+
+/// What `study` and `block` say of a machine: without a kernel, and without what the host adds.
+fn machine_of(study: &Study, block: &Block, accelerator: Accelerator, node: Option<Node>) -> Machine {
+    let mut machine = Machine::new(block.target.arch, "");
+    machine.accelerator = accelerator;
+    machine.clock = match study.clock {
+        bpfassay_study::Clock::Wall => Clock::Wall,
+        bpfassay_study::Clock::Instructions => {
+            // Only QEMU's translator counts instructions.
+            machine.accelerator = Accelerator::Tcg;
+            Clock::Instructions
+        }
+    };
+    machine.model = study.model.as_ref().map(Model::argument);
+    machine.seed = seed(study, block);
+    machine.aslr = match study.guest.addresses {
+        Addresses::Fixed => Aslr::Fixed,
+        Addresses::Processes => Aslr::Processes,
+        Addresses::All => Aslr::Random,
+    };
+    machine.cpus = study.guest.cpus;
+    machine.node = node;
+    machine.kernel_parameters = kernel_parameters(study, block);
+    machine
+}
+
+/// Checks that the kernels of `plan` keep their whole command lines, whichever accelerator the host
+/// chooses.
+///
+/// # Errors
+/// [`CommandLineTooLong`] of the first block whose kernel does not.
+pub(crate) fn check_command_lines(plan: &Plan) -> Result<(), CommandLineTooLong> {
+    let study = &plan.study;
+    for block in &plan.blocks {
+        for accelerator in [Accelerator::Tcg, Accelerator::Kvm] {
+            for node in nodes::of(study).into_iter().chain(nodes::server(study).map(Some)) {
+                machine_of(study, block, accelerator, node).check_command_line()?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// How long guests under the instruction clock wait for the kernel to get done with what came before: longer than memory is
@@ -301,6 +326,39 @@ mod tests {
         let (baseline, traced): (Vec<_>, Vec<_>) = all.partition(|(_, spec)| spec.probe.is_baseline());
         assert!(baseline.iter().all(|(_, spec)| spec.tracer_arguments.is_empty()));
         traced.into_iter().map(|(block, spec)| (block.replicate, spec.tracer_arguments.join(" "))).collect()
+    }
+
+    /// Kernels for aarch64 dropped the last parameter of 2,176 bytes, and booted.
+    #[test]
+    fn a_command_line_that_a_kernel_would_cut_is_refused_for_its_architecture() {
+        let mut study = bpfassay_study::load("quick").unwrap();
+        let checked = |study: &Study, archs: &[Arch]| {
+            let narrowing = Narrowing { archs: archs.to_vec(), ..Narrowing::default() };
+            check_command_lines(&expand(study, &narrowing, &Available::default()).unwrap())
+        };
+        checked(&study, Arch::ALL).unwrap();
+        study.guest.kernel_parameters = vec![format!("x={}", "y".repeat(1000)), "lsm=bpf".to_owned()];
+        checked(&study, &[Arch::X86_64, Arch::Aarch64]).unwrap();
+        let refused = checked(&study, Arch::ALL).unwrap_err();
+        assert_eq!((refused.arch, refused.most), (Arch::Riscv64, 1023));
+        assert!(refused.length > 1023);
+        study.guest.kernel_parameters.push(format!("z={}", "y".repeat(1000)));
+        for arch in [Arch::X86_64, Arch::Aarch64] {
+            let refused = checked(&study, &[arch]).unwrap_err();
+            assert_eq!((refused.arch, refused.most), (arch, 2047));
+        }
+    }
+
+    /// The limit is of bytes that the kernel keeps.
+    #[test]
+    fn the_longest_command_line_is_accepted() {
+        let mut machine = Machine::new(Arch::Aarch64, "");
+        let rest = 2047 - machine.kernel_command_line().len() - " x=".len();
+        machine.kernel_parameters = vec![format!("x={}", "y".repeat(rest))];
+        assert_eq!((machine.kernel_command_line().len(), machine.check_command_line()), (2047, Ok(())));
+        machine.kernel_parameters[0].push('y');
+        let refused = machine.check_command_line().unwrap_err().to_string();
+        assert!(refused.contains("has 2048 bytes, and kernels for aarch64 take 2047"), "{refused}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use bpfassay_testbed::{
 };
 use bpfassay_tool::{Loaded, Supply};
 
-use crate::{Error, Store, StoreOptions};
+use crate::{Error, Store, StoreOptions, host_setup};
 
 /// A study, what is kept of it, and what its guests are made of.
 #[derive(Debug, Default)]
@@ -122,6 +122,7 @@ impl Selection {
             launchers.insert(*arch, (overlay.launcher(*arch), tree));
         }
         let plan = bpfassay_study::expand(&study, &narrowing, &available)?;
+        host_setup::check_command_lines(&plan)?;
         let folder = bpfassay_study::folder(&self.study);
         let supplies = self.supplies(&plan, folder.as_deref());
         self.check_tools(&plan, &supplies)?;

@@ -26,6 +26,12 @@ pub struct Series {
 }
 
 impl Series {
+    /// Major and minor version.
+    #[must_use]
+    pub const fn version(self) -> (u32, u32) {
+        (self.major, self.minor)
+    }
+
     /// The series of a kernel by its name or release: of `6.12.107+deb13-amd64` and of `6.12` 6.12, of `7.3-rc` 7.3.
     /// `None` where it begins with no such numbers.
     #[must_use]

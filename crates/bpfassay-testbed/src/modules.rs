@@ -15,12 +15,13 @@
 
 pub(crate) mod built;
 pub mod decompress;
+mod installed;
 pub mod modinfo;
 pub mod signature;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -30,6 +31,7 @@ use bpfassay_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
+use self::installed::Installed;
 use crate::initramfs::{Archive, ArchiveError, Node};
 
 pub use decompress::DecompressError;
@@ -116,6 +118,14 @@ pub enum ModulesError {
         tree: PathBuf,
         /// Size of what guests need of it, in 10⁶ bytes.
         megabytes: u64,
+    },
+    /// A module is there in a form that is not read.
+    #[error("cannot use the module {}: {why}", path.display())]
+    Form {
+        /// The module.
+        path: PathBuf,
+        /// What it is, and what to do.
+        why: String,
     },
     /// A module cannot be decompressed.
     #[error("cannot decompress the module {}: install or download the modules again", path.display())]
@@ -219,14 +229,17 @@ impl ModuleSet {
     /// [`ModulesError`] for trees that cannot be read or are incomplete. Wanted modules that do not exist are recorded
     /// in [`ModuleSet::absent`], not an error here.
     pub fn read(tree: &Path, layout: Layout, signatures: Signatures) -> Result<(Self, Archive), ModulesError> {
-        let files = match layout {
-            Layout::Installed => find_modules(tree)?,
-            Layout::Built => built::modules(tree)?.into_iter().map(|(name, path)| (name, tree.join(path))).collect(),
+        let found = match layout {
+            Layout::Installed => Installed::find(tree)?,
+            Layout::Built => {
+                let named = built::modules(tree)?.into_iter().map(|(name, path)| (name, tree.join(path)));
+                Installed { files: named.collect(), ..Installed::default() }
+            }
         };
-        let builtin = read_builtin(tree)?;
+        let builtin = installed::read_builtin(tree)?;
         let set = Self { signatures, ..Self::default() };
         let mut reader =
-            Reader { files: &files, builtin: &builtin, set, archive: Archive::default(), late: BTreeMap::new() };
+            Reader { found: &found, builtin: &builtin, set, archive: Archive::default(), late: BTreeMap::new() };
         for name in wanted() {
             reader.want(name)?;
         }
@@ -303,7 +316,7 @@ enum Wanted<'a> {
 }
 
 struct Reader<'a> {
-    files: &'a BTreeMap<String, PathBuf>,
+    found: &'a Installed,
     builtin: &'a BTreeSet<String>,
     set: ModuleSet,
     archive: Archive,
@@ -315,7 +328,8 @@ impl Reader<'_> {
     fn want(&mut self, name: &str) -> Result<(), ModulesError> {
         if self.builtin.contains(name) {
             self.set.builtin.insert(name.to_owned());
-        } else if !self.files.contains_key(name) {
+        } else if !self.found.files.contains_key(name) {
+            self.found.is_unreadable(name)?;
             self.set.absent.insert(name.to_owned());
         }
         self.take(name, Wanted::IfPresent, &mut Vec::new()).map(|_| ())
@@ -335,9 +349,10 @@ impl Reader<'_> {
         if self.set.modules.contains_key(name) {
             return Ok(true);
         }
-        let Some(file) = self.files.get(name) else {
+        let Some(file) = self.found.files.get(name) else {
             return match wanted {
                 Wanted::By(module) => {
+                    self.found.is_unreadable(name)?;
                     Err(ModulesError::MissingDependency { module: module.to_owned(), dependency: name.to_owned() })
                 }
                 Wanted::IfPresent => Ok(false),
@@ -387,7 +402,7 @@ impl Reader<'_> {
         let (mut seen, mut left) = (BTreeSet::from([name.to_owned()]), vec![name.to_owned()]);
         let mut first = None;
         while let Some(next) = left.pop() {
-            let Some(file) = self.files.get(&next).filter(|_| !self.builtin.contains(&next)) else { continue };
+            let Some(file) = self.found.files.get(&next).filter(|_| !self.builtin.contains(&next)) else { continue };
             let Ok((_, info)) = self.read(file) else { continue };
             for dependency in info.depends {
                 match path.iter().position(|earlier| *earlier == dependency) {
@@ -419,61 +434,7 @@ impl Reader<'_> {
 /// # Errors
 /// [`ModulesError::Read`] where it cannot be read.
 pub(crate) fn names(tree: &Path) -> Result<BTreeSet<String>, ModulesError> {
-    Ok(find_modules(tree)?.into_keys().collect())
-}
-
-/// Every module file of the tree by name. `updates` and `extra` win over `kernel`, as with depmod.
-fn find_modules(tree: &Path) -> Result<BTreeMap<String, PathBuf>, ModulesError> {
-    let mut files = BTreeMap::new();
-    let mut found = false;
-    for part in ["updates", "extra", "kernel"] {
-        let start = tree.join(part);
-        if start.is_dir() {
-            found = true;
-            walk(&start, &mut files)?;
-        }
-    }
-    if !found {
-        let source = io::Error::new(io::ErrorKind::NotFound, "no directory `kernel` in it");
-        return Err(ModulesError::Read { path: tree.to_owned(), source });
-    }
-    Ok(files)
-}
-
-/// Directories are walked in order of their names and symbolic links (such as `build`) are not followed.
-fn walk(directory: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<(), ModulesError> {
-    let read = |source| ModulesError::Read { path: directory.to_owned(), source };
-    let mut entries = fs::read_dir(directory).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(read)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let kind = entry.file_type().map_err(read)?;
-        if kind.is_dir() {
-            walk(&entry.path(), files)?;
-        } else if kind.is_file()
-            && let Some(name) = entry.file_name().to_str().and_then(module_name)
-        {
-            files.entry(name).or_insert_with(|| entry.path());
-        }
-    }
-    Ok(())
-}
-
-/// `nfs-localio` of `nfs-localio.ko.xz`, in the kernel's own spelling `nfs_localio`.
-fn module_name(file: &str) -> Option<String> {
-    let stem = decompress::SUFFIXES.iter().find_map(|suffix| file.strip_suffix(suffix)).unwrap_or(file);
-    Some(modinfo::canonical(stem.strip_suffix(".ko")?))
-}
-
-fn read_builtin(tree: &Path) -> Result<BTreeSet<String>, ModulesError> {
-    let path = tree.join("modules.builtin");
-    match bpfassay_input::read(&path, MAX_BUILTIN) {
-        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes)
-            .lines()
-            .filter_map(|line| module_name(line.trim().rsplit('/').next().unwrap_or_default()))
-            .collect()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ModulesError::NoBuiltin { tree: tree.to_owned() }),
-        Err(source) => Err(ModulesError::Read { path, source }),
-    }
+    Ok(Installed::find(tree)?.files.into_keys().collect())
 }
 
 #[cfg(test)]

@@ -112,11 +112,14 @@ pub(crate) fn extract(image: &[u8]) -> Result<Vec<u8>, Unusable> {
         Some(0) | None => 4,
         Some(&sectors) => usize::from(sectors),
     };
-    let payload = number(0x248).zip(number(0x24c)).and_then(|(offset, length)| {
-        let start = ((sectors + 1) * 512).checked_add(offset)?;
-        image.get(start..start.checked_add(length)?)
-    });
-    let payload = payload.ok_or_else(|| no("its header names a payload outside of it"))?;
+    // Before version 2.08 of the boot protocol, the header names no payload.
+    let named = number(0x248).zip(number(0x24c)).filter(|(offset, length)| (*offset, *length) != (0, 0));
+    let (offset, length) = named.ok_or_else(|| no("its header names no payload"))?;
+    let start = ((sectors + 1) * 512).checked_add(offset);
+    let payload = start.and_then(|start| image.get(start..start.checked_add(length)?)).ok_or_else(|| {
+        let size = image.len();
+        Unusable::Damaged(format!("it is cut off: it has {size} bytes, and its payload of {length} ends behind them"))
+    })?;
     let vmlinux = decompress(payload.to_vec(), MAX_KERNEL).map_err(|error| match error {
         // All that kernels use of these two is supported; of xz there are filters that are not.
         DecompressError::Damaged { format: "zstd" | "gzip", .. } => Unusable::Damaged(format!("its payload: {error}")),
@@ -154,7 +157,12 @@ mod tests {
         let mut image = vec![0; 0x400];
         image[0x202..0x206].copy_from_slice(b"HdrS");
         image[0x24c..0x250].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(extract(&image).unwrap_err().to_string(), "its header names a payload outside of it");
+        // As a copy that was broken off.
+        let cut = "it is cut off: it has 1024 bytes, and its payload of 4294967295 ends behind them";
+        assert_eq!(extract(&image).unwrap_err(), Unusable::Damaged(cut.to_owned()));
+        image[0x24c..0x250].fill(0);
+        let none = Unusable::NotUnderstood("its header names no payload".to_owned());
+        assert_eq!(extract(&image).unwrap_err(), none);
     }
 
     #[test]

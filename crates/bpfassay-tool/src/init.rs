@@ -68,6 +68,14 @@ pub enum InitError {
         /// What it is.
         why: String,
     },
+    /// No guest can run it.
+    #[error("{} {why}", path.display())]
+    Unusable {
+        /// The source.
+        path: PathBuf,
+        /// Why not, and what to do, as a predicate.
+        why: String,
+    },
     /// The endpoint is no URL that is asked.
     #[error("cannot ask {url}: give http://127.0.0.1:PORT/PATH, an endpoint on this machine")]
     Url {
@@ -112,7 +120,10 @@ pub fn tool_file(source: &str, folder: Option<&Path>) -> Result<String, InitErro
 fn look(path: &Path, named: &str, bytes: &[u8]) -> Result<Draft, InitError> {
     let stem = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if elf::is_object(bytes) {
-        return Ok(object::draft(&stem, named, bytes));
+        return match elf::no_object(bytes, &[]) {
+            None => Ok(object::draft(&stem, named, bytes)),
+            Some(why) => Err(InitError::Unusable { path: path.to_owned(), why }),
+        };
     }
     if let Some(arch) = elf::machine(bytes) {
         return match elf::no_program(bytes, arch) {

@@ -21,16 +21,19 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-pub(crate) use self::{bpftrace::MAX_KEYS, map::check as check_maps, openmetrics::sample as metrics_sample};
+pub(crate) use self::{
+    bpftrace::MAX_KEYS, map::check as check_maps, number::sum, openmetrics::sample as metrics_sample,
+};
 pub use self::{
     distribution::{Bucket, Distribution},
     names::Absent,
+    number::{negative, shown},
 };
 use self::{
     histogram::Settings,
     lines::{Line, lines},
     names::Names,
-    number::whole,
+    number::{scaled, whole},
 };
 use crate::{Capture, Counting, Form, Lost, Report, ReportedFigure, Stream, Whose};
 
@@ -50,7 +53,7 @@ pub struct Sample {
     pub figure: usize,
     /// Which cgroup, mount or process, as the tool names it; `None` for the whole system.
     pub subject: Option<String>,
-    /// The value, with the figure's scale applied.
+    /// The value, with the figure's scale applied. A negative one is in two's complement.
     pub value: u64,
 }
 
@@ -247,13 +250,13 @@ impl<'f> Sink<'f> {
                 continue;
             }
             let value = match value {
-                Some(text) => whole(text).and_then(|value| value.checked_mul(figure.scale)),
+                Some(text) => scaled(text, figure.scale),
                 None if figure.blank_is_zero => Some(0),
                 None => continue,
             };
             let subject = figure.label.as_ref().map(|label| row.get(label.as_str()));
             match (value, subject) {
-                (None, _) => self.unread(text, &format!("`{}` is no whole number below 2^64", figure.value)),
+                (None, _) => self.unread(text, &format!("`{}` is no whole number of 64 bits", figure.value)),
                 (Some(_), Some(None)) => {
                     let label = figure.label.as_deref().unwrap_or_default();
                     self.unread(text, &format!("`{}` comes without `{label}`", figure.value));
@@ -273,7 +276,7 @@ impl<'f> Sink<'f> {
         for sample in self.readings.samples.drain(first..) {
             let key = (sample.figure, sample.subject.clone());
             match sums.get_mut(&key) {
-                Some(sum) => sum.value = sum.value.saturating_add(sample.value),
+                Some(sum) => sum.value = number::sum(sum.value, sample.value),
                 None => drop(sums.insert(key, sample)),
             }
         }
@@ -308,7 +311,7 @@ impl Readings {
             }
             for sample in of_figure().filter(|sample| sample.at_ns > from_ns) {
                 let sum = grown.entry(sample.subject.clone()).or_default();
-                *sum = sum.saturating_add(sample.value);
+                *sum = number::sum(*sum, sample.value);
             }
             return Ok(grown);
         }
@@ -332,7 +335,9 @@ impl Readings {
         let is_new = |subject: &Option<String>| subject.as_ref().is_some_and(|name| self.newcomers.contains(name));
         for (subject, value) in last.into_iter().filter(|(subject, _)| !begins_late || is_new(subject)) {
             let earlier = before.get(subject).copied().unwrap_or(0);
-            grown.insert(subject.clone(), value.saturating_sub(earlier));
+            let is_signed = [value, earlier].into_iter().any(|value| negative(value).is_some());
+            let growth = if is_signed { value.wrapping_sub(earlier) } else { value.saturating_sub(earlier) };
+            grown.insert(subject.clone(), growth);
         }
         Ok(grown)
     }

@@ -48,7 +48,7 @@ pub use ending::{EndReason, Ending};
 pub use error::VmError;
 pub use event::Event;
 pub use guest::{BootOptions, Guest, cables};
-pub use machine::{Accelerator, Aslr, Initramfs, Machine, Memory, shell_command};
+pub use machine::{Accelerator, Aslr, CommandLineTooLong, Initramfs, Machine, Memory, shell_command};
 pub use order::{BootedFor, MessageOrder, OutOfOrder};
 pub use output::file_for_initramfs;
 pub use own_root::OwnRoot;

@@ -34,6 +34,31 @@ use crate::{
     device::{Device, descriptor, path_of},
 };
 
+/// The parameters of a kernel are longer than the kernel takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the kernel command line for {arch} has {length} bytes, and kernels for {arch} take {most}: \
+     shorten or remove kernel parameters"
+)]
+pub struct CommandLineTooLong {
+    /// The guest's architecture.
+    pub arch: Arch,
+    /// Bytes of the command line.
+    pub length: usize,
+    /// Bytes that the kernel takes.
+    pub most: usize,
+}
+
+/// The longest command line of a kernel for `arch` in bytes: `COMMAND_LINE_SIZE` without the NUL, from
+/// `arch/x86/include/asm/setup.h`, and for the others `arch/*/include/uapi/asm/setup.h` (Linux 5.13
+/// and later; riscv64 had 512 before).
+const fn longest_command_line(arch: Arch) -> usize {
+    match arch {
+        Arch::X86_64 | Arch::Aarch64 => 2048 - 1,
+        Arch::Riscv64 => 1024 - 1,
+    }
+}
+
 /// Where the initramfs of a machine is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -153,6 +178,15 @@ impl Machine {
         let mut parameters: Vec<String> = self.devices().iter().flat_map(|device| device.kernel_parameters()).collect();
         parameters.extend(self.kernel_parameters.iter().cloned());
         parameters.join(" ")
+    }
+
+    /// Checks that the kernel keeps the whole command line.
+    ///
+    /// # Errors
+    /// [`CommandLineTooLong`] where it would drop the end, or not boot.
+    pub fn check_command_line(&self) -> Result<(), CommandLineTooLong> {
+        let (length, most) = (self.kernel_command_line().len(), longest_command_line(self.arch));
+        if length <= most { Ok(()) } else { Err(CommandLineTooLong { arch: self.arch, length, most }) }
     }
 
     /// QEMU's arguments, without the program. Kernel and initramfs are among what QEMU inherits ([`crate::device::descriptor`]), so that the

@@ -117,7 +117,7 @@ impl From<bpfassay_runner::Error> for Failure {
             Error::Results(_) | Error::Vm(_) | Error::Runner(_) => (INFRASTRUCTURE, None),
             Error::HostSetup(_) | Error::Json(_) | Error::Catalogue(_) | Error::NoParts => (INTERNAL, None),
             Error::ToolRefused { .. } | Error::Kernel(_) | Error::Ior(_) => (USAGE, None),
-            Error::Machine(_) => (USAGE, None),
+            Error::Machine(_) | Error::CommandLine(_) => (USAGE, None),
             Error::ToolUnknown { .. } => {
                 (USAGE, Some("begin again in another directory, with --tool, or leave out what makes other guests"))
             }

@@ -321,7 +321,10 @@ fn byte_errors(
 
 /// The overhead of `others` over `baseline`, paired by block and round.
 fn overhead(context: &Context<'_>, baseline: &[&RunResult], others: &[&RunResult], metric: &str) -> Figure<Overhead> {
-    let Pairs { logs, count: pairs, across_boots } = by_replicate(baseline, others, metric);
+    let Pairs { logs, count: pairs, across_boots, units } = by_replicate(baseline, others, metric);
+    if let Some((of_baseline, unit)) = units {
+        return Figure::missing(format!("the baseline is in {of_baseline}, and another run in {unit}"));
+    }
     if pairs == 0 {
         return Figure::missing("no round has both a baseline run and a run of this cell with a bandwidth");
     }

@@ -19,8 +19,9 @@ use bpfassay_results::{Basis, Cost, Figure, RunResult, Work};
 
 const MIB: f64 = 1_048_576.0;
 
-/// The work of the phases named `name`, whose data `operation` moves: calls, bytes and time; `None` where they were not held.
-pub(super) fn work(figures: &RunFigures, name: &str, operation: Operation) -> Figure<Work> {
+/// The work of the phases named `name`, whose data `operation` moves, in a guest of `cpus` CPUs:
+/// calls, bytes and time. Not measured where the phases were not held.
+pub(super) fn work(figures: &RunFigures, name: &str, operation: Operation, cpus: u32) -> Figure<Work> {
     let mut work: Option<Work> = None;
     for phase in calls::phases(figures, name) {
         let sum = work.get_or_insert(Work {
@@ -34,9 +35,10 @@ pub(super) fn work(figures: &RunFigures, name: &str, operation: Operation) -> Fi
             return Figure::missing("the clock went back between two barriers");
         };
         sum.elapsed_ns = sum.elapsed_ns.saturating_add(elapsed);
-        sum.busy_ns = match (&sum.busy_ns, idle(&phase.interval)) {
-            (Figure::Value(busy), Some(idle)) => Figure::Value(busy.saturating_add(elapsed.saturating_sub(idle))),
-            _ => Figure::missing("the kernel does not report how long it was idle"),
+        sum.busy_ns = match (&sum.busy_ns, busy(&phase.interval, cpus)) {
+            (Figure::Value(sum), Ok(busy)) => Figure::Value(sum.saturating_add(busy)),
+            (Figure::Value(_), Err(reason)) => Figure::missing(reason),
+            (missing, _) => missing.clone(),
         };
         let totals = phase.moved.get(&operation).copied().unwrap_or_default();
         sum.calls = sum.calls.saturating_add(totals.calls);
@@ -54,13 +56,23 @@ pub(super) fn elapsed(interval: &Interval) -> Option<u64> {
     interval.after.monotonic_ns.checked_sub(interval.before.monotonic_ns)
 }
 
-/// Time in which the guest worked; `None` where the kernel does not report how long it was idle.
-pub(super) fn busy(interval: &Interval) -> Option<u64> {
-    elapsed(interval)?.checked_sub(idle(interval)?)
-}
-
-fn idle(interval: &Interval) -> Option<u64> {
-    interval.after.idle_ns?.checked_sub(interval.before.idle_ns?)
+/// Time in which a guest of `cpus` CPUs worked, in nanoseconds.
+///
+/// The kernel counts how long each CPU was idle, and the guest's agent reads the sum. By the
+/// instruction clock, CPUs take turns: one is idle while another works, so that the sum does not say
+/// how long all were.
+///
+/// # Errors
+/// Why it is not known.
+pub(super) fn busy(interval: &Interval, cpus: u32) -> Result<u64, &'static str> {
+    if cpus > 1 {
+        return Err("the kernel does not report how long all CPUs were idle at once");
+    }
+    let idle = interval.after.idle_ns.zip(interval.before.idle_ns);
+    let (after, before) = idle.ok_or("the kernel does not report how long it was idle")?;
+    let idle = after.checked_sub(before).ok_or("the time for which the kernel was idle went back")?;
+    let elapsed = elapsed(interval).ok_or("the clock went back between two barriers")?;
+    elapsed.checked_sub(idle).ok_or("the kernel was idle for longer than the time that passed")
 }
 
 /// The cost of `others` over `baseline`, paired by block and round.
@@ -125,4 +137,28 @@ pub(super) fn cost(
 
 fn work_of<'a>(run: &'a RunResult, metric: &str) -> Option<&'a Figure<Work>> {
     Some(&metric_of(run, metric)?.work)
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_protocol::message::Reading;
+
+    use super::*;
+
+    #[test]
+    fn time_without_work_is_known_or_there_is_a_reason() {
+        let reading = |(monotonic_ns, idle_ns)| Reading { monotonic_ns, idle_ns, tracer: None, mountstats: None };
+        let between = |before, after| Interval { before: reading(before), after: reading(after) };
+        assert_eq!(busy(&between((10, Some(4)), (30, Some(9))), 1), Ok(15));
+        for (before, after, cpus, part) in [
+            ((10, Some(4)), (30, Some(9)), 2, "all CPUs"),
+            ((10, None), (30, Some(9)), 1, "does not report"),
+            ((10, Some(4)), (30, None), 1, "does not report"),
+            ((10, Some(9)), (30, Some(4)), 1, "idle went back"),
+            ((30, Some(4)), (10, Some(9)), 1, "clock went back"),
+            ((10, Some(4)), (30, Some(25)), 1, "longer than the time that passed"),
+        ] {
+            assert!(busy(&between(before, after), cpus).is_err_and(|reason| reason.contains(part)), "{part}");
+        }
+    }
 }

@@ -31,6 +31,9 @@ pub(super) struct Counts {
     problems: HashMap<(String, u32), String>,
 }
 
+/// The plugin follows calls from function to function, whichever CPU runs them.
+const SEVERAL_CPUS: &str = "with several CPUs, QEMU's plugin cannot tell the calls of one CPU from those of another";
+
 /// The counts of the phases of a run that a metric is of.
 struct Counted {
     /// Of the whole guest.
@@ -79,9 +82,10 @@ impl Counted {
 }
 
 impl Counts {
-    /// Takes in what boot `boot` of `block` counted.
-    pub(super) fn take(&mut self, block: &str, boot: u32, counts: Figure<Vec<RunCount>>) {
-        match counts {
+    /// Takes in what boot `boot` of `block` counted, a guest of `cpus` CPUs.
+    pub(super) fn take(&mut self, block: &str, boot: u32, counts: Figure<Vec<RunCount>>, cpus: u32) {
+        let problem = (cpus > 1).then(|| Figure::missing(SEVERAL_CPUS));
+        match problem.unwrap_or(counts) {
             Figure::Value(runs) => self.runs.extend(runs.into_iter().map(|run| ((run.run, boot), run.phases))),
             Figure::NotMeasured(reason) => drop(self.problems.insert((block.to_owned(), boot), reason.to_string())),
         }

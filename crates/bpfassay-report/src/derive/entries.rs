@@ -80,7 +80,7 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &
             }
             Entry::BlockEnded(ended) => {
                 if let Some(of_boot) = ended.counts {
-                    counts.take(&ended.block, ended.boot, of_boot);
+                    counts.take(&ended.block, ended.boot, of_boot, plan.study.guest.cpus);
                 }
                 if let Some(of_boot) = ended.code_coverage {
                     coverages.take(&ended.block, ended.boot, of_boot);

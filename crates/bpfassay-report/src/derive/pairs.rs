@@ -81,21 +81,29 @@ pub(super) struct Pairs {
     pub(super) count: u32,
     /// How many were measured in two boots of the same block.
     pub(super) across_boots: u32,
+    /// The units of a baseline run and of another that were left out, because they differ.
+    pub(super) units: Option<(String, String)>,
 }
 
 pub(super) fn by_replicate(baseline: &[&RunResult], others: &[&RunResult], metric: &str) -> Pairs {
-    let speed = |run: &RunResult| metric_of(run, metric).and_then(RunMetric::speed);
+    let speed = |run: &RunResult| metric_of(run, metric).and_then(|of| Some((of.speed()?, of.unit.clone())));
     fn place(run: &RunResult) -> (&str, u32) {
         (&run.record.block, run.record.round)
     }
-    let baseline: BTreeMap<(&str, u32), (f64, u32)> =
+    let baseline: BTreeMap<(&str, u32), _> =
         baseline.iter().filter_map(|run| Some((place(run), (speed(run)?, run.record.boot)))).collect();
-    let mut pairs = Pairs { logs: BTreeMap::new(), count: 0, across_boots: 0 };
+    let mut pairs = Pairs { logs: BTreeMap::new(), count: 0, across_boots: 0, units: None };
     for run in others {
-        let Some((with, (without, boot))) = speed(run).zip(baseline.get(&place(run)).copied()) else { continue };
+        let Some(((with, unit), ((without, of_baseline), boot))) = speed(run).zip(baseline.get(&place(run))) else {
+            continue;
+        };
+        if unit != *of_baseline {
+            pairs.units = Some((of_baseline.to_string(), unit.to_string()));
+            continue;
+        }
         pairs.logs.entry(run.record.replicate).or_default().push(without.ln() - with.ln());
         pairs.count += 1;
-        pairs.across_boots += u32::from(boot != run.record.boot);
+        pairs.across_boots += u32::from(*boot != run.record.boot);
     }
     pairs
 }

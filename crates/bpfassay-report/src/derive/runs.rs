@@ -35,7 +35,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
         let outcome = bpfassay_study::Outcome {
             summary: &figures.summary,
             elapsed_ns: cost::elapsed(&figures.whole),
-            busy_ns: cost::busy(&figures.whole),
+            busy_ns: cost::busy(&figures.whole, plan.study.guest.cpus).ok(),
         };
         let measured = kind.measure(plan.study.clock, &outcome).into_iter();
         let metrics = measured
@@ -65,9 +65,9 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
             let found = reported
                 .chunk_by(|one, next| one.name == next.name)
                 .filter_map(|of_metric| Some(bandwidth(plan, figures, &workload, of_metric.first()?, of_metric)));
-            found.chain(without_figures(missing, figures, "IOR's summary does not report it")).unzip()
+            found.chain(without_figures(plan, missing, figures, "IOR's summary does not report it")).unzip()
         }
-        Err(reason) => without_figures(declared, figures, reason).unzip(),
+        Err(reason) => without_figures(plan, declared, figures, reason).unzip(),
     };
     let of_calls: Vec<RunMetric> =
         metrics.iter().filter_map(|metric| calls::metric(figures, metric, !record.nodes.is_empty())).collect();
@@ -105,13 +105,15 @@ fn within_the_run(figures: &RunFigures, reported: &[PhaseReport]) -> Result<(), 
 
 /// The bandwidths among `metrics` without values, but not unmentioned.
 fn without_figures<'a>(
+    plan: &Plan,
     metrics: Vec<Metric>,
     figures: &'a RunFigures,
     reason: &'a str,
 ) -> impl Iterator<Item = (RunMetric, RunAccuracy)> + use<'a> {
+    let cpus = plan.study.guest.cpus;
     let bandwidths = metrics.into_iter().filter_map(|metric| Some((metric.operation?, metric)));
     bandwidths.map(move |(operation, metric)| {
-        let work = cost::work(figures, &metric.name, operation);
+        let work = cost::work(figures, &metric.name, operation, cpus);
         let accuracy = RunAccuracy {
             metric: metric.name,
             relative_error_ior_interval: Figure::missing(reason),
@@ -152,7 +154,10 @@ fn bandwidth(
         relative_error_instantaneous,
         repetitions: errors,
     };
-    (run_metric(first.metric(), value, cost::work(figures, &first.name, operation), values), accuracy)
+    (
+        run_metric(first.metric(), value, cost::work(figures, &first.name, operation, plan.study.guest.cpus), values),
+        accuracy,
+    )
 }
 
 fn repetition(plan: &Plan, figures: &RunFigures, reported: &PhaseReport) -> (RepetitionMetric, RepetitionAccuracy) {

@@ -19,7 +19,7 @@ use bpfassay_protocol::{
     tool::{self, OutputPiece, ToolFigures},
     tracer::Refusal,
 };
-use bpfassay_study::{Cell, Clock, Plan, WorkloadSpec};
+use bpfassay_study::{Cell, Clock, Plan, Series, WorkloadSpec};
 use bpfassay_tool::{
     Capture, Report, Stream, UnderTest,
     capture::{Dump, Page, Piece},
@@ -42,6 +42,7 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     // The host's time is no measure of a tool that is emulated.
     let is_timed = plan.study.clock == Clock::Instructions
         || !provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
+    let series = Series::of(&cell.target.kernel);
     let mut result =
         ToolResult { findings: Vec::new(), figures: Vec::new(), not_compared: Vec::new(), run: None, loaded: None };
     let mut not_compared: Option<Vec<NotCompared>> = None;
@@ -55,7 +56,7 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
                 if let (None, Some(seen)) = (&result.loaded, &figures.tool) {
                     result.loaded = Some(object::loaded(seen));
                 }
-                let (findings, beside) = of_run(tool, object.as_deref(), is_timed, &run.record.run, figures);
+                let (findings, beside) = of_run(tool, object.as_deref(), is_timed, series, &run.record.run, figures);
                 let known = not_compared.get_or_insert_with(|| beside.not_compared.clone());
                 known.retain(|one| beside.not_compared.iter().any(|still| still.index == one.index));
                 if let Some(meaning) = figures.probe.probe.counts()
@@ -153,12 +154,13 @@ fn of_run(
     tool: &UnderTest,
     object: Option<&[u8]>,
     is_timed: bool,
+    series: Option<Series>,
     id: &str,
     figures: &RunFigures,
 ) -> (Vec<FindingResult>, AgainstReference) {
     let Some(seen) = &figures.tool else { return (Vec::new(), AgainstReference::default()) };
     let report = tool.file.report.as_ref();
-    let kernel = kernel_facts(seen, is_timed);
+    let kernel = kernel_facts(seen, is_timed, series);
     let types = object::types(seen);
     let object = object.or(types.as_deref());
     let read = report.map(|report| bpfassay_tool::read(report, &capture(report, seen), object)).transpose();
@@ -210,7 +212,7 @@ fn of_run(
     (findings, beside)
 }
 
-fn kernel_facts(seen: &ToolFigures, is_timed: bool) -> KernelFacts {
+fn kernel_facts(seen: &ToolFigures, is_timed: bool, series: Option<Series>) -> KernelFacts {
     let left = &seen.left_behind;
     let mut left_behind: Vec<String> = Vec::new();
     for (what, names) in [("program", &left.programs), ("map", &left.maps), ("probe event", &left.events)] {
@@ -223,6 +225,9 @@ fn kernel_facts(seen: &ToolFigures, is_timed: bool) -> KernelFacts {
     KernelFacts {
         missed_probes: seen.missed_probes,
         recursion_misses: seen.recursion_misses,
+        programs: seen.programs.iter().map(|program| program.kind).collect(),
+        links: seen.links,
+        kernel: series.map(Series::version),
         left_behind: Some(left_behind),
         memory_bytes: Some(in_kernel.fold(resident, u64::saturating_add)),
         idle_cpu: (is_timed && time.idle_ns > 0)

@@ -103,6 +103,31 @@ fn overheads_are_of_time_and_of_every_figure() {
     assert_eq!(time(&self::results("instructions", 0)), (1e9, "instructions".to_owned()));
 }
 
+/// One run whose kernel does not say how long it was idle is in another unit than its baseline.
+#[test]
+fn two_units_are_never_in_one_ratio() {
+    let of = |cpus, lacking: bool| {
+        let mut study = study("instructions");
+        study.guest.cpus = cpus;
+        derive(&contents(&study, |_, planned| {
+            let mut figures = run(planned.spec.probe, 0);
+            if lacking && !planned.spec.probe.is_baseline() {
+                figures.whole.after.idle_ns = None;
+            }
+            Outcome::Measured(Box::new(figures))
+        }))
+    };
+    let work = |results: &Results| cell(results, "fexit").metrics[0].clone();
+    let mixed = work(&of(1, true));
+    let reason = "the baseline is in instructions, and another run in instructions, idle included";
+    assert_eq!(mixed.overhead.reason(), Some(reason));
+    assert!((work(&of(1, false)).overhead.value().unwrap().estimate.value - 1.5).abs() < 1e-9);
+    // Two CPUs: what both of the kernel's figures are of is not one time.
+    let two = work(&of(2, false));
+    assert_eq!(two.unit, "instructions, idle included");
+    assert!((two.overhead.value().unwrap().estimate.value - 1.25).abs() < 1e-9, "{two:?}");
+}
+
 #[test]
 fn bytes_that_the_program_reports_are_compared_with_the_tracers() {
     let verdicts = |results: &Results| results.gates.iter().map(|gate| (gate.metric, gate.verdict)).collect::<Vec<_>>();

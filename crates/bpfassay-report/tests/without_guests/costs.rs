@@ -28,7 +28,12 @@ const CALLS: u64 = 32;
 
 /// Results in which each call of fexit takes `extra` instructions more than those of the baseline, by round.
 fn results(clock: Clock, extra: fn(u32) -> u64, idle: Option<u64>) -> Results {
-    let study = Study { clock, ..study(None, 3, 1) };
+    results_of(1, clock, extra, idle)
+}
+
+fn results_of(cpus: u32, clock: Clock, extra: fn(u32) -> u64, idle: Option<u64>) -> Results {
+    let mut study = Study { clock, ..study(None, 3, 1) };
+    study.guest.cpus = cpus;
     derive(&contents(&study, |_, run| {
         let mut figures = figures(run.spec.probe, 100.0, 200.0);
         let traced = run.spec.probe.probe == Probe::Fexit;
@@ -132,6 +137,18 @@ fn a_cost_without_its_baseline_keeps_its_own_interval() {
     let json = serde_json::to_value(older).unwrap();
     assert!(json.get("baseline").is_none() && json.get("pooled").is_none());
     assert_eq!(serde_json::from_value::<Cost>(json).unwrap().shown(), &cost.per_call);
+}
+
+/// Of two CPUs that take turns one is idle while the other works.
+#[test]
+fn on_several_cpus_time_without_work_is_not_known() {
+    let results = results_of(2, Clock::Instructions, |_| 500, Some(40_000_000));
+    let found = cost(&results, Probe::Fexit).value().unwrap();
+    assert_eq!(found.basis, Basis::Elapsed);
+    assert!((found.per_call.value - 500.0 - 40_000_000.0 / CALLS as f64).abs() < 1e-6, "{found:?}");
+    let run = results.runs.iter().find_map(|run| run.derived.as_ref()).unwrap();
+    let busy = &run.metrics[0].work.value().unwrap().busy_ns;
+    assert_eq!(busy.reason(), Some("the kernel does not report how long all CPUs were idle at once"));
 }
 
 #[test]

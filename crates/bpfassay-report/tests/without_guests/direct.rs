@@ -95,6 +95,19 @@ fn direct(results: &Results) -> Vec<&Figure<Direct>> {
     metrics.map(|metric| metric.direct.as_ref().unwrap()).collect()
 }
 
+/// The plugin follows calls, whichever CPU makes them.
+#[test]
+fn direct_costs_are_not_measured_on_several_cpus() {
+    let mut study = study(None, 2, 1);
+    study.guest.cpus = 2;
+    let results = derive(&counted_in(&study, |_, is_baseline| count(is_baseline), None));
+    let all = direct(&results);
+    assert!(!all.is_empty());
+    for direct in all {
+        assert!(direct.reason().is_some_and(|reason| reason.starts_with("with several CPUs")), "{direct:?}");
+    }
+}
+
 #[test]
 fn instructions_that_no_function_has_are_counted_and_shown() {
     let unresolved = |is_baseline: bool| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-use std::os::unix::fs::symlink;
+use std::{fs, os::unix::fs::symlink};
 
 use bpfassay_protocol::job::Nfs;
 
@@ -200,6 +200,29 @@ fn updates_win_and_links_are_not_followed() {
     symlink("/", directory.path().join("kernel/build")).unwrap();
     let (set, _) = ModuleSet::read(directory.path(), Layout::Installed, Signatures::Kept).unwrap();
     assert_eq!(names(&set.load_order_of(&["nfsd"])), ["sunrpc", "nfsd"]);
+}
+
+/// A kernel whose modules are compressed with bzip2 has them all the same.
+#[test]
+fn a_module_in_a_form_that_is_not_read_is_named() {
+    let refused = |replace: &dyn Fn(&Path)| {
+        let tree = tree(&[("kernel/fs/nfsd.ko", "")], &[]);
+        let file = tree.path().join("kernel/fs/nfsd.ko");
+        fs::remove_file(&file).unwrap();
+        replace(&file);
+        let read = ModuleSet::read(tree.path(), Layout::Installed, Signatures::Kept);
+        read.map(drop).unwrap_err().to_string()
+    };
+    let bzip2 = refused(&|file| fs::write(file.with_extension("ko.bz2"), "x").unwrap());
+    assert!(bzip2.contains("nfsd.ko.bz2: files that end in .bz2 are not read; unpack it"), "{bzip2}");
+    let link = refused(&|file| symlink("/nowhere/nfsd.ko", file).unwrap());
+    assert!(link.contains("nfsd.ko: it is a symbolic link"), "{link}");
+    let pipe = refused(&|file| drop(std::os::unix::net::UnixListener::bind(file).unwrap()));
+    assert!(pipe.contains("nfsd.ko: it is no regular file"), "{pipe}");
+    // Of a module that no guest needs it does not matter.
+    let tree = tree(&[("kernel/fs/nfsd.ko", "")], &[]);
+    fs::write(tree.path().join("kernel/fs/other.ko.bz2"), "x").unwrap();
+    ModuleSet::read(tree.path(), Layout::Installed, Signatures::Kept).unwrap();
 }
 
 #[test]

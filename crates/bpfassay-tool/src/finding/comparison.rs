@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::truth::{Share, Subject, Truth, total, united};
-use crate::{Readings, Report, ReportedFigure, Unit, Whose};
+use crate::{
+    Readings, Report, ReportedFigure, Unit, Whose,
+    readings::{self, negative},
+};
 
 /// The figures whose units `truth` has, with their places in the report.
 pub(super) fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator<Item = (usize, &'r ReportedFigure)> {
@@ -20,11 +23,16 @@ pub(super) struct Comparison<'t> {
     pub(super) at_least: u64,
     /// What a correct tool reports at most: see [`Truth::earlier`].
     pub(super) at_most: u64,
+    /// In two's complement where it is negative: see [`Comparison::negative`].
     pub(super) reported: u64,
     /// By how much the tool may have rounded down.
     pub(super) slack: u64,
-    /// Whether a finding explains the difference.
+    /// Whether findings explain the whole difference.
     pub(super) explained: bool,
+    /// How much of what is missing findings explain.
+    pub(super) accounted: u64,
+    /// Which findings explain a part of it, as sentences without an end.
+    pub(super) causes: Vec<String>,
     /// Names that are not known, under which it was reported as well: see `aliases.rs`.
     pub(super) also: Vec<String>,
 }
@@ -50,25 +58,55 @@ impl Comparison<'_> {
         self.at_least <= amount.saturating_add(self.slack) && amount <= self.at_most
     }
 
-    pub(super) const fn is_open(&self) -> bool {
-        !self.explained && !self.may_be(self.reported)
+    /// The number, where it is negative: nothing that counts what happened is.
+    pub(super) fn negative(&self) -> Option<i64> {
+        negative(self.reported)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !self.explained && self.negative().is_none() && !self.may_be(self.reported)
+    }
+
+    /// What was reported, and what findings explain besides.
+    fn with_accounted(&self) -> u64 {
+        self.reported.saturating_add(self.accounted)
     }
 
     /// Whether something is missing that is not explained.
-    pub(super) const fn is_too_low(&self) -> bool {
-        self.is_open() && self.reported < self.at_least
+    pub(super) fn is_too_low(&self) -> bool {
+        self.is_open() && self.with_accounted().saturating_add(self.slack) < self.at_least
+    }
+
+    /// How much is missing that no finding explains, at least.
+    pub(super) fn missing(&self) -> u64 {
+        let known = self.with_accounted().saturating_add(self.slack);
+        if self.is_too_low() { self.at_least.saturating_sub(known) } else { 0 }
+    }
+
+    /// Explains `amount` of what is missing, and no more, by `cause`.
+    pub(super) fn account(&mut self, amount: u64, cause: &str) {
+        if !self.is_too_low() || amount == 0 {
+            return;
+        }
+        self.accounted = self.accounted.saturating_add(amount);
+        if self.is_too_low() {
+            self.causes.push(format!("{amount} of what is missing {cause}"));
+        } else {
+            self.explained = true;
+        }
     }
 
     /// Whether exactly `amount` is missing, as far as can be known: an amount no greater than what the truth is uncertain by would fit by chance.
-    pub(super) const fn lacks(&self, amount: u64) -> bool {
+    pub(super) fn lacks(&self, amount: u64) -> bool {
         let with = self.reported.saturating_add(amount);
-        self.is_too_low() && self.may_be(with) && amount > self.at_most - self.at_least
+        // What findings explain of it is not known to the unit.
+        self.accounted == 0 && self.is_too_low() && self.may_be(with) && amount > self.at_most - self.at_least
     }
 }
 
 /// `value` of `whose subject`, for evidence.
 pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> String {
-    let Comparison { subject, expected, at_least, at_most, reported, .. } = comparison;
+    let Comparison { subject, expected, at_least, at_most, reported, causes, .. } = comparison;
     let really = match at_least == at_most {
         true => expected.to_string(),
         false => format!("{at_least} to {at_most}"),
@@ -78,7 +116,9 @@ pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> Str
         whose => format!(" of {} {}", whose.name(), subject.shown()),
     };
     let operations = figure.operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join("+");
-    format!("`{}` ({operations}, {}){of}: {reported}, really {really}", figure.name(), figure.unit.name())
+    let (name, unit, reported) = (figure.name(), figure.unit.name(), readings::shown(*reported));
+    let causes: String = causes.iter().map(|cause| format!("; {cause}")).collect();
+    format!("`{name}` ({operations}, {unit}){of}: {reported}, really {really}{causes}")
 }
 
 /// What a figure grew by, by subject.
@@ -127,7 +167,7 @@ pub(super) fn compare<'t>(
             Some(name) => subject.has_name(name),
         };
         let reported =
-            grown.iter().filter(|(name, _)| is_of(name)).fold(0_u64, |sum, (_, value)| sum.saturating_add(*value));
+            grown.iter().filter(|(name, _)| is_of(name)).fold(0_u64, |sum, (_, value)| readings::sum(sum, *value));
         let samples = readings.samples.iter().filter(|sample| sample.figure == index && is_of(&sample.subject)).count();
         // Each number that it reported may have been rounded down.
         let slack = (figure.scale - 1).saturating_mul(u64::try_from(samples).unwrap_or(u64::MAX));
@@ -139,6 +179,8 @@ pub(super) fn compare<'t>(
             reported,
             slack,
             explained: false,
+            accounted: 0,
+            causes: Vec::new(),
             also: Vec::new(),
         });
     }

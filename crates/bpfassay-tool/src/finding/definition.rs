@@ -60,7 +60,7 @@ impl Known<'_> {
     }
 
     /// What the figures have of this kind; or why nothing of them is known.
-    fn tally(&self) -> Result<Tally, &'static str> {
+    pub(super) fn tally(&self) -> Result<Tally, &'static str> {
         let figures = self.figures.as_ref().map_err(|reason| *reason)?;
         Ok(figures.tallies.get(self.place).cloned().unwrap_or_default())
     }

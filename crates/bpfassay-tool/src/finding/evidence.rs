@@ -59,10 +59,16 @@ pub enum Start {
 /// What the kernel and the guest saw of a tool. `None`: not measured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelFacts {
-    /// kprobe hits that ran no handler.
+    /// Hits of kprobes that ran no handler, of kprobes that are attached by links.
     pub missed_probes: Option<u64>,
-    /// Programs skipped because they were already running on that CPU.
+    /// How often programs were skipped because one was already running on that CPU.
     pub recursion_misses: Option<u64>,
+    /// The types of the programs that it had loaded: `enum bpf_prog_type` of include/uapi/linux/bpf.h.
+    pub programs: Vec<u32>,
+    /// How many links it had created.
+    pub links: Option<u32>,
+    /// The kernel's version, major and minor.
+    pub kernel: Option<(u32, u32)>,
     /// Names or ids of BPF programs, links and maps that were not there before it started and are there after it ended.
     pub left_behind: Option<Vec<String>>,
     /// Most memory that it held, BPF maps included, in bytes.

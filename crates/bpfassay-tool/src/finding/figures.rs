@@ -35,7 +35,7 @@ pub struct Compared {
     /// Which cgroup, mount or process, by the first of its names; `None` for the whole system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// What the tool reported.
+    /// What the tool reported, in two's complement where it is negative.
     pub reported: u64,
     /// What happened.
     pub really: u64,
@@ -257,17 +257,18 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
         // What others send and receive is not known.
         let is_network = figure.operations.iter().any(|operation| operation.is_network());
         if figure.whose == Whose::System && (is_network || !truth.is_whole_system) {
-            if comparisons.iter().any(|one| one.at_least <= one.reported.saturating_add(one.slack)) {
+            let is_enough = |one: &Comparison<'_>| one.at_least <= one.reported.saturating_add(one.slack);
+            if comparisons.iter().any(|one| one.negative().is_none() && is_enough(one)) {
                 let reason = "the ground truth does not cover the whole system: what others did may hide a difference";
                 explained.obstacle.get_or_insert_with(|| reason.to_owned());
             }
             // More than is known of is no finding then.
-            comparisons.retain(|one| one.reported < one.at_least);
+            comparisons.retain(|one| one.negative().is_some() || one.reported < one.at_least);
         }
         aliases.apply(figure, &mut comparisons, &grown);
         // What is missing may be in the part that was not read.
         if readings.cut {
-            comparisons.retain(|one| one.reported >= one.at_least);
+            comparisons.retain(|one| one.negative().is_none() && one.reported >= one.at_least);
         }
         if let Err(lacking) = absent::check(index, figure, readings, &comparisons, &mut explained.names) {
             explained.obstacle.get_or_insert(lacking);

@@ -189,15 +189,23 @@ fn counts_that_go_back_or_vanish() {
     let results = counts(&tool, &back, &truth);
     assert_eq!(found(&results), [Kind::CountsGoBackwards]);
     assert_eq!(evidence_of(&results, Kind::CountsGoBackwards), "`v` of a: 500 at 50 ns, 400 at 100 ns");
-    // What it lost by that is no finding of its own; what another lacks is.
-    let less = readings(&[(50, 0, Some("a"), 300), (100, 0, Some("a"), 200), (100, 0, Some("b"), 44)]);
+    // What it lost by that is no finding of its own; what another lacks is, and what it lacks besides.
+    let less = readings(&[(50, 0, Some("a"), 300), (100, 0, Some("a"), 100), (100, 0, Some("b"), 44)]);
+    assert_eq!(found(&counts(&tool, &less, &truth)), [Kind::CountsGoBackwards, Kind::CountsTooLow]);
+    let evidence = evidence_of(&counts(&tool, &less, &truth), Kind::CountsTooLow);
+    assert!(evidence.contains("100, really 400; 200 of what is missing went backwards"), "{evidence}");
+    let less = [(50, 0, Some("a"), 300), (60, 0, Some("a"), 200), (80, 0, Some("a"), 400), (100, 0, Some("a"), 300)];
+    let less = readings(&[&less[..], &[(100, 0, Some("b"), 44)]].concat());
     assert_eq!(found(&counts(&tool, &less, &truth)), [Kind::CountsGoBackwards]);
     let both = readings(&[(50, 0, Some("a"), 300), (100, 0, Some("a"), 200), (100, 0, Some("b"), 20)]);
     assert_eq!(found(&counts(&tool, &both, &truth)), [Kind::CountsGoBackwards, Kind::CountsTooLow]);
     // The map evicted `a` and started to count again.
+    let evicted = readings(&[(10, 0, Some("a"), 300), (100, 0, Some("a"), 400), (100, 0, Some("b"), 44)]);
+    assert_eq!(found(&counts(&tool, &evicted, &truth)), [Kind::CountsVanish]);
     let evicted = readings(&[(10, 0, Some("a"), 100), (100, 0, Some("a"), 140), (100, 0, Some("b"), 44)]);
     let results = counts(&tool, &evicted, &truth);
-    assert_eq!(found(&results), [Kind::CountsVanish]);
+    assert_eq!(found(&results), [Kind::CountsVanish, Kind::CountsTooLow]);
+    assert!(evidence_of(&results, Kind::CountsTooLow).contains("40, really 400; 100 of what is missing vanished"));
     assert_eq!(evidence_of(&results, Kind::CountsVanish), "`v` of a: 100 at 10 ns, not there at 50 ns");
     let good = readings(&[(50, 0, Some("a"), 399), (100, 0, Some("a"), 400), (100, 0, Some("b"), 44)]);
     let results = counts(&tool, &good, &truth);
@@ -257,6 +265,16 @@ fn counts_too_low_and_too_high_and_events_dropped() {
     assert_eq!(found(&results(1, Some(3))), [Kind::EventsDropped]);
     assert!(evidence_of(&results(1, Some(3)), Kind::EventsDropped).contains("1, really 4"));
     assert_eq!(found(&results(1, Some(1))), [Kind::EventsDropped, Kind::CountsTooLow]);
+    // One event has the bytes of one call.
+    let bytes = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
+    let moved = |bytes_seen, events| {
+        counts(&bytes, &Readings { lost: Some(events), ..readings(&[(100, 0, None, bytes_seen)]) }, &truth)
+    };
+    assert_eq!(found(&moved(350, 1)), [Kind::EventsDropped]);
+    assert_eq!(found(&moved(150, 3)), [Kind::EventsDropped]);
+    assert_eq!(found(&moved(250, 1)), [Kind::EventsDropped, Kind::CountsTooLow]);
+    let evidence = evidence_of(&moved(250, 1), Kind::CountsTooLow);
+    assert!(evidence.contains("250, really 400; 100 of what is missing is in events that it lost"), "{evidence}");
     // Events are not reported as lost because something is missing.
     assert_eq!(found(&results(1, None)), [Kind::CountsTooLow]);
     assert_eq!(reason(&results(1, None), Kind::EventsDropped), "its output has no place for lost events");
@@ -277,6 +295,30 @@ fn counts_too_low_and_too_high_and_events_dropped() {
     // What is missing may be in the part that was not read.
     cut.samples[0].value = 1;
     assert!(found(&counts(&tool, &cut, &truth)).is_empty());
+}
+
+/// The commonest way to count bytes adds up what calls return, errors included.
+#[test]
+fn a_negative_sum_is_said_to_be_negative() {
+    let failing = Share { errors: Some(22), ..share("a", "m", Operation::Read, 40, 300, 900) };
+    let truth = truth(vec![failing, share("b", "m", Operation::Read, 4, 44, 44)]);
+    let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Cgroup)]);
+    let reported = |sum: i64| readings(&[(100, 0, Some("a"), sum.cast_unsigned()), (100, 0, Some("b"), 44)]);
+    let results = counts(&tool, &reported(300 - 22 * 21), &truth);
+    assert_eq!(found(&results), [Kind::CountsTooLow]);
+    let evidence = evidence_of(&results, Kind::CountsTooLow);
+    let expected = "of cgroup a: -162, really 300: negative, 462 less; as much as 22 failed calls that returned -21";
+    assert!(evidence.ends_with(expected), "{evidence}");
+    assert!(evidence_of(&counts(&tool, &reported(-7), &truth), Kind::CountsTooLow).ends_with("negative, 307 less"));
+    // Not every such sum is negative.
+    let evidence = evidence_of(&counts(&tool, &reported(300 - 22 * 2), &truth), Kind::CountsTooLow);
+    assert!(evidence.ends_with("256, really 300; as much as 22 failed calls that returned -2"), "{evidence}");
+    // It went backwards, too, where it was reported between.
+    let back =
+        readings(&[(50, 0, Some("a"), 30), (100, 0, Some("a"), (-162_i64).cast_unsigned()), (100, 0, Some("b"), 44)]);
+    let results = counts(&tool, &back, &truth);
+    assert_eq!(found(&results), [Kind::CountsGoBackwards, Kind::CountsTooLow]);
+    assert_eq!(evidence_of(&results, Kind::CountsGoBackwards), "`v` of a: 30 at 50 ns, -162 at 100 ns");
 }
 
 /// What may have happened before or after a report is no fault of a tool, whether it counts it or not.

@@ -281,3 +281,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_object_that_no_guest_can_load_is_refused_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("big.bpf.o");
+    let mut header = [0_u8; 64];
+    // A relocatable ELF file of 64 bits, big-endian, for eBPF (machine 247).
+    header[..7].copy_from_slice(b"\x7fELF\x02\x02\x01");
+    header[16..24].copy_from_slice(&[0, 1, 0, 247, 0, 0, 0, 1]);
+    header[52..54].copy_from_slice(&64_u16.to_be_bytes());
+    fs::write(&path, header).unwrap();
+    let refused = tool_file(path.to_str().unwrap(), None).unwrap_err();
+    assert!(matches!(refused, InitError::Unusable { .. }), "{refused:?}");
+    let message = refused.to_string();
+    assert!(
+        message.ends_with("is an eBPF object for big-endian machines: compile it with `-target bpfel`"),
+        "{message}"
+    );
+}

@@ -30,11 +30,66 @@ pub(super) fn whole(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(10_u64.checked_pow(u32::try_from(power).ok()?)?)
 }
 
+/// The whole number that `text` writes in decimal, times `scale`. A negative number is in two's
+/// complement: see [`negative`]. `None` where `text` is no whole number, or 64 bits cannot hold it.
+pub(super) fn scaled(text: &str, scale: u64) -> Option<u64> {
+    match text.trim().strip_prefix('-') {
+        None => whole(text)?.checked_mul(scale),
+        Some(_) if text.contains("-+") => None,
+        Some(amount) => {
+            let amount = whole(amount)?.checked_mul(scale)?;
+            (amount <= i64::MIN.unsigned_abs()).then(|| amount.wrapping_neg())
+        }
+    }
+}
+
+/// The negative number that `value` stands for, if it is one in two's complement. No counter reaches
+/// 2^63.
+#[must_use]
+pub fn negative(value: u64) -> Option<i64> {
+    Some(value.cast_signed()).filter(|value| *value < 0)
+}
+
+/// `value` as a number in decimal, with a sign where it is negative.
+#[must_use]
+pub fn shown(value: u64) -> String {
+    negative(value).map_or_else(|| value.to_string(), |value| value.to_string())
+}
+
+/// `a` + `b`, and [`u64::MAX`] where both are positive and 64 bits cannot hold the sum.
+pub(crate) fn sum(a: u64, b: u64) -> u64 {
+    if negative(a).is_some() || negative(b).is_some() { a.wrapping_add(b) } else { a.saturating_add(b) }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn negative_numbers_are_read_in_twos_complement() {
+        let minus = |amount: u64| Some(amount.wrapping_neg());
+        for (text, scale, value) in [
+            ("-28207", 1, minus(28_207)),
+            (" -2.0 ", 1024, minus(2048)),
+            ("-0", 1, Some(0)),
+            ("12", 10, Some(120)),
+            ("-9223372036854775808", 1, Some(1 << 63)),
+            ("-9223372036854775809", 1, None),
+            ("-9223372036854775807", 2, None),
+            ("--1", 1, None),
+            ("-+1", 1, None),
+            ("-", 1, None),
+        ] {
+            assert_eq!(scaled(text, scale), value, "{text}");
+        }
+        assert_eq!((shown(28_207_u64.wrapping_neg()), shown(7)), ("-28207".to_owned(), "7".to_owned()));
+        assert_eq!(
+            (sum(5, 7_u64.wrapping_neg()), sum(u64::MAX >> 1, u64::MAX >> 1)),
+            (2_u64.wrapping_neg(), u64::MAX - 1)
+        );
+    }
 
     #[test]
     fn only_whole_numbers_are_read_and_those_exactly() {

@@ -118,13 +118,14 @@ fn keys_of_bpftrace_have_parts_and_statistics_fields() {
 {"type": "stats", "data": {"@s": {"count": 2, "average": 3, "total": 7}}}
 {"type": "stats", "data": {"@s": {"a": {"count": 2, "average": 3, "total": 8}, "b": {"count": 2, "average": 3, "total": 1}}}}
 {"type": "map", "data": {"@n": -1}}
+{"type": "map", "data": {"@n": 1.5}}
 {"type": "map", "data": {"@n": 18446744073709551615}}
 no json
 "#;
     let readings = read(&report, &printed(Stream::Stdout, &[(8, text)]), None).unwrap();
     assert_eq!(
         shown(&readings),
-        [(8, 0, "7", 11), (8, 0, "8", 1), (8, 1, "-", 7), (8, 1, "-", 9), (8, 2, "-", u64::MAX)]
+        [(8, 0, "7", 11), (8, 0, "8", 1), (8, 1, "-", 7), (8, 1, "-", 9), (8, 2, "-", u64::MAX), (8, 2, "-", u64::MAX)]
     );
     assert_eq!(readings.unread, 2);
     assert!(readings.first_unread.unwrap().starts_with("`@n` is no whole number"));

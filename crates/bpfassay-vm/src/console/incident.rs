@@ -20,9 +20,19 @@ pub struct KernelIncident {
     pub details: Vec<String>,
 }
 
-/// Most ticks of a kernel's clock in a second (CONFIG_HZ): what a report gives in ticks lasted at
-/// least so long.
-const MOST_TICKS: u64 = 1000;
+/// Ticks of a kernel's clock in a second (CONFIG_HZ), the most first.
+const TICKS: [u64; 4] = [1000, 300, 250, 100];
+
+/// Seconds after which RCU reports a stall, unless a parameter says otherwise
+/// (CONFIG_RCU_CPU_STALL_TIMEOUT of Linux, and of Debian's kernels).
+const STALL_SECONDS: u64 = 21;
+
+/// The least seconds that `ticks` of an RCU stall are: RCU reports none sooner than after
+/// [`STALL_SECONDS`], which excludes clocks with more ticks.
+fn seconds_of_stall(ticks: u64) -> u64 {
+    let possible = TICKS.into_iter().find(|per_second| ticks / per_second >= STALL_SECONDS);
+    ticks / possible.unwrap_or(TICKS[0])
+}
 
 impl KernelIncident {
     /// How long it had lasted at least when it was reported, as the report has it: a stall, a
@@ -44,7 +54,7 @@ impl KernelIncident {
                 let ticks = |line: &str| {
                     number_behind(line, "t=", " jiffies").or_else(|| number_behind(line, "} ", " jiffies"))
                 };
-                lines().find_map(ticks)? / MOST_TICKS
+                seconds_of_stall(lines().find_map(ticks)?)
             }
             _ => return None,
         };
@@ -169,14 +179,17 @@ mod tests {
                 RcuStall,
                 "rcu: INFO: rcu_sched detected stalls on CPUs/tasks:",
                 &["(detected by 1, t=5252 jiffies, g=1, q=2)"],
-                Some(4),
+                Some(20),
             ),
             (
                 RcuStall,
                 "rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 1-.... } 5254 jiffies s: 57 root: 0x2/.",
                 &[],
-                Some(4),
+                Some(20),
             ),
+            // Of 100 ticks a second; and with a shorter time limit, of at most 1000.
+            (RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU", &["(t=2105 jiffies g=1 q=2)"], Some(20)),
+            (RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU", &["(t=2003 jiffies g=1 q=2)"], Some(1)),
             // Nothing is said, or no number that can be one.
             (RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU", &["CPU: 0 PID: 77"], None),
             (HardLockup, "watchdog: Watchdog detected hard LOCKUP on cpu 0", &[], None),

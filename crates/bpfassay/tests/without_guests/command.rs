@@ -55,6 +55,21 @@ fn misspelt_keys_of_studies_are_refused_with_the_nearest_known_one() {
 }
 
 #[test]
+fn kernel_parameters_that_a_kernel_would_cut_are_refused_with_both_lengths() {
+    let directory = tempfile::tempdir().unwrap();
+    let study = fs::read_to_string(crate::common::study("panic.toml")).unwrap();
+    let parameter = |number| format!("\"x{number}={}\"", "y".repeat(100));
+    let parameters = (0..21).map(parameter).collect::<Vec<_>>().join(", ");
+    let long = study.replace("\"rdinit=/nowhere\"", &parameters);
+    assert_ne!(long, study);
+    fs::write(directory.path().join("long.toml"), long).unwrap();
+    let output = bpfassay(directory.path()).args(["plan", "./long.toml"]).output().unwrap();
+    let printed = printed(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("has 2") && printed.contains("take 2047"), "{printed}");
+}
+
+#[test]
 fn offline_with_an_empty_cache_is_refused_with_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let output = bpfassay(directory.path())

@@ -27,7 +27,7 @@ pub(super) fn figures(results: &Results) -> Option<Table> {
                 tool.to_owned(),
                 one.figure.clone(),
                 meaning(one),
-                one.reported.to_string(),
+                bpfassay_tool::readings::shown(one.reported),
                 one.really.to_string(),
                 difference(one),
             ]
@@ -75,7 +75,8 @@ fn meaning(one: &Compared) -> String {
 }
 
 fn difference(one: &Compared) -> String {
-    let difference = match (i128::from(one.reported) - i128::from(one.really), one.is_exact()) {
+    let reported = bpfassay_tool::readings::negative(one.reported).map_or_else(|| i128::from(one.reported), i128::from);
+    let difference = match (reported - i128::from(one.really), one.is_exact()) {
         (0, _) => "exact".to_owned(),
         (_, true) => "exact but for rounding".to_owned(),
         (difference, false) => format!("{difference:+}"),

@@ -10,6 +10,7 @@ use crate::{
         figures::{Differences, Tally},
         status::FindingStatus,
     },
+    readings::shown,
 };
 
 pub(super) const FINDING: Definition = Definition {
@@ -19,20 +20,25 @@ pub(super) const FINDING: Definition = Definition {
     evaluate,
 };
 
-/// The first two reports of which the later one has less.
-fn fall<'r>(samples: &[&'r Sample]) -> Option<(&'r Sample, &'r Sample)> {
+/// Each two reports of which the later one has less.
+fn falls<'r>(samples: &[&'r Sample]) -> impl Iterator<Item = (&'r Sample, &'r Sample)> {
     let pairs = samples.iter().copied().zip(samples.iter().copied().skip(1));
-    pairs.into_iter().find(|(earlier, later)| later.value < earlier.value)
+    pairs.filter(|(earlier, later)| later.value.cast_signed() < earlier.value.cast_signed())
 }
 
-/// What is missing of a figure that fell is explained.
+/// What is missing of a figure that fell is explained as far as it fell.
 fn explain(_: &mut Tally, differences: &mut Differences<'_>) {
     for ((figure, subject), samples) in series(differences.report, differences.readings) {
-        if figure != differences.index || fall(&samples).is_none() {
+        if figure != differences.index {
             continue;
         }
-        for one in differences.comparisons.iter_mut().filter(|one| one.is_too_low()) {
-            one.explained |= subject.as_ref().is_none_or(|name| one.subject.has_name(name));
+        let amount = falls(&samples).fold(0, |sum: u64, (earlier, later)| {
+            sum.saturating_add(earlier.value.cast_signed().abs_diff(later.value.cast_signed()))
+        });
+        for one in &mut differences.comparisons {
+            if subject.as_ref().is_none_or(|name| one.subject.has_name(name)) {
+                one.account(amount, "went backwards");
+            }
         }
     }
 }
@@ -45,13 +51,13 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
     let (mut evidence, mut evaluated) = (Vec::new(), false);
     for ((figure, subject), samples) in series(report, readings) {
         evaluated |= samples.len() > 1;
-        if let Some((earlier, later)) = fall(&samples) {
+        if let Some((earlier, later)) = falls(&samples).next() {
             evidence.push(format!(
                 "{}: {} at {} ns, {} at {} ns",
                 of(report, figure, subject.as_deref()),
-                earlier.value,
+                shown(earlier.value),
                 earlier.at_ns,
-                later.value,
+                shown(later.value),
                 later.at_ns
             ));
         }

@@ -1,28 +1,56 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tool counts less than happened, and why is not known.
 
-use crate::finding::{
-    candidates::Candidates,
-    certainty::Certainty,
-    comparison::{Comparison, shown},
-    definition::Definition,
-    figures::{Differences, NONE, Tally},
-    missed::shown_of_others,
+use crate::{
+    ReportedFigure, Unit,
+    finding::{
+        candidates::Candidates,
+        certainty::Certainty,
+        comparison::{Comparison, shown},
+        definition::Definition,
+        figures::{Differences, NONE, Tally},
+        missed::shown_of_others,
+    },
 };
+
+/// The largest error of Linux' C library: `EHWPOISON`.
+const MAX_ERRNO: i128 = 133;
 
 pub(super) const FINDING: Definition = Definition {
     name: "counts-too-low",
-    explanation: "It counted less than happened, also less than what it may leave out, and none of the findings before explains it. Where what is missing is exactly what an operation, mount, cgroup, process or phase of the workload did, or as much as the first calls of keys, all that fit are shown, and so is a mount, cgroup or process that it has nothing of, though it counts what that did. Not evaluated without a figure that can be compared.",
+    explanation: "It counted less than happened, also less than what it may leave out, and none of the findings before explains it. Where what is missing is exactly what an operation, mount, cgroup, process or phase of the workload did, or as much as the first calls of keys, all that fit are shown, and so is a mount, cgroup or process that it has nothing of, though it counts what that did. A sum of return values may be negative: each failed call adds a negative number. Not evaluated without a figure that can be compared.",
     explain: Some(explain),
     evaluate: |known| known.of_all_figures(NONE, Vec::new()),
 };
 
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     tally.evaluated |= !differences.comparisons.is_empty();
+    for one in differences.comparisons.iter().filter(|one| !one.explained) {
+        if let Some(negative) = one.negative() {
+            let less = i128::from(one.expected) - i128::from(negative);
+            let text = shown(differences.figure, one) + &format!(": negative, {less} less");
+            tally.evidence.push(Certainty::Proven.line(text + &errors(differences.figure, one)));
+        }
+    }
     for one in differences.comparisons.iter().filter(|one| one.is_too_low()) {
-        let as_much = Candidates::of(differences.figure, one).shown();
+        let as_much = errors(differences.figure, one) + &Candidates::of(differences.figure, one).shown();
         let missed = missed(differences, one).unwrap_or_default();
         tally.evidence.push(Certainty::Bounded.line(shown(differences.figure, one) + &missed + &as_much));
+    }
+}
+
+/// What to say of a sum of return values that those of failed calls fit: each is negative.
+fn errors(figure: &ReportedFigure, one: &Comparison<'_>) -> String {
+    let sum = one.negative().map_or_else(|| i128::from(one.reported), i128::from);
+    let missing = i128::from(one.expected) - sum;
+    let failed = one.subject.total(Unit::Errors).map_or(0, i128::from);
+    let is_sum = figure.unit == Unit::BytesReturned && one.at_least == one.at_most && one.slack == 0;
+    match missing.checked_rem(failed) {
+        Some(0) if is_sum && (1..=MAX_ERRNO).contains(&(missing / failed)) => {
+            let errno = missing / failed;
+            format!("; as much as {failed} failed calls that returned -{errno}")
+        }
+        _ => String::new(),
     }
 }
 

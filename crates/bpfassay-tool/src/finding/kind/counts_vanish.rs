@@ -25,9 +25,11 @@ pub(super) const FINDING: Definition = Definition {
 struct Gone<'r> {
     figure: usize,
     subject: &'r Option<String>,
-    /// The last sample before that report.
+    /// The last sample before the first such report.
     last: &'r Sample,
     lacking_ns: u64,
+    /// What it had counted each time that it vanished.
+    amount: u64,
 }
 
 /// Only a page or a map reports everything at once, so that what is not in it is not there.
@@ -41,17 +43,28 @@ fn gone<'r>(report: &Report, readings: &'r Readings) -> Vec<Gone<'r>> {
         let reported: BTreeSet<u64> = samples.iter().map(|sample| sample.at_ns).collect();
         let lacking = readings.reports.iter().find(|&&report| report > first.at_ns && !reported.contains(&report))?;
         let last = samples.iter().rev().find(|sample| sample.at_ns < *lacking).unwrap_or(first);
-        Some(Gone { figure, subject, last, lacking_ns: *lacking })
+        let mut amount = 0_u64;
+        for (at, sample) in samples.iter().enumerate() {
+            let until = samples.get(at + 1).map_or(u64::MAX, |next| next.at_ns);
+            if readings.reports.iter().any(|&report| report > sample.at_ns && report < until) {
+                amount = amount.saturating_add(sample.value);
+            }
+        }
+        Some(Gone { figure, subject, last, lacking_ns: *lacking, amount })
     };
     if reports_all(report) { series(report, readings).into_iter().filter_map(of_one).collect() } else { Vec::new() }
 }
 
-/// What is missing of a subject that vanished is explained.
+/// What is missing of a subject that vanished is explained as far as it had been counted.
 fn explain(_: &mut Tally, differences: &mut Differences<'_>) {
     for gone in gone(differences.report, differences.readings) {
-        for one in differences.comparisons.iter_mut().filter(|one| one.is_too_low()) {
-            let is_subject = gone.subject.as_ref().is_none_or(|name| one.subject.has_name(name));
-            one.explained |= gone.figure == differences.index && is_subject;
+        if gone.figure != differences.index {
+            continue;
+        }
+        for one in &mut differences.comparisons {
+            if gone.subject.as_ref().is_none_or(|name| one.subject.has_name(name)) {
+                one.account(gone.amount, "vanished");
+            }
         }
     }
 }
@@ -70,7 +83,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
     if gone.is_empty() && (readings.reports.len() < 2 || series(report, readings).is_empty()) {
         return FindingStatus::not_evaluated(NEEDS_TWO);
     }
-    let shown = |Gone { figure, subject, last, lacking_ns }: Gone<'_>| {
+    let shown = |Gone { figure, subject, last, lacking_ns, .. }: Gone<'_>| {
         let figure = of(report, figure, subject.as_deref());
         format!("{figure}: {} at {} ns, not there at {lacking_ns} ns", last.value, last.at_ns)
     };

@@ -5,30 +5,54 @@ use crate::{
     Unit,
     finding::{
         certainty::Certainty,
-        comparison::shown,
+        comparison::{Comparison, shown},
         definition::{Definition, Known},
         figures::{Differences, Tally},
         status::FindingStatus,
+        truth::Share,
     },
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "events-dropped",
-    explanation: "The tool itself reports that it lost events; figures that are too low by no more than these are shown with it. Not evaluated where its output has no place for lost events: what is missing then is counts-too-low.",
+    explanation: "The tool itself reports that it lost events; figures that are too low by no more than these are shown with it; what more is missing is counts-too-low. Not evaluated where its output has no place for lost events: what is missing then is counts-too-low.",
     explain: Some(explain),
     evaluate,
 };
 
-/// What lost events may be the reason for.
+/// What lost events may be the reason for: as many calls of one figure, or the bytes of as many.
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     let Some(lost) = differences.readings.lost.filter(|&lost| lost > 0) else { return };
+    let unit = differences.figure.unit;
+    let mut left = lost;
     for one in differences.comparisons.iter_mut().filter(|one| one.is_too_low()) {
-        let is_bytes = matches!(differences.figure.unit, Unit::BytesReturned | Unit::BytesRequested);
-        if is_bytes || one.at_least <= one.reported.saturating_add(lost) {
-            tally.evidence.push(Certainty::Fitting.line(shown(differences.figure, one)));
-            one.explained = true;
+        let (events, amount) = match unit {
+            Unit::BytesReturned | Unit::BytesRequested => bytes(one, unit, left),
+            Unit::Calls | Unit::Errors | Unit::Successes => (one.missing().min(left), one.missing().min(left)),
+        };
+        left = left.saturating_sub(events);
+        let line = Certainty::Fitting.line(shown(differences.figure, one));
+        one.account(amount, "is in events that it lost");
+        if one.explained {
+            tally.evidence.push(line);
         }
     }
+}
+
+/// The fewest events, of at most `events`, that have what is missing of `one`, and their bytes, if
+/// each has the mean of what one process did on one mount by one operation.
+fn bytes(one: &Comparison<'_>, unit: Unit, events: u64) -> (u64, u64) {
+    let mean = |share: &&Share| Some((share.amount(unit)?.div_ceil(share.calls.max(1)), share.calls));
+    let mut means: Vec<(u64, u64)> = one.subject.shares.iter().filter_map(mean).collect();
+    means.sort_unstable_by(|a, b| b.cmp(a));
+    let (mut used, mut sum) = (0_u64, 0_u64);
+    for (mean, calls) in means.into_iter().filter(|(mean, _)| *mean > 0) {
+        let wanted = one.missing().saturating_sub(sum).div_ceil(mean);
+        let taken = wanted.min(calls).min(events.saturating_sub(used));
+        used = used.saturating_add(taken);
+        sum = sum.saturating_add(taken.saturating_mul(mean));
+    }
+    (used, sum)
 }
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {

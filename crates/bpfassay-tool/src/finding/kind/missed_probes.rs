@@ -1,27 +1,106 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel skips probes.
 
-use crate::finding::{
-    certainty::Certainty,
-    definition::{Definition, Known},
-    status::FindingStatus,
+use crate::{
+    Unit,
+    finding::{
+        certainty::Certainty,
+        comparison::{ComparedFigure, Comparison, shown},
+        definition::{Definition, Known},
+        evidence::KernelFacts,
+        figures::{Differences, Tally},
+        status::FindingStatus,
+    },
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "missed-probes",
-    explanation: "The kernel skipped probes: kprobe misses, or programs that were already running on their CPU. Not evaluated where the kernel does not report them.",
-    explain: None,
+    explanation: "The kernel skipped probes: kprobe misses, or programs that were already running on their CPU. Found by the figures, too, where one of calls is right, and another of the same calls is too low. Not evaluated where the kernel does not report misses of every program: those of kprobes, tracepoints and perf events before Linux 6.7, those of fentry and fexit before 5.12, and those of kprobes that are attached without a link (bpftrace, bcc).",
+    explain: Some(explain),
     evaluate,
 };
+
+/// Program types of include/uapi/linux/bpf.h that the kernel runs by `trace_call_bpf`.
+const KPROBE: u32 = 2;
+const TRACEPOINT: u32 = 5;
+const PERF_EVENT: u32 = 7;
+/// Those that it runs by `__bpf_trace_run`.
+const RAW_TRACEPOINTS: [u32; 2] = [17, 24];
+/// Those that a trampoline runs.
+const TRACING: u32 = 26;
+const LSM: u32 = 29;
+
+/// Calls of which one figure has all, and another, of the same calls, does not.
+fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
+    let Differences { report, readings, truth, figure, index, comparisons, .. } = differences;
+    if !matches!(figure.unit, Unit::Calls | Unit::Successes) || comparisons.iter().all(|one| !is_less(one)) {
+        return;
+    }
+    for other in ComparedFigure::all(report, readings, truth) {
+        let counts = &other.figure;
+        let is_same =
+            (counts.unit, &counts.operations, counts.whose) == (figure.unit, &figure.operations, figure.whose);
+        let (true, Ok((all, _))) = (is_same && other.index != *index, &other.compared) else { continue };
+        for one in comparisons.iter().filter(|one| is_less(one)) {
+            let is_right = |all: &&Comparison<'_>| all.subject.names == one.subject.names && all.may_be(all.reported);
+            if let Some(right) = all.iter().find(is_right) {
+                let text = format!("{}; `{}` has {}", shown(figure, one), counts.name(), right.reported);
+                tally.evidence.push(Certainty::Fitting.line(text));
+            }
+        }
+    }
+}
+
+/// Whether it has calls, and fewer than there were.
+fn is_less(one: &Comparison<'_>) -> bool {
+    one.reported > 0 && one.negative().is_none() && one.reported.saturating_add(one.slack) < one.at_least
+}
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     let counts = [
         (known.fact(|facts| facts.missed_probes), "kprobe hits ran no handler"),
         (known.fact(|facts| facts.recursion_misses), "times a program was already running on its CPU"),
     ];
-    if counts.iter().all(|(count, _)| count.is_none()) {
-        return FindingStatus::not_evaluated("the kernel does not report missed probes");
-    }
     let some = counts.into_iter().filter_map(|(count, what)| Some((count.filter(|&count| count > 0)?, what)));
-    FindingStatus::from_evidence(Certainty::Reported, some.map(|(count, what)| format!("{count} {what}")).collect())
+    let mut lines = Certainty::Reported.lines(some.map(|(count, what)| format!("{count} {what}")));
+    let facts = known.evidence.kernel;
+    if facts.is_some_and(|facts| facts.programs.contains(&KPROBE)) {
+        lines.extend(known.tally().map(|tally| tally.evidence).unwrap_or_default());
+    }
+    if !lines.is_empty() {
+        return FindingStatus::from_lines(lines);
+    }
+    match facts.map(unanswered) {
+        None => FindingStatus::not_evaluated("the kernel does not report missed probes"),
+        Some(Some(reason)) => FindingStatus::not_evaluated(reason),
+        Some(None) => FindingStatus::Clear,
+    }
+}
+
+/// What the kernel does not say of the programs; `None` where it says all.
+///
+/// Sources: `bpf_trampoline_enter` counts since Linux 5.12 (9ed9e9ba2337), `__bpf_trace_run` skips and
+/// counts since 6.1 (05b24ff9b2cf), `trace_call_bpf` counts since 6.7 (dd8657894c11), as links do.
+fn unanswered(facts: &KernelFacts) -> Option<&'static str> {
+    let has = |types: &[u32]| facts.programs.iter().any(|of| types.contains(of));
+    let kprobes = facts.programs.iter().filter(|of| **of == KPROBE).count();
+    // Only a kernel that counts the misses of programs has those of links.
+    let counts_all = facts.missed_probes.is_some() || facts.kernel.is_some_and(|kernel| kernel >= (6, 7));
+    let is_counted = facts.recursion_misses.is_some();
+    let links = facts.links.and_then(|links| usize::try_from(links).ok()).unwrap_or(0);
+    if facts.programs.is_empty() {
+        Some("no BPF program of it is known")
+    } else if has(&[KPROBE, TRACEPOINT, PERF_EVENT]) && !(counts_all && is_counted) {
+        Some(
+            "before Linux 6.7, the kernel does not count how often programs on kprobes, tracepoints and perf events are skipped",
+        )
+    } else if kprobes > 0 && (facts.missed_probes.is_none() || links < kprobes) {
+        Some("the kernel reports missed hits only of kprobes that are attached by links")
+    } else if has(&[TRACING, LSM]) && !is_counted {
+        Some("before Linux 5.12, the kernel does not count how often programs are skipped")
+    } else if has(&RAW_TRACEPOINTS) && !is_counted && facts.kernel.is_none_or(|kernel| kernel >= (6, 1)) {
+        Some("the kernel does not count how often programs on raw tracepoints are skipped")
+    } else {
+        None
+    }
 }

@@ -62,7 +62,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
 
 /// Operations that a figure does not see.
 fn unseen(prototypes: &[Checked], figure: &ReportedFigure, one: &Comparison<'_>) -> Option<(Certainty, String)> {
-    if !one.is_too_low() {
+    if !one.is_too_low() || one.accounted > 0 {
         return None;
     }
     let why = |operations: &[Operation]| flags::reason(prototypes, figure, operations);

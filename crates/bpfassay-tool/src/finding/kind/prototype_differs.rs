@@ -6,6 +6,7 @@ use bpfassay_protocol::prototype::Checked;
 use crate::finding::{
     certainty::Certainty,
     definition::{Definition, Known},
+    evidence::Start,
     flags,
     status::FindingStatus,
 };
@@ -19,16 +20,33 @@ pub(super) const FINDING: Definition = Definition {
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     let Some(checked) = known.evidence.prototypes else { return FindingStatus::not_evaluated(NOT_COMPARED) };
+    let is_loaded = known.evidence.start == Some(&Start::Ready);
+    let is_real = |one: &Checked, line: &str| !(is_loaded && would_be_refused(one, line));
     let of_one = |one: &Checked| {
         let program = flags::shown(one);
-        one.differs.iter().map(|line| format!("{program}: {line}")).collect::<Vec<_>>()
+        let real = one.differs.iter().filter(|line| is_real(one, line));
+        real.map(|line| format!("{program}: {line}")).collect::<Vec<_>>()
     };
     let lines: Vec<String> = checked.iter().flat_map(of_one).collect();
+    if lines.is_empty() && checked.iter().any(|one| !one.differs.is_empty()) {
+        return FindingStatus::not_evaluated(DEAD);
+    }
     // What is found is found; that there is nothing, only a look at everything can show.
     if lines.is_empty() && checked.iter().any(|one| one.unchecked.is_some()) {
         return FindingStatus::not_evaluated(NOT_COMPARED);
     }
     FindingStatus::from_evidence(Certainty::Reported, lines)
 }
+
+/// Whether the verifier refuses a program that does what `line` says: it lets programs of fentry,
+/// fexit and fmod_ret read no argument that the function does not have (`btf_ctx_access` in
+/// kernel/bpf/btf.c). What a loaded program has of that is in a branch that the verifier removed,
+/// because CO-RE, a constant of the loader or the kernel's version decides it.
+fn would_be_refused(one: &Checked, line: &str) -> bool {
+    !one.section.starts_with("kprobe") && line.starts_with("reads argument ")
+}
+
+const DEAD: &str =
+    "a branch of its programs does not fit the kernel's BTF, and the kernel, which accepted them, does not execute it";
 
 const NOT_COMPARED: &str = "its programs were not compared with the kernel's BTF";

@@ -72,7 +72,10 @@ fn what_the_kernel_saw() {
         |facts: KernelFacts| evaluate(&Evidence { kernel: Some(&facts), ..Evidence::default() }, &Limits::default());
     let good = results(KernelFacts {
         missed_probes: Some(0),
-        recursion_misses: None,
+        recursion_misses: Some(0),
+        programs: vec![2],
+        links: Some(1),
+        kernel: None,
         left_behind: Some(Vec::new()),
         memory_bytes: Some(1 << 20),
         idle_cpu: Some((10, 1000)),
@@ -85,6 +88,9 @@ fn what_the_kernel_saw() {
     let bad = results(KernelFacts {
         missed_probes: Some(3),
         recursion_misses: Some(2),
+        programs: vec![2],
+        links: Some(1),
+        kernel: None,
         left_behind: Some(vec!["program on_read".to_owned()]),
         memory_bytes: Some(1 << 30),
         idle_cpu: Some((11, 1000)),
@@ -102,6 +108,96 @@ fn what_the_kernel_saw() {
     assert_eq!(evidence_of(&killed, Kind::SlowDetach), how);
     let unknown = results(KernelFacts::default());
     assert!(kinds.iter().all(|&kind| matches!(status(&unknown, kind), FindingStatus::NotEvaluated { .. })));
+}
+
+/// A program that chooses between two prototypes when it is loaded is right on both kernels.
+#[test]
+fn a_branch_that_the_verifier_would_refuse_is_no_fault_of_a_loaded_program() {
+    let checked = |section: &str, lines: &[&str]| {
+        let differs = lines.iter().map(|&line| line.to_owned()).collect();
+        vec![Checked { program: "on_accept".to_owned(), section: section.to_owned(), differs, unchecked: None }]
+    };
+    let results = |checked: &[Checked], start: &Start| {
+        let evidence = Evidence { prototypes: Some(checked), start: Some(start), ..Evidence::default() };
+        evaluate(&evidence, &Limits::default())
+    };
+    let beyond = "reads argument 5 of 2: f(a, b)";
+    let guarded = checked("fexit/inet_csk_accept", &[beyond]);
+    assert!(reason(&results(&guarded, &Start::Ready), Kind::PrototypeDiffers).contains("does not execute it"));
+    // The verifier says nothing about registers, and nothing about how a value is used.
+    let of_registers = checked("kprobe/inet_csk_accept", &[beyond]);
+    assert_eq!(found(&results(&of_registers, &Start::Ready)), [Kind::PrototypeDiffers]);
+    let narrow = "takes argument 1 of 2, a pointer, for a number of 32 bits: f(a, b)";
+    let both = results(&checked("fexit/inet_csk_accept", &[beyond, narrow]), &Start::Ready);
+    assert!(!evidence_of(&both, Kind::PrototypeDiffers).contains("argument 5"), "{both:?}");
+    assert!(evidence_of(&both, Kind::PrototypeDiffers).contains("argument 1 of 2"));
+    // Of one that was refused, it may be why.
+    let refused = Start::NotReady { message: "ended".to_owned() };
+    assert!(found(&results(&guarded, &refused)).contains(&Kind::PrototypeDiffers));
+}
+
+#[test]
+fn missed_probes_are_clear_only_where_the_kernel_counts_those_of_every_program() {
+    let status = |programs: &[u32], kernel, probes, programs_missed, links| {
+        let facts = KernelFacts {
+            missed_probes: probes,
+            recursion_misses: programs_missed,
+            programs: programs.to_vec(),
+            links: Some(links),
+            kernel: Some(kernel),
+            ..KernelFacts::default()
+        };
+        let results = evaluate(&Evidence { kernel: Some(&facts), ..Evidence::default() }, &Limits::default());
+        is_clear(&results, Kind::MissedProbes)
+            .then_some("clear")
+            .map_or_else(|| reason(&results, Kind::MissedProbes).to_owned(), str::to_owned)
+    };
+    let (kprobe, tracepoint, raw, fexit) = (2, 5, 17, 26);
+    let none = |status: String, part: &str| assert!(status.contains(part), "{status}");
+    // libbpf on 6.1: the kernel counts neither the kprobe's hits nor the program's.
+    none(status(&[kprobe], (6, 1), None, Some(0), 1), "before Linux 6.7");
+    none(status(&[tracepoint], (6, 6), None, Some(0), 1), "before Linux 6.7");
+    assert_eq!(status(&[tracepoint], (6, 7), None, Some(0), 0), "clear");
+    // bpftrace on 6.12: attached by perf events, without links; and one of two by a link.
+    none(status(&[kprobe], (6, 12), None, Some(0), 0), "attached by links");
+    none(status(&[kprobe, kprobe], (6, 12), Some(0), Some(0), 1), "attached by links");
+    assert_eq!(status(&[kprobe, fexit], (6, 12), Some(0), Some(0), 2), "clear");
+    assert_eq!(status(&[fexit], (6, 1), None, Some(0), 1), "clear");
+    none(status(&[fexit], (5, 10), None, None, 1), "before Linux 5.12");
+    assert_eq!(status(&[raw], (5, 10), None, None, 1), "clear");
+    none(status(&[raw], (6, 1), None, None, 1), "raw tracepoints");
+    none(status(&[], (6, 12), None, Some(0), 0), "no BPF program");
+}
+
+/// As of 40 readers that wait under a kretprobe with the default number of instances.
+#[test]
+fn returns_that_are_missed_are_found_by_the_entries() {
+    let truth = truth(vec![share("a", "m", Operation::Read, 2230, 400, 400)]);
+    let mut entries = figure(&[Operation::Read], Unit::Calls, Whose::Cgroup);
+    entries.value = "@in".to_owned();
+    let mut returns = entries.clone();
+    returns.value = "@out".to_owned();
+    let tool = report(vec![entries, returns]);
+    let kernel = KernelFacts { programs: vec![2, 2], recursion_misses: Some(0), ..KernelFacts::default() };
+    let results = |counted: [u64; 2], kernel: &KernelFacts| {
+        let read = readings(&[(100, 0, Some("a"), counted[0]), (100, 1, Some("a"), counted[1])]);
+        let evidence = Evidence {
+            report: Some(&tool),
+            readings: Some(&read),
+            truth: Some(&truth),
+            kernel: Some(kernel),
+            ..Evidence::default()
+        };
+        evaluate(&evidence, &Limits::default())
+    };
+    let missed = results([2230, 199], &kernel);
+    assert_eq!(found(&missed), [Kind::CountsTooLow, Kind::MissedProbes]);
+    let evidence = evidence_of(&missed, Kind::MissedProbes);
+    assert!(evidence.ends_with("of cgroup a: 199, really 2230; `@in` has 2230"), "{evidence}");
+    assert_eq!(found(&results([1000, 199], &kernel)), [Kind::CountsTooLow], "nothing is right");
+    let without = KernelFacts { programs: vec![26], ..kernel.clone() };
+    assert_eq!(found(&results([2230, 199], &without)), [Kind::CountsTooLow], "fexit has no such limit");
+    assert_eq!(found(&results([2230, 2230], &kernel)), []);
 }
 
 #[test]
