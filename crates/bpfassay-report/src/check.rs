@@ -10,7 +10,9 @@ use std::{
 
 use bpfassay_protocol::with_causes;
 use bpfassay_results::{
-    Contents, JournalError, OpenDirectory, Results, ResultsError, file, fingerprint::first_difference, journal,
+    Contents, JournalError, OpenDirectory, Results, ResultsError, file,
+    fingerprint::{fingerprint, first_difference},
+    journal,
 };
 
 use crate::derive_all;
@@ -53,8 +55,11 @@ impl Checked {
 #[must_use]
 pub fn check(directory: &Path) -> Vec<Checked> {
     let contents = Contents::read(directory);
-    let mut checked = vec![of_journal(directory, &contents)];
     let sealed = file::sealed(directory);
+    let mut checked = vec![match &sealed {
+        Ok(sealed) if sealed.is_packed && is_missing(&contents) => of_published(sealed),
+        _ => of_journal(directory, &contents),
+    }];
     checked.push(match &sealed {
         Ok(sealed) => {
             let message = format!("as it was written: {} runs, digest {}", sealed.results.runs.len(), sealed.digest);
@@ -74,6 +79,20 @@ pub fn check(directory: &Path) -> Vec<Checked> {
     }
     checked.push(logs(directory, &derived));
     checked
+}
+
+fn is_missing(contents: &Result<Contents, JournalError>) -> bool {
+    matches!(contents, Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound)
+}
+
+/// The raw figures that published results have.
+fn of_published(sealed: &file::Sealed) -> Checked {
+    let records = sealed.results.runs.iter().map(|run| &run.record);
+    let message = format!(
+        "published without it: whether the results follow from it, and logs, cannot be checked; fingerprint of their raw figures: {}",
+        fingerprint(records)
+    );
+    Checked::new(journal::FILE_NAME, Soundness::Sound, message)
 }
 
 fn of_journal(directory: &Path, contents: &Result<Contents, JournalError>) -> Checked {

@@ -2,6 +2,7 @@
 //! From a journal to results. Pure; what cannot be computed becomes a figure with the reason.
 
 pub(crate) mod activity;
+mod again;
 mod bytes;
 mod calls;
 mod cells;
@@ -27,6 +28,7 @@ pub(crate) mod sampling;
 pub(crate) mod spinning;
 mod tool;
 
+pub use again::overheads_again;
 pub(crate) use runs::readings;
 pub(crate) use tool::started;
 

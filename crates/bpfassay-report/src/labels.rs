@@ -60,6 +60,10 @@ fn with_marks(metric: &CellMetric, is_baseline: bool, digits: usize) -> Option<S
             let words = if leaves_open(overhead) { NOT_KNOWN } else { WITHIN_NOISE };
             format!("{words}{}{pooled}{negligible}", interval(&overhead.estimate, digits))
         }
+        // A change in per cent would pass for a finding.
+        false if overhead.estimate.bounds.interval().is_none() => {
+            format!("{}, no interval{negligible}", with_interval(&overhead.estimate, digits))
+        }
         false => {
             let percent = percent(overhead.estimate.value, digits.saturating_sub(2));
             format!("{}{pooled} {percent}{negligible}", with_interval(&overhead.estimate, digits))
@@ -180,11 +184,39 @@ fn signed(value: i64) -> String {
     if value == 0 { "0".to_owned() } else { format!("{value:+}") }
 }
 
-/// `3 recursion misses, 1 missed probe hits`; nothing where nothing is known to be lost.
+/// What is known of the events that a tracer counted beside those that there were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// Some bytes or calls of the workload are not in its counts.
+    Some,
+    /// Every byte and call of the workload was counted.
+    None,
+    /// Nothing shows it.
+    NotKnown,
+}
+
+/// `programs skipped 8 times, no byte missing`: the kernel skips a program that is running on its
+/// CPU already, and counts that whether or not a copy of the program ran in its place. Whether
+/// events were lost by it, the bytes show.
+pub(crate) fn skipped(losses: &Losses, missing: Missing) -> Option<String> {
+    let times = match losses.recursion_misses? {
+        0 => return None,
+        1 => "once".to_owned(),
+        many => format!("{many} times"),
+    };
+    let what = match missing {
+        Missing::Some => "bytes or calls are missing",
+        Missing::None => "no byte missing",
+        Missing::NotKnown => "whether events were lost is not known",
+    };
+    Some(format!("programs skipped {times}, {what}"))
+}
+
+/// `3 dropped events, 1 missed probe hits`; nothing where nothing is known to be lost. For programs
+/// that were skipped see [`skipped`].
 pub(crate) fn losses(losses: &Losses) -> Option<String> {
     let lost: Vec<String> = [
         (losses.missed_probes, "missed probe hits"),
-        (losses.recursion_misses, "recursion misses"),
         (losses.map_insert_failures, "failed map inserts"),
         (losses.lru_evictions, "evicted keys"),
         (losses.ring_buffer_drops, "dropped events"),
@@ -195,11 +227,17 @@ pub(crate) fn losses(losses: &Losses) -> Option<String> {
     (!lost.is_empty()).then(|| lost.join(", "))
 }
 
-/// `attach: errno 524`; of a tool's own loader the step that its messages name, with the verifier's reason where they have it.
+/// Whether it is known which step failed; else nothing shows that it was the kernel that refused.
+pub(crate) fn is_step_known(refusal: &Refusal) -> bool {
+    matches!(started(refusal), Start::Refused(_))
+}
+
+/// `attach: errno 524`; of a tool's own loader the step that its messages name, with the verifier's
+/// reason where they have it; `start: …` where they name none.
 pub(crate) fn refusal(refusal: &Refusal) -> String {
     let known = match started(refusal) {
         Start::Refused(known) => known,
-        Start::Ready | Start::NotReady { .. } => refusal.clone(),
+        Start::Ready | Start::NotReady { .. } => return format!("start: {}", shortened(&refusal.message)),
     };
     let step = match known.step {
         Step::Open => "open",
@@ -261,10 +299,22 @@ mod tests {
             of("load program: permission denied: R1 invalid mem access 'scalar' (17 line(s) omitted)"),
             "load: R1 invalid mem access 'scalar'"
         );
-        assert_eq!(of("no such file"), "load: ended with exit status 1 before it was ready …");
+        assert_eq!(of("no such file"), "start: ended with exit status 1 before it was ready …");
         let reported =
             Refusal { errno: Some(22), ..Refusal::new(Step::Attach, "failed to load BPF object".to_owned()) };
         assert_eq!(refusal(&reported), "attach: errno 22");
+    }
+
+    #[test]
+    fn skipped_programs_are_lost_events_only_where_bytes_are_missing() {
+        let losses = |misses| Losses { recursion_misses: misses, ..Losses::default() };
+        assert_eq!(skipped(&losses(None), Missing::None), None);
+        assert_eq!(skipped(&losses(Some(0)), Missing::Some), None);
+        let of = |misses, missing| skipped(&losses(Some(misses)), missing).unwrap();
+        assert_eq!(of(8, Missing::None), "programs skipped 8 times, no byte missing");
+        assert_eq!(of(1, Missing::Some), "programs skipped once, bytes or calls are missing");
+        assert_eq!(of(2, Missing::NotKnown), "programs skipped 2 times, whether events were lost is not known");
+        assert_eq!(super::losses(&losses(Some(8))), None);
     }
 
     #[test]

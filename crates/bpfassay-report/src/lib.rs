@@ -16,4 +16,4 @@ mod labels;
 pub mod render;
 pub mod trend;
 
-pub use derive::{derive, derive_all, sampling::to_do};
+pub use derive::{derive, derive_all, overheads_again, sampling::to_do};

@@ -8,7 +8,7 @@ use bpfassay_protocol::{
 };
 use bpfassay_stats::{Effect, Estimate, Summary, drift::Drift};
 use bpfassay_study::{Expectation, MetricName, Target};
-use bpfassay_tool::finding::{Compared, FindingResult};
+use bpfassay_tool::finding::{Compared, FindingResult, NotCompared};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +70,10 @@ pub struct ToolResult {
     /// What it reported beside what really happened, from the last run that had the bundled tracer as its reference tracer; bytes
     /// requested from the last one with a reference tracer that counts those.
     pub figures: Vec<Compared>,
+    /// The figures that its file declares and that no run compares with what really happened, where
+    /// the study compares tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_compared: Vec<NotCompared>,
     /// The first of these runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
@@ -159,6 +163,21 @@ impl CellResult {
     #[must_use]
     pub fn is_baseline(&self) -> bool {
         self.probe.is_baseline() && self.tool.is_none()
+    }
+
+    /// How many runs that were measured lack a figure that the workload has to report, and why the
+    /// first figure is missing: a summary that cannot be read or contradicts itself is no
+    /// measurement.
+    #[must_use]
+    pub fn without_figures(&self) -> Option<(u32, &str)> {
+        let measured = self.runs.measured;
+        let observations = |metric: &CellMetric| {
+            metric.value.value().map_or(0, |summary| u32::try_from(summary.n).unwrap_or(u32::MAX))
+        };
+        let lacks = |metric: &&CellMetric| metric.calls_of.is_none() && observations(metric) < measured;
+        let worst = self.metrics.iter().filter(lacks).min_by_key(|metric| observations(metric))?;
+        let why = worst.value.reason().unwrap_or("some runs have no figure");
+        Some((measured.saturating_sub(observations(worst)), why))
     }
 
     /// The name of what was under test.
@@ -347,9 +366,9 @@ pub struct Overhead {
     /// Standard deviation of log ratios between the rounds of one boot; `None` for one round.
     #[serde(default)]
     pub within_boots: Option<f64>,
-    /// Minimal detectable effect: the ratio above 1 that this many observations with this spread show with probability 0.8 at
-    /// the study's error rate. A plan for the next experiment, from a spread that is an estimate itself; `None` for one
-    /// observation.
+    /// Minimal detectable effect: the ratio above 1 that an interval of this standard error, with
+    /// all that is in it, shows with probability 0.8 at the study's error rate. A plan for the next
+    /// experiment, from a spread that is an estimate itself; `None` without an interval.
     #[serde(default)]
     pub detectable: Option<f64>,
     /// Whether it is shown to lie within the study's margin (two one-sided tests, corrected over all cells); `None` where the

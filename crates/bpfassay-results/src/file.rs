@@ -181,6 +181,8 @@ pub struct Sealed {
     pub results: Results,
     /// The digest, in hexadecimal.
     pub digest: String,
+    /// Whether it is the compressed form, in which results are published.
+    pub is_packed: bool,
 }
 
 /// Reads a `results.json`, or the one in a results directory; where that has none, its `results.json.xz`.
@@ -226,7 +228,9 @@ pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
     match parsed {
         Err(error) if error.is_io() => Err(io(error.into())),
         _ if !is_intact => Err(ResultsError::Damaged { path }),
-        Ok(results) if results.version == RESULTS_VERSION => Ok(Sealed { results, digest: named.to_owned() }),
+        Ok(results) if results.version == RESULTS_VERSION => {
+            Ok(Sealed { results, digest: named.to_owned(), is_packed: path.ends_with(PACKED_NAME) })
+        }
         Ok(results) => Err(ResultsError::Version { path, found: results.version.into() }),
         Err(source) => Err(unknown(&content, source)),
     }

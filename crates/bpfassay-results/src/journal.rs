@@ -11,6 +11,7 @@
 
 mod chain;
 mod provisioned;
+mod published;
 mod read;
 mod sound;
 mod standing;

@@ -18,6 +18,9 @@ pub enum Error {
     /// The study cannot be read.
     #[error(transparent)]
     Study(#[from] StudyError),
+    /// Results that are published without their journal cannot be read.
+    #[error(transparent)]
+    Published(ResultsError),
     /// The study does not expand to a plan.
     #[error(transparent)]
     Expand(#[from] ExpandError),

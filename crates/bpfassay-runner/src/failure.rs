@@ -41,7 +41,9 @@ pub(crate) fn of_ending(ending: &Ending, log: &str) -> RunFailure {
     };
     let mut excerpt = vec![ending.to_string()];
     excerpt.extend(ending.incidents.iter().flat_map(lines));
-    if excerpt.len() == 1 {
+    // What the agent states is known without the console, whose last lines may be about anything.
+    let is_stated = matches!(ending.reason, EndReason::Unsound { .. } | EndReason::AgentFailed { .. });
+    if excerpt.len() == 1 && !is_stated {
         // The kernel reported nothing: the end of its console is all that is known.
         excerpt.extend(ending.console_tail.iter().rev().take(4).rev().cloned());
     }
@@ -166,6 +168,17 @@ mod tests {
         let silent = of_ending(&ending(EndReason::PhaseTimeout { seconds: 9 }, Vec::new()), "l");
         assert_eq!(silent.kind, FailureKind::PhaseTimeout);
         assert_eq!(silent.excerpt.last().map(String::as_str), Some("the output tail"));
+    }
+
+    #[test]
+    fn what_the_agent_states_has_no_lines_of_the_console_beside_it() {
+        for reason in [
+            EndReason::Unsound { run: "r".to_owned(), differences: vec!["a program is left".to_owned()] },
+            EndReason::AgentFailed { message: "it gave up".to_owned() },
+        ] {
+            let failure = of_ending(&ending(reason, Vec::new()), "l");
+            assert_eq!(failure.excerpt.len(), 1, "{:?}", failure.excerpt);
+        }
     }
 
     #[test]

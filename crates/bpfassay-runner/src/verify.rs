@@ -3,10 +3,13 @@
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use bpfassay_results::{
-    Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, ToDo,
+    Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, JournalError, ResultsError, ToDo, file,
     fingerprint::{RecordDifference, difference},
 };
 use bpfassay_study::{Block, Clock, Plan, Shard};
@@ -44,14 +47,19 @@ pub enum Verified {
 }
 
 impl Verification {
-    /// Reads the run in the results directory `directory`. Only complete blocks can be verified; of these `sample` are taken, evenly
-    /// over the plan (`None`: all).
+    /// Reads the run in the results directory `directory`, or where it has results and no journal,
+    /// as published ones, its results. Only complete blocks can be verified; of these `sample` are
+    /// taken, evenly over the plan (`None`: all).
     ///
     /// # Errors
-    /// [`Error::Journal`], [`Error::BlockId`] where the journal cannot be used; [`Error::WallClock`], [`Error::Continued`],
-    /// [`Error::NothingComplete`] where there is nothing to verify.
+    /// [`Error::Journal`], [`Error::BlockId`] where the journal cannot be used; [`Error::Published`]
+    /// where there is none and the results cannot be read; [`Error::WallClock`],
+    /// [`Error::Continued`], [`Error::NothingComplete`] where there is nothing to verify.
     pub fn new(directory: &Path, sample: Option<u32>) -> Result<Self, Error> {
-        let contents = Contents::read(directory)?;
+        let contents = match Contents::read(directory) {
+            Err(error) if is_missing(&error) => published(directory, error)?,
+            contents => contents?,
+        };
         check_ids(&contents.header.plan)?;
         let plan = contents.header.plan.with_blocks(choose(&contents, sample)?);
         Ok(Self { directory: directory.to_owned(), contents, plan })
@@ -155,6 +163,19 @@ impl Verification {
     }
 }
 
+fn is_missing(error: &JournalError) -> bool {
+    matches!(error, JournalError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+/// What the results in `directory` have of the journal, which it has not, as `missing` tells.
+fn published(directory: &Path, missing: JournalError) -> Result<Contents, Error> {
+    match file::read(directory) {
+        Ok(results) => Ok(Contents::of_results(results)),
+        Err(ResultsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Err(missing.into()),
+        Err(error) => Err(Error::Published(error)),
+    }
+}
+
 /// The runs of `plan` with other raw figures in `second` than in `first`.
 fn differences(plan: &Plan, first: &Contents, second: &Contents) -> Vec<RecordDifference> {
     let (first, second) = (first.records(), second.records());
@@ -190,4 +211,38 @@ fn choose(contents: &Contents, sample: Option<u32>) -> Result<Vec<Block>, Error>
     let count = complete.len();
     let wanted = sample.map_or(count, |sample| usize::try_from(sample).unwrap_or(usize::MAX)).min(count);
     Ok((0..wanted).filter_map(|index| complete.get(index * count / wanted)).map(|&block| block.clone()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_results::fingerprint::fingerprint;
+
+    use super::*;
+
+    fn folder(study: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results").join(study)
+    }
+
+    #[test]
+    fn published_results_are_verified_without_a_journal() {
+        let all = Verification::new(&folder("quick"), None).unwrap();
+        assert_eq!((all.plan().blocks.len(), all.boots()), (8, 8));
+        assert_eq!(all.plan().study.name, "quick");
+        let page = std::fs::read_to_string(folder("quick").join("README.md")).unwrap();
+        let found = fingerprint(all.contents.records().into_values());
+        assert!(page.contains(&format!("Fingerprint of its raw figures: `{found}`")), "{found}");
+        let two = Verification::new(&folder("quick"), Some(2)).unwrap();
+        assert_eq!((two.plan().blocks.len(), two.boots()), (2, 8));
+        assert!(differences(two.plan(), &all.contents, &two.contents).is_empty());
+    }
+
+    #[test]
+    fn a_directory_with_neither_is_refused_for_its_journal() {
+        let empty = tempfile::tempdir().unwrap();
+        let refused = Verification::new(empty.path(), None).unwrap_err();
+        assert!(matches!(refused, Error::Journal(_)), "{refused}");
+        std::fs::write(empty.path().join("results.json"), "{}").unwrap();
+        let refused = Verification::new(empty.path(), None).unwrap_err();
+        assert!(matches!(refused, Error::Published(_)), "{refused}");
+    }
 }

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use bpfassay_stats::{
     change_points::{Point, Search},
     hierarchical::Hierarchy,
-    power::minimal_detectable,
+    power::detectable_shift,
     random::Generator,
 };
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
@@ -44,7 +44,7 @@ fn change_points(criterion: &mut Criterion) {
 
 fn power(criterion: &mut Criterion) {
     criterion.bench_function("minimum detectable effect", |bencher| {
-        bencher.iter(|| minimal_detectable(0.05, black_box(8), 0.8));
+        bencher.iter(|| detectable_shift(0.05, black_box(7.0), 0.8));
     });
 }
 

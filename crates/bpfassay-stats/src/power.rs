@@ -9,7 +9,7 @@
 //! The deviation of log ratios between pairs that goes in is usually an estimate from few pairs: results are for planning.
 
 use crate::{
-    StatsError,
+    Spread, StatsError,
     interval::{check_level, normal_cdf, t_quantile},
 };
 
@@ -40,11 +40,7 @@ impl Design {
         if self.deviation == 0.0 {
             return Ok(if log_ratio == 0.0 { 0.0 } else { 1.0 });
         }
-        let (freedom, shift) = (pairs as f64 - 1.0, log_ratio.abs() * (pairs as f64).sqrt() / self.deviation);
-        let critical = t_quantile(1.0 - self.alpha, freedom)?;
-        let found =
-            |deviation: f64| normal_cdf(shift - critical * deviation) + normal_cdf(-shift - critical * deviation);
-        Ok(over_deviations(freedom, found).clamp(0.0, 1.0))
+        power_of_shift(self.alpha, pairs as f64 - 1.0, log_ratio.abs() * (pairs as f64).sqrt() / self.deviation)
     }
 
     fn check(&self) -> Result<(), StatsError> {
@@ -61,20 +57,33 @@ impl Design {
     }
 }
 
-/// The smallest log ratio that `pairs` pairs show with probability `power` at the error rate `alpha`, in standard deviations of the log
-/// ratios of pairs, to ten digits: it does not depend on how large these are. `None` for one pair, and where there is none.
+/// The most degrees of freedom that are told apart: more change no figure in its third digit.
+const MOST_FREEDOM: f64 = 1000.0;
+
+/// Degrees of freedom to three digits, rounded down, which makes what is detectable larger: so that
+/// many rows have the same.
+#[must_use]
+pub fn rounded_freedom(freedom: f64) -> f64 {
+    let freedom = freedom.min(MOST_FREEDOM);
+    let unit = 10_f64.powf(freedom.log10().floor() - 2.0);
+    // What is a multiple already stays.
+    let rounded = (freedom / unit * (1.0 + 1e-12)).floor() * unit;
+    if rounded.is_finite() { rounded } else { freedom }
+}
+
+/// The smallest log ratio that a t test with so many degrees of freedom shows with probability
+/// `power` at the error rate `alpha`, two-sided, in standard errors, to ten digits: it does not
+/// depend on how large these are. It is never less than the half width of an interval at the level
+/// 1 − `alpha` with the same standard error. `None` where there is none.
 ///
 /// # Errors
-/// As [`Design::power`]; [`StatsError::Level`] for the power.
-pub fn minimal_detectable(alpha: f64, pairs: usize, power: f64) -> Result<Option<f64>, StatsError> {
-    let design = Design { deviation: 1.0, alpha };
-    design.check()?;
+/// [`StatsError`]: an error rate out of range, [`StatsError::Level`] for the power, degrees of
+/// freedom that are not positive.
+pub fn detectable_shift(alpha: f64, freedom: f64, power: f64) -> Result<Option<f64>, StatsError> {
+    Design { deviation: 1.0, alpha }.check()?;
     check_level(power)?;
-    if pairs < 2 {
-        return Ok(None);
-    }
     let (mut low, mut high) = (0.0, 1.0);
-    while design.power_of_log(pairs, high)? < power {
+    while power_of_shift(alpha, freedom, high)? < power {
         (low, high) = (high, 2.0 * high);
         if high == f64::INFINITY {
             return Ok(None);
@@ -82,7 +91,7 @@ pub fn minimal_detectable(alpha: f64, pairs: usize, power: f64) -> Result<Option
     }
     while high - low > 1e-10 * high {
         let middle = f64::midpoint(low, high);
-        if design.power_of_log(pairs, middle)? < power {
+        if power_of_shift(alpha, freedom, middle)? < power {
             low = middle;
         } else {
             high = middle;
@@ -91,10 +100,24 @@ pub fn minimal_detectable(alpha: f64, pairs: usize, power: f64) -> Result<Option
     Ok(Some(high))
 }
 
-/// The ratio whose logarithm is that many standard deviations of this size; `None` where no number can hold it.
+/// The ratio whose logarithm is `shift` standard errors of `spread`; `None` where that has no
+/// standard error, or no number can hold it.
 #[must_use]
-pub fn ratio_of(deviations: f64, deviation: f64) -> Option<f64> {
-    Some((deviations * deviation).exp()).filter(|ratio| ratio.is_finite())
+pub fn ratio_of(shift: f64, spread: &Spread) -> Option<f64> {
+    match spread {
+        Spread::OneObservation | Spread::NoSpread => None,
+        Spread::Student { standard_error, .. } => {
+            Some((shift * standard_error).exp()).filter(|ratio| ratio.is_finite())
+        }
+    }
+}
+
+/// The probability that a t test with so many degrees of freedom shows a difference of `shift`
+/// standard errors.
+fn power_of_shift(alpha: f64, freedom: f64, shift: f64) -> Result<f64, StatsError> {
+    let critical = t_quantile(1.0 - alpha, freedom)?;
+    let found = |deviation: f64| normal_cdf(shift - critical * deviation) + normal_cdf(-shift - critical * deviation);
+    Ok(over_deviations(freedom, found).clamp(0.0, 1.0))
 }
 
 fn log_of(ratio: f64) -> Result<f64, StatsError> {
@@ -139,7 +162,29 @@ mod tests {
 
     /// The smallest ratio that `pairs` pairs show with probability `power` at the error rate 0.05.
     fn detectable(deviation: f64, pairs: usize, power: f64) -> Option<f64> {
-        minimal_detectable(0.05, pairs, power).unwrap().and_then(|deviations| ratio_of(deviations, deviation))
+        let (n, degrees_of_freedom) = (pairs as f64, pairs as f64 - 1.0);
+        let spread = Spread::Student { standard_error: deviation / n.sqrt(), degrees_of_freedom };
+        let shift = detectable_shift(0.05, degrees_of_freedom, power).unwrap()?;
+        ratio_of(shift, &spread)
+    }
+
+    #[test]
+    fn what_is_detectable_is_never_less_than_the_half_width_of_the_interval() {
+        for freedom in [1.0, 1.5, 2.0, 4.7, 30.0, 78.83, 1000.0] {
+            let shift = detectable_shift(0.05, freedom, 0.8).unwrap().unwrap();
+            let half = t_quantile(0.95, freedom).unwrap();
+            assert!(shift > half && shift < 2.0 * half, "{freedom}: {shift}, {half}");
+        }
+        for spread in [Spread::OneObservation, Spread::NoSpread] {
+            assert_eq!(ratio_of(3.0, &spread), None);
+        }
+    }
+
+    #[test]
+    fn degrees_of_freedom_are_rounded_down() {
+        let rounded = [2.0, 2.379, 78.83, 11.0, 999.9, 1e9, f64::INFINITY].map(rounded_freedom);
+        let wanted = [2.0, 2.37, 78.8, 11.0, 999.0, 1000.0, 1000.0];
+        assert!(rounded.iter().zip(wanted).all(|(found, wanted)| close(*found, wanted, 1e-9)), "{rounded:?}");
     }
 
     /// R 4.2.2: `power.t.test(n = 8, delta = 0.01, sd = 0.008, type = "paired", strict = TRUE)$power` and
@@ -168,7 +213,6 @@ mod tests {
     #[test]
     fn limits() {
         assert_eq!(design(0.01).power(1, 2.0).unwrap(), 0.0);
-        assert_eq!(minimal_detectable(0.05, 1, 0.8).unwrap(), None);
         assert_eq!((design(0.0).power(2, 1.0).unwrap(), design(0.0).power(2, 1.1).unwrap()), (0.0, 1.0));
         assert_eq!(detectable(100.0, 2, 0.99), None);
         assert!(close(design(0.01).power(6, 1.0).unwrap(), 0.05, 1e-8));
@@ -179,7 +223,8 @@ mod tests {
         ] {
             assert!(bad.power(5, 1.1).is_err());
         }
-        assert!(design(0.1).power(5, 0.0).is_err() && minimal_detectable(0.05, 5, 1.0).is_err());
+        assert!(design(0.1).power(5, 0.0).is_err() && detectable_shift(0.05, 4.0, 1.0).is_err());
+        assert!(detectable_shift(0.05, 0.0, 0.8).is_err() && detectable_shift(0.6, 4.0, 0.8).is_err());
     }
 
     /// 3,000 samples at the minimal detectable ratio: the standard error of a share of 0.8 is 0.007.

@@ -27,7 +27,7 @@ use self::definition::Known;
 pub use self::{
     certainty::Certainty,
     evidence::{Detach, Evidence, KernelFacts, Limits, Start},
-    figures::{Compared, Values, compared, moved, requested},
+    figures::{Compared, NotCompared, Values, compared, moved, not_compared, requested},
     kind::{Advice, Kind},
     status::FindingStatus,
     truth::{Share, Truth},

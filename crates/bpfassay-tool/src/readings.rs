@@ -16,7 +16,10 @@ mod number;
 mod openmetrics;
 mod table;
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 pub(crate) use self::{
     bpftrace::MAX_KEYS, map::check as check_maps, number::sum, openmetrics::sample as metrics_sample,
@@ -32,7 +35,7 @@ use self::{
     names::Names,
     number::{scaled, whole},
 };
-use crate::{Capture, Counting, Form, Lost, Report, ReportedFigure, Stream};
+use crate::{Capture, Counting, Form, Lost, Report, ReportedFigure, Stream, Whose};
 
 /// Most samples of one run; what comes after them is not read.
 pub const MAX_SAMPLES: usize = 1 << 18;
@@ -74,6 +77,10 @@ pub struct Readings {
     pub absent: Vec<Absent>,
     /// Whether not everything was looked at: the guest or [`MAX_SAMPLES`] cut it.
     pub cut: bool,
+    /// Names of cgroups and processes that did nothing before the workload began, as far as that is
+    /// known of all that count: what a tool reports of them is all theirs, whether or not it
+    /// reported anything before.
+    pub newcomers: BTreeSet<String>,
 }
 
 /// Why nothing can be read.
@@ -282,7 +289,7 @@ impl Readings {
     ///
     /// Per interval: the sum of what was reported after `from_ns` and until `to_ns`. Cumulative: the last value until `to_ns`
     /// less the last until `from_ns`, or less 0 where an earlier report did not have it; below 0 counts as 0, for which see
-    /// [`crate::finding`].
+    /// [`crate::finding`]. Without an earlier report, that of [`Self::newcomers`] alone.
     ///
     /// # Errors
     /// A message where it is not known: the tool did not report in time, or its figure has no value.
@@ -308,7 +315,9 @@ impl Readings {
             }
             return Ok(grown);
         }
-        if !self.reports.iter().any(|&at| at <= from_ns) {
+        let is_of_newcomers = !self.newcomers.is_empty() && matches!(figure.whose, Whose::Cgroup | Whose::Process);
+        let begins_late = !self.reports.iter().any(|&at| at <= from_ns);
+        if begins_late && !is_of_newcomers {
             return Err("the tool reported nothing before the workload began: what it counted until then is not known"
                 .to_owned());
         }
@@ -323,7 +332,8 @@ impl Readings {
                 before.insert(&sample.subject, sample.value);
             }
         }
-        for (subject, value) in last {
+        let is_new = |subject: &Option<String>| subject.as_ref().is_some_and(|name| self.newcomers.contains(name));
+        for (subject, value) in last.into_iter().filter(|(subject, _)| !begins_late || is_new(subject)) {
             let earlier = before.get(subject).copied().unwrap_or(0);
             let is_signed = [value, earlier].into_iter().any(|value| negative(value).is_some());
             let growth = if is_signed { value.wrapping_sub(earlier) } else { value.saturating_sub(earlier) };

@@ -107,6 +107,7 @@ impl From<bpfassay_runner::Error> for Failure {
         let (code, help) = match error {
             Error::Testbed(error) => return error.into(),
             Error::Journal(error) => return error.into(),
+            Error::Published(error) => return error.into(),
             Error::Expand(error) => return error.into(),
             Error::BlockStore(error) => return error.into(),
             // These two are shown with the lines that they are about.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_stats::{Effect, Spread, StatsError, drift::Drift, hierarchical::Hierarchy};
+use bpfassay_stats::{Effect, StatsError, drift::Drift, hierarchical::Hierarchy};
 use bpfassay_study::{Cell, Clock, Metric, Plan, WorkloadSpec, expectation, plan::file_system_id};
 
 use super::{
@@ -332,15 +332,6 @@ fn overhead(context: &Context<'_>, baseline: &[&RunResult], others: &[&RunResult
         let hierarchy = Hierarchy::new(&logs.values().collect::<Vec<_>>())?;
         let (unit, logs) = observations(logs);
         let effect = Effect::paired(&logs)?;
-        let deviation = match effect.spread {
-            Spread::OneObservation => None,
-            Spread::NoSpread => Some(0.0),
-            Spread::Student { standard_error, .. } => Some(standard_error * (effect.n as f64).sqrt()),
-        };
-        let detectable = match deviation {
-            Some(deviation) => context.detectable(effect.n, deviation)?,
-            None => None,
-        };
         Ok(Overhead {
             estimate: context.levels.estimate(|level| effect.estimate(level))?,
             effect,
@@ -349,7 +340,7 @@ fn overhead(context: &Context<'_>, baseline: &[&RunResult], others: &[&RunResult
             pairs_across_boots: across_boots,
             between_boots: hierarchy.between_boots.map(f64::sqrt),
             within_boots: hierarchy.within_boots.map(f64::sqrt),
-            detectable,
+            detectable: context.detectable(&effect)?,
             negligible: None,
             pooled: None,
         })

@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, collections::HashMap};
 
-use bpfassay_stats::{StatsError, power};
+use bpfassay_stats::{Effect, Spread, StatsError, power};
 use bpfassay_study::{Cell, Plan, PlannedRun};
 
 use super::{
@@ -33,8 +33,9 @@ pub(super) struct Context<'a> {
     baselines: HashMap<Place<'a>, &'a Cell>,
     planned: HashMap<&'a str, u32>,
     order: HashMap<&'a str, u64>,
-    /// What [`Self::detectable`] found, by number of observations: most cells have as many, and it takes a millisecond each.
-    detectable: RefCell<HashMap<usize, Option<f64>>>,
+    /// What [`Self::detectable`] found, by degrees of freedom: many rows have as many, and it takes
+    /// milliseconds each.
+    detectable: RefCell<HashMap<u64, Option<f64>>>,
 }
 
 impl<'a> Context<'a> {
@@ -85,31 +86,25 @@ impl<'a> Context<'a> {
         self.planned.get(cell).copied().unwrap_or(0)
     }
 
-    /// The smallest ratio that `n` observations that vary by `deviation` show as surely as [`POWER`].
+    /// The smallest ratio that `effect` shows as surely as [`POWER`]: with the standard error and
+    /// the degrees of freedom that its interval has. `None` without an interval.
     ///
     /// # Errors
-    /// [`StatsError`] for a deviation that is no number.
-    pub(super) fn detectable(&self, n: usize, deviation: f64) -> Result<Option<f64>, StatsError> {
+    /// [`StatsError`] for an error rate or degrees of freedom out of range.
+    pub(super) fn detectable(&self, effect: &Effect) -> Result<Option<f64>, StatsError> {
         let alpha = self.plan.study.design.certainty.error_rate.value() / self.looks as f64;
-        let design = power::Design { deviation, alpha };
-        // What is wrong with the deviation is an error of its own.
-        design.power(2, 1.0)?;
-        if n < 2 {
-            return Ok(None);
-        }
-        if deviation == 0.0 {
-            return Ok(Some(1.0));
-        }
-        let known = self.detectable.borrow().get(&n).copied();
-        let deviations = match known {
+        let Spread::Student { degrees_of_freedom, .. } = effect.spread else { return Ok(None) };
+        let freedom = power::rounded_freedom(degrees_of_freedom);
+        let known = self.detectable.borrow().get(&freedom.to_bits()).copied();
+        let shift = match known {
             Some(known) => known,
             None => {
-                let found = power::minimal_detectable(alpha, n, POWER)?;
-                self.detectable.borrow_mut().insert(n, found);
+                let found = power::detectable_shift(alpha, freedom, POWER)?;
+                self.detectable.borrow_mut().insert(freedom.to_bits(), found);
                 found
             }
         };
-        Ok(deviations.and_then(|deviations| power::ratio_of(deviations, deviation)))
+        Ok(shift.and_then(|shift| power::ratio_of(shift, &effect.spread)))
     }
 
     /// The place of a run in the plan's order.

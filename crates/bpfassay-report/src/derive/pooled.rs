@@ -77,11 +77,11 @@ impl Pooling<'_> {
     }
 
     /// Gives it an interval of `effect`. Figures that leave the range stay as they are.
-    fn set(self, effect: Effect, pooled: Pooled) {
+    fn set(self, context: &Context<'_>, effect: Effect, pooled: Pooled) {
         match self {
             Self::Overhead(overhead) => {
-                if let Ok(estimate) = effect.estimate(LEVEL) {
-                    *overhead = Overhead { estimate, effect, pooled: Some(pooled), ..*overhead };
+                if let (Ok(estimate), Ok(detectable)) = (effect.estimate(LEVEL), context.detectable(&effect)) {
+                    *overhead = Overhead { estimate, effect, detectable, pooled: Some(pooled), ..*overhead };
                 }
             }
             Self::Cost { cost, baseline, .. } => {
@@ -136,7 +136,7 @@ pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
             let is_hidden = figure.unit() == Unit::Rounds && context.plan.study.clock == Clock::Instructions;
             let layout = if is_hidden { layout } else { 0.0 };
             if let Some((effect, pooled)) = with_others(*figure.effect(), prior, layout) {
-                figure.set(effect, pooled);
+                figure.set(context, effect, pooled);
             }
         }
     }

@@ -50,18 +50,24 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
         return Some(RunDerived { metrics, accuracy: Vec::new(), bytes, coverage, events, losses, nodes: Vec::new() });
     }
     let reported = nodes::phases(kind, &figures.summary, &record.nodes).unwrap_or_else(|| Ok(Vec::new()));
+    let reported = reported.and_then(|reported| within_the_run(figures, &reported).map(|()| reported));
     let workload = bytes::Workload {
         interface: cell.interface,
         neighbour: cell.workload.neighbour,
         not_reported: &|operation| kind.not_reported(&cell.case, operation),
         reported: reported.as_deref().map_err(String::as_str),
     };
+    let declared = kind.metrics(&cell.case, plan.study.clock);
     let (mut metrics, mut accuracy): (Vec<RunMetric>, Vec<RunAccuracy>) = match &reported {
-        Ok(reported) => reported
-            .chunk_by(|one, next| one.name == next.name)
-            .filter_map(|of_metric| Some(bandwidth(plan, figures, &workload, of_metric.first()?, of_metric)))
-            .unzip(),
-        Err(reason) => without_summary(plan, kind.metrics(&cell.case, plan.study.clock), figures, reason),
+        Ok(reported) => {
+            let is_missing = |metric: &Metric| reported.iter().all(|one| one.name != metric.name);
+            let (missing, _): (Vec<Metric>, Vec<Metric>) = declared.into_iter().partition(is_missing);
+            let found = reported
+                .chunk_by(|one, next| one.name == next.name)
+                .filter_map(|of_metric| Some(bandwidth(plan, figures, &workload, of_metric.first()?, of_metric)));
+            found.chain(without_figures(plan, missing, figures, "IOR's summary does not report it")).unzip()
+        }
+        Err(reason) => without_figures(plan, declared, figures, reason).unzip(),
     };
     let of_calls: Vec<RunMetric> =
         metrics.iter().filter_map(|metric| calls::metric(figures, metric, !record.nodes.is_empty())).collect();
@@ -75,28 +81,47 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     Some(RunDerived { metrics, accuracy, bytes, coverage, events, losses, nodes })
 }
 
-/// A summary that cannot be read leaves the bandwidths that were seen as phases without values, but not unmentioned.
-fn without_summary(
+/// How far the clock that IOR reads may be from the monotonic one: as far as the kernel slews it,
+/// and then some.
+const CLOCKS_APART: f64 = 0.01;
+
+/// Half of the last decimal of IOR's times, in seconds.
+const ROUNDING_S: f64 = 0.000_05;
+
+/// Checks that the phases `reported` took no longer than the run that they are of.
+///
+/// # Errors
+/// Both times.
+fn within_the_run(figures: &RunFigures, reported: &[PhaseReport]) -> Result<(), String> {
+    let Some(elapsed) = cost::elapsed(&figures.whole) else { return Ok(()) };
+    let elapsed = elapsed as f64 / 1e9;
+    let times = || reported.iter().filter_map(|one| one.total_s).filter(|time| time.is_finite());
+    let (sum, rounding) = (times().sum::<f64>(), times().count() as f64 * ROUNDING_S);
+    match sum <= elapsed * (1.0 + CLOCKS_APART) + rounding {
+        true => Ok(()),
+        false => Err(format!("IOR reports phases of {sum:.4} s, more than the {elapsed:.4} s of the whole run")),
+    }
+}
+
+/// The bandwidths among `metrics` without values, but not unmentioned.
+fn without_figures<'a>(
     plan: &Plan,
     metrics: Vec<Metric>,
-    figures: &RunFigures,
-    reason: &str,
-) -> (Vec<RunMetric>, Vec<RunAccuracy>) {
-    let seen =
-        |metric: &Metric| figures.phases.is_empty() || figures.phases.iter().any(|phase| *phase.name == *metric.name);
-    let bandwidths = metrics.into_iter().filter(seen).filter_map(|metric| Some((metric.operation?, metric)));
-    bandwidths
-        .map(|(operation, metric)| {
-            let work = cost::work(figures, &metric.name, operation, plan.study.guest.cpus);
-            let accuracy = RunAccuracy {
-                metric: metric.name,
-                relative_error_ior_interval: Figure::missing(reason),
-                relative_error_instantaneous: Figure::missing(reason),
-                repetitions: Vec::new(),
-            };
-            (run_metric(metric, Figure::missing(reason), work, Vec::new()), accuracy)
-        })
-        .unzip()
+    figures: &'a RunFigures,
+    reason: &'a str,
+) -> impl Iterator<Item = (RunMetric, RunAccuracy)> + use<'a> {
+    let cpus = plan.study.guest.cpus;
+    let bandwidths = metrics.into_iter().filter_map(|metric| Some((metric.operation?, metric)));
+    bandwidths.map(move |(operation, metric)| {
+        let work = cost::work(figures, &metric.name, operation, cpus);
+        let accuracy = RunAccuracy {
+            metric: metric.name,
+            relative_error_ior_interval: Figure::missing(reason),
+            relative_error_instantaneous: Figure::missing(reason),
+            repetitions: Vec::new(),
+        };
+        (run_metric(metric, Figure::missing(reason), work, Vec::new()), accuracy)
+    })
 }
 
 /// The metric that `reported`, of which `first` is the first, are the repetitions of.

@@ -19,11 +19,14 @@ use bpfassay_protocol::{
     tool::{self, OutputPiece, ToolFigures},
     tracer::Refusal,
 };
-use bpfassay_study::{Cell, Clock, Plan, Series};
+use bpfassay_study::{Cell, Clock, Plan, Series, WorkloadSpec};
 use bpfassay_tool::{
     Capture, Report, Stream, UnderTest,
     capture::{Dump, Page, Piece},
-    finding::{self, Certainty, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, Limits, Start},
+    finding::{
+        self, Certainty, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, Limits, NotCompared,
+        Start,
+    },
 };
 
 use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, ToolResult};
@@ -40,7 +43,9 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     let is_timed = plan.study.clock == Clock::Instructions
         || !provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
     let series = Series::of(&cell.target.kernel);
-    let mut result = ToolResult { findings: Vec::new(), figures: Vec::new(), run: None, loaded: None };
+    let mut result =
+        ToolResult { findings: Vec::new(), figures: Vec::new(), not_compared: Vec::new(), run: None, loaded: None };
+    let mut not_compared: Option<Vec<NotCompared>> = None;
     let mut against: BTreeMap<ByteMeaning, AgainstReference> = BTreeMap::new();
     for run in runs {
         let findings = match &run.record.outcome {
@@ -52,6 +57,8 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
                     result.loaded = Some(object::loaded(seen));
                 }
                 let (findings, beside) = of_run(tool, object.as_deref(), is_timed, series, &run.record.run, figures);
+                let known = not_compared.get_or_insert_with(|| beside.not_compared.clone());
+                known.retain(|one| beside.not_compared.iter().any(|still| still.index == one.index));
                 if let Some(meaning) = figures.probe.probe.counts()
                     && run.record.has_reference
                     && !beside.figures.is_empty()
@@ -62,6 +69,10 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
             }
         };
         merge(&mut result.findings, findings);
+    }
+    let workload = plan.study.workload(&cell.case);
+    if workload.is_some_and(WorkloadSpec::compares_tools) {
+        result.not_compared = not_compared.unwrap_or_default();
     }
     let returned = against.remove(&ByteMeaning::Returned).unwrap_or_default();
     let requested = against.remove(&ByteMeaning::Requested).unwrap_or_default();
@@ -84,7 +95,8 @@ fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
 fn left_changed(failure: &RunFailure) -> Vec<FindingResult> {
     let mut findings =
         finding::evaluate(&Evidence { start: Some(&Start::Ready), ..Evidence::default() }, &Limits::default());
-    let status = FindingStatus::found(Certainty::Proven, failure.excerpt.clone());
+    // The first line is what the agent states; others are what the console had, of whatever.
+    let status = FindingStatus::found(Certainty::Proven, failure.excerpt.iter().take(1).cloned().collect());
     outweigh(&mut findings, FindingResult { kind: finding::Kind::LeftBehind, status });
     findings
 }
@@ -95,6 +107,7 @@ struct AgainstReference {
     figures: Vec<Compared>,
     /// What calls moved of the bytes that figures of requested ones count: by figure and subject.
     moved: BTreeMap<(String, Option<String>), u64>,
+    not_compared: Vec<NotCompared>,
     run: Option<String>,
 }
 
@@ -151,7 +164,7 @@ fn of_run(
     let types = object::types(seen);
     let object = object.or(types.as_deref());
     let read = report.map(|report| bpfassay_tool::read(report, &capture(report, seen), object)).transpose();
-    let (readings, unreadable) = match read {
+    let (mut readings, unreadable) = match read {
         Ok(Some(mut readings)) => {
             // What a script has is printed once there is something in it.
             readings.absent.retain(|one| one.is_value || !tool.file.names_maps_of_scripts());
@@ -162,6 +175,9 @@ fn of_run(
     };
     let cgroups = Cgroups::of(id, seen, figures);
     let truth = report.and_then(|report| truth::of(report, seen, figures, &cgroups));
+    if let (Some(readings), Some(truth)) = (&mut readings, &truth) {
+        readings.newcomers = truth::newcomers(truth, figures, &cgroups);
+    }
     let prototypes = object::prototypes(seen);
     let (of_phases, requested) = report
         .zip(readings.as_ref())
@@ -185,6 +201,9 @@ fn of_run(
         outweigh(&mut findings, FindingResult { kind: finding::Kind::Unreadable, status });
     }
     let mut beside = AgainstReference::default();
+    if let Some(report) = report {
+        beside.not_compared = finding::not_compared(report, readings.as_ref(), truth.as_ref());
+    }
     if let (Some(report), Some(readings), Some(truth)) = (report, &readings, &truth) {
         beside.figures = finding::compared(report, readings, truth);
         let moved = finding::moved(report, truth).into_iter();

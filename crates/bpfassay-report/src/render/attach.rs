@@ -43,7 +43,8 @@ pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
             if let Some(expectation) = expectation {
                 remark = format!("{remark}; expected was errno {}", expectation.errno);
             }
-            format!("REFUSED: {} {}", labels::refusal(refusal), remarks.mark(remark))
+            let what = if labels::is_step_known(refusal) { "REFUSED" } else { "NOT READY" };
+            format!("{what}: {} {}", labels::refusal(refusal), remarks.mark(remark))
         }
         Attach::Unsteady { attached, refused, refusal } => {
             let mark = remarks.mark(refusal.message.clone());

@@ -138,7 +138,13 @@ pub(super) fn cell(cell: &CellResult) -> Case {
             let counts = format!("{} of {} runs measured", cell.runs.measured, cell.runs.planned);
             failed(Account::Undecided, "unfinished", counts)
         }
-        (Attach::Baseline | Attach::Attached { .. }, None) => CaseOutcome::Passed,
+        (Attach::Baseline | Attach::Attached { .. }, None) => match cell.without_figures() {
+            Some((runs, why)) => {
+                let message = format!("{runs} of {} runs without figures: {why}", cell.runs.measured);
+                failed(Account::Failed, "not measured", message)
+            }
+            None => CaseOutcome::Passed,
+        },
     };
     Case {
         name: cell.cell.clone(),

@@ -7,7 +7,7 @@ use bpfassay_protocol::job::{DIRECTORY, Program, SUMMARY, Workload};
 
 use super::{
     plain,
-    standing::{State, standing, state_of},
+    standing::{State, not_compared, standing, state_of},
     study,
     table::target_list,
 };
@@ -64,44 +64,84 @@ pub(super) fn head(results: &Results) -> Head {
 fn of_configuration(results: &Results, cells: &[&CellResult]) -> String {
     let mut parts = vec![attaches(cells)];
     parts.extend(accuracy(cells));
+    parts.extend(not_compared(cells.iter().copied()));
     parts.extend(overheads(results, cells));
     parts.join("; ")
 }
 
+/// How a target counts in the words on what attaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum AttachState {
+    Everywhere,
+    /// With some workloads it attaches, with others it is refused.
+    InPart,
+    RefusedAsExpected,
+    Refused,
+    /// No run of any workload came so far as to say.
+    NotKnown,
+}
+
+impl AttachState {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Everywhere => "attaches on",
+            Self::InPart => "attaches with some workloads only on",
+            Self::RefusedAsExpected => "refused as expected on",
+            Self::Refused => "REFUSED on",
+            Self::NotKnown => "not known on",
+        }
+    }
+
+    /// Of the `cells` of one target. What a cell that failed leaves open, another one of the same
+    /// target may show.
+    fn of<'a>(cells: impl Iterator<Item = &'a CellResult>) -> Self {
+        let (mut attached, mut refused, mut as_expected, mut unsteady) = (false, false, false, false);
+        for cell in cells {
+            match &cell.attach {
+                Attach::Attached { .. } => attached = true,
+                Attach::Refused { expected: true, .. } => as_expected = true,
+                Attach::Refused { .. } => refused = true,
+                Attach::Unsteady { .. } => unsteady = true,
+                Attach::Baseline | Attach::Unknown { .. } => {}
+            }
+        }
+        match (attached, refused || unsteady, as_expected) {
+            _ if unsteady => Self::Refused,
+            (true, false, false) => Self::Everywhere,
+            (true, ..) => Self::InPart,
+            (false, true, _) => Self::Refused,
+            (false, false, true) => Self::RefusedAsExpected,
+            (false, false, false) => Self::NotKnown,
+        }
+    }
+}
+
+/// `attaches on 7 of 8, refused as expected on 1`; that something attaches nowhere only where that
+/// is known of every target.
 fn attaches(cells: &[&CellResult]) -> String {
     let mut targets: Vec<&Target> = cells.iter().map(|cell| &cell.target).collect();
     targets.dedup();
-    let mut counts: [(&str, usize); 4] =
-        [("attaches on", 0), ("refused as expected on", 0), ("REFUSED on", 0), ("not known on", 0)];
+    let mut counts = BTreeMap::<AttachState, usize>::new();
     for target in &targets {
-        let of = cells.iter().filter(|cell| cell.target == **target).map(|cell| attach(cell)).max();
-        if let Some((_, count)) = of.and_then(|of| counts.get_mut(of)) {
-            *count += 1;
-        }
+        let of_target = cells.iter().copied().filter(|cell| cell.target == **target);
+        *counts.entry(AttachState::of(of_target)).or_default() += 1;
     }
-    let words = counts.iter().enumerate().filter(|(index, (_, count))| *index == 0 || *count > 0);
-    let word = |(index, (what, count)): (usize, &(&str, usize))| match index {
-        0 if *count == 0 => "attaches nowhere".to_owned(),
-        0 => format!("{what} {count} of {}", targets.len()),
-        _ => format!("{what} {count}"),
-    };
-    words.map(word).collect::<Vec<_>>().join(", ")
+    let is_there = |state| counts.contains_key(&state);
+    let all = targets.len();
+    let nowhere =
+        [AttachState::Everywhere, AttachState::InPart, AttachState::NotKnown].into_iter().all(|s| !is_there(s));
+    let counted = counts.iter().enumerate().map(|(index, (state, count))| match index {
+        0 if !nowhere => format!("{} {count} of {all}", state.words()),
+        _ => format!("{} {count}", state.words()),
+    });
+    nowhere.then(|| "attaches nowhere".to_owned()).into_iter().chain(counted).collect::<Vec<_>>().join(", ")
 }
 
-/// Where [`attaches`] counts a cell: the larger, the worse.
-fn attach(cell: &CellResult) -> usize {
-    match &cell.attach {
-        Attach::Attached { .. } => 0,
-        Attach::Refused { expected: true, .. } => 1,
-        Attach::Refused { .. } | Attach::Unsteady { .. } => 2,
-        Attach::Baseline | Attach::Unknown { .. } => 3,
-    }
-}
-
-/// `exact`; `exact in 5 of 7 cells, not exact in 2`. Nothing where nothing was measured.
+/// `exact`; `exact in 5 of 7 cells, not exact in 2, failed in 1`. Nothing where nothing was
+/// measured and nothing failed.
 fn accuracy(cells: &[&CellResult]) -> Option<String> {
     let mut counts = BTreeMap::<State, usize>::new();
-    for cell in cells.iter().filter(|cell| cell.runs.measured > 0) {
+    for cell in cells.iter().filter(|cell| cell.runs.measured > 0 || !cell.failures.is_empty()) {
         *counts.entry(state_of(cell)).or_default() += 1;
     }
     let all: usize = counts.values().sum();
@@ -129,7 +169,9 @@ fn overheads(results: &Results, cells: &[&CellResult]) -> Option<String> {
         for (metric, _) in cell.whole() {
             let Some(overhead) = metric.overhead.value() else { continue };
             let ratio = overhead.estimate.value;
-            let found = if !metric.is_within_noise() {
+            let found = if overhead.estimate.bounds.interval().is_none() {
+                Found::WithoutInterval(ratio)
+            } else if !metric.is_within_noise() {
                 Found::Overhead(ratio)
             } else if labels::leaves_open(overhead) {
                 Found::Open
@@ -154,6 +196,8 @@ fn overheads(results: &Results, cells: &[&CellResult]) -> Option<String> {
 /// What is found of one overhead.
 enum Found {
     Overhead(f64),
+    /// Nothing shows how far it is from the truth: one observation, or as good as one.
+    WithoutInterval(f64),
     Noise,
     Open,
 }
@@ -162,6 +206,9 @@ enum Found {
 #[derive(Default)]
 struct Range {
     ends: Option<(f64, f64)>,
+    /// Of those without an interval, and how many they are.
+    bare: Option<(f64, f64)>,
+    without_interval: usize,
     has_noise: bool,
     open: usize,
 }
@@ -169,9 +216,10 @@ struct Range {
 impl Range {
     fn add(&mut self, found: Found) {
         match found {
-            Found::Overhead(ratio) => {
-                let (low, high) = self.ends.unwrap_or((ratio, ratio));
-                self.ends = Some((low.min(ratio), high.max(ratio)));
+            Found::Overhead(ratio) => self.ends = Some(widened(self.ends, ratio)),
+            Found::WithoutInterval(ratio) => {
+                self.bare = Some(widened(self.bare, ratio));
+                self.without_interval += 1;
             }
             Found::Noise => self.has_noise = true,
             Found::Open => self.open += 1,
@@ -179,17 +227,34 @@ impl Range {
     }
 }
 
+/// `ends` with `ratio` between them.
+fn widened(ends: Option<(f64, f64)>, ratio: f64) -> (f64, f64) {
+    let (low, high) = ends.unwrap_or((ratio, ratio));
+    (low.min(ratio), high.max(ratio))
+}
+
+/// `+0.1%`, `+0.1 to +0.2%`.
+fn percents((low, high): (f64, f64)) -> String {
+    let percent = |ratio| labels::percent(ratio, 1);
+    match (percent(low), percent(high)) {
+        (low, high) if low == high => high,
+        (low, high) => format!("{} to {high}", low.trim_end_matches('%')),
+    }
+}
+
 impl std::fmt::Display for Range {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let percent = |ratio| labels::percent(ratio, 1);
-        match self.ends.map(|(low, high)| (percent(low), percent(high))) {
-            Some((low, high)) if low == high => write!(f, "{high}")?,
-            Some((low, high)) => write!(f, "{} to {high}", low.trim_end_matches('%'))?,
-            None if self.has_noise => write!(f, "{}", labels::WITHIN_NOISE)?,
-            None => return write!(f, "{}", labels::NOT_KNOWN),
+        match (self.ends, self.bare) {
+            (Some(ends), _) => f.write_str(&percents(ends))?,
+            (None, _) if self.has_noise => f.write_str(labels::WITHIN_NOISE)?,
+            (None, Some(bare)) => return write!(f, "{} without an interval", percents(bare)),
+            (None, None) => return f.write_str(labels::NOT_KNOWN),
         }
         if self.ends.is_some() && self.has_noise {
             write!(f, " where not {}", labels::WITHIN_NOISE)?;
+        }
+        if let Some(bare) = self.bare {
+            write!(f, " ({} without an interval in {})", percents(bare), self.without_interval)?;
         }
         match self.open {
             0 => Ok(()),

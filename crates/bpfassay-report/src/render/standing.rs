@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use bpfassay_stats::Verdict;
+use bpfassay_study::Clock;
 use bpfassay_tool::finding::FindingStatus;
 
 use super::cases::{self, Account};
@@ -34,6 +35,7 @@ pub(super) enum Class {
 pub(super) enum State {
     Exact,
     NothingFound,
+    NothingFoundInPart,
     Measured,
     RefusedAsExpected,
     NotExact,
@@ -53,6 +55,7 @@ impl State {
         match self {
             Self::Exact => "exact",
             Self::NothingFound => "nothing found",
+            Self::NothingFoundInPart => "nothing found in part of its figures",
             Self::Measured => "measured",
             Self::RefusedAsExpected => "refused as expected",
             Self::NotExact => "not exact",
@@ -71,7 +74,7 @@ impl State {
         match self {
             Self::Exact | Self::NothingFound => Class::Good,
             Self::Measured | Self::RefusedAsExpected => Class::Neutral,
-            Self::NotExact | Self::Found | Self::Partly | Self::NotMeasured => Class::Open,
+            Self::NothingFoundInPart | Self::NotExact | Self::Found | Self::Partly | Self::NotMeasured => Class::Open,
             Self::Denied | Self::Refused | Self::Unsteady | Self::Unexpected | Self::Failed => Class::Bad,
         }
     }
@@ -104,6 +107,8 @@ pub(super) fn standing(results: &Results) -> Standing {
             }
         }
     }
+    parts.extend(not_compared(results.cells.iter()).map(|words| (words, Class::Open)));
+    parts.extend(races(results).map(|_| ("races not evaluated".to_owned(), Class::Open)));
     let class = parts.iter().map(|(_, class)| *class).filter(|class| *class != Class::Neutral).max();
     let words: Vec<String> = parts.into_iter().map(|(words, _)| words).collect();
     match words.is_empty() {
@@ -156,6 +161,11 @@ fn state(cell: &CellResult, is_denied: bool) -> State {
         done if done < cell.runs.planned => return State::Partly,
         _ => {}
     }
+    match cell.without_figures() {
+        Some((runs, _)) if runs == cell.runs.measured => return State::NotMeasured,
+        Some(_) => return State::Partly,
+        None => {}
+    }
     match &cell.attach {
         Attach::Refused { .. } => State::RefusedAsExpected,
         Attach::Unknown { .. } => State::NotMeasured,
@@ -179,7 +189,40 @@ fn of_tool(cell: &CellResult, is_denied: bool) -> State {
     }
     let mut findings = cell.tool_result.iter().flat_map(|result| &result.findings);
     let is_clear = findings.any(|finding| finding.status == FindingStatus::Clear);
-    if is_clear { State::NothingFound } else { State::Measured }
+    let is_whole = cell.tool_result.iter().all(|result| result.not_compared.is_empty());
+    match (is_clear, is_whole) {
+        (true, true) => State::NothingFound,
+        (true, false) => State::NothingFoundInPart,
+        (false, _) => State::Measured,
+    }
+}
+
+/// Most figures that are named.
+const MOST_FIGURES: usize = 4;
+
+/// The figures of tools in which nothing was found, as nothing compares them: ``not compared:
+/// `reads` (read, calls)``.
+pub(super) fn not_compared<'a>(cells: impl Iterator<Item = &'a CellResult>) -> Option<String> {
+    let mut names: Vec<&str> = Vec::new();
+    for one in cells.flat_map(|cell| &cell.tool_result).flat_map(|result| &result.not_compared) {
+        if !names.contains(&one.figure.as_str()) {
+            names.push(&one.figure);
+        }
+    }
+    let more = names.len().saturating_sub(MOST_FIGURES);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let named = names.into_iter().take(MOST_FIGURES).collect::<Vec<_>>().join(", ");
+    (!named.is_empty()).then(|| format!("not compared: {named}{more}"))
+}
+
+/// That races between CPUs are not looked for, where programs count on several by a clock under
+/// which CPUs take turns.
+pub(super) fn races(results: &Results) -> Option<String> {
+    let study = &results.plan.study;
+    let cpus = study.guest.cpus;
+    let counts = results.cells.iter().any(|cell| !cell.is_baseline() && cell.runs.measured > 0);
+    (study.clock == Clock::Instructions && cpus > 1 && counts)
+        .then(|| format!("races between its {cpus} CPUs are not evaluated: by this clock they take turns"))
 }
 
 /// Exact is only what was compared in every interval and had every byte, and every call where calls can be compared. Bytes that were compared in some

@@ -5,8 +5,12 @@ use std::collections::HashSet;
 
 use bpfassay_study::{Cell, Clock, MetricName};
 
-use crate::{derive::activity, labels};
-use bpfassay_results::{CellResult, Figure, Outcome, Results, RunResult, Sampled, SamplingEnd};
+use super::standing;
+use crate::{
+    derive::activity,
+    labels::{self, Missing},
+};
+use bpfassay_results::{ByteFigure, CellResult, Figure, Outcome, Results, RunResult, Sampled, SamplingEnd};
 
 /// Most lines about doubtful figures below a table.
 const MAX_DOUBTS: usize = 20;
@@ -53,10 +57,13 @@ fn doubts(results: &Results) -> Vec<String> {
             doubts.push(format!("{}: the guest was not steady after {times} warm-up runs", run.record.run));
         }
         let Some(derived) = &run.derived else { continue };
-        if let Some(lost) = derived.losses.value().and_then(labels::losses) {
+        let Some(losses) = derived.losses.value() else { continue };
+        if let Some(lost) = labels::losses(losses) {
             // Counted per program over the whole guest: the byte error shows whether the workload's were among them.
             doubts.push(format!("{}: events lost by the tracer, in the whole guest: {lost}", run.record.run));
         }
+        doubts
+            .extend(labels::skipped(losses, missing(&derived.bytes)).map(|text| format!("{}: {text}", run.record.run)));
     }
     doubts.extend(activity::unusual(results));
     let interpreted = interpreted(results);
@@ -86,6 +93,16 @@ fn doubts(results: &Results) -> Vec<String> {
         ));
     }
     doubts
+}
+
+/// Whether the tracer's counts lack anything of what the workload did.
+fn missing(bytes: &[ByteFigure]) -> Missing {
+    let errors = || bytes.iter().flat_map(|figure| [&figure.error, &figure.call_error]);
+    match () {
+        () if errors().filter_map(Figure::value).any(|error| *error < 0) => Missing::Some,
+        () if bytes.is_empty() || bytes.iter().any(|figure| figure.error.value() != Some(&0)) => Missing::NotKnown,
+        () => Missing::None,
+    }
 }
 
 /// The cells with a measured run of which a program was not compiled.
@@ -132,6 +149,7 @@ pub(super) fn warnings_with_doubts(results: &Results) -> Vec<String> {
 /// What must be known of all figures.
 pub(super) fn warnings(results: &Results) -> Vec<String> {
     let mut warnings: Vec<String> = warning_of_clock(results).into_iter().collect();
+    warnings.extend(standing::races(results));
     warnings.extend(results.plan.left_out.iter().map(|left| format!("left out: {}: {}", left.what, left.reason)));
     warnings.extend(results.notes.iter().cloned());
     warnings.extend(course(results));

@@ -62,7 +62,9 @@ fn verdict_class(text: &str) -> Option<&'static str> {
         "SLOWER" | "HIGHER" | "BROKEN" | "MISCOUNTS" | "regression" | "NO!" | "OK!" | "BAD" => Some("bad"),
         "inconclusive" | "ok?" | "-?" | "?" => Some("open"),
         "faster" | "lower" | "mended" | "ok" | "pass" => Some("good"),
-        _ => ["REFUSED:", "FAILED:", "UNSTEADY:"].iter().any(|label| text.contains(label)).then_some("bad"),
+        _ => {
+            ["REFUSED:", "NOT READY:", "FAILED:", "UNSTEADY:"].iter().any(|label| text.contains(label)).then_some("bad")
+        }
     }
 }
 

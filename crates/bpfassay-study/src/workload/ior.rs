@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::{Case, FindScript, Kind, Metric, Named, OnTarget, PhaseReport, Read, Table, Type, WorkloadKind, bundled};
 use crate::{Clock, bundled as files, error::list};
 
+mod figures;
+
 pub(super) const TYPES: &[Type] = &[Type { name: "ior", read }];
 
 fn read(table: &Table<'_>) -> Result<Read, Reported> {
@@ -200,7 +202,8 @@ impl Kind for IorSpec {
         case_ids(name, &self.tests).into_iter().zip(&self.tests).map(case).collect()
     }
 
-    /// The bandwidths of the phases that the options ask for; both without any of these, as IOR does it.
+    /// The bandwidths of the phases that the options ask for; both without any of these, as IOR
+    /// does it. A check of what is there (`-W`) has no bandwidth.
     fn metrics(&self, case: &Named<'_>, _: Clock) -> Vec<Metric> {
         let asks_for = |flags: &[&str]| {
             self.test(case).is_some_and(|test| test.options.iter().any(|option| flags.contains(&option.as_str())))
@@ -208,7 +211,7 @@ impl Kind for IorSpec {
         // `-R` reads, too, and IOR reports that like any other read.
         let asked = (asks_for(&["-w"]), asks_for(&["-r", "-R"]));
         let is_meant = |operation: Operation| match (asked, operation) {
-            ((false, false), _) => true,
+            ((false, false), _) => !asks_for(&["-W"]),
             ((writes, _), Operation::Write) => writes,
             ((_, reads), _) => reads,
         };
@@ -218,6 +221,7 @@ impl Kind for IorSpec {
 
     fn phases(&self, summary: &str) -> Option<Result<Vec<PhaseReport>, String>> {
         let summary = Summary::parse(summary.as_bytes()).map_err(|error| with_causes(&error));
+        let summary = summary.and_then(|summary| figures::check(&summary).map(|()| summary));
         Some(summary.map(|summary| {
             let reports =
                 summary.tests.iter().flat_map(|test| test.results.iter().map(move |result| (test.id, result)));

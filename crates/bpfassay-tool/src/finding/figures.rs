@@ -128,6 +128,41 @@ pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Comp
     all
 }
 
+/// A figure of a tool file that was beside no truth, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NotCompared {
+    /// The place of the figure in the tool file, from 0.
+    pub index: usize,
+    /// The figure, by the name of its value and what it counts.
+    pub figure: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// The figures of `report` that are defined as the truth is and cannot be compared with it. Nothing
+/// was read where there are no `readings`, and nothing happened that is known where there is no
+/// `truth`.
+#[must_use]
+pub fn not_compared(report: &Report, readings: Option<&Readings>, truth: Option<&Truth>) -> Vec<NotCompared> {
+    let declared = report.figures.iter().enumerate().filter(|(_, figure)| figure.differs.is_none());
+    let why = |index: usize, figure: &ReportedFigure| match (readings, truth) {
+        (None, _) => Some("nothing that the tool reported could be read".to_owned()),
+        (_, None) => Some("there is no ground truth".to_owned()),
+        (Some(_), Some(truth)) if !truth.units.contains(&figure.unit) => {
+            Some(format!("the ground truth has no {}", figure.unit.name()))
+        }
+        (Some(readings), Some(truth)) => compare(index, figure, readings, truth).err(),
+    };
+    let of_figure = |(index, figure): (usize, &ReportedFigure)| {
+        let reason = why(index, figure)?;
+        let operations = figure.operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join("+");
+        let figure = format!("`{}` ({operations}, {})", figure.name(), figure.unit.name());
+        Some(NotCompared { index, figure, reason })
+    };
+    declared.filter_map(of_figure).collect()
+}
+
 /// What calls moved of the bytes that they were asked to move, for each of the report's figures of such bytes: the figure's value, the
 /// subject's first name, and the bytes.
 #[must_use]

@@ -22,6 +22,7 @@ mod merge;
 mod node;
 mod payload;
 mod plan;
+mod recorded;
 mod report;
 mod run;
 mod schema;

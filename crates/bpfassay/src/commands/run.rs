@@ -23,7 +23,10 @@ use bpfassay_study::{Plan, Shard};
 use bpfassay_testbed::stages::Kind;
 use bpfassay_vm::{AcceleratorWish, shell_command};
 
-use super::against::{self, Against};
+use super::{
+    against::{self, Against},
+    recorded,
+};
 use crate::{
     cli::{self, MessageFormat},
     exit::{Failure, INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED, USAGE},
@@ -274,6 +277,7 @@ pub(super) fn report(
             let mut text = render::text(&results, render::Style { width });
             if let Some(fingerprint) = fingerprint {
                 text.push_str(&format!("fingerprint of the raw figures: {fingerprint}\n"));
+                text.extend(recorded::line(&fingerprint));
             }
             text.push_str(&format!("results: {}\n", output::path(&path)));
             if *cancelled {
@@ -351,12 +355,12 @@ fn is_of_host(outcome: &RunOutcome) -> bool {
     matches!(outcome, RunOutcome::Failed(failure) if failure.kind == FailureKind::Host)
 }
 
-/// Whether every planned run was measured, failed by the host, or was refused as the study expects, and every feature came out as
-/// expected.
+/// Whether every planned run was measured with all its figures, failed by the host, or was refused
+/// as the study expects, and every feature came out as expected.
 fn as_expected(results: &Results) -> bool {
     let failed = |outcome: &RunOutcome| matches!(outcome, RunOutcome::Failed(_)) && !is_of_host(outcome);
     results.runs.iter().all(|run| !failed(&run.record.outcome))
-        && results.cells.iter().all(|cell| !cell.attach.is_surprise())
+        && results.cells.iter().all(|cell| !cell.attach.is_surprise() && cell.without_figures().is_none())
         && results.kernel_features.iter().all(|matrix| matrix.surprises().next().is_none())
 }
 
@@ -380,6 +384,15 @@ mod tests {
         let entries = plan.blocks.iter().zip(kinds).map(record).collect();
         let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance: Provenance::default() };
         bpfassay_report::derive(&Contents { header, entries, torn: None, digest: None })
+    }
+
+    #[test]
+    fn a_run_without_a_figure_of_its_workload_did_not_end_as_expected() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/quick");
+        let mut results = file::read(&folder).unwrap();
+        assert_eq!(verdict(&results, false), SUCCESS);
+        results.cells[1].metrics[0].value = bpfassay_results::Figure::missing("IOR's summary is not valid");
+        assert_eq!(verdict(&results, false), UNEXPECTED);
     }
 
     #[test]

@@ -13,10 +13,36 @@ struct LoaderMessages {
     phrases: &'static [&'static str],
 }
 
+/// What the verifier writes of a program that it refuses (kernel/bpf/verifier.c, 5.10 to 6.12),
+/// whichever loader hands it on.
+const OF_VERIFIER: &[&str] = &[
+    "unknown func *#",
+    "program of this type cannot use helper *#",
+    "invalid mem access '",
+    "invalid bpf_context access off=",
+    "invalid access to map value, value_size=",
+    "invalid access to packet, off=",
+    "invalid indirect read from stack",
+    "invalid read from stack",
+    "invalid variable-offset * stack ",
+    "!read_ok",
+    "back-edge from insn * to ",
+    "infinite loop detected at insn ",
+    "unreachable insn ",
+    "the sequence of * jumps is too complex",
+    "bpf program is too large. processed ",
+    "combined stack size of * calls is ",
+    "cannot call gpl-restricted function from non-gpl ",
+    "unreleased reference id=",
+    "math between * pointer and register",
+    "memory, make sure to bounds check",
+    "expected pointer to ctx, but got ",
+];
+
 /// Only what a loader prints when the step failed: `failed to load` alone also comes from a tool that lacks a file.
 const LOADER_MESSAGES: &[LoaderMessages] = &[
     // The kernel's verifier (kernel/bpf/verifier.c; newer kernels have the second in place of the first), quoted by most loaders.
-    LoaderMessages { step: Step::Load, phrases: &["unknown func *#", "program of this type cannot use helper *#"] },
+    LoaderMessages { step: Step::Load, phrases: OF_VERIFIER },
     // libbpf (src/libbpf.c and src/btf.c, 1.5.0 and 1.7.0).
     LoaderMessages { step: Step::Open, phrases: &["failed to find valid kernel btf", "error loading vmlinux btf: "] },
     LoaderMessages {
@@ -223,7 +249,8 @@ pub(crate) fn started(refusal: &Refusal) -> Start {
         Some(step) => {
             let printed = refused_program(&refusal.message);
             // A log before that is of a program that it did without.
-            let verifier = printed.reason.filter(|_| step == Step::Load);
+            let reason = printed.reason.or_else(|| line_of_verifier(&refusal.message));
+            let verifier = reason.filter(|_| step == Step::Load);
             Start::Refused(Refusal { step, program: printed.program, verifier, ..refusal.clone() })
         }
         None => Start::NotReady { message: refusal.message.clone() },
@@ -243,6 +270,15 @@ fn step_of(message: &str) -> Option<Step> {
         let of_loaders = LOADER_MESSAGES.iter().filter_map(of_loader);
         of_loaders.chain(of_script).max_by_key(|(place, _)| *place).map(|(_, step)| step)
     })
+}
+
+/// The last line of `message` that only the verifier writes.
+fn line_of_verifier(message: &str) -> Option<String> {
+    let is_of_verifier = |line: &&str| {
+        let line = line.to_lowercase();
+        OF_VERIFIER.iter().any(|phrase| place(&line, phrase).is_some())
+    };
+    message.lines().rev().find(is_of_verifier).map(|line| line.trim().to_owned())
 }
 
 /// Where bpftrace names an error of a script, as in `stdin:1:1-34: error: …`, with line and columns: it compiles first (src/log.cpp, 0.26.1).
@@ -419,6 +455,22 @@ mod tests {
         let message = "libbpf: prog 'fast': -- BEGIN PROG LOAD LOG --\nR1 !read_ok\n-- END PROG LOAD LOG --\nfalling back\nlibbpf: prog 'slow': failed to attach: -2";
         let Start::Refused(refusal) = started(&reported(message)) else { panic!("it names its step") };
         assert_eq!((refusal.step, refusal.program.as_deref(), refusal.verifier), (Step::Attach, Some("slow"), None));
+    }
+
+    /// A loader of which nothing is known hands the kernel's log on.
+    #[test]
+    fn the_kernels_own_words_are_known_whoever_prints_them() {
+        for line in [
+            "R2 invalid mem access 'scalar'",
+            "invalid bpf_context access off=96 size=8",
+            "BPF program is too large. Processed 1000001 insn",
+            "R1 !read_ok",
+            "cannot call GPL-restricted function from non-GPL compatible program",
+        ] {
+            let message = format!("ebpf error: -13\n0: R1=ctx()\n  {line}\nprocessed 2 insns (limit 1000000)\nbye");
+            let Start::Refused(refusal) = started(&reported(&message)) else { panic!("{line}") };
+            assert_eq!((refusal.step, refusal.verifier.as_deref()), (Step::Load, Some(line)));
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A tool's reports joined with what its reference tracer counted.
 
+mod newcomers;
+
 use bpfassay_protocol::{
     Operation, ProbeConfiguration,
     message::{Interval, MountFacts, Reading},
@@ -363,8 +365,10 @@ fn a_tool_without_reports_is_evaluated_by_what_the_kernel_saw() {
 #[test]
 fn a_tool_that_leaves_its_guest_changed_has_left_something_behind() {
     let excerpt = vec!["the guest was not as before after r7: /mnt/nfs is not mounted any more".to_owned()];
+    // Lines of the console prove nothing of it.
+    let with_console = excerpt.iter().cloned().chain(["clocksource: Switched to clocksource tsc".to_owned()]);
     let failure =
-        RunFailure { kind: FailureKind::Unsound, phase: None, excerpt: excerpt.clone(), log: None, after: None };
+        RunFailure { kind: FailureKind::Unsound, phase: None, excerpt: with_console.collect(), log: None, after: None };
     let findings = left_changed(&failure);
     assert_eq!(found(&findings), [Kind::LeftBehind]);
     let status = findings.into_iter().find(|finding| finding.kind == Kind::LeftBehind).unwrap().status;

@@ -81,6 +81,20 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
     Some(Truth { from_ns, to_ns, shares, optional, earlier, phases, is_whole_system, is_shared, units })
 }
 
+/// The names of cgroups and processes of which the reference tracer had counted nothing before the
+/// workload began: no tool can have. None where others count that were there before, since what a
+/// tool reported of those until then is not known.
+pub(super) fn newcomers(truth: &Truth, figures: &RunFigures, cgroups: &Cgroups) -> BTreeSet<String> {
+    let Some(before) = &figures.whole.before.tracer else { return BTreeSet::new() };
+    let were_there: BTreeSet<u64> = before.rows.iter().filter(|row| !is_of_agent(row)).map(|row| row.cgroup).collect();
+    let known: Vec<Vec<String>> = were_there.into_iter().map(|cgroup| cgroups.names(cgroup)).collect();
+    let count = || truth.shares.iter().filter(|share| !truth.optional.contains(share));
+    match count().any(|share| known.contains(&share.cgroup)) {
+        true => BTreeSet::new(),
+        false => count().flat_map(|share| share.cgroup.iter().chain(&share.process)).cloned().collect(),
+    }
+}
+
 /// What the workload sent and received, by its own count.
 fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = Share> {
     let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);

@@ -173,7 +173,13 @@ fn lost(runs: &[&RunDerived], is_it: impl Fn(&NodeFigures) -> bool, remarks: &mu
             Figure::NotMeasured(reason) => return format!("{NONE} {}", remarks.mark(reason.to_string())),
         }
     }
-    labels::losses(&sum).unwrap_or_else(|| match sum {
+    // The byte error beside it shows whether any of its calls were among those.
+    let skipped = sum.recursion_misses.filter(|&count| count > 0).map(|count| format!("skipped {count} times"));
+    let shown: Vec<String> = labels::losses(&sum).into_iter().chain(skipped).collect();
+    if !shown.is_empty() {
+        return shown.join(", ");
+    }
+    match sum {
         // Zero is a count; that none of them is reported is none.
         Losses {
             missed_probes: None,
@@ -183,5 +189,5 @@ fn lost(runs: &[&RunDerived], is_it: impl Fn(&NodeFigures) -> bool, remarks: &mu
             ring_buffer_drops: None,
         } => NONE.to_owned(),
         _ => "0".to_owned(),
-    })
+    }
 }

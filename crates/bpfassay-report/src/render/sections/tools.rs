@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tables of other tools under test: what each reported beside what really happened, and what was found of it.
 
-use bpfassay_tool::finding::{Certainty, Compared, FindingStatus, Kind, Values};
+use bpfassay_tool::finding::{Certainty, Compared, FindingStatus, Kind, NotCompared, Values};
 
 use crate::render::{
     study,
@@ -117,6 +117,10 @@ pub(super) fn findings(results: &Results) -> Option<Table> {
             continue;
         }
         row("clear", "", format!("{clear} of {} kinds", Kind::ALL.len()));
+        if !result.not_compared.is_empty() {
+            let named = |one: &NotCompared| format!("{} {}", one.figure, remarks.mark(one.reason.clone()));
+            row("not compared", "", result.not_compared.iter().map(named).collect::<Vec<_>>().join(", "));
+        }
         if study::loads_only(results, &cell.case) {
             row("not evaluated", "", "what it reports: `bpfassay run io-paths --tool` compares it".to_owned());
         } else if !open.is_empty() {

@@ -82,6 +82,7 @@ fn metrics_are_those_that_a_case_asks_for() {
         spec.metrics(&named, Clock::Wall).iter().map(|metric| metric.operation).collect::<Vec<_>>()
     };
     assert_eq!(only(&["-r"]), [Some(Operation::Read)]);
+    assert_eq!(only(&["-W"]), []);
     assert_eq!(only(&["-w", "-R"]), [Some(Operation::Write), Some(Operation::Read)]);
     assert_eq!(only(&["-w", "-r"]), [Some(Operation::Write), Some(Operation::Read)]);
 }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Overheads and costs of recorded results, derived again of the figures of their runs: intervals
+//! and what is detectable as this version has them. What needs more than results hold, such as
+//! direct costs, stays as it was recorded.
+
+use bpfassay_results::{CellMetric, Results};
+
+use super::{
+    cells, code_coverage::Coverages, context::Context, direct::Counts, gates, in_order, lookup::by_cell, pooled,
+};
+
+/// `results` with overheads and costs derived again.
+#[must_use]
+pub fn overheads_again(results: Results) -> Results {
+    let (counts, coverages) = (Counts::default(), Coverages::default());
+    let mut of_cell = by_cell(&results.runs);
+    in_order(&results.plan, &mut of_cell);
+    let context = Context::new(&results.plan, &results.provenance, &of_cell, &counts, &coverages);
+    let mut again = cells::derive(&context);
+    pooled::derive(&context, &mut again);
+    if results.plan.shard.is_none() {
+        gates::negligible(&context, &mut again);
+    }
+    drop(context);
+    drop(of_cell);
+    let mut results = results;
+    for cell in &mut results.cells {
+        let Some(new) = again.iter_mut().find(|new| new.cell == cell.cell) else { continue };
+        for metric in &mut cell.metrics {
+            let Some(new) = new.metrics.iter().find(|new| new.name == metric.name).cloned() else { continue };
+            let CellMetric { overhead, control, cost, control_cost, .. } = new;
+            *metric = CellMetric { overhead, control, cost, control_cost, ..metric.clone() };
+        }
+    }
+    results
+}

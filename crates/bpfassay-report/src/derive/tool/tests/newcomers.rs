@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Figures of cgroups and processes that came with the workload: a tool need not have reported
+//! before it.
+
+use super::*;
+
+const BY_CGROUP: &str =
+    "{ value = 'n', operations = 'read', unit = 'calls', counting = 'cumulative', whose = 'cgroup', label = 'c' }";
+const BY_PROCESS: &str =
+    "{ value = 'n', operations = 'read', unit = 'calls', counting = 'cumulative', whose = 'process', label = 'c' }";
+const OF_SYSTEM: &str = "{ value = 'n', operations = 'read', unit = 'calls', counting = 'cumulative' }";
+
+/// The workload's cgroup did nothing before the workload began, unless `was_there`.
+fn run_of(output: Vec<OutputPiece>, was_there: bool) -> RunFigures {
+    let mut figures = figures(output);
+    if !was_there {
+        figures.whole.before.tracer.as_mut().unwrap().rows.retain(|row| row.cgroup != CGROUP);
+    }
+    figures
+}
+
+/// What is found where the tool reports once, after the workload, that `subject` made `calls`
+/// calls; and the figures that are not compared.
+fn reported(figure: &str, subject: &str, calls: u64, was_there: bool) -> (Vec<Kind>, Vec<String>) {
+    let line = format!("{{\"c\":\"{subject}\",\"n\":{calls}}}\n");
+    let run = run_of(vec![piece(2100, &line, Some(60))], was_there);
+    let (findings, beside) = of_run(&tool(figure), None, true, &run);
+    (found(&findings), beside.not_compared.into_iter().map(|one| one.reason).collect())
+}
+
+#[test]
+fn what_came_with_the_workload_is_compared_without_a_report_before_it() {
+    for (figure, subject) in [(BY_CGROUP, "77"), (BY_PROCESS, "ior")] {
+        assert_eq!(reported(figure, subject, 60, false), (vec![], vec![]), "{subject}");
+        assert_eq!(reported(figure, subject, 40, false).0, [Kind::CountsTooLow], "{subject}");
+        assert_eq!(reported(figure, subject, 61, false).0, [Kind::CountsTooHigh], "{subject}");
+    }
+}
+
+#[test]
+fn what_was_there_before_needs_a_report_before_the_workload() {
+    const WHY: &str = "the tool reported nothing before the workload began: what it counted until then is not known";
+    for (figure, subject, was_there) in [(BY_CGROUP, "77", true), (BY_PROCESS, "ior", true), (OF_SYSTEM, "", false)] {
+        let (kinds, why) = reported(figure, subject, 40, was_there);
+        assert_eq!((kinds, why), (vec![], vec![WHY.to_owned()]), "{subject}");
+    }
+}
+
+#[test]
+fn figures_that_nothing_is_beside_are_named() {
+    let mut run = run_of(vec![piece(2100, "{\"n\":1}\n", None)], false);
+    let tool = tool(OF_SYSTEM);
+    run.whole.before.tracer = None;
+    run.whole.after.tracer = None;
+    let (_, beside) = of_run(&tool, None, true, &run);
+    assert_eq!(beside.not_compared[0].figure, "`n` (read, calls)");
+    assert_eq!(beside.not_compared[0].reason, "there is no ground truth");
+    let requested = self::tool("{ value = 'n', operations = 'read', unit = 'bytes-requested' }");
+    let (_, beside) = of_run(&requested, None, true, &run_of(vec![piece(2100, "{\"n\":1}\n", Some(60))], false));
+    assert_eq!(beside.not_compared[0].reason, "the ground truth has no bytes-requested");
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The contents of a journal that results alone are left of, as they are published.
+
+use std::collections::BTreeMap;
+
+use super::Contents;
+use crate::{BlockEnded, BlockStarted, BootVerdict, Entry, Header, JOURNAL_VERSION, Results, RunRecord};
+
+impl Contents {
+    /// What `results` have of the journal that they follow from: plan, provenance and the record
+    /// that stands for each run. The course of boots, what they counted and what was superseded is
+    /// not in it, so results that are derived of it have less.
+    #[must_use]
+    pub fn of_results(results: Results) -> Self {
+        let Results { started_unix_ms, plan, provenance, boots, runs, .. } = results;
+        let mut provenance = provenance.into_iter();
+        let header = Header {
+            journal: JOURNAL_VERSION,
+            started_unix_ms,
+            plan,
+            provenance: provenance.next().unwrap_or_default(),
+        };
+        let resumed = |provenance| Entry::Resumed { at_unix_ms: started_unix_ms, provenance: Box::new(provenance) };
+        let mut entries: Vec<Entry> = provenance.map(resumed).collect();
+        let verdicts: BTreeMap<(String, u32), Option<BootVerdict>> =
+            boots.into_iter().map(|boot| ((boot.block, boot.boot), boot.verdict)).collect();
+        let mut of_boots = BTreeMap::<(String, u32), Vec<RunRecord>>::new();
+        for run in runs {
+            of_boots.entry((run.record.block.clone(), run.record.boot)).or_default().push(run.record);
+        }
+        for (key, records) in of_boots {
+            // Runs whose boot was not brought to its end do not count for good.
+            let verdict = verdicts.get(&key).cloned().flatten().unwrap_or(BootVerdict::Complete);
+            let ids: Vec<String> = records.iter().map(|record| record.run.clone()).collect();
+            let is_open = matches!(verdict, BootVerdict::Complete | BootVerdict::Interrupted | BootVerdict::Host);
+            let settled = if is_open { Vec::new() } else { ids.clone() };
+            let (block, boot) = key;
+            entries.push(Entry::BlockStarted(BlockStarted {
+                block: block.clone(),
+                boot,
+                at_unix_ms: started_unix_ms,
+                qemu: Vec::new(),
+                attempt: 1,
+                log: None,
+                runs: ids,
+                confirming: None,
+                reused: None,
+            }));
+            entries.extend(records.into_iter().map(|record| Entry::Run(Box::new(record))));
+            entries.push(Entry::BlockEnded(BlockEnded {
+                block,
+                boot,
+                at_unix_ms: started_unix_ms,
+                failure: None,
+                notes: Vec::new(),
+                counts: None,
+                code_coverage: None,
+                verdict,
+                settled,
+            }));
+        }
+        Self { header, entries, torn: None, digest: None }
+    }
+}
