@@ -19,6 +19,7 @@ pub mod process;
 pub mod qemu;
 pub mod random;
 pub mod script;
+pub mod stranger;
 pub mod study;
 pub mod summary;
 pub mod trial;

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use crate::{drive::TrialResult, trial::End};
+use crate::trial::{End, TrialResult};
 
 /// The introduction of the page.
 const HEAD: &str = "\
@@ -94,7 +94,7 @@ impl Summary {
         if let Some(end) = line.result.ends.first() {
             *counts.ends.entry(*end).or_default() += 1;
         }
-        self.resumes += u32::try_from(line.result.ends.len().saturating_sub(1)).unwrap_or_default();
+        self.resumes += line.result.resumes;
         self.peak_kib = self.peak_kib.max(line.result.peak_kib);
     }
 
@@ -151,6 +151,7 @@ mod tests {
             parameters: "once".to_owned(),
             result: TrialResult {
                 ends: vec![end, End::Code(0)],
+                resumes: 1,
                 violations: violations.iter().map(|&text| text.to_owned()).collect(),
                 ..TrialResult::default()
             },

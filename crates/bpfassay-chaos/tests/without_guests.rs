@@ -48,9 +48,16 @@ fn spoiling(directory: &Path, after: &str) -> PathBuf {
 
 /// What `chaos` prints for a seed whose fault changes nothing by itself, with a command that does `after` at its end.
 fn violation(after: &str) -> String {
+    violation_of("agent/talkative", after)
+}
+
+/// What `chaos` prints for a seed of `fault`, with a command that does `after` at its end.
+fn violation_of(fault: &str, after: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
+    // Another user may run it.
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let command = spoiling(directory.path(), after);
-    let output = chaos(&["--seed", "1", "--only", "agent/talkative"], &command);
+    let output = chaos(&["--seed", "1", "--only", fault], &command);
     assert_eq!(output.status.code(), Some(1));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -83,6 +90,42 @@ fn a_lost_measurement_is_found() {
 fn bytes_for_the_terminal_are_found() {
     let printed = violation(&format!("{DISTURBED} printf '\\033[2J'"));
     assert!(printed.contains("a control character for the terminal: U+001B"), "{printed}");
+}
+
+/// Strangers' faults, with what a command would do in the room of each that it may not: once for
+/// each invariant, and at least once for each kind.
+#[test]
+fn harm_to_the_host_is_found_by_every_kind_with_strangers() {
+    for (fault, after, expected) in [
+        ("tree/deb", "mv host/lib/modules/6.9.9-host cache/", "modules.builtin is gone"),
+        ("tree/rpm", "cp host/file cache/read", "the host was read into"),
+        ("tree/like", "[ -d home/results ] && : >.git/planted", ".git/planted was made"),
+        ("bundle/own-qemu", ": >started", "made outside of its directories: started"),
+        ("bundle/writes-out", ": >host/directory/new", "host/directory/new was made"),
+        ("bundle/oversize", "mkdir -p cache/bpfassay && truncate -s 999999999 cache/bpfassay/zeros", "the cache has"),
+        (
+            "bundle/altered",
+            "mkdir -p cache/bpfassay/objects/00 && : >cache/bpfassay/objects/00/$ZEROS",
+            "another content",
+        ),
+        ("planted/before", "[ -e host/for-0 ] && echo >>host/for-0/file", "host/for-0/file was changed"),
+        ("planted/resumed", "[ -e host/for-0 ] && echo >>host/for-0/file", "host/for-0/file was changed"),
+        ("planted/meanwhile", "ls state/done-* >/dev/null 2>&1 && echo >>host/file", "host/file was changed"),
+        ("planted/read", "[ -e host/for-0 ] && code=1", "the command ended with Code(1)"),
+        ("twice/at-once", "case $code in 0) code=3; esac", "the two commands ended with"),
+        ("twice/one-paused", ": >unknown", "made outside of its directories: unknown"),
+        ("twice/one-killed", "printf '\\033[2J' >&2", "a control character for the terminal"),
+    ] {
+        let after = after.replace("$ZEROS", &"0".repeat(62));
+        let printed = violation_of(fault, &after);
+        assert!(printed.contains(expected), "{fault}: {printed}");
+    }
+}
+
+#[test]
+fn a_command_that_waits_for_ever_is_found() {
+    let printed = violation_of("planted/read", "[ -e host/for-0 ] && sleep 1000");
+    assert!(printed.contains("ended with Never"), "{printed}");
 }
 
 #[test]
