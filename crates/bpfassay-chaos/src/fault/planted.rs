@@ -51,9 +51,9 @@ const PLACES: &[&str] = &[
 /// Commands that read results, one line each.
 const READERS: &[&str] = &[
     "report OUT",
-    "report OUT --format json",
+    "report OUT --format markdown",
     "report OUT --format html",
-    "report OUT --format junit",
+    "report OUT --format ktap",
     "verify --files OUT",
     "compare OUT OTHER",
     "compare OTHER OUT",
