@@ -176,7 +176,7 @@ impl Environment {
     /// What the command printed.
     #[must_use]
     pub fn printed(&self) -> Vec<u8> {
-        let names = ["stdout", "stderr", "stdout-2", "stderr-2"];
+        let names = ["stderr", "stdout", "stderr-2", "stdout-2"];
         names.iter().flat_map(|name| fs::read(self.path(name)).unwrap_or_default()).collect()
     }
 
