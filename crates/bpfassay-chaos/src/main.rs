@@ -142,7 +142,7 @@ fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
         Some(manifest) if arguments.guests => {
             Either::Guests(GuestDriver::new(bpfassay, std::path::absolute(manifest)?))
         }
-        _ => Either::Scripted(Driver::new(Workshop::new(bpfassay)?, cannot_mount)),
+        _ => Either::Scripted(Box::new(Driver::new(Workshop::new(bpfassay)?, cannot_mount))),
     };
     let parallel = arguments.parallel.unwrap_or(if arguments.guests { 1 } else { 2 });
     let next = Mutex::new(seeds.into_iter());
@@ -181,7 +181,7 @@ fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
 
 /// The programs and guests of trials.
 enum Either {
-    Scripted(Driver),
+    Scripted(Box<Driver>),
     Guests(GuestDriver),
 }
 

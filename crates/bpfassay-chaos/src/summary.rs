@@ -17,11 +17,13 @@ makes a terminal do anything, that memory stayed within 256 MiB per guest, and t
 memory is left. Then the host is in order again and the study is resumed, with `--again failed` where runs had failed: it must come to the
 fingerprint of the study without faults. Whatever of this does not hold is a violation.
 
-Four kinds have files of strangers, or a second command, in place of that: packages and results whose links and names lead elsewhere
-(`tree`), bundles (`bundle`), results directories with a link, a pipe or another name of a file in the place of each file that a run makes
-(`planted`), and two commands at once in a step of set-up (`twice`). However these commands end, files of the host beside them are as they
-were, none was read into the cache, the results or what is printed, nothing was made elsewhere, the objects of the cache have the content
-that their names promise, nothing waits for more than 60 s, and the exit code is one that is documented for it.
+Four kinds have files of strangers, or a second command, in place of that: packages and results
+whose links and names lead elsewhere (`tree`), bundles (`bundle`), results directories with a link,
+a pipe or another name of a file in the place of each file that a run makes (`planted`), and two
+commands at once in a step of set-up (`twice`). However these commands end, files of the host beside
+them are as they were, none was read into the cache, the results or what is printed, nothing was
+made elsewhere, the objects of the cache have the content that their names promise, nothing waits
+for more than 60 s, and the exit code is one that is documented for it.
 ";
 
 /// Most violations of one trial that are shown.

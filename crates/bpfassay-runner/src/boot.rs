@@ -128,7 +128,8 @@ impl<'a> Boot<'a> {
 
     /// Whether an incident that the kernel reports now spoils something: a run, or what a tool left behind.
     pub(crate) fn is_spoilt_by_incident(&self) -> bool {
-        // The host may read it late: a boot that is to show whether a run does harm alone is not over before the guest is.
+        // The host may read it late: a boot that shows whether a run does harm alone is not over
+        // before the guest is.
         (!self.is_done() || self.plan.confirming.is_some())
             && (self.seen.in_flight().is_some() || self.seen.last_tool(&self.plan).is_some())
     }

@@ -28,7 +28,8 @@ const PACE: Duration = Duration::from_millis(1);
 /// The least time from QEMU's start to the agent's first message: real guests take seconds, and bpfassay needs some time to send the first messages to
 /// QEMU's monitor, before which QEMU must not have ended.
 const BOOT: Duration = Duration::from_millis(500);
-/// In so many steps: a loaded host makes each of them longer, and so it does with what bpfassay does meanwhile.
+/// It passes in so many steps: a loaded host makes each of them longer, and so it does with what
+/// bpfassay does meanwhile.
 const STEPS: u32 = 50;
 /// In messages of a script: the run in flight, or the next.
 pub const THIS: &str = "{this}";

@@ -76,7 +76,7 @@ struct Planting {
     /// Whether the directory belongs to another user, where this one is root.
     is_of_another: bool,
     reader: &'static str,
-    /// Where the journal is cut, in lines that stay; or the log, block and moment, by their numbers.
+    /// Where the journal is cut, in lines that stay; or which log, block and moment it is.
     number: u64,
 }
 

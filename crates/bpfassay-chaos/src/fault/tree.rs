@@ -256,7 +256,7 @@ const VALUES: &[&str] = &[
 struct Recorded {
     field: &'static str,
     value: &'static str,
-    /// Whether the guests are said to be made of Debian's packages, and are gone: they are made again.
+    /// Whether the guests are said to be of Debian's packages, and are gone: they are made again.
     is_debian: bool,
     is_user: bool,
 }

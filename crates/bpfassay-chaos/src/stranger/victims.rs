@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn every_change_of_a_victim_is_found() {
-        let changes: [(&str, fn(&Path)); 7] = [
+        type Change = (&'static str, fn(&Path));
+        let changes: [Change; 7] = [
             ("a/one was changed", |root| fs::write(root.join("a/one"), "other").unwrap()),
             ("a/one is gone", |root| fs::rename(root.join("a/one"), root.join("b/one")).unwrap()),
             ("a/one is gone", |root| fs::remove_file(root.join("a/one")).unwrap()),
