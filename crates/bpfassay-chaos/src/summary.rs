@@ -23,7 +23,8 @@ a pipe or another name of a file in the place of each file that a run makes (`pl
 commands at once in a step of set-up (`twice`). However these commands end, files of the host beside
 them are as they were, none was read into the cache, the results or what is printed, nothing was
 made elsewhere, the objects of the cache have the content that their names promise, nothing waits
-for more than 60 s, and the exit code is one that is documented for it.
+for ever (after 60 s, a command that does nothing for 20 s is one that waits), and the exit code is
+one that is documented for it.
 ";
 
 /// Most violations of one trial that are shown.

@@ -25,8 +25,13 @@ use crate::{
     trial::{Directory, End, HostAction, TrialResult},
 };
 
-/// How long a command may take; one that waits for a pipe never ends.
+/// How long a command may take that does nothing in the end; one that waits for a pipe never ends.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+/// For how long a command does nothing that waits for something. On a loaded host others take
+/// longer, up to [`MOST`].
+const IDLE: Duration = Duration::from_secs(20);
+/// How long a command may take in any case.
+const MOST: Duration = Duration::from_secs(600);
 /// How often is looked whether it has ended.
 const PERIOD: Duration = Duration::from_millis(5);
 /// The user who is not root, where root makes the trial.
@@ -193,9 +198,9 @@ impl<'a> Room<'a> {
         actions: &[HostAction],
     ) -> Result<End, ChaosError> {
         let mut child = self.start(command, args)?;
-        let since = Instant::now();
+        let mut patience = Patience::new();
         let end = loop {
-            if let Some(end) = ended(&mut child, since)? {
+            if let Some(end) = patience.ended(&mut child)? {
                 break end;
             }
             // A guest that was killed does not wait for the answer.
@@ -211,11 +216,12 @@ impl<'a> Room<'a> {
     /// # Errors
     /// Where one cannot be waited for.
     pub fn wait(&mut self, children: &mut [Child]) -> Result<Vec<End>, ChaosError> {
-        let since = Instant::now();
+        let mut patience: Vec<_> = children.iter().map(|_| Patience::new()).collect();
         let mut ends = vec![None; children.len()];
         while ends.iter().any(Option::is_none) {
-            for (child, end) in children.iter_mut().zip(&mut ends).filter(|(_, end)| end.is_none()) {
-                *end = ended(child, since)?;
+            let left = children.iter_mut().zip(&mut patience).zip(&mut ends).filter(|(_, end)| end.is_none());
+            for ((child, patience), end) in left {
+                *end = patience.ended(child)?;
             }
             let _ = self.environment.serve(&[], 0);
             thread::sleep(PERIOD);
@@ -282,19 +288,52 @@ impl<'a> Room<'a> {
     }
 }
 
-/// How `child` ended, if it has; it is killed where it takes longer than [`PATIENCE`].
-fn ended(child: &mut Child, since: Instant) -> io::Result<Option<End>> {
-    let end =
-        |status: ExitStatus| status.code().map_or_else(|| End::Signal(status.signal().unwrap_or_default()), End::Code);
-    if let Some(status) = child.try_wait()? {
-        return Ok(Some(end(status)));
+/// How long a command has been waited for, and when it did something last.
+struct Patience {
+    since: Instant,
+    /// Ticks of CPU that it had used, and since when it has used no more.
+    used: (Option<u64>, Instant),
+}
+
+impl Patience {
+    fn new() -> Self {
+        Self { since: Instant::now(), used: (None, Instant::now()) }
     }
-    if since.elapsed() > PATIENCE {
-        child.kill()?;
-        child.wait()?;
-        return Ok(Some(End::Never));
+
+    /// How `child` ended, if it has; it is killed where it waits for something, or takes too long.
+    ///
+    /// # Errors
+    /// The system's error where it cannot be waited for, or killed.
+    fn ended(&mut self, child: &mut Child) -> io::Result<Option<End>> {
+        let end = |status: ExitStatus| {
+            status.code().map_or_else(|| End::Signal(status.signal().unwrap_or_default()), End::Code)
+        };
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(end(status)));
+        }
+        let elapsed = self.since.elapsed();
+        if elapsed < PATIENCE.saturating_sub(IDLE) {
+            return Ok(None);
+        }
+        let used = ticks(child.id());
+        if used != self.used.0 {
+            self.used = (used, Instant::now());
+        }
+        if elapsed > MOST || elapsed > PATIENCE && self.used.1.elapsed() > IDLE {
+            child.kill()?;
+            child.wait()?;
+            return Ok(Some(End::Never));
+        }
+        Ok(None)
     }
-    Ok(None)
+}
+
+/// Ticks of CPU that `process` and its children that have ended used, as far as it is known
+/// (`proc_pid_stat(5)`: the fields 14 to 17).
+fn ticks(process: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').skip(11).take(4).map(|field| field.parse::<u64>().ok()).sum()
 }
 
 /// The user of a trial, drawn: another than root, where root makes it.
@@ -311,4 +350,28 @@ pub fn words(line: &str, paths: &[(&str, &Path)]) -> Vec<PathBuf> {
         None => word.into(),
     };
     line.split_whitespace().map(word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The ticks of a command that does something grow, and those of one that waits do not.
+    #[test]
+    fn a_command_that_waits_uses_no_cpu() {
+        for (script, grows) in [("while :; do :; done", true), ("exec sleep 100", false)] {
+            let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+            thread::sleep(Duration::from_millis(300));
+            let before = ticks(child.id()).unwrap();
+            let since = Instant::now();
+            while ticks(child.id()).unwrap() == before
+                && since.elapsed() < Duration::from_secs(if grows { 60 } else { 1 })
+            {
+                thread::sleep(Duration::from_millis(10));
+            }
+            assert_eq!(ticks(child.id()).unwrap() > before, grows, "{script}");
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
 }
