@@ -11,19 +11,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_results::Contents;
-use bpfassay_testbed::Arch;
-
 use crate::{
     check::{self, Records, Stage},
     environment::Environment,
     fault::Drawn,
     leftovers::{Before, files},
     process::peak_kib,
-    qemu,
+    stranger::workshop::Workshop,
     study::{ChaosError, Shape, TrialStudy},
-    trial::{Directory, End, Expected, HostAction, Trial},
+    trial::{Directory, End, Expected, HostAction, Trial, TrialResult},
 };
+use bpfassay_results::Contents;
 
 /// How long a command may take that has nothing to wait for.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -38,51 +36,20 @@ const ITSELF: u64 = 96 << 10;
 /// How often a study is resumed until it must be complete.
 const RESUMES: usize = 4;
 
-/// The result of a trial.
-#[derive(Debug, Clone, Default)]
-pub struct TrialResult {
-    /// How each command ended.
-    pub ends: Vec<End>,
-    /// Violations, a sentence each.
-    pub violations: Vec<String>,
-    /// What the commands printed, where there were violations.
-    pub printed: String,
-    /// Why the trial could not be made.
-    pub skipped: Option<String>,
-    /// Most memory that a command took with its guests' output, in KiB.
-    pub peak_kib: u64,
-}
-
-/// The programs that trials need.
+/// The programs of trials, and what studies without faults give.
 #[derive(Debug)]
 pub struct Driver {
-    /// The command.
-    pub bpfassay: PathBuf,
-    /// The real QEMU.
-    pub qemu: PathBuf,
-    /// A copy of this program that any user may execute.
-    stand_in: PathBuf,
-    _home: tempfile::TempDir,
+    workshop: Workshop,
     /// Why no file system can be mounted; `None` where that is possible.
     pub cannot_mount: Option<String>,
     references: Mutex<BTreeMap<Shape, Records>>,
 }
 
 impl Driver {
-    /// With a copy of this program, and the QEMU that the command would take.
-    ///
-    /// # Errors
-    /// Where there is no QEMU on `PATH` and that of the lock cannot be had, or this program cannot
-    /// be copied.
-    pub fn new(bpfassay: PathBuf, cannot_mount: Option<String>) -> Result<Self, ChaosError> {
-        use std::os::unix::fs::PermissionsExt;
-        let home = tempfile::Builder::new().prefix("chaos-program-").tempdir()?;
-        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755))?;
-        let stand_in = home.path().join("chaos");
-        fs::copy(std::env::current_exe()?, &stand_in)?;
-        fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755))?;
-        let qemu = qemu::program(Arch::X86_64, home.path())?;
-        Ok(Self { bpfassay, qemu, stand_in, _home: home, cannot_mount, references: Mutex::default() })
+    /// With the programs in `workshop`.
+    #[must_use]
+    pub fn new(workshop: Workshop, cannot_mount: Option<String>) -> Self {
+        Self { workshop, cannot_mount, references: Mutex::default() }
     }
 
     /// Makes the trial that was drawn.
@@ -94,6 +61,9 @@ impl Driver {
             && let Some(reason) = &self.cannot_mount
         {
             return Ok(TrialResult { skipped: Some(reason.clone()), ..TrialResult::default() });
+        }
+        if let Some(course) = drawn.fault.course {
+            return course(&self.workshop, drawn.trial.choice);
         }
         let reference = self.reference(&drawn.study)?;
         RunningTrial::new(self, &drawn.study, &drawn.trial)?.whole(&reference)
@@ -139,7 +109,8 @@ struct RunningTrial<'a> {
 impl<'a> RunningTrial<'a> {
     fn new(driver: &'a Driver, study: &'a TrialStudy, trial: &'a Trial) -> Result<Self, ChaosError> {
         let small = trial.small.map(|(place, _)| place);
-        let mut environment = Environment::new(study, &driver.stand_in, &driver.qemu, small)?;
+        let workshop = &driver.workshop;
+        let mut environment = Environment::new(study, &workshop.stand_in, &workshop.qemu, small)?;
         environment.script(&trial.rules)?;
         if let Some((_, true)) = trial.small {
             environment.perform(&HostAction::Fill, 0)?;
@@ -243,7 +214,7 @@ impl<'a> RunningTrial<'a> {
     /// # Errors
     /// Where the files for its output cannot be made, or it cannot be started, waited for or killed.
     fn command(&mut self, args: &[PathBuf]) -> Result<(), ChaosError> {
-        let mut child = self.environment.command(&self.driver.bpfassay)?.args(args).spawn()?;
+        let mut child = self.environment.command(&self.driver.workshop.bpfassay)?.args(args).spawn()?;
         self.process = child.id();
         let since = Instant::now();
         let limit = PATIENCE + PER_HANG * self.trial.expected.hangs;
@@ -270,6 +241,7 @@ impl<'a> RunningTrial<'a> {
             }
             thread::sleep(PERIOD);
         };
+        self.result.resumes += u32::from(!self.result.ends.is_empty());
         self.result.ends.push(end);
         Ok(())
     }

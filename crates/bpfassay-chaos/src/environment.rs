@@ -117,8 +117,16 @@ impl Environment {
     /// # Errors
     /// The system's error where the files for the command's output cannot be made.
     pub fn command(&self, bpfassay: &Path) -> io::Result<Command> {
+        self.dressed(Command::new(bpfassay), "")
+    }
+
+    /// `command` in this environment, to which the command's own arguments are to be added. Its
+    /// output goes to the files `stdout` and `stderr` with `name` at their ends.
+    ///
+    /// # Errors
+    /// The system's error where the files for its output cannot be made.
+    pub fn dressed(&self, mut command: Command, name: &str) -> io::Result<Command> {
         let path = std::env::var("PATH").unwrap_or_default();
-        let mut command = Command::new(bpfassay);
         command
             .current_dir(self.root())
             .env_clear()
@@ -129,8 +137,8 @@ impl Environment {
             // Not the directory itself: a file that fills it up would make it a directory that is no cache.
             .arg(self.directory(Directory::Cache).join("bpfassay"))
             .stdin(Stdio::null())
-            .stdout(fs::File::create(self.path("stdout"))?)
-            .stderr(fs::File::create(self.path("stderr"))?);
+            .stdout(fs::File::create(self.path(&format!("stdout{name}")))?)
+            .stderr(fs::File::create(self.path(&format!("stderr{name}")))?);
         Ok(command)
     }
 
@@ -168,9 +176,8 @@ impl Environment {
     /// What the command printed.
     #[must_use]
     pub fn printed(&self) -> Vec<u8> {
-        let mut all = fs::read(self.path("stdout")).unwrap_or_default();
-        all.extend(fs::read(self.path("stderr")).unwrap_or_default());
-        all
+        let names = ["stderr", "stdout", "stderr-2", "stdout-2"];
+        names.iter().flat_map(|name| fs::read(self.path(name)).unwrap_or_default()).collect()
     }
 
     /// Executes what a guest requests of the host, if one does.
@@ -309,6 +316,7 @@ impl HostActions<'_> {
                 fs::rename(out.join("logs"), out.join("logs-aside"))?;
                 fs::write(out.join("logs"), "")?;
             }
+            HostAction::Plant(place, plant) => plant.put(&out.join(place), &self.root.join("host"))?,
         }
         Ok(())
     }

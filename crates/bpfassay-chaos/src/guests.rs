@@ -13,10 +13,9 @@ use std::{
 use self::environment::GuestEnvironment;
 use crate::{
     check::{self, Records, Stage},
-    drive::TrialResult,
     random::Random,
     study::ChaosError,
-    trial::{End, Expected},
+    trial::{End, Expected, TrialResult},
 };
 
 /// What a tool does to its guest.

@@ -20,6 +20,7 @@ use bpfassay_chaos::{
     drive::Driver,
     fault,
     guests::GuestDriver,
+    stranger::workshop::Workshop,
     study::ChaosError,
     summary::{Line, Summary},
 };
@@ -141,7 +142,7 @@ fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
         Some(manifest) if arguments.guests => {
             Either::Guests(GuestDriver::new(bpfassay, std::path::absolute(manifest)?))
         }
-        _ => Either::Scripted(Driver::new(bpfassay, cannot_mount)?),
+        _ => Either::Scripted(Box::new(Driver::new(Workshop::new(bpfassay)?, cannot_mount))),
     };
     let parallel = arguments.parallel.unwrap_or(if arguments.guests { 1 } else { 2 });
     let next = Mutex::new(seeds.into_iter());
@@ -180,7 +181,7 @@ fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
 
 /// The programs and guests of trials.
 enum Either {
-    Scripted(Driver),
+    Scripted(Box<Driver>),
     Guests(GuestDriver),
 }
 

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use crate::{drive::TrialResult, trial::End};
+use crate::trial::{End, TrialResult};
 
 /// The introduction of the page.
 const HEAD: &str = "\
@@ -16,6 +16,15 @@ that all others were measured, each block in one boot with the figures of that b
 makes a terminal do anything, that memory stayed within 256 MiB per guest, and that no process, temporary file, mount, cgroup or shared
 memory is left. Then the host is in order again and the study is resumed, with `--again failed` where runs had failed: it must come to the
 fingerprint of the study without faults. Whatever of this does not hold is a violation.
+
+Four kinds have files of strangers, or a second command, in place of that: packages and results
+whose links and names lead elsewhere (`tree`), bundles (`bundle`), results directories with a link,
+a pipe or another name of a file in the place of each file that a run makes (`planted`), and two
+commands at once in a step of set-up (`twice`). However these commands end, files of the host beside
+them are as they were, none was read into the cache, the results or what is printed, nothing was
+made elsewhere, the objects of the cache have the content that their names promise, nothing waits
+for ever (after 60 s, a command that does nothing for 20 s is one that waits), and the exit code is
+one that is documented for it.
 ";
 
 /// Most violations of one trial that are shown.
@@ -94,7 +103,7 @@ impl Summary {
         if let Some(end) = line.result.ends.first() {
             *counts.ends.entry(*end).or_default() += 1;
         }
-        self.resumes += u32::try_from(line.result.ends.len().saturating_sub(1)).unwrap_or_default();
+        self.resumes += line.result.resumes;
         self.peak_kib = self.peak_kib.max(line.result.peak_kib);
     }
 
@@ -151,6 +160,7 @@ mod tests {
             parameters: "once".to_owned(),
             result: TrialResult {
                 ends: vec![end, End::Code(0)],
+                resumes: 1,
                 violations: violations.iter().map(|&text| text.to_owned()).collect(),
                 ..TrialResult::default()
             },

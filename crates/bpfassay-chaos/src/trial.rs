@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     script::{Action, Point, Rule, When},
+    stranger::plant::Plant,
     study::Shape,
 };
 
@@ -27,8 +28,27 @@ pub struct Trial {
     pub damage: Option<Damage>,
     /// The allowed outcomes.
     pub expected: Expected,
+    /// What is drawn of a trial that has a course of its own.
+    pub choice: u64,
     /// The drawn parameters, for people.
     pub parameters: String,
+}
+
+/// The result of a trial.
+#[derive(Debug, Clone, Default)]
+pub struct TrialResult {
+    /// How each command ended.
+    pub ends: Vec<End>,
+    /// How many of them resumed a study.
+    pub resumes: u32,
+    /// Violations, a sentence each.
+    pub violations: Vec<String>,
+    /// What the commands printed, where there were violations.
+    pub printed: String,
+    /// Why the trial could not be made.
+    pub skipped: Option<String>,
+    /// Most memory that a command took with its guests' output, in KiB.
+    pub peak_kib: u64,
 }
 
 /// A directory that the command writes to.
@@ -57,6 +77,8 @@ pub enum HostAction {
     NoQemu,
     /// The directory of console logs is removed, and a file put in its place.
     NoLogs,
+    /// Something is put in the place of this file or directory of the results directory.
+    Plant(String, Plant),
 }
 
 /// What is damaged between two commands.
@@ -122,6 +144,7 @@ impl Trial {
             small: None,
             damage: None,
             expected: Expected::default(),
+            choice: 0,
             parameters: String::new(),
         }
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 /// So many seeds draw every fault.
-const SEEDS: &str = "1000";
+const SEEDS: &str = "3000";
 
 /// The command, which cargo builds beside this program where the whole workspace is tested; by itself this crate does not build it.
 fn bpfassay() -> PathBuf {
@@ -48,9 +48,16 @@ fn spoiling(directory: &Path, after: &str) -> PathBuf {
 
 /// What `chaos` prints for a seed whose fault changes nothing by itself, with a command that does `after` at its end.
 fn violation(after: &str) -> String {
+    violation_of("agent/talkative", after)
+}
+
+/// What `chaos` prints for a seed of `fault`, with a command that does `after` at its end.
+fn violation_of(fault: &str, after: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
+    // Another user may run it.
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let command = spoiling(directory.path(), after);
-    let output = chaos(&["--seed", "1", "--only", "agent/talkative"], &command);
+    let output = chaos(&["--seed", "1", "--only", fault], &command);
     assert_eq!(output.status.code(), Some(1));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -83,6 +90,52 @@ fn a_lost_measurement_is_found() {
 fn bytes_for_the_terminal_are_found() {
     let printed = violation(&format!("{DISTURBED} printf '\\033[2J'"));
     assert!(printed.contains("a control character for the terminal: U+001B"), "{printed}");
+}
+
+/// Does `after` in the room of the drawn trial, which the command may not do, and looks for
+/// `expected` in what `chaos` prints.
+fn harm_is_found(fault: &str, after: &str, expected: &str) {
+    let printed = violation_of(fault, after);
+    assert!(printed.contains(expected), "{fault}: {printed}");
+}
+
+#[test]
+fn a_tree_that_harms_the_host_is_found() {
+    harm_is_found("tree/deb", "mv host/lib/modules/6.9.9-host cache/", "modules.builtin is gone");
+    harm_is_found("tree/rpm", "cp host/file cache/read", "the host was read into");
+    harm_is_found("tree/like", "[ -d home/results ] && : >.git/planted", ".git/planted was made");
+}
+
+#[test]
+fn a_bundle_that_harms_the_host_is_found() {
+    harm_is_found("bundle/own-qemu", ": >started", "made outside of its directories: started");
+    harm_is_found("bundle/writes-out", ": >host/directory/new", "host/directory/new was made");
+    let large = "mkdir -p cache/bpfassay && truncate -s 999999999 cache/bpfassay/zeros";
+    harm_is_found("bundle/oversize", large, "the cache has");
+    let other = format!("mkdir -p cache/bpfassay/objects/00 && : >cache/bpfassay/objects/00/{}", "0".repeat(62));
+    harm_is_found("bundle/altered", &other, "another content");
+}
+
+#[test]
+fn a_results_directory_that_harms_the_host_is_found() {
+    let changes = "[ -e host/for-0 ] && echo >>host/for-0/file";
+    harm_is_found("planted/before", changes, "host/for-0/file was changed");
+    harm_is_found("planted/resumed", changes, "host/for-0/file was changed");
+    harm_is_found("planted/meanwhile", &format!("{DISTURBED} echo >>host/file"), "host/file was changed");
+    harm_is_found("planted/read", "[ -e host/for-0 ] && code=1", "the command ended with Code(1)");
+}
+
+#[test]
+fn two_commands_that_harm_each_other_are_found() {
+    harm_is_found("twice/at-once", "case $code in 0) code=3; esac", "the two commands ended with");
+    harm_is_found("twice/one-paused", ": >unknown", "made outside of its directories: unknown");
+    harm_is_found("twice/one-killed", "printf '\\033[2J' >&2", "a control character for the terminal");
+}
+
+#[test]
+fn a_command_that_waits_for_ever_is_found() {
+    let printed = violation_of("planted/read", "[ -e host/for-0 ] && sleep 1000");
+    assert!(printed.contains("ended with Never"), "{printed}");
 }
 
 #[test]

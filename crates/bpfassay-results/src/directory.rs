@@ -24,7 +24,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::disk::{self, checked, named};
+use crate::disk::{self, checked, named, of_one_name};
 
 /// How the permissions of new files begin, before the umask.
 const FILE: Mode = Mode::from_raw_mode(0o666);
@@ -111,9 +111,9 @@ impl OpenDirectory {
     /// Opens the file `name` for reading and adding to it.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// As [`Self::read`]; that it has another name, where what is added would be, too.
     pub(crate) fn append(&self, name: &str) -> io::Result<File> {
-        self.existing(name, OFlags::RDWR | OFlags::APPEND)
+        self.existing(name, OFlags::RDWR | OFlags::APPEND).and_then(of_one_name)
     }
 
     fn existing(&self, name: &str, flags: OFlags) -> io::Result<File> {
@@ -356,6 +356,11 @@ mod tests {
             directory.create(name).unwrap().write_all(b"ours").unwrap();
             assert!(at("out").join(name).symlink_metadata().unwrap().is_file(), "{name}");
         }
+        fs::hard_link(at("victim"), at("out/name")).unwrap();
+        assert!(disk::has_other_name(&directory.append("name").unwrap_err()));
+        assert!(directory.read("name").is_ok());
+        directory.replace("name", b"ours").unwrap();
+        assert!(directory.append("name").is_ok());
         assert_eq!(fs::read(at("victim")).unwrap(), b"kept");
         assert!(!at("nothing").exists());
         symlink(at("elsewhere"), at("out/logs")).unwrap();

@@ -2,7 +2,7 @@
 //! Files that others may have made: only regular ones are read, and nothing waits for the other end
 //! of a pipe.
 
-use std::{fs::File, io, path::Path};
+use std::{fs::File, io, os::unix::fs::MetadataExt as _, path::Path};
 
 use rustix::{
     fs::{Mode, OFlags},
@@ -14,6 +14,22 @@ pub(crate) const NO_FILE: &str = "it is no regular file";
 
 /// What is in the place of a directory.
 pub(crate) const NO_DIRECTORY: &str = "it is a symbolic link or a file, and no directory";
+
+/// What a file has that is also elsewhere.
+const OTHER_NAME: &str = "it has another name, too";
+
+/// `file`, if nothing else has it.
+pub(crate) fn of_one_name(file: File) -> io::Result<File> {
+    match file.metadata()?.nlink() {
+        0 | 1 => Ok(file),
+        _ => Err(io::Error::other(OTHER_NAME)),
+    }
+}
+
+/// Whether `error` means that the file has another name.
+pub(crate) fn has_other_name(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.to_string() == OTHER_NAME)
+}
 
 /// Whether `error` means that the path exists and is no regular file.
 pub(crate) fn is_no_file(error: &io::Error) -> bool {

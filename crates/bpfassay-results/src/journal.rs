@@ -71,6 +71,15 @@ pub enum JournalError {
         /// What was to be a file.
         path: PathBuf,
     },
+    /// What is added to the file would be in another place, too.
+    #[error(
+        "{} has another name (a hard link), and what is added would be there, too: put a copy in its place (cp --remove-destination), or choose another directory",
+        path.display()
+    )]
+    HasOtherName {
+        /// The file.
+        path: PathBuf,
+    },
     /// There is something else in the place of the directory.
     #[error("{} is no directory: choose another one for the results", path.display())]
     NotADirectory {

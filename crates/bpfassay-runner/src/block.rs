@@ -225,7 +225,8 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
             }
             Event::KernelIncident(incident) => match incident.kind.severity() {
                 Severity::Note => note(&incident),
-                // Before the first run there is nothing to spoil, after the last nothing is left to.
+                // Before the first run there is nothing to spoil. After the last nothing is left to, but
+                // for what a confirming boot shows.
                 Severity::SpoilsRun if boot.is_spoilt_by_incident() => {
                     died_ms.get_or_insert(boot.now().boot_ms);
                     // What a run measured under it cannot be trusted, nor the guest that any other would be measured in. The
@@ -251,7 +252,8 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ended: &
     let is_cancelled = boot.context.cancel.is_cancelled();
     let is_dead = matches!(ending.reason, EndReason::KernelDied { .. });
     // A kernel that dies although everything is done still died of something: of what the last tool left behind, where one ran.
-    if boot.is_done() && !(is_dead && boot.seen.last_tool(&boot.plan).is_some()) {
+    let is_spoilt = matches!(cut_short, Some(CutShort::KernelIncident(_)));
+    if boot.is_done() && !is_spoilt && !(is_dead && boot.seen.last_tool(&boot.plan).is_some()) {
         if !ending.reason.is_done() && !is_cancelled {
             boot.after_done = Some(failure_of(ending, log, name.as_deref()));
         }

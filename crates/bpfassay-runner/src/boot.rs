@@ -128,7 +128,10 @@ impl<'a> Boot<'a> {
 
     /// Whether an incident that the kernel reports now spoils something: a run, or what a tool left behind.
     pub(crate) fn is_spoilt_by_incident(&self) -> bool {
-        !self.is_done() && (self.seen.in_flight().is_some() || self.seen.last_tool(&self.plan).is_some())
+        // The host may read it late: a boot that shows whether a run does harm alone is not over
+        // before the guest is.
+        (!self.is_done() || self.plan.confirming.is_some())
+            && (self.seen.in_flight().is_some() || self.seen.last_tool(&self.plan).is_some())
     }
 
     /// The boot begins with `command`.

@@ -27,7 +27,10 @@ const AGENT: i32 = 901;
 const PACE: Duration = Duration::from_millis(1);
 /// The least time from QEMU's start to the agent's first message: real guests take seconds, and bpfassay needs some time to send the first messages to
 /// QEMU's monitor, before which QEMU must not have ended.
-const BOOT: Duration = Duration::from_millis(250);
+const BOOT: Duration = Duration::from_millis(500);
+/// It passes in so many steps: a loaded host makes each of them longer, and so it does with what
+/// bpfassay does meanwhile.
+const STEPS: u32 = 50;
 /// In messages of a script: the run in flight, or the next.
 pub const THIS: &str = "{this}";
 /// The last run of the boot, or the first where the last is this one.
@@ -81,7 +84,9 @@ enum Life {
 
 impl Player<'_> {
     fn play(mut self) -> io::Result<()> {
-        thread::sleep(BOOT);
+        for _ in 0..STEPS {
+            thread::sleep(BOOT / STEPS);
+        }
         let begin = [
             (Point::Boot, Some(GuestMessage::Hello { agent: env!("CARGO_PKG_VERSION").to_owned() })),
             (Point::Hello, Some(GuestMessage::Phase { phase: Phase::SetUp, run: None })),

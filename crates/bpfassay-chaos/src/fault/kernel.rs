@@ -56,6 +56,19 @@ pub(super) const FAULTS: &[Fault] = &[
         spoilt(draw, "INFO: task nfsd:77 blocked for more than 120 seconds.", "hung_task")
     }),
     Fault::new("kernel/memory-eaten", |draw| spoilt(draw, OOM_LINE, "out_of_memory")),
+    // In the boot that confirms it, the host reads it only when everything is done: it may be late.
+    Fault::new("kernel/memory-eaten-late", |draw| {
+        let mut trial = draw.trial();
+        let position = draw.run(|position| position.is_tool() && position.tool_before().is_some());
+        trial.expected.blame(position.id(), &["out_of_memory"], true);
+        trial.parameters = format!("once in {}, then at the end", position.id());
+        let report = || Action::Send(vec![Piece::Pause(300), console(&[OOM_LINE]), Piece::Pause(300)], Then::GoesOn);
+        let in_run = When::once(&position.block.id, Point::Run(position.id().to_owned(), Step::Workload));
+        trial.rules.push(Rule { when: in_run, action: report() });
+        let at_end = When::always(Some(&position.block.id), vec![Point::Done]);
+        trial.rules.push(Rule { when: at_end, action: report() });
+        trial
+    }),
     Fault::new("kernel/file-system-full", |draw| {
         let mut trial = draw.trial();
         let position = draw.tool_run();

@@ -2,10 +2,14 @@
 //! The faults, one file per kind; in each a table, one line per fault.
 
 mod agent;
+mod bundle;
 mod disk;
 mod kernel;
+mod planted;
 mod qemu;
 mod signal;
+mod tree;
+mod twice;
 
 use std::{
     collections::BTreeMap,
@@ -18,8 +22,9 @@ use bpfassay_study::Block;
 use crate::{
     random::Random,
     script::{Action, Point, Rule, Step, When},
-    study::{Clock, Shape, TrialStudy, is_tool_run},
-    trial::{End, Expected, HostAction, Trial},
+    stranger::workshop::Workshop,
+    study::{ChaosError, Clock, Shape, TrialStudy, is_tool_run},
+    trial::{End, Expected, HostAction, Trial, TrialResult},
 };
 
 /// One way in which something goes wrong.
@@ -34,9 +39,14 @@ pub struct Fault {
     pub replicates: u32,
     /// The clock of its guests, where only one is possible.
     pub clock: Option<Clock>,
+    /// How its trial goes, where that is not the course of a study that is interrupted and resumed.
+    pub course: Option<Course>,
     /// Draws its parameters.
     draw: fn(&mut Draw<'_>) -> Trial,
 }
+
+/// The course of a trial: of what was drawn for it ([`Trial::choice`]).
+pub type Course = fn(&Workshop, u64) -> Result<TrialResult, ChaosError>;
 
 impl fmt::Debug for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,7 +56,12 @@ impl fmt::Debug for Fault {
 
 impl Fault {
     const fn new(name: &'static str, draw: fn(&mut Draw<'_>) -> Trial) -> Self {
-        Self { name, weight: 4, mounts: false, replicates: 2, clock: None, draw }
+        Self { name, weight: 4, mounts: false, replicates: 2, clock: None, course: None, draw }
+    }
+
+    /// One with a course of its own; `draw` draws a choice, and tells it.
+    const fn of_strangers(name: &'static str, course: Course, draw: fn(&mut Draw<'_>) -> Trial) -> Self {
+        Self { weight: STRANGERS, course: Some(course), ..Self::new(name, draw) }
     }
 
     const fn rare(self) -> Self {
@@ -66,10 +81,26 @@ impl Fault {
     }
 }
 
+/// Every kind, one line each.
+const KINDS: &[&[Fault]] = &[
+    agent::FAULTS,
+    kernel::FAULTS,
+    qemu::FAULTS,
+    signal::FAULTS,
+    disk::FAULTS,
+    tree::FAULTS,
+    bundle::FAULTS,
+    planted::FAULTS,
+    twice::FAULTS,
+];
+
+/// The weight of faults that have many places each.
+const STRANGERS: u64 = 12;
+
 /// Every fault.
 #[must_use]
 pub fn all() -> Vec<&'static Fault> {
-    [agent::FAULTS, kernel::FAULTS, qemu::FAULTS, signal::FAULTS, disk::FAULTS].into_iter().flatten().collect()
+    KINDS.iter().copied().flatten().collect()
 }
 
 /// What a seed draws: a fault with all its parameters.
@@ -86,8 +117,8 @@ pub struct Drawn {
 /// Draws the fault of `seed`, one of those whose name contains `only`; `None`: there is none.
 ///
 /// # Errors
-/// [`crate::study::ChaosError`] where the plan of the study that the trial needs cannot be made.
-pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, crate::study::ChaosError> {
+/// [`ChaosError`] where the plan of the study that the trial needs cannot be made.
+pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, ChaosError> {
     let faults: Vec<_> = all().into_iter().filter(|fault| fault.name.contains(only)).collect();
     let mut random = Random::new(seed);
     let total = faults.iter().map(|fault| fault.weight).sum();
@@ -122,7 +153,7 @@ pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, crate::study::ChaosE
 ///
 /// # Errors
 /// As with [`TrialStudy::new`]: the study cannot be parsed or expanded.
-fn study(shape: Shape) -> Result<Arc<TrialStudy>, crate::study::ChaosError> {
+fn study(shape: Shape) -> Result<Arc<TrialStudy>, ChaosError> {
     static READ: Mutex<BTreeMap<Shape, Arc<TrialStudy>>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(study) = read.get(&shape) {
@@ -168,6 +199,14 @@ impl<'a> RunPosition<'a> {
 impl<'a> Draw<'a> {
     fn trial(&self) -> Trial {
         Trial::quiet(self.study.shape)
+    }
+
+    /// A trial with a course of its own, of a choice that `tell` puts into words.
+    fn choice<C>(&mut self, choose: fn(&mut Random) -> C, tell: fn(&C) -> String) -> Trial {
+        let mut trial = self.trial();
+        trial.choice = self.random.bits();
+        trial.parameters = tell(&choose(&mut Random::new(trial.choice)));
+        trial
     }
 
     fn block(&mut self) -> &'a Block {

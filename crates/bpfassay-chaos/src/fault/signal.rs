@@ -25,7 +25,7 @@ pub(super) const FAULTS: &[Fault] = &[
     // For longer than any phase of the study may take.
     Fault::new("signal/paused-for-long", |draw| {
         let mut trial = draw.trial();
-        at_moment(draw, &mut trial, HostAction::Pause(8000));
+        at_moment(draw, &mut trial, HostAction::Pause(14_000));
         trial.expected.hangs = 2;
         trial
     })

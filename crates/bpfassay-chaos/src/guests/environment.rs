@@ -17,11 +17,10 @@ use super::{GuestDriver, HostFault, ToolFault};
 use crate::{
     check::{self, Records, Stage},
     damaged_cache,
-    drive::TrialResult,
     leftovers::Before,
     process::{marked, signal},
     study::{ChaosError, Clock, StudyText},
-    trial::{End, Expected},
+    trial::{End, Expected, TrialResult},
 };
 
 /// How long a command may take: hanging guests are waited for, twice.
@@ -172,6 +171,7 @@ impl<'a> GuestEnvironment<'a> {
             }
             thread::sleep(Duration::from_millis(5));
         };
+        self.result.resumes += u32::from(!self.result.ends.is_empty());
         self.result.ends.push(end);
         Ok(())
     }

@@ -193,12 +193,16 @@ impl Lines<'_> {
 }
 
 impl JournalError {
-    /// The system refused to `action` (`read`, `open`) `path`, or what is there is no file.
+    /// The system refused to `action` (`read`, `open`) `path`, or what is there is no file, or one of
+    /// several names.
     pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
-        match disk::is_no_file(&source) {
-            true => Self::NotAFile { path },
-            false => Self::Io { action, path, source },
+        if disk::is_no_file(&source) {
+            Self::NotAFile { path }
+        } else if disk::has_other_name(&source) {
+            Self::HasOtherName { path }
+        } else {
+            Self::Io { action, path, source }
         }
     }
 }

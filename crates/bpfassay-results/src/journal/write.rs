@@ -121,8 +121,9 @@ impl Journal {
     /// Goes on with the journal in `directory`, as [`Journal::resume`] does.
     ///
     /// # Errors
-    /// As [`Contents::read`]; [`JournalError::Locked`] where another process writes the journal;
-    /// [`JournalError::Io`] where a torn line cannot be moved.
+    /// As [`Contents::read`]; [`JournalError::HasOtherName`] where another name has the journal, too;
+    /// [`JournalError::Locked`] where another process writes it; [`JournalError::Io`] where a torn line
+    /// cannot be moved.
     pub fn resume_in(directory: OpenDirectory) -> Result<(Self, Contents), JournalError> {
         let path = directory.path().join(FILE_NAME);
         let io = |action, path: &Path| {

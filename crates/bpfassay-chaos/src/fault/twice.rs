@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Two commands at once in each step of set-up: with one cache, and results that begin in one
+//! second. Both end well, or one is refused; the cache is whole, and a third command ends well.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+
+use super::Fault;
+use crate::{
+    process::signal,
+    random::Random,
+    stranger::{
+        bundle::packed,
+        package::{Form, file, image},
+        room::{Room, words},
+        workshop::Workshop,
+    },
+    study::ChaosError,
+    trial::{End, TrialResult},
+};
+
+/// One line per fault.
+pub(super) const FAULTS: &[Fault] = &[
+    Fault::of_strangers("twice/at-once", |shop, choice| twice(shop, Disturbance::None, choice), draw),
+    Fault::of_strangers("twice/one-paused", |shop, choice| twice(shop, Disturbance::Pause, choice), draw),
+    Fault::of_strangers("twice/one-killed", |shop, choice| twice(shop, Disturbance::Kill, choice), draw),
+];
+
+/// Steps of set-up, one line each: a command that does it, and what its cache may have to hold.
+const STEPS: &[&str] = &[
+    // The cache is made.
+    "cache",
+    "kernels --offline",
+    // Guests of a manifest are hashed, and scripted ones booted.
+    "run STUDY --offline --accelerator tcg --manifest MANIFEST",
+    // A bundle is unpacked into the cache.
+    "run STUDY --offline --accelerator tcg --bundle BUNDLE",
+    // Packages are unpacked into the cache.
+    "plan STUDY --offline --kernel PACKAGE",
+    // A store of blocks is made, and filled.
+    "run STUDY --offline --accelerator tcg --manifest MANIFEST --store STORE",
+];
+
+/// Longest time between the starts of the two, and before one is disturbed, in milliseconds.
+const LATEST: u64 = 900;
+/// How a command may be refused while another does the same.
+const REFUSED: [End; 2] = [End::Code(2), End::Code(3)];
+
+/// What is done to the first command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Disturbance {
+    /// Nothing.
+    None,
+    /// It is stopped while the second works.
+    Pause,
+    /// It is killed.
+    Kill,
+}
+
+/// What is drawn.
+#[derive(Debug)]
+struct Twice {
+    step: &'static str,
+    /// Whether both have one `--output`; otherwise they choose their own.
+    is_one_output: bool,
+    /// Milliseconds between the starts.
+    apart: u64,
+    /// Milliseconds until the first is disturbed, and for how long.
+    after: u64,
+    pause: u64,
+}
+
+fn draw(draw: &mut super::Draw<'_>) -> crate::trial::Trial {
+    draw.choice(twice_of, |twice| format!("{twice:?}"))
+}
+
+fn twice_of(random: &mut Random) -> Twice {
+    Twice {
+        step: random.pick(STEPS).copied().unwrap_or_default(),
+        is_one_output: random.percent(40),
+        apart: if random.percent(60) { 0 } else { random.below(LATEST / 3) },
+        // The steps of short commands take some 10 ms.
+        after: if random.percent(50) { random.below(LATEST / 6) } else { random.below(LATEST) },
+        pause: random.between(50, 1500),
+    }
+}
+
+fn twice(workshop: &Workshop, disturbance: Disturbance, choice: u64) -> Result<TrialResult, ChaosError> {
+    let drawn = twice_of(&mut Random::new(choice));
+    let mut room = Room::new(workshop, None)?;
+    let bundle = packed(&workshop.bundle()?.entries())?;
+    let bundle = room.put("home/bundle", &bundle)?;
+    let package = Form::Deb.package(&[
+        file("./boot/vmlinuz-1.0", &image("1.0")),
+        file("./lib/modules/1.0/modules.builtin", b"kernel/fs/ext4/ext4.ko\n"),
+        file("./lib/modules/1.0/kernel/fs/x.ko", &vec![b'x'; 1 << 20]),
+    ]);
+    let package = room.put("home/kernel.deb", &package)?;
+    let (study, manifest) = (room.path("study.toml"), room.path("testbed/manifest.json"));
+    let store = room.path("state/store");
+    let paths: [(&str, &Path); 5] =
+        [("STUDY", &study), ("MANIFEST", &manifest), ("BUNDLE", &bundle), ("PACKAGE", &package), ("STORE", &store)];
+    let mut args = words(drawn.step, &paths);
+    let is_run = drawn.step.starts_with("run");
+    if is_run && drawn.is_one_output {
+        args.extend(["--output".into(), room.environment.output()]);
+    }
+
+    let (first, second) = (room.command("")?, room.command("-2")?);
+    let first = room.start(first, &args)?;
+    thread::sleep(Duration::from_millis(drawn.apart));
+    let second = room.start(second, &args)?;
+    let (victim, mut both) = (first.id(), [first, second]);
+    // A command that has ended already gets no signal: its process has not been waited for.
+    match disturbance {
+        Disturbance::None => {}
+        Disturbance::Pause => {
+            thread::sleep(Duration::from_millis(drawn.after));
+            signal(victim, Signal::STOP.as_raw())?;
+            thread::sleep(Duration::from_millis(drawn.pause));
+            signal(victim, Signal::CONT.as_raw())?;
+        }
+        Disturbance::Kill => {
+            thread::sleep(Duration::from_millis(drawn.after));
+            signal(victim, Signal::KILL.as_raw())?;
+        }
+    }
+    let ends = room.wait(&mut both)?;
+    let is_shared = is_run && drawn.is_one_output;
+    let mut wrong = wrong_ends(&ends, is_shared, disturbance == Disturbance::Kill);
+    if is_run && !is_shared {
+        let made = results(&room.path("bpfassay-results"));
+        let ended = ends.iter().filter(|end| **end == End::Code(0)).count();
+        if made.len() < ended {
+            wrong.push(format!("{ended} runs ended well, and there are {} results", made.len()));
+        }
+        wrong.extend(differing(&made, &workshop.finished()?));
+    } else if is_shared && ends.contains(&End::Code(0)) {
+        wrong.extend(differing(&[room.environment.output()], &workshop.finished()?));
+    }
+    room.wrong("both", wrong);
+    let last = ends.last().copied().unwrap_or(End::Never);
+    room.check("both", &[last])?;
+
+    // With what the two left.
+    let mut args = words(drawn.step, &paths);
+    if is_run {
+        args.extend(["--output".into(), room.path("results/third")]);
+    }
+    room.run(&args, &[])?;
+    room.check("third", &[End::Code(0)])?;
+    Ok(room.into_result())
+}
+
+/// What is wrong with the ends of two commands, the first of which may have been killed; where
+/// they share a results directory, one is refused.
+fn wrong_ends(ends: &[End], is_shared: bool, is_killed: bool) -> Vec<String> {
+    let well = ends.iter().filter(|end| **end == End::Code(0)).count();
+    let killed = ends.iter().take(usize::from(is_killed)).filter(|end| **end == End::Signal(9)).count();
+    let refused = ends.iter().filter(|end| REFUSED.contains(end)).count();
+    let is_right = match (is_shared, killed) {
+        (false, killed) => well + killed == ends.len(),
+        (true, 0) => (well, refused) == (1, ends.len() - 1),
+        // The results of who was killed are there, or are not.
+        (true, killed) => well + refused + killed == ends.len(),
+    };
+    if is_right { Vec::new() } else { vec![format!("the two commands ended with {ends:?}")] }
+}
+
+/// Results directories with results below `directory`.
+fn results(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.join("results.json").is_file()).collect()
+}
+
+/// Which of `made` have another fingerprint than `finished`, a sentence each.
+fn differing(made: &[PathBuf], finished: &Path) -> Vec<String> {
+    let fingerprint = |path: &Path| {
+        let text = fs::read(path.join("results.json")).ok()?;
+        let value: serde_json::Value = serde_json::from_slice(&text).ok()?;
+        Some(value.get("fingerprint")?.to_string())
+    };
+    let expected = fingerprint(finished);
+    let others = made.iter().filter(|path| fingerprint(path) != expected);
+    others.map(|path| format!("{} has another fingerprint than the study alone", path.display())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OK: End = End::Code(0);
+
+    #[test]
+    fn two_commands_that_end_otherwise_are_found() {
+        let right = |ends: [End; 2], is_shared, is_killed| wrong_ends(&ends, is_shared, is_killed).is_empty();
+        assert!(right([OK, OK], false, false) && right([OK, End::Code(2)], true, false));
+        assert!(right([End::Signal(9), OK], false, true) && right([End::Signal(9), End::Code(2)], true, true));
+        assert!(!right([OK, End::Code(3)], false, false), "one of two caches");
+        assert!(!right([OK, OK], true, false), "both wrote into one directory");
+        assert!(!right([End::Code(2), End::Code(2)], true, false), "nobody got it");
+        assert!(!right([OK, End::Never], false, false), "one waits for the other");
+        assert!(!right([OK, End::Code(1)], true, false));
+        assert!(!right([OK, End::Signal(9)], false, true), "the second was not killed");
+    }
+
+    #[test]
+    fn other_results_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, fingerprint) in [("finished", "1"), ("same", "1"), ("other", "2")] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::write(folder.path().join(name).join("results.json"), format!("{{\"fingerprint\": {fingerprint}}}"))
+                .unwrap();
+        }
+        fs::create_dir(folder.path().join("none")).unwrap();
+        assert_eq!(results(folder.path()).len(), 3);
+        let made = ["same", "other", "none"].map(|name| folder.path().join(name));
+        assert_eq!(differing(&made, &folder.path().join("finished")).len(), 2);
+    }
+
+    #[test]
+    fn every_step_is_drawn() {
+        let drawn: Vec<_> = (0..200).map(|choice| twice_of(&mut Random::new(choice)).step).collect();
+        assert!(STEPS.iter().all(|step| drawn.contains(step)));
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The programs of trials, and what several of them begin with: finished results, and a bundle.
+
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use bpfassay_testbed::Arch;
+
+use super::{bundle::Content, room::Room};
+use crate::{
+    qemu,
+    study::{ChaosError, Clock, Shape, Testbed, TrialStudy},
+    trial::End,
+};
+
+/// The study of trials with strangers' files.
+const SHAPE: Shape = Shape { clock: Clock::Instructions, rounds: 2, replicates: 2 };
+
+/// The programs that trials need.
+#[derive(Debug)]
+pub struct Workshop {
+    /// The command.
+    pub bpfassay: PathBuf,
+    /// A copy of it that any user may execute.
+    open: OnceLock<PathBuf>,
+    /// The real QEMU.
+    pub qemu: PathBuf,
+    /// A copy of this program that any user may execute.
+    pub stand_in: PathBuf,
+    home: tempfile::TempDir,
+    study: Arc<TrialStudy>,
+    finished: Mutex<Option<PathBuf>>,
+    bundle: Mutex<Option<Content>>,
+}
+
+impl Workshop {
+    /// With a copy of this program, and the QEMU that the command would take.
+    ///
+    /// # Errors
+    /// Where there is no QEMU on `PATH` and that of the lock cannot be had, or this program cannot
+    /// be copied.
+    pub fn new(bpfassay: PathBuf) -> Result<Self, ChaosError> {
+        let home = tempfile::Builder::new().prefix("chaos-program-").tempdir()?;
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755))?;
+        let stand_in = home.path().join("chaos");
+        fs::copy(std::env::current_exe()?, &stand_in)?;
+        fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755))?;
+        let qemu = qemu::program(Arch::X86_64, home.path())?;
+        let study = Arc::new(TrialStudy::new(SHAPE)?);
+        let (finished, bundle) = (Mutex::default(), Mutex::default());
+        Ok(Self { bpfassay, open: OnceLock::new(), qemu, stand_in, home, study, finished, bundle })
+    }
+
+    /// The study.
+    #[must_use]
+    pub fn study(&self) -> &TrialStudy {
+        &self.study
+    }
+
+    /// The command, for `user`: another one may have no access to where it lies.
+    ///
+    /// # Errors
+    /// The system's error where it cannot be copied.
+    pub(super) fn program(&self, user: Option<u32>) -> io::Result<&Path> {
+        if user.is_none() {
+            return Ok(&self.bpfassay);
+        }
+        if self.open.get().is_none() {
+            let copy = tempfile::Builder::new().prefix("bpfassay-").tempfile_in(self.home.path())?;
+            let (_, path) = copy.keep().map_err(|error| error.error)?;
+            fs::copy(&self.bpfassay, &path)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+            // Another thread may have made one meanwhile, which is as good.
+            let _ = self.open.set(path);
+        }
+        Ok(self.open.get().unwrap_or(&self.bpfassay))
+    }
+
+    /// A results directory of the whole study, made once; to be copied.
+    ///
+    /// # Errors
+    /// Where the study without a stranger cannot be run, or has violations.
+    pub fn finished(&self) -> Result<PathBuf, ChaosError> {
+        let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = &*finished {
+            return Ok(path.clone());
+        }
+        let mut room = Room::new(self, None)?;
+        let args = room.environment.begin(1);
+        room.run(&args, &[])?;
+        room.check("without a stranger", &[End::Code(0)])?;
+        let path = self.home.path().join("finished");
+        copy(&room.environment.output(), &path)?;
+        let result = room.into_result();
+        if !result.violations.is_empty() {
+            let text = format!(
+                "the study without a stranger went wrong: {}\n{}",
+                result.violations.join("; "),
+                result.printed
+            );
+            return Err(ChaosError::Io(io::Error::other(text)));
+        }
+        Ok(finished.insert(path).clone())
+    }
+
+    /// What a sound bundle of the study's guests has in it, made once.
+    ///
+    /// # Errors
+    /// Where the bundle cannot be made or read.
+    pub fn bundle(&self) -> Result<Content, ChaosError> {
+        let mut bundle = self.bundle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(content) = &*bundle {
+            return Ok(content.clone());
+        }
+        let directory = self.home.path().join("testbed");
+        fs::create_dir_all(&directory)?;
+        let testbed = Testbed::make(&directory)?;
+        let content = Content::of(&testbed.manifest)?;
+        Ok(bundle.insert(content).clone())
+    }
+}
+
+/// Copies the directory `from` with its files and directories to `to`.
+///
+/// # Errors
+/// The system's error where something cannot be read or made.
+pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            copy(&source, &target)?;
+        } else {
+            fs::copy(&source, &target)?;
+        }
+    }
+    Ok(())
+}
