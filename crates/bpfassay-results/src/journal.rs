@@ -73,7 +73,7 @@ pub enum JournalError {
     },
     /// What is added to the file would be in another place, too.
     #[error(
-        "{} has another name (a hard link), and what is added would be there, too: put a copy in its place (cp --remove-destination), or choose another directory",
+        "{} has another name (a hard link), and what is added would be there, too: put a copy in its place, or choose another directory",
         path.display()
     )]
     HasOtherName {
