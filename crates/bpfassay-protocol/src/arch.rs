@@ -109,6 +109,19 @@ pub enum ImageFormat {
     },
 }
 
+impl Arch {
+    /// The longest command line of kernels in bytes: `COMMAND_LINE_SIZE` without the NUL at the end.
+    #[inline]
+    #[must_use]
+    pub const fn longest_command_line(self) -> usize {
+        match self {
+            Self::X86_64 => x86_64::LONGEST_COMMAND_LINE,
+            Self::Aarch64 => aarch64::LONGEST_COMMAND_LINE,
+            Self::Riscv64 => riscv64::LONGEST_COMMAND_LINE,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -49,16 +49,6 @@ pub struct CommandLineTooLong {
     pub most: usize,
 }
 
-/// The longest command line of a kernel for `arch` in bytes: `COMMAND_LINE_SIZE` without the NUL, from
-/// `arch/x86/include/asm/setup.h`, and for the others `arch/*/include/uapi/asm/setup.h` (Linux 5.13
-/// and later; riscv64 had 512 before).
-const fn longest_command_line(arch: Arch) -> usize {
-    match arch {
-        Arch::X86_64 | Arch::Aarch64 => 2048 - 1,
-        Arch::Riscv64 => 1024 - 1,
-    }
-}
-
 /// Where the initramfs of a machine is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -185,7 +175,7 @@ impl Machine {
     /// # Errors
     /// [`CommandLineTooLong`] where it would drop the end, or not boot.
     pub fn check_command_line(&self) -> Result<(), CommandLineTooLong> {
-        let (length, most) = (self.kernel_command_line().len(), longest_command_line(self.arch));
+        let (length, most) = (self.kernel_command_line().len(), self.arch.longest_command_line());
         if length <= most { Ok(()) } else { Err(CommandLineTooLong { arch: self.arch, length, most }) }
     }
 

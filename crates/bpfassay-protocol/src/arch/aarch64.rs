@@ -39,3 +39,6 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     static_programs_move: false,
     current_task_needs_jit: false,
 };
+
+// COMMAND_LINE_SIZE in arch/arm64/include/uapi/asm/setup.h.
+pub(super) const LONGEST_COMMAND_LINE: usize = 2047;

@@ -50,3 +50,6 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     // The JIT compiler inlines the helper, and 7.2 refuses it to programs that are not compiled ("program requires BPF JIT compiler").
     current_task_needs_jit: true,
 };
+
+// COMMAND_LINE_SIZE in arch/riscv/include/uapi/asm/setup.h; half of it before Linux 5.13.
+pub(super) const LONGEST_COMMAND_LINE: usize = 1023;

@@ -42,3 +42,6 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     static_programs_move: true,
     current_task_needs_jit: false,
 };
+
+// COMMAND_LINE_SIZE in arch/x86/include/asm/setup.h.
+pub(super) const LONGEST_COMMAND_LINE: usize = 2047;
