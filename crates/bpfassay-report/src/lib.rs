@@ -15,4 +15,4 @@ mod labels;
 pub mod render;
 pub mod trend;
 
-pub use derive::{derive, derive_all, sampling::to_do};
+pub use derive::{Streamed, StreamedError, derive, derive_all, derive_in, sampling::to_do};

@@ -40,5 +40,6 @@ mod sampling;
 mod schema;
 mod scripts;
 mod shards;
+mod streamed;
 mod tables;
 mod trend;
