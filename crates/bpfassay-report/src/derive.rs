@@ -20,16 +20,20 @@ pub(crate) mod levels;
 pub(crate) mod lookup;
 mod losses;
 mod nodes;
+mod packed;
 pub(crate) mod pairs;
 pub(crate) mod pooled;
 mod priced;
 mod runs;
 pub(crate) mod sampling;
+mod slim;
 pub(crate) mod spinning;
+mod streamed;
 mod tool;
 
 pub use again::overheads_again;
 pub(crate) use runs::readings;
+pub use streamed::{Streamed, StreamedError, derive_in};
 pub(crate) use tool::started;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -38,10 +42,10 @@ use bpfassay_study::Plan;
 
 use self::{
     context::Context,
-    entries::{Taken, standing, take},
+    entries::{Ahead, Taken, standing, take},
     lookup::{ByCell, by_cell},
 };
-use bpfassay_results::{Boot, Contents, RESULTS_VERSION, Results, RunDerived, RunRecord};
+use bpfassay_results::{Boot, Contents, RESULTS_VERSION, Results, RunDerived, RunRecord, RunResult};
 
 /// What follows from one record of a run of `plan`; nothing where it has no figures, or no cell in the plan.
 #[must_use]
@@ -87,11 +91,25 @@ pub fn derive(contents: &Contents) -> Results {
 
 /// The same of contents that are not needed afterwards: the records become part of the results, and no second copy is made of them.
 #[must_use]
-pub fn derive_all(contents: Contents) -> Results {
+pub fn derive_all(mut contents: Contents) -> Results {
+    let ahead = Ahead::of(&contents.header.plan, &mut contents.entries);
+    derive_ahead(contents, ahead, |_, _, _| ())
+}
+
+/// Everything that follows from `contents`, of whose entries by themselves `ahead` follows. `prepare` is given the plan, the runs, and the
+/// number of each among all records of the journal.
+fn derive_ahead(
+    contents: Contents,
+    ahead: Ahead,
+    prepare: impl FnOnce(&Plan, &mut [RunResult], Vec<usize>),
+) -> Results {
     let (stands, of_standing) = standing(&contents);
-    let Taken { plan, provenance, boots, mut runs, counts, coverages, mut notes } =
-        take(contents.header.plan, contents.header.provenance, contents.entries, &stands);
+    let Taken { plan, provenance, boots, mut runs, numbers, counts, coverages, mut notes } =
+        take(contents.header.plan, contents.header.provenance, contents.entries, ahead, &stands);
+    drop(stands);
+    prepare(&plan, &mut runs, numbers);
     notes.extend(of_standing);
+    let counts = counts.of_guests_with(plan.study.guest.cpus);
     counts.of_runs(&plan, &mut runs);
     let mut of_cell = by_cell(&runs);
     in_order(&plan, &mut of_cell);

@@ -16,4 +16,4 @@ mod labels;
 pub mod render;
 pub mod trend;
 
-pub use derive::{derive, derive_all, overheads_again, sampling::to_do};
+pub use derive::{Streamed, StreamedError, derive, derive_all, derive_in, overheads_again, sampling::to_do};

@@ -17,7 +17,7 @@ pub struct BootCoverage {
 }
 
 /// A program and its source lines.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramSource {
     /// Its name, cut off behind 15 bytes.
@@ -27,7 +27,7 @@ pub struct ProgramSource {
 }
 
 /// The source lines that a program has code of. Those whose code the verifier removed are not among them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramLines {
     /// Source files, as the compiler recorded their names.
@@ -39,7 +39,7 @@ pub struct ProgramLines {
 }
 
 /// A source line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceLine {
     /// Index into [`ProgramLines::files`].
@@ -51,7 +51,7 @@ pub struct SourceLine {
 }
 
 /// A conditional jump.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceBranch {
     /// Index into [`ProgramLines::lines`].

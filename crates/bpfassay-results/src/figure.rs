@@ -11,7 +11,7 @@ use crate::reason::Reason;
 /// A figure, or why it could not be computed: never 0 and never blank in place of what was not measured.
 ///
 /// In JSON `{"value": …}` or `{"not_measured": "reason"}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure<T> {
     /// The figure.

@@ -9,15 +9,17 @@
 
 mod content;
 mod layout;
+mod whole;
 
 use std::{
     io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+pub use self::whole::Whole;
 use self::{content::Content, layout::Layout};
 use crate::{
     RESULTS_VERSION, Results,
@@ -33,7 +35,7 @@ pub const FILE_NAME: &str = "results.json";
 pub const PACKED_NAME: &str = "results.json.xz";
 
 /// Largest results file that is read, in bytes.
-pub const MAX_FILE: u64 = 4 << 30;
+pub const MAX_FILE: u64 = 8 << 30;
 
 /// A results file begins so, with the digest behind it.
 const HEAD: &[u8] = b"{\n  \"digest\": \"";
@@ -310,6 +312,14 @@ pub fn write(directory: &Path, results: &Results) -> Result<PathBuf, ResultsErro
 /// [`ResultsError::Io`] or [`ResultsError::NotAFile`] where the file cannot be written;
 /// [`ResultsError::Invalid`] where the results have no JSON form.
 pub fn write_in(directory: &OpenDirectory, results: &Results) -> Result<PathBuf, ResultsError> {
+    write_value(directory, results)
+}
+
+/// Writes what has the form of [`Results`].
+///
+/// # Errors
+/// As [`write_in`].
+fn write_value(directory: &OpenDirectory, results: &impl Serialize) -> Result<PathBuf, ResultsError> {
     let path = directory.path().join(FILE_NAME);
     let temporary = format!(".{FILE_NAME}.new");
     let io = |source| ResultsError::io("write", &path, source);
@@ -345,12 +355,12 @@ pub fn digest(results: &Results) -> Result<String, serde_json::Error> {
 }
 
 /// Writes `results` to `out` with zeros in the place of the digest, and gives the digest.
-fn print<W: Write>(out: W, results: &Results) -> Result<(String, W), serde_json::Error> {
+fn print<W: Write>(out: W, results: &impl Serialize) -> Result<(String, W), serde_json::Error> {
     let io = serde_json::Error::io;
     let mut hashing = Hashing { inner: out, hash: Sha256::new() };
     [HEAD, &ZEROS, AFTER].iter().try_for_each(|part| hashing.write_all(part)).map_err(io)?;
     let mut rest = BufWriter::with_capacity(256 << 10, WithoutFirst { inner: hashing, is_first: true });
-    serde::Serialize::serialize(results, &mut serde_json::Serializer::with_formatter(&mut rest, Layout::default()))?;
+    results.serialize(&mut serde_json::Serializer::with_formatter(&mut rest, Layout::default()))?;
     rest.write_all(b"\n").map_err(io)?;
     let Hashing { inner, hash } = rest.into_inner().map_err(|error| io(error.into_error()))?.inner;
     Ok((hex(&hash.finalize()), inner))

@@ -13,7 +13,10 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use self::canonical::Canonical;
-use crate::{Outcome, RunRecord};
+use crate::{
+    JournalError, Outcome, RunRecord,
+    journal::{Place, Texts, hex},
+};
 
 /// SHA-256, in hexadecimal, of the raw figures of `records`, in the order of their names. Runs that failed are part of it
 /// by the kind of their failure only: what a log contains of them depends on the host.
@@ -35,7 +38,33 @@ pub fn fingerprint<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> Stri
         }
         hash.update(b"\n");
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash.finalize())
+}
+
+/// The same of records that are held without their raw figures: these are in `texts`, at the place beside each record.
+///
+/// # Errors
+/// Where a text cannot be read.
+pub fn of_texts<'a>(
+    records: impl IntoIterator<Item = (&'a RunRecord, &'a Place)>,
+    texts: &Texts,
+) -> Result<String, JournalError> {
+    let sorted: BTreeMap<&str, (&RunRecord, &Place)> =
+        records.into_iter().map(|(record, place)| (record.run.as_str(), (record, place))).collect();
+    let mut hash = Sha256::new();
+    let (mut text, mut sorting) = (String::new(), Vec::new());
+    for (run, (record, place)) in sorted {
+        hash.update(run.as_bytes());
+        hash.update(b"\n");
+        if matches!(record.outcome, Outcome::Failed(_)) {
+            hash.update(raw(&record.outcome).to_string());
+        } else {
+            texts.get(place, &mut text)?;
+            hash.update(canonical::member(text.as_bytes(), b"\"outcome\"", &mut sorting));
+        }
+        hash.update(b"\n");
+    }
+    Ok(hex(&hash.finalize()))
 }
 
 /// One place where two records of the same run differ.

@@ -15,6 +15,7 @@ mod published;
 mod read;
 mod sound;
 mod standing;
+mod texts;
 mod write;
 
 use std::{io, path::PathBuf};
@@ -23,6 +24,7 @@ pub(crate) use self::chain::hex;
 pub use self::{
     chain::JournalDigest,
     standing::{Again, Past, PastBoot, Standing, ToDo},
+    texts::{Place, Texts},
     write::Journal,
 };
 use crate::{Entry, Header, directory::OpenDirectory};
@@ -43,7 +45,7 @@ pub const MAX_LINE: usize = 64 << 20;
 pub const MAX_HEADER: usize = 768 << 20;
 
 /// Largest journal that is read, in bytes.
-pub const MAX_FILE: u64 = 4 << 30;
+pub const MAX_FILE: u64 = 8 << 30;
 
 /// Why a journal cannot be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// A reason, as text.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Reason(Arc<str>);
 
 impl Reason {

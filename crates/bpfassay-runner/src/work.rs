@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use bpfassay_report::to_do;
+use bpfassay_report::{StreamedError, to_do};
 use bpfassay_results::{
     Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, JournalError, OpenDirectory, Provenance, Results,
-    RunFailure, ToDo, file, plain, provenance::Artefact,
+    RunFailure, ToDo, plain, provenance::Artefact,
 };
 use bpfassay_study::{Block, Clock, Plan};
 
@@ -166,7 +166,8 @@ fn described(program: &Artefact) -> String {
 }
 
 /// Derives the results from the journal in `directory` and writes `results.json`. With them comes the fingerprint of the raw figures,
-/// where these are the same everywhere: under the instruction clock.
+/// where these are the same everywhere: under the instruction clock. The results that are returned lack raw figures that no report shows
+/// ([`bpfassay_report::Streamed`]).
 ///
 /// # Errors
 /// [`Error::Journal`] where the journal cannot be read or is damaged; [`Error::Results`] where `results.json` cannot be written.
@@ -184,11 +185,14 @@ pub fn conclude(directory: &Path) -> Result<(Results, Option<String>), Error> {
 /// # Errors
 /// As [`conclude`].
 pub fn conclude_in(directory: &OpenDirectory) -> Result<(Results, Option<String>), Error> {
-    let results = bpfassay_report::derive_all(Contents::read_in(directory)?);
-    file::write_in(directory, &results).map_err(Error::Results)?;
-    let is_counted = results.plan.study.clock == Clock::Instructions;
-    let fingerprint = is_counted.then(|| bpfassay_results::fingerprint(results.runs.iter().map(|run| &run.record)));
-    Ok((results, fingerprint))
+    let streamed = bpfassay_report::derive_in(directory)?;
+    streamed.write_in(directory).map_err(|error| match error {
+        StreamedError::Journal(error) => Error::Journal(error),
+        StreamedError::Results(error) => Error::Results(error),
+    })?;
+    let is_counted = streamed.results.plan.study.clock == Clock::Instructions;
+    let fingerprint = is_counted.then(|| streamed.fingerprint()).transpose()?;
+    Ok((streamed.results, fingerprint))
 }
 
 /// Longest id of a block, in bytes: file systems refuse file names with more than that and what is around it.

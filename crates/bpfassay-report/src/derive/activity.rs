@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::message::PhaseActivity;
-use bpfassay_results::{Outcome, Results, RunRecord};
+use bpfassay_results::{Outcome, Results, RunRecord, RunResult};
+use bpfassay_study::Plan;
 
 /// Below so many runs nothing is usual.
 const FEWEST: usize = 3;
@@ -36,11 +37,16 @@ fn fellows(record: &RunRecord, has_tool: bool) -> Fellows<'_> {
 /// A line for each phase of a run that sent another number of RPCs of a procedure than the median of the runs of its boot, or in which another counter is far from
 /// it.
 pub(crate) fn unusual(results: &Results) -> Vec<String> {
+    unusual_of(&results.plan, results.runs.iter())
+}
+
+/// The same of `runs` of `plan`.
+pub(super) fn unusual_of<'a>(plan: &Plan, runs: impl Iterator<Item = &'a RunResult>) -> Vec<String> {
     type Place<'a> = (Fellows<'a>, u32, u32, &'a str);
     let with_tools: BTreeSet<&str> =
-        results.plan.cells.iter().filter(|cell| cell.tool.is_some()).map(|cell| cell.id.as_str()).collect();
+        plan.cells.iter().filter(|cell| cell.tool.is_some()).map(|cell| cell.id.as_str()).collect();
     let mut phases = BTreeMap::<Place<'_>, Vec<(&str, &PhaseActivity)>>::new();
-    for run in results.runs.iter().filter(|run| !run.record.warm_up) {
+    for run in runs.filter(|run| !run.record.warm_up) {
         let Outcome::Measured(figures) = &run.record.outcome else { continue };
         // Which of several nodes opens a file first, and what the server revokes for that, is decided anew in each run.
         if !run.record.nodes.is_empty() {

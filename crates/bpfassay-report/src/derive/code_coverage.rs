@@ -1,24 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which source lines and branches of the programs of a cell ran, summed over its runs.
 
-use std::collections::{BTreeMap, HashMap, hash_map::Entry};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
+    sync::Arc,
+};
 
 use bpfassay_results::{
     BootCoverage, CodeCoverage, CoveredBranch, CoveredLine, CoveredLines, Figure, Outcome, ProgramCoverage,
-    ProgramExecutions, ProgramLines, RunResult,
+    ProgramExecutions, ProgramLines, ProgramSource, RunResult,
 };
+
+use super::packed::Packed;
 
 /// What ran in the boots whose records stand, by block and boot.
 #[derive(Debug, Default)]
 pub(super) struct Coverages {
-    boots: HashMap<(String, u32), Figure<Boot>>,
+    blocks: HashMap<String, HashMap<u32, Figure<Boot>>>,
+    /// The programs of all boots: most boots of a target have the same ones.
+    sources: HashSet<Arc<ProgramSource>>,
 }
 
+/// What ran in one boot.
 #[derive(Debug)]
 struct Boot {
-    coverage: BootCoverage,
-    /// The place of each run in it.
-    runs: HashMap<String, usize>,
+    programs: Vec<Arc<ProgramSource>>,
+    runs: HashMap<String, Figure<Vec<Executed>>>,
+}
+
+/// What ran of a program in one run.
+#[derive(Debug)]
+struct Executed {
+    /// Index into [`Boot::programs`].
+    program: u32,
+    numbers: Packed,
 }
 
 /// A program over several runs: its lines by file and number.
@@ -35,11 +50,24 @@ struct Line {
 impl Coverages {
     /// Takes in what ran in boot `boot` of `block`.
     pub(super) fn take(&mut self, block: &str, boot: u32, coverage: Figure<BootCoverage>) {
-        let boot_coverage = coverage.map(|coverage| {
-            let runs = coverage.runs.iter().enumerate().map(|(index, run)| (run.run.clone(), index)).collect();
-            Boot { coverage, runs }
+        let of_boot = coverage.map(|coverage| {
+            let executed = |one: &ProgramExecutions| Executed { program: one.program, numbers: Packed::new(one) };
+            let of_run = |programs: Vec<ProgramExecutions>| programs.iter().map(executed).collect();
+            let runs = coverage.runs.into_iter().map(|run| (run.run, run.programs.map(of_run)));
+            let runs = runs.collect();
+            Boot { programs: coverage.programs.into_iter().map(|program| self.shared(program)).collect(), runs }
         });
-        self.boots.insert((block.to_owned(), boot), boot_coverage);
+        self.blocks.entry(block.to_owned()).or_default().insert(boot, of_boot);
+    }
+
+    /// The program that is the same as `source`, held once.
+    fn shared(&mut self, source: ProgramSource) -> Arc<ProgramSource> {
+        let source = Arc::new(source);
+        if let Some(same) = self.sources.get(&source) {
+            return Arc::clone(same);
+        }
+        self.sources.insert(Arc::clone(&source));
+        source
     }
 
     /// What ran in `runs`, which are of one cell; `None` where nothing counted it.
@@ -48,7 +76,8 @@ impl Coverages {
         let (mut count, mut reason) = (0, None);
         let mut programs = Programs::default();
         for run in measured {
-            let Some(boot) = self.boots.get(&(run.record.block.clone(), run.record.boot)) else { continue };
+            let boots = self.blocks.get(run.record.block.as_str());
+            let Some(boot) = boots.and_then(|boots| boots.get(&run.record.boot)) else { continue };
             match boot.known().and_then(|boot| programs.add(boot, &run.record.run)) {
                 Ok(()) => count += 1,
                 Err(why) => drop(reason.get_or_insert(why)),
@@ -64,55 +93,96 @@ impl Coverages {
 
 /// Programs by name; those of one name whose lines are not known by the reason, too.
 #[derive(Default)]
-struct Programs(BTreeMap<(String, Option<String>), Lines>);
+struct Programs<'a> {
+    lines: BTreeMap<(String, Option<String>), Lines>,
+    /// Sums of programs that are not in `lines` yet, in the order in which they were found first, and the place of each
+    /// by its address.
+    sums: Vec<Sums<'a>>,
+    places: HashMap<*const ProgramSource, usize>,
+}
 
-impl Programs {
+/// What ran of one program over several runs.
+struct Sums<'a> {
+    source: &'a ProgramSource,
+    is_sound: bool,
+    lines: Vec<u64>,
+    branches: Vec<Option<[u64; 2]>>,
+}
+
+impl<'a> Programs<'a> {
     /// Adds what ran in `run` of `boot`.
-    fn add(&mut self, boot: &Boot, run: &str) -> Result<(), String> {
-        let of_run = boot.runs.get(run).and_then(|index| boot.coverage.runs.get(*index));
-        let executions = match of_run.map(|run| &run.programs) {
+    fn add(&mut self, boot: &'a Boot, run: &str) -> Result<(), String> {
+        let executions = match boot.runs.get(run) {
             None => return Err("the programs of the run were not looked at".to_owned()),
             Some(Figure::NotMeasured(reason)) => return Err(reason.to_string()),
             Some(Figure::Value(executions)) => executions,
         };
         for executed in executions {
-            let Some(source) = boot.coverage.programs.get(executed.program as usize) else {
+            let Some(source) = boot.programs.get(executed.program as usize) else {
                 return Err("the journal does not have the source lines of a program".to_owned());
             };
             match &source.lines {
                 Figure::NotMeasured(reason) => {
-                    self.0.entry((source.program.clone(), Some(reason.to_string()))).or_default();
+                    self.lines.entry((source.program.clone(), Some(reason.to_string()))).or_default();
                 }
-                Figure::Value(lines) => {
-                    let sums = self.0.entry((source.program.clone(), None)).or_default();
-                    add(sums, lines, executed)?;
-                }
+                Figure::Value(lines) => self.add_lines(source, lines, &executed.numbers)?,
             }
         }
         Ok(())
     }
 
-    fn finish(self) -> Vec<ProgramCoverage> {
+    /// Adds what ran of the program `source`, which has the lines `lines`.
+    fn add_lines(&mut self, source: &'a ProgramSource, lines: &ProgramLines, executed: &Packed) -> Result<(), String> {
+        if (lines.lines.len(), lines.branches.len()) != (executed.lines, executed.branches) {
+            self.lines.entry((source.program.clone(), None)).or_default();
+            return Err(contradiction());
+        }
+        let (of_lines, of_branches) = executed.numbers();
+        let place = *self.places.entry(std::ptr::from_ref(source)).or_insert(self.sums.len());
+        let is_sound = match self.sums.get_mut(place) {
+            Some(sums) => {
+                for (sum, more) in sums.lines.iter_mut().zip(of_lines) {
+                    *sum = sum.saturating_add(more);
+                }
+                for (sum, more) in sums.branches.iter_mut().zip(of_branches) {
+                    *sum = plus(*sum, more);
+                }
+                sums.is_sound
+            }
+            None => {
+                let is_sound = is_sound(lines);
+                self.sums.push(Sums { source, is_sound, lines: of_lines, branches: of_branches });
+                is_sound
+            }
+        };
+        if is_sound { Ok(()) } else { Err(contradiction()) }
+    }
+
+    fn finish(mut self) -> Vec<ProgramCoverage> {
+        for sums in &self.sums {
+            if let Figure::Value(lines) = &sums.source.lines {
+                let all = self.lines.entry((sums.source.program.clone(), None)).or_default();
+                // What stands before a contradiction counts; that there is one, `add_lines` has said.
+                let _ = add(all, lines, sums);
+            }
+        }
         let program = |((program, reason), lines): ((String, Option<String>), Lines)| ProgramCoverage {
             program,
             lines: reason.map_or_else(|| Figure::Value(covered(lines)), Figure::missing),
         };
-        self.0.into_iter().map(program).collect()
+        self.lines.into_iter().map(program).collect()
     }
 }
 
-/// Adds the executions of one run to `sums`.
-fn add(sums: &mut Lines, lines: &ProgramLines, executed: &ProgramExecutions) -> Result<(), String> {
-    let wrong = || "the journal contradicts itself about the source lines of a program".to_owned();
-    if lines.lines.len() != executed.lines.len() || lines.branches.len() != executed.branches.len() {
-        return Err(wrong());
-    }
+/// Adds `sums` of a program that has the lines `lines` to those of all programs of its name, up to the first place where the journal
+/// contradicts itself.
+fn add(all: &mut Lines, lines: &ProgramLines, sums: &Sums<'_>) -> Option<()> {
     let place = |index: u32| {
         let line = lines.lines.get(index as usize)?;
         Some((lines.files.get(line.file as usize)?.clone(), line.line))
     };
-    for (index, (line, executions)) in (0..).zip(lines.lines.iter().zip(&executed.lines)) {
-        let sum = sums.entry(place(index).ok_or_else(wrong)?).or_default();
+    for (index, (line, executions)) in (0..).zip(lines.lines.iter().zip(&sums.lines)) {
+        let sum = all.entry(place(index)?).or_default();
         sum.executions = sum.executions.saturating_add(*executions);
         if sum.text.is_empty() {
             sum.text.clone_from(&line.text);
@@ -120,7 +190,7 @@ fn add(sums: &mut Lines, lines: &ProgramLines, executed: &ProgramExecutions) -> 
     }
     // Several branches of one column are distinguished by their order, which is that of the program's instructions.
     let mut seen = HashMap::new();
-    for (branch, outcomes) in lines.branches.iter().zip(&executed.branches) {
+    for (branch, outcomes) in lines.branches.iter().zip(&sums.branches) {
         let ordinal = match seen.entry((branch.line, branch.column)) {
             Entry::Vacant(entry) => *entry.insert(0_u32),
             Entry::Occupied(mut entry) => {
@@ -128,12 +198,26 @@ fn add(sums: &mut Lines, lines: &ProgramLines, executed: &ProgramExecutions) -> 
                 *entry.get()
             }
         };
-        let line = sums.get_mut(&place(branch.line).ok_or_else(wrong)?).ok_or_else(wrong)?;
+        let line = all.get_mut(&place(branch.line)?)?;
         let sum = line.branches.entry((branch.column, ordinal)).or_insert(Some([0; 2]));
-        // What is not known of one run is not known of all.
-        *sum = sum.zip(*outcomes).map(|(sum, more)| [0, 1].map(|of| sum[of].saturating_add(more[of])));
+        *sum = plus(*sum, *outcomes);
     }
-    Ok(())
+    Some(())
+}
+
+/// The sum of two outcomes of a branch. What is not known of one run is not known of all.
+fn plus(sum: Option<[u64; 2]>, more: Option<[u64; 2]>) -> Option<[u64; 2]> {
+    sum.zip(more).map(|(sum, more)| [0, 1].map(|of| sum[of].saturating_add(more[of])))
+}
+
+/// Whether each line has a file, and each branch a line.
+fn is_sound(lines: &ProgramLines) -> bool {
+    lines.lines.iter().all(|line| (line.file as usize) < lines.files.len())
+        && lines.branches.iter().all(|branch| (branch.line as usize) < lines.lines.len())
+}
+
+fn contradiction() -> String {
+    "the journal contradicts itself about the source lines of a program".to_owned()
 }
 
 fn covered(lines: Lines) -> CoveredLines {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a probe configuration costs directly: instructions on its path per call, as QEMU's plugin counted them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
 
 use bpfassay_stats::{Summary, summarise};
 use bpfassay_study::{Model, Plan};
@@ -11,7 +14,8 @@ use super::{
     priced::{self, Found, Pricing},
 };
 use bpfassay_results::{
-    Direct, DirectFunction, Figure, Misses, MissesPerCall, PhaseCount, Role, RunCount, RunResult, Work,
+    Direct, DirectFunction, Figure, FunctionCount, Instructions, Misses, MissesPerCall, PhaseCount, Role, RunCount,
+    RunResult, Work,
 };
 
 /// How far the plugin's count may be from the clock's, as a share of it, and beyond that in instructions: blocks that are left early are counted
@@ -23,12 +27,44 @@ const CONSTANT: u64 = 2_000;
 /// instructions by where a seed has put these, and compiled programs have more or fewer by what the addresses in them are.
 pub(crate) const OF_SEEDS: f64 = 0.0075;
 
-/// What was counted in the boots whose records stand, by run and boot.
+/// What was counted in the boots whose records stand.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    runs: HashMap<(String, u32), Vec<PhaseCount>>,
-    /// Why a boot of a block has no counts.
-    problems: HashMap<(String, u32), String>,
+    /// The phases of a run, by run and boot.
+    runs: HashMap<String, HashMap<u32, Box<[Phase]>>>,
+    /// Why a boot has no counts, by block and boot.
+    problems: HashMap<String, HashMap<u32, String>>,
+    /// The names of phases and functions, each held once.
+    names: HashSet<Arc<str>>,
+    /// CPUs of the guests.
+    cpus: u32,
+}
+
+/// What is needed of a [`PhaseCount`]: of 200,000 runs all of it would be gigabytes.
+#[derive(Debug)]
+struct Phase {
+    name: Arc<str>,
+    count: Figure<Executed>,
+}
+
+/// What is needed of [`Instructions`].
+#[derive(Debug)]
+struct Executed {
+    all: u64,
+    unresolved: u64,
+    tool: Option<Figure<u64>>,
+    /// What a model found in the whole guest; `None` without one.
+    misses: Option<Misses>,
+    direct: Box<[Part]>,
+}
+
+/// A [`FunctionCount`].
+#[derive(Debug)]
+struct Part {
+    function: Arc<str>,
+    role: Role,
+    instructions: u64,
+    misses: Option<Box<Misses>>,
 }
 
 /// The plugin follows calls from function to function, whichever CPU runs them.
@@ -41,7 +77,7 @@ struct Counted {
     unresolved: u64,
     /// Of user space of the tool's processes; `None` where it was not looked for.
     tool: Option<Result<u64, String>>,
-    functions: BTreeMap<(Role, String), Function>,
+    functions: BTreeMap<(Role, Arc<str>), Function>,
     calls: u64,
     /// What a model found in the whole guest; `None` without one.
     misses: Option<Misses>,
@@ -82,13 +118,50 @@ impl Counted {
 }
 
 impl Counts {
-    /// Takes in what boot `boot` of `block` counted, a guest of `cpus` CPUs.
-    pub(super) fn take(&mut self, block: &str, boot: u32, counts: Figure<Vec<RunCount>>, cpus: u32) {
-        let problem = (cpus > 1).then(|| Figure::missing(SEVERAL_CPUS));
-        match problem.unwrap_or(counts) {
-            Figure::Value(runs) => self.runs.extend(runs.into_iter().map(|run| ((run.run, boot), run.phases))),
-            Figure::NotMeasured(reason) => drop(self.problems.insert((block.to_owned(), boot), reason.to_string())),
+    /// These counts, of guests with `cpus` CPUs.
+    pub(super) fn of_guests_with(self, cpus: u32) -> Self {
+        Self { cpus, ..self }
+    }
+
+    /// Takes in what boot `boot` of `block` counted.
+    pub(super) fn take(&mut self, block: &str, boot: u32, counts: Figure<Vec<RunCount>>) {
+        match counts {
+            Figure::Value(runs) => {
+                for RunCount { run, phases } in runs {
+                    let phases = phases.into_iter().map(|phase| self.phase(phase)).collect();
+                    self.runs.entry(run).or_default().insert(boot, phases);
+                }
+            }
+            Figure::NotMeasured(reason) => {
+                self.problems.entry(block.to_owned()).or_default().insert(boot, reason.to_string());
+            }
         }
+    }
+
+    fn phase(&mut self, phase: PhaseCount) -> Phase {
+        let name = self.name(&phase.name);
+        let count = phase.count.map(|count: Instructions| Executed {
+            all: count.all,
+            unresolved: count.unresolved,
+            tool: count.tool,
+            misses: count.misses.map(|misses| misses.all),
+            direct: count.direct.into_iter().map(|function| self.part(function)).collect(),
+        });
+        Phase { name, count }
+    }
+
+    fn part(&mut self, count: FunctionCount) -> Part {
+        let FunctionCount { function, role, instructions, misses } = count;
+        Part { function: self.name(&function), role, instructions, misses: misses.map(Box::new) }
+    }
+
+    fn name(&mut self, name: &str) -> Arc<str> {
+        if let Some(same) = self.names.get(name) {
+            return Arc::clone(same);
+        }
+        let new: Arc<str> = name.into();
+        self.names.insert(Arc::clone(&new));
+        new
     }
 
     /// What `others` cost directly, priced by `model`, over the baseline's runs of the same block and round; `None` where nothing was counted.
@@ -130,12 +203,12 @@ impl Counts {
         }
     }
 
-    fn of(&self, run: &RunResult) -> Option<&Vec<PhaseCount>> {
-        self.runs.get(&(run.record.run.clone(), run.record.boot))
+    fn of(&self, run: &RunResult) -> Option<&[Phase]> {
+        self.runs.get(&run.record.run)?.get(&run.record.boot).map(AsRef::as_ref)
     }
 
     fn problem(&self, run: &RunResult) -> Option<&String> {
-        self.problems.get(&(run.record.block.clone(), run.record.boot))
+        self.problems.get(&run.record.block)?.get(&run.record.boot)
     }
 
     fn over(
@@ -151,7 +224,7 @@ impl Counts {
         let before: BTreeMap<_, &RunResult> = baseline.iter().map(|run| (place(run), *run)).collect();
         let (mut totals, mut elsewhere, mut calls) = (Vec::new(), Vec::new(), 0);
         let mut tools = Vec::new();
-        let mut functions = BTreeMap::<(Role, String), f64>::new();
+        let mut functions = BTreeMap::<(Role, Arc<str>), f64>::new();
         let (mut misses, mut pricing) = (BTreeMap::new(), Pricing::new(model));
         let mut unresolved = 0.0;
         let mut reason = None;
@@ -193,7 +266,7 @@ impl Counts {
             .map(|(key, sum)| {
                 let misses = misses.get(&key).map(|sum| MissesPerCall::default().plus(*sum, 1.0 / runs));
                 let (role, function) = key;
-                DirectFunction { function, role, per_call: sum / runs, misses }
+                DirectFunction { function: function.to_string(), role, per_call: sum / runs, misses }
             })
             .collect();
         functions.sort_by(|a, b| b.per_call.total_cmp(&a.per_call));
@@ -213,6 +286,9 @@ impl Counts {
 
     /// What was counted in the phases of `run` that `metric` is of.
     fn counted(&self, run: &RunResult, metric: &str) -> Result<Counted, String> {
+        if self.cpus > 1 {
+            return Err(SEVERAL_CPUS.to_owned());
+        }
         let phases = match (self.of(run), self.problem(run)) {
             (Some(phases), _) => phases,
             (None, Some(problem)) => return Err(problem.clone()),
@@ -226,16 +302,16 @@ impl Counts {
         let (functions, calls) = (BTreeMap::new(), work.calls);
         let mut counted = Counted { all: 0, unresolved: 0, tool: None, functions, calls, misses: None };
         let (mut misses, mut tools) = (Vec::new(), Vec::new());
-        for phase in phases.iter().filter(|phase| phase.name == metric) {
+        for phase in phases.iter().filter(|phase| &*phase.name == metric) {
             let instructions = phase.count.known()?;
             counted.all = counted.all.saturating_add(instructions.all);
             counted.unresolved = counted.unresolved.saturating_add(instructions.unresolved);
             tools.extend(instructions.tool.as_ref().map(Figure::known));
-            misses.push(instructions.misses.map(|misses| misses.all));
+            misses.push(instructions.misses);
             for part in &instructions.direct {
-                let sum = counted.functions.entry((part.role, part.function.clone())).or_default();
+                let sum = counted.functions.entry((part.role, Arc::clone(&part.function))).or_default();
                 sum.instructions = sum.instructions.saturating_add(part.instructions);
-                sum.misses.push(part.misses);
+                sum.misses.push(part.misses.as_deref().copied());
             }
         }
         counted.misses = priced::sum(misses.into_iter());

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use bpfassay_study::Plan;
 
 use super::{code_coverage::Coverages, direct::Counts, runs};
-use bpfassay_results::{BlockStarted, Boot, Contents, Entry, Figure, Provenance, RunResult};
+use bpfassay_results::{BlockStarted, Boot, Contents, Entry, Figure, Provenance, RunDerived, RunResult};
 
 /// The places in the journal of the records that stand, and what is to be said of the others.
 pub(super) fn standing(contents: &Contents) -> (HashSet<usize>, Vec<String>) {
@@ -32,26 +32,70 @@ pub(super) fn standing(contents: &Contents) -> (HashSet<usize>, Vec<String>) {
     (places, notes)
 }
 
+/// What follows from entries by themselves, whatever else the journal holds.
+#[derive(Default)]
+pub(super) struct Ahead {
+    /// Of each record, in their order.
+    derived: Vec<Option<RunDerived>>,
+    counts: Counts,
+    coverages: Coverages,
+}
+
+impl Ahead {
+    /// What follows from `entries` of a journal of `plan`, from which it takes what was counted.
+    pub(super) fn of(plan: &Plan, entries: &mut [Entry]) -> Self {
+        let cells = plan.cells_by_id();
+        let mut ahead = Self::default();
+        for entry in entries {
+            let derived = match &*entry {
+                Entry::Run(record) => cells.get(record.cell.as_str()).and_then(|cell| runs::derive(plan, cell, record)),
+                _ => None,
+            };
+            ahead.take(entry, derived);
+        }
+        ahead
+    }
+
+    /// Takes in the next entry, which is `derived` if it is a record, and takes what was counted out of it.
+    pub(super) fn take(&mut self, entry: &mut Entry, derived: Option<RunDerived>) {
+        match entry {
+            Entry::Run(_) => self.derived.push(derived),
+            Entry::BlockEnded(ended) => {
+                if let Some(of_boot) = ended.counts.take() {
+                    self.counts.take(&ended.block, ended.boot, of_boot);
+                }
+                if let Some(of_boot) = ended.code_coverage.take() {
+                    self.coverages.take(&ended.block, ended.boot, of_boot);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 /// What a journal holds, in the form of results.
 pub(super) struct Taken {
     pub(super) plan: Plan,
     pub(super) provenance: Vec<Provenance>,
     pub(super) boots: Vec<Boot>,
     pub(super) runs: Vec<RunResult>,
+    /// The number of each run's record among all records of the journal.
+    pub(super) numbers: Vec<usize>,
     pub(super) counts: Counts,
     pub(super) coverages: Coverages,
     pub(super) notes: Vec<String>,
 }
 
 /// The entries as results, of records only those at the places `stands`.
-pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &HashSet<usize>) -> Taken {
+pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, ahead: Ahead, stands: &HashSet<usize>) -> Taken {
     let cells = plan.cells_by_id();
     let mut provenance = vec![first];
     let mut boots = Boots::default();
-    let mut counts = Counts::default();
-    let mut coverages = Coverages::default();
+    let Ahead { derived, counts, coverages } = ahead;
+    let mut derived = derived.into_iter().enumerate();
     let mut notes = Vec::new();
     let mut runs = Vec::with_capacity(stands.len());
+    let mut numbers = Vec::with_capacity(stands.len());
     for (index, entry) in entries.into_iter().enumerate() {
         match entry {
             // Reading puts it into what was there before.
@@ -61,15 +105,16 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &
                     provenance.push(*again);
                 }
             }
-            Entry::Run(record) => match cells.get(record.cell.as_str()) {
-                None => notes.push(format!("run {} belongs to no cell of the plan and was left aside", record.run)),
-                // Superseded: the block was booted again.
-                Some(_) if !stands.contains(&index) => {}
-                Some(cell) => {
-                    let derived = runs::derive(&plan, cell, &record);
+            Entry::Run(record) => {
+                let (number, derived) = derived.next().unwrap_or_default();
+                if !cells.contains_key(record.cell.as_str()) {
+                    notes.push(format!("run {} belongs to no cell of the plan and was left aside", record.run));
+                } else if stands.contains(&index) {
                     runs.push(RunResult { record: *record, derived });
+                    numbers.push(number);
                 }
-            },
+                // Else it is superseded: the block was booted again.
+            }
             Entry::BlockStarted(started) => boots.start(started),
             Entry::GuestReady(ready) => {
                 if let Some(boot) = boots.get(&ready.block, ready.boot) {
@@ -79,12 +124,6 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &
                 }
             }
             Entry::BlockEnded(ended) => {
-                if let Some(of_boot) = ended.counts {
-                    counts.take(&ended.block, ended.boot, of_boot, plan.study.guest.cpus);
-                }
-                if let Some(of_boot) = ended.code_coverage {
-                    coverages.take(&ended.block, ended.boot, of_boot);
-                }
                 if let Some(boot) = boots.get(&ended.block, ended.boot) {
                     boot.failure = ended.failure;
                     boot.notes = ended.notes;
@@ -94,7 +133,7 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, stands: &
         }
     }
     drop(cells);
-    Taken { plan, provenance, boots: boots.all, runs, counts, coverages, notes }
+    Taken { plan, provenance, boots: boots.all, runs, numbers, counts, coverages, notes }
 }
 
 /// The guests that were started, in their order.

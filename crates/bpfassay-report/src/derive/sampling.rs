@@ -14,7 +14,7 @@ use bpfassay_stats::sequential::Sampling;
 use bpfassay_study::{Block, Cell, MetricName, Plan, plan::file_system_id};
 
 use super::{
-    entries::{self, Taken, take},
+    entries::{self, Ahead, Taken, take},
     levels::design,
     lookup::{ByCell, Place, by_cell, place, place_of},
     pairs::{by_replicate, metrics_of},
@@ -183,8 +183,10 @@ pub fn to_do(contents: &Contents, again: Again) -> Vec<ToDo> {
         // an uninterrupted run takes.
         let standing = contents.standing();
         let (stands, _) = entries::standing(contents);
+        let mut entries = contents.entries.clone();
+        let ahead = Ahead::of(&header.plan, &mut entries);
         let Taken { plan, mut runs, .. } =
-            take(header.plan.clone(), header.provenance.clone(), contents.entries.clone(), &stands);
+            take(header.plan.clone(), header.provenance.clone(), entries, ahead, &stands);
         runs.retain(|run| standing.is_final(&run.record.run));
         let sampled = derive(&plan, &by_cell(&runs));
         let limits = limits(&sampled);

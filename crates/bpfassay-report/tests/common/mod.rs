@@ -14,6 +14,7 @@ pub(crate) mod matrix;
 pub(crate) mod paths;
 pub(crate) mod pprof;
 pub(crate) mod quick;
+pub(crate) mod replicated;
 
 use std::collections::BTreeMap;
 

@@ -42,6 +42,7 @@ mod sampling;
 mod schema;
 mod scripts;
 mod shards;
+mod streamed;
 mod tables;
 mod trend;
 mod unmeasured;

@@ -93,6 +93,97 @@ fn key(text: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// The value of `key`, which has its quotes, in the object that `text` is, with the keys of every object in order. `text` was written by serde_json
+/// without white space.
+pub(super) fn member<'a>(text: &[u8], key: &[u8], sorted: &'a mut Vec<u8>) -> &'a [u8] {
+    sorted.clear();
+    let mut at = 1;
+    while let Some(name) = string(text, at) {
+        let value = at + name.len() + 1;
+        if name == key {
+            copy(text, value, sorted);
+            break;
+        }
+        at = skip(text, value) + 1;
+    }
+    sorted
+}
+
+/// The string that begins at `at`, with its quotes.
+fn string(text: &[u8], at: usize) -> Option<&[u8]> {
+    let mut rest = text.get(at..)?.strip_prefix(b"\"")?;
+    let from = rest.len();
+    loop {
+        let stop = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+        let is_end = rest.get(stop) == Some(&b'"');
+        rest = rest.get(stop + if is_end { 1 } else { 2 }..)?;
+        if is_end {
+            return text.get(at..at + 1 + from - rest.len());
+        }
+    }
+}
+
+/// The end of the value that begins at `at`.
+fn skip(text: &[u8], mut at: usize) -> usize {
+    let mut depth = 0_usize;
+    loop {
+        match text.get(at) {
+            None => return at,
+            Some(b'"') => at += string(text, at).map_or(text.len(), <[u8]>::len),
+            Some(b'{' | b'[') => (depth, at) = (depth + 1, at + 1),
+            Some(b'}' | b']' | b',') if depth == 0 => return at,
+            Some(b'}' | b']') => (depth, at) = (depth - 1, at + 1),
+            Some(_) => at += 1,
+        }
+    }
+}
+
+/// Adds the value that begins at `at` to `sorted`, and gives its end. Values lie no deeper in each other than serde_json reads.
+fn copy(text: &[u8], mut at: usize, sorted: &mut Vec<u8>) -> usize {
+    let begin = at;
+    let (open, is_object) = match text.get(at) {
+        Some(b'{') => (b'{', true),
+        Some(b'[') => (b'[', false),
+        _ => {
+            at = skip(text, at);
+            sorted.extend_from_slice(text.get(begin..at).unwrap_or_default());
+            return at;
+        }
+    };
+    sorted.push(open);
+    let start = sorted.len();
+    let mut members: Vec<(&[u8], usize, usize)> = Vec::new();
+    at += 1;
+    while !matches!(text.get(at), None | Some(b'}' | b']')) {
+        at += usize::from(text.get(at) == Some(&b','));
+        let here = sorted.len();
+        let name = if is_object { string(text, at).unwrap_or_default() } else { &[] };
+        if is_object {
+            sorted.extend_from_slice(name);
+            sorted.push(b':');
+            at += name.len() + 1;
+        } else if here > start {
+            sorted.push(b',');
+        }
+        at = copy(text, at, sorted);
+        members.push((name, here, sorted.len()));
+    }
+    if is_object {
+        members.sort_by(|(a, ..), (b, ..)| key(a).cmp(&key(b)));
+        let mut object = Vec::with_capacity(sorted.len() - start + members.len());
+        for (_, from, to) in members {
+            if !object.is_empty() {
+                object.push(b',');
+            }
+            object.extend_from_slice(sorted.get(from..to).unwrap_or_default());
+        }
+        sorted.truncate(start);
+        sorted.append(&mut object);
+    }
+    sorted.push(if is_object { b'}' } else { b']' });
+    at + 1
+}
+
 impl Formatter for Sorting<'_> {
     fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
         self.objects.push(Vec::new());
@@ -195,6 +286,10 @@ mod tests {
         fn the_text_is_that_of_a_value(value in unordered()) {
             let wanted = serde_json::to_value(&value).unwrap();
             prop_assert_eq!(text(&value), wanted.to_string());
+            let unsorted = format!("{{\"f\\\"\":[{{}},[1,\"}}\"]],\"of\":{}}}", serde_json::to_string(&value).unwrap());
+            let mut sorted = Vec::new();
+            let found = member(unsorted.as_bytes(), b"\"of\"", &mut sorted);
+            prop_assert_eq!(String::from_utf8_lossy(found), wanted.to_string());
             prop_assert_eq!(serde_json::from_str::<Value>(&text(&value)).unwrap(), wanted);
         }
     }

@@ -6,10 +6,13 @@
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read},
+    num::NonZero,
     path::Path,
     sync::mpsc,
     thread,
 };
+
+use bpfassay_study::Plan;
 
 use super::{
     Contents, FILE_NAME, JournalDigest, JournalError, MAX_FILE, MAX_HEADER, MAX_LINE, Torn, chain, provisioned,
@@ -24,6 +27,8 @@ struct Lines<'a> {
     chain: JournalDigest,
     /// Of the line that was read last.
     number: usize,
+    /// Where the next line begins.
+    at: u64,
     torn: Option<Torn>,
 }
 
@@ -41,15 +46,30 @@ pub(super) fn read(directory: &OpenDirectory) -> Result<Contents, JournalError> 
 /// Reads the journal that `file` is, from its beginning: `limit` bytes at most.
 ///
 /// # Errors
-/// [`JournalError::Io`] where the file cannot be read; [`JournalError::TooLarge`] where it, or a line of it, is larger than a journal may be;
-/// [`JournalError::Corrupt`] where the header is missing, or a line is no entry or does not continue the chain of digests.
+/// Those of [`read_each`].
 pub(super) fn read_file(path: &Path, file: File, limit: u64) -> Result<Contents, JournalError> {
-    let metadata = file.metadata().map_err(|source| JournalError::io("read", path, source))?;
-    if metadata.len() > limit {
+    read_each(path, file, limit, &|_, _, _| (), |_, ()| Ok(()))
+}
+
+/// Reads the journal that `file` is, from its beginning: `limit` bytes at most. Each entry is given to `make` as soon as it is read, on
+/// one of several threads, and with what came of that to `keep`, in the order of the journal: both may take away what is not needed.
+///
+/// # Errors
+/// [`JournalError::Io`] where the file cannot be read; [`JournalError::TooLarge`] where it, or a line of it, is larger than a journal may be;
+/// [`JournalError::Corrupt`] where the header is missing, or a line is no entry or does not continue the chain of digests; those of `keep`.
+pub(super) fn read_each<T: Send>(
+    path: &Path,
+    file: File,
+    limit: u64,
+    make: &(impl Fn(&Plan, Object<'_>, &mut Entry) -> T + Sync),
+    keep: impl FnMut(&mut Entry, T) -> Result<(), JournalError>,
+) -> Result<Contents, JournalError> {
+    let size = file.metadata().map_err(|source| JournalError::io("read", path, source))?.len();
+    if size > limit {
         return Err(JournalError::TooLarge { path: path.to_path_buf(), what: "the file".to_owned(), limit });
     }
     let reader = BufReader::with_capacity(256 << 10, file);
-    let mut lines = Lines { path, reader, chain: JournalDigest::default(), number: 0, torn: None };
+    let mut lines = Lines { path, reader, chain: JournalDigest::default(), number: 0, at: 0, torn: None };
     let Some(mut header) = lines.header()? else {
         return Err(JournalError::Corrupt {
             path: path.to_path_buf(),
@@ -58,24 +78,46 @@ pub(super) fn read_file(path: &Path, file: File, limit: u64) -> Result<Contents,
         });
     };
     let sound = Sound::new(&header.plan).map_err(|message| lines.corrupt(message))?;
-    // One thread reads lines and sums them up, the other makes entries of them: each is about half of the work.
-    let (sender, receiver) = mpsc::sync_channel(WAITING);
+    let makers = makers(size);
+    // One thread reads lines and sums them up, others make entries of them, and this one puts those in order.
     let (read, entries) = thread::scope(|scope| {
-        let entries = scope.spawn(|| entries_of(receiver, sound));
-        let read = lines.batches(&sender);
-        drop(sender);
-        match entries.join() {
-            Ok(entries) => (read, entries),
+        let (mut senders, mut made) = (Vec::new(), Vec::new());
+        for _ in 0..makers {
+            let (sender, batches) = mpsc::sync_channel(WAITING);
+            let (results, receiver) = mpsc::sync_channel(WAITING);
+            let plan = &header.plan;
+            scope.spawn(move || batches.iter().try_for_each(|batch| results.send(entries_of(&batch, plan, make))));
+            senders.push(sender);
+            made.push(receiver);
+        }
+        let lines = &mut lines;
+        let reading = scope.spawn(move || lines.batches(&senders));
+        let entries = in_order(path, &made, sound, keep);
+        drop(made);
+        match reading.join() {
+            Ok(read) => (read, entries),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     });
     // What is wrong with an entry comes first: lines are read ahead of it.
-    let entries =
-        entries.map_err(|(line, message)| JournalError::Corrupt { path: path.to_path_buf(), line, message })?;
+    let entries = entries?;
     read?;
     let entries = provisioned::fold(&mut header.provenance, entries)
         .map_err(|(line, message)| JournalError::Corrupt { path: path.to_path_buf(), line, message })?;
     Ok(Contents { header, entries, torn: lines.torn, digest: Some(lines.chain) })
+}
+
+/// How many threads make entries of a journal of `size` bytes.
+fn makers(size: u64) -> usize {
+    let useful = usize::try_from(size / SMALL).unwrap_or(MOST_MAKERS).min(MOST_MAKERS);
+    thread::available_parallelism().map_or(1, NonZero::get).min(useful).max(1)
+}
+
+/// The text of an entry, and where in the file it begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Object<'a> {
+    pub(super) text: &'a [u8],
+    pub(super) at: u64,
 }
 
 /// Whole lines that follow each other, without their sums.
@@ -84,28 +126,65 @@ struct Batch {
     /// The number of the first.
     first: usize,
     bytes: Vec<u8>,
-    /// Where each ends.
-    ends: Vec<usize>,
+    /// Where each ends, and where in the file its object begins.
+    ends: Vec<(usize, u64)>,
 }
 
 /// A batch is full when it has so many bytes.
 const BATCH: usize = 1 << 20;
-/// Batches that wait to be made entries of.
-const WAITING: usize = 4;
+/// Batches that wait to be made entries of, or to be put in order, for each thread.
+const WAITING: usize = 2;
+/// For so many bytes of a journal another thread is worth its while.
+const SMALL: u64 = 4 << 20;
+/// Most threads that make entries: reading and summing up keeps no more of them busy.
+const MOST_MAKERS: usize = 8;
 
-/// The entries in `batches`, or what is wrong with the first that is wrong, with the number of its line.
-fn entries_of(batches: mpsc::Receiver<Batch>, mut sound: Sound<'_>) -> Result<Vec<Entry>, (usize, String)> {
+/// What is made of a batch: entries, and what is wrong with the line after them, with its number.
+struct Made<T> {
+    first: usize,
+    entries: Vec<(Entry, T)>,
+    wrong: Option<(usize, String)>,
+}
+
+fn entries_of<T>(batch: &Batch, plan: &Plan, make: &impl Fn(&Plan, Object<'_>, &mut Entry) -> T) -> Made<T> {
+    let mut made = Made { first: batch.first, entries: Vec::with_capacity(batch.ends.len()), wrong: None };
+    let mut start = 0;
+    for (index, &(end, at)) in batch.ends.iter().enumerate() {
+        let text = batch.bytes.get(start..end).unwrap_or_default();
+        match serde_json::from_slice::<Entry>(text) {
+            Ok(mut entry) => {
+                let of_entry = make(plan, Object { text, at }, &mut entry);
+                entry.shrink();
+                made.entries.push((entry, of_entry));
+            }
+            Err(error) => {
+                made.wrong = Some((batch.first + index, error.to_string()));
+                break;
+            }
+        }
+        start = end;
+    }
+    made
+}
+
+/// The entries that `made` gives by turns, each after it went through `keep`.
+fn in_order<T>(
+    path: &Path,
+    made: &[mpsc::Receiver<Made<T>>],
+    mut sound: Sound<'_>,
+    mut keep: impl FnMut(&mut Entry, T) -> Result<(), JournalError>,
+) -> Result<Vec<Entry>, JournalError> {
+    let corrupt = |(line, message)| JournalError::Corrupt { path: path.to_path_buf(), line, message };
     let mut entries = Vec::new();
-    for batch in batches {
-        let mut start = 0;
-        for (index, &end) in batch.ends.iter().enumerate() {
-            let at_line = |message: String| (batch.first + index, message);
-            let object = batch.bytes.get(start..end).unwrap_or_default();
-            let mut entry: Entry = serde_json::from_slice(object).map_err(|error| at_line(error.to_string()))?;
-            sound.next(&entry).map_err(at_line)?;
-            entry.shrink();
+    // The first that gives no more has no batch after those of the others.
+    for batch in made.iter().cycle().map_while(|made| made.recv().ok()) {
+        for (line, (mut entry, of_entry)) in (batch.first..).zip(batch.entries) {
+            sound.next(&entry).map_err(|message| corrupt((line, message)))?;
+            keep(&mut entry, of_entry)?;
             entries.push(entry);
-            start = end;
+        }
+        if let Some(wrong) = batch.wrong {
+            return Err(corrupt(wrong));
         }
     }
     Ok(entries)
@@ -126,6 +205,7 @@ impl Lines<'_> {
             return Ok(false);
         }
         self.number += 1;
+        self.at = self.at.saturating_add(line.len() as u64);
         if line.len() > limit {
             let what = format!("line {}", self.number);
             return Err(JournalError::TooLarge { path: path.to_path_buf(), what, limit: limit as u64 });
@@ -138,10 +218,12 @@ impl Lines<'_> {
         Ok(true)
     }
 
-    /// Gives all lines to `batches`, until no batch is taken any more.
-    fn batches(&mut self, batches: &mpsc::SyncSender<Batch>) -> Result<(), JournalError> {
+    /// Gives all lines to `makers` by turns, until no batch is taken any more.
+    fn batches(&mut self, makers: &[mpsc::SyncSender<Batch>]) -> Result<(), JournalError> {
         let mut line = Vec::new();
         let mut batch = Batch::default();
+        let mut turns = makers.iter().cycle();
+        let mut send = |batch| turns.next().is_some_and(|maker| maker.send(batch).is_ok());
         let read = loop {
             match self.next(&mut line, MAX_LINE) {
                 Ok(true) => {}
@@ -154,15 +236,17 @@ impl Lines<'_> {
             };
             if batch.ends.is_empty() {
                 batch.first = self.number;
+                batch.bytes.reserve(BATCH);
             }
             batch.bytes.extend_from_slice(object);
-            batch.ends.push(batch.bytes.len());
-            if batch.bytes.len() >= BATCH && batches.send(std::mem::take(&mut batch)).is_err() {
+            // The newline is read, and not part of the object.
+            batch.ends.push((batch.bytes.len(), self.at.saturating_sub(object.len() as u64 + 1)));
+            if batch.bytes.len() >= BATCH && !send(std::mem::take(&mut batch)) {
                 return Ok(());
             }
         };
         // Whatever ended this, something may be wrong with what came before. One that finds that takes no more.
-        let _ = batches.send(batch);
+        let _ = send(batch);
         read
     }
 

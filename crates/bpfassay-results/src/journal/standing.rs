@@ -81,7 +81,7 @@ pub struct PastBoot {
     pub confirming: Option<String>,
     /// Whether the guest reported that it was ready.
     pub ready: bool,
-    /// How it ended; `None`: bpfassay was killed before it wrote it.
+    /// How it ended, without what was counted; `None`: bpfassay was killed before it wrote it.
     pub ended: Option<BlockEnded>,
 }
 
@@ -149,7 +149,7 @@ impl<'a> Standing<'a> {
                         }
                     }
                     if let Some(boot) = standing.boot(&ended.block, ended.boot) {
-                        boot.ended = Some(ended.clone());
+                        boot.ended = Some(outline(ended));
                     }
                 }
                 Entry::Provisioned { .. } | Entry::Resumed { .. } => {}
@@ -217,6 +217,21 @@ impl<'a> Standing<'a> {
             past.settled.retain(|run| self.is_final(run));
         }
         (past.settled.len() < block.runs.len()).then(|| ToDo { block: block.clone(), past })
+    }
+}
+
+/// `ended` without what was counted, which is large.
+fn outline(ended: &BlockEnded) -> BlockEnded {
+    BlockEnded {
+        block: ended.block.clone(),
+        boot: ended.boot,
+        at_unix_ms: ended.at_unix_ms,
+        failure: ended.failure.clone(),
+        notes: ended.notes.clone(),
+        counts: None,
+        code_coverage: None,
+        verdict: ended.verdict.clone(),
+        settled: ended.settled.clone(),
     }
 }
 

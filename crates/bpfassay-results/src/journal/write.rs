@@ -160,6 +160,12 @@ impl Journal {
         self.write(entry, MAX_LINE)
     }
 
+    /// Adds what another program could have written.
+    #[cfg(test)]
+    pub(super) fn append_value(&mut self, value: &serde_json::Value) -> Result<(), JournalError> {
+        self.write(value, MAX_LINE)
+    }
+
     /// Adds all of `entries`; when this returns, they are on disk. For what was measured before: a crash meanwhile may lose any of them.
     ///
     /// # Errors

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Records without the raw figures that nothing but their own runs' figures follow from: of 200,000
+//! runs they would be tens of gigabytes.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
+
+use bpfassay_protocol::{
+    message::{Interval, MountFacts, PhaseActivity, Reading, RunFigures, WorkloadPhase},
+    tracer::Program,
+};
+use bpfassay_results::{Outcome, RunRecord, RunResult};
+use bpfassay_study::{Cell, Plan};
+
+use super::activity::unusual_of;
+
+const EMPTY: Reading = Reading { monotonic_ns: 0, idle_ns: None, tracer: None, mountstats: None };
+
+/// What is taken out of a record, and may be needed again.
+#[derive(Default)]
+pub(super) struct Taken {
+    cell: String,
+    phases: Vec<WorkloadPhase>,
+    programs: Vec<Program>,
+}
+
+/// Takes out of `record` of `cell` the raw figures that no figure of a cell and no report is made
+/// of. Those of tools and of kernel features stay.
+pub(super) fn slim(plan: &Plan, cell: Option<&Cell>, record: &mut RunRecord) -> Option<Taken> {
+    let cell = cell?;
+    let Outcome::Measured(figures) = &mut record.outcome else { return None };
+    figures.summary = String::new();
+    let are_needed = cell.tool.is_some()
+        || cell.workload.features
+        || record.has_reference
+        || plan.study.design.sampling_interval_ms.is_some();
+    if are_needed {
+        return None;
+    }
+    for node in &mut record.nodes {
+        without_readings(&mut node.figures);
+        node.figures.summary = String::new();
+        node.figures.phases = Vec::new();
+    }
+    without_readings(figures);
+    let mut phases = std::mem::take(&mut figures.phases);
+    phases.retain(|phase| phase.activity.is_some());
+    let programs = figures.tracer.as_mut().map(|tracer| std::mem::take(&mut tracer.programs)).unwrap_or_default();
+    Some(Taken { cell: record.cell.clone(), phases, programs })
+}
+
+fn without_readings(figures: &mut RunFigures) {
+    let emptied = |interval: &mut Interval| {
+        interval.before.tracer = None;
+        interval.after.tracer = None;
+    };
+    emptied(&mut figures.whole);
+    figures.samples = Vec::new();
+    figures.namespace = Vec::new();
+    let MountFacts { path, file_system, options, .. } = &mut figures.mount;
+    [path, file_system, options].into_iter().for_each(|text| *text = String::new());
+}
+
+/// What was taken out of records, in the order of these; what many have is held once.
+#[derive(Default)]
+pub(super) struct Kept {
+    records: Vec<Option<Record>>,
+    rpcs: HashSet<Arc<BTreeMap<String, u64>>>,
+    names: HashSet<Arc<str>>,
+    /// The lists of programs of each cell.
+    programs: HashMap<String, Vec<Arc<[Program]>>>,
+}
+
+struct Record {
+    phases: Box<[Phase]>,
+    programs: Option<Arc<[Program]>>,
+}
+
+/// A phase with what the kernel did meanwhile.
+struct Phase {
+    name: Arc<str>,
+    test: u32,
+    repetition: u32,
+    rpcs: Option<Arc<BTreeMap<String, u64>>>,
+    /// The other activity.
+    others: PhaseActivity,
+}
+
+impl Kept {
+    /// Keeps what was taken out of the next record.
+    pub(super) fn keep(&mut self, taken: Option<Taken>) {
+        let record = taken.map(|Taken { cell, phases, programs }| Record {
+            phases: phases.into_iter().filter_map(|phase| self.phase(phase)).collect(),
+            programs: (!programs.is_empty()).then(|| self.programs(cell, programs)),
+        });
+        self.records.push(record);
+    }
+
+    fn phase(&mut self, phase: WorkloadPhase) -> Option<Phase> {
+        let mut others = phase.activity?;
+        let rpcs = others.rpcs.take().map(|rpcs| shared(&mut self.rpcs, Arc::new(rpcs)));
+        let name = shared(&mut self.names, phase.name.into());
+        Some(Phase { name, test: phase.test, repetition: phase.repetition, rpcs, others })
+    }
+
+    fn programs(&mut self, cell: String, programs: Vec<Program>) -> Arc<[Program]> {
+        /// Lists in which the same one is looked for.
+        const LATEST: usize = 16;
+        let lists = self.programs.entry(cell).or_default();
+        match lists.iter().rev().take(LATEST).find(|list| ***list == *programs) {
+            Some(same) => Arc::clone(same),
+            None => {
+                let list: Arc<[Program]> = programs.into();
+                lists.push(Arc::clone(&list));
+                list
+            }
+        }
+    }
+
+    /// Gives back to `runs`, of which the records had these numbers, what is needed: where the
+    /// kernel did something unusual in a boot, the activity, and each list of programs to the first
+    /// run of a cell that had it.
+    pub(super) fn give_back(self, plan: &Plan, runs: &mut [RunResult], numbers: &[usize]) {
+        let of = |index: usize| self.records.get(*numbers.get(index)?)?.as_ref();
+        let mut blocks = HashMap::<&str, Vec<usize>>::new();
+        for (index, run) in runs.iter().enumerate() {
+            blocks.entry(&run.record.block).or_default().push(index);
+        }
+        let blocks: Vec<Vec<usize>> = blocks.into_values().collect();
+        for indices in blocks {
+            set_phases(runs, &indices, &|index| Some(of(index)?.phases.iter().map(Phase::whole).collect()));
+            let of_block = indices.iter().filter_map(|&index| runs.get(index));
+            if unusual_of(plan, of_block).is_empty() {
+                set_phases(runs, &indices, &|index| of(index).map(|_| Vec::new()));
+            }
+        }
+        let places: HashMap<&str, usize> =
+            plan.runs().zip(0..).map(|((_, run), place)| (run.spec.id.as_str(), place)).collect();
+        let mut order: Vec<usize> = (0..runs.len()).collect();
+        order.sort_by_key(|&index| runs.get(index).and_then(|run| places.get(run.record.run.as_str())));
+        let mut seen = HashSet::new();
+        for index in order {
+            let (Some(run), Some(programs)) = (runs.get_mut(index), of(index).and_then(|kept| kept.programs.as_ref()))
+            else {
+                continue;
+            };
+            let is_counted = run.record.is_counted();
+            if let Outcome::Measured(figures) = &mut run.record.outcome
+                && let Some(tracer) = &mut figures.tracer
+                && seen.insert((run.record.cell.clone(), Arc::as_ptr(programs).cast::<Program>(), is_counted))
+            {
+                tracer.programs = programs.to_vec();
+            }
+        }
+    }
+}
+
+/// Gives each run at `indices` the phases that `of` has for it.
+fn set_phases(runs: &mut [RunResult], indices: &[usize], of: &dyn Fn(usize) -> Option<Vec<WorkloadPhase>>) {
+    for &index in indices {
+        if let Some(run) = runs.get_mut(index)
+            && let Outcome::Measured(figures) = &mut run.record.outcome
+            && let Some(phases) = of(index)
+        {
+            figures.phases = phases;
+        }
+    }
+}
+
+impl Phase {
+    fn whole(&self) -> WorkloadPhase {
+        let activity = PhaseActivity { rpcs: self.rpcs.as_deref().cloned(), ..self.others.clone() };
+        WorkloadPhase {
+            name: self.name.to_string(),
+            test: self.test,
+            repetition: self.repetition,
+            activity: Some(activity),
+            moved: BTreeMap::new(),
+            events: BTreeMap::new(),
+            mount: None,
+            window: None,
+            calls: None,
+            interval: Interval { before: EMPTY, after: EMPTY },
+        }
+    }
+}
+
+/// The value that is the same as `new`, held once.
+fn shared<T: ?Sized + Eq + std::hash::Hash>(all: &mut HashSet<Arc<T>>, new: Arc<T>) -> Arc<T> {
+    if let Some(same) = all.get(&new) {
+        return Arc::clone(same);
+    }
+    all.insert(Arc::clone(&new));
+    new
+}

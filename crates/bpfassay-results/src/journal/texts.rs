@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The records of a journal as text: what results that are too large to be held whole are written
+//! from.
+//!
+//! The text of a record is the one that it has in `results.json`. A journal that this program wrote
+//! has it already, and is read a second time; where another program wrote the journal, the text is
+//! kept in a file without a name.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    os::unix::fs::FileExt,
+    path::PathBuf,
+};
+
+use bpfassay_study::Plan;
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    Contents, FILE_NAME, JournalError, MAX_FILE,
+    read::{self, Object},
+};
+use crate::{
+    Entry, RunRecord,
+    directory::{Draft, OpenDirectory},
+};
+
+/// What stands before the keys of a record in the journal, its comma not included.
+const TAG: &[u8] = b"{\"entry\":\"run\"";
+
+/// Where the text of a record is, and its SHA-256.
+#[derive(Debug, Clone)]
+pub struct Place {
+    source: Source,
+    at: u64,
+    length: usize,
+    sum: [u8; 32],
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Journal,
+    Spool,
+}
+
+/// A record's text that is not in the journal, until it is kept.
+struct Made {
+    place: Place,
+    other: Option<Vec<u8>>,
+}
+
+/// The texts of the records of a journal.
+#[derive(Debug)]
+pub struct Texts {
+    path: PathBuf,
+    journal: File,
+    spool: Option<File>,
+    length: u64,
+}
+
+impl Texts {
+    /// Reads the journal in `directory`. Each entry is given to `make` as soon as it is read, on
+    /// one of several threads, and with what came of that, and for a record with the place of its
+    /// text, to `keep`, in the order of the journal: both may take away what is not needed.
+    ///
+    /// # Errors
+    /// As [`Contents::read`]; [`JournalError::Io`] where a text cannot be kept.
+    pub fn read<T: Send>(
+        directory: &OpenDirectory,
+        make: impl Fn(&Plan, &mut Entry) -> T + Sync,
+        mut keep: impl FnMut(&mut Entry, T, Option<Place>),
+    ) -> Result<(Contents, Self), JournalError> {
+        let path = directory.path().join(FILE_NAME);
+        let failed = |source| JournalError::io("read", &path, source);
+        let journal = directory.read(FILE_NAME).map_err(failed)?;
+        let again = journal.try_clone().map_err(failed)?;
+        let mut texts = Self { path: path.clone(), journal: again, spool: None, length: 0 };
+        let make = |plan: &Plan, object: Object<'_>, entry: &mut Entry| {
+            let text = match &*entry {
+                Entry::Run(record) => Some(text_of(record, object)),
+                _ => None,
+            };
+            (make(plan, entry), text)
+        };
+        let contents = read::read_each(&path, journal, MAX_FILE, &make, |entry, (of_entry, text)| {
+            let text = text.transpose().map_err(|source| JournalError::Json { path: path.clone(), source })?;
+            let place = text.map(|text| texts.keep(directory, text)).transpose();
+            keep(entry, of_entry, place.map_err(|source| JournalError::io("append to", &path, source))?);
+            Ok(())
+        })?;
+        Ok((contents, texts))
+    }
+
+    fn keep(&mut self, directory: &OpenDirectory, Made { mut place, other }: Made) -> io::Result<Place> {
+        let Some(text) = other else { return Ok(place) };
+        let spool = match &mut self.spool {
+            Some(spool) => spool,
+            None => self.spool.insert(spool(directory)?),
+        };
+        spool.write_all(&text)?;
+        place.at = self.length;
+        self.length = self.length.saturating_add(text.len() as u64);
+        Ok(place)
+    }
+
+    /// Puts the text at `place` into `text`.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`] where it cannot be read, or is another by now.
+    pub fn get(&self, place: &Place, text: &mut String) -> Result<(), JournalError> {
+        let mut read = || {
+            let file = match place.source {
+                Source::Journal => Some(&self.journal),
+                Source::Spool => self.spool.as_ref(),
+            };
+            let changed = || io::Error::new(io::ErrorKind::InvalidData, "it was changed while it was read");
+            let mut bytes = std::mem::take(text).into_bytes();
+            bytes.resize(place.length, 0);
+            file.ok_or_else(changed)?.read_exact_at(&mut bytes, place.at)?;
+            if let (Source::Journal, Some(comma)) = (place.source, bytes.first_mut()) {
+                *comma = b'{';
+            }
+            match Sha256::digest(&bytes).as_slice() == place.sum {
+                true => String::from_utf8(bytes).map_err(|_| changed()),
+                false => Err(changed()),
+            }
+        };
+        *text = read().map_err(|source| JournalError::io("read", &self.path, source))?;
+        Ok(())
+    }
+}
+
+/// The text of `record`, which was read from `object`.
+///
+/// # Errors
+/// Where the record has no JSON form.
+fn text_of(record: &RunRecord, object: Object<'_>) -> Result<Made, serde_json::Error> {
+    let text = serde_json::to_vec(record)?;
+    let is_in_journal = object.text.strip_prefix(TAG).is_some_and(|rest| rest.get(1..) == text.get(1..));
+    let source = if is_in_journal { Source::Journal } else { Source::Spool };
+    let at = object.at.saturating_add(TAG.len() as u64);
+    let place = Place { source, at, length: text.len(), sum: Sha256::digest(&text).into() };
+    Ok(Made { place, other: (!is_in_journal).then_some(text) })
+}
+
+/// A file that is gone when it is closed.
+fn spool(directory: &OpenDirectory) -> io::Result<File> {
+    // Dropping the draft takes its name away, where it has one.
+    Draft::new(directory, ".journal.texts").map(|(_, file)| file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use bpfassay_protocol::tracer::{Refusal, Step};
+    use bpfassay_study::Available;
+
+    use super::*;
+    use crate::{BlockStarted, Header, JOURNAL_VERSION, Journal, Outcome, Provenance};
+
+    #[test]
+    fn a_record_has_the_text_that_results_have_however_the_journal_has_it() {
+        let study = bpfassay_study::Study::parse("s.toml", STUDY, &|_| Ok(None)).unwrap();
+        let plan = bpfassay_study::expand(&study, &Default::default(), &Available::default()).unwrap();
+        let block = plan.blocks[0].clone();
+        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 1, plan, provenance: Provenance::default() };
+        let records = [0, 1].map(|index| {
+            let outcome = Outcome::Refused(Refusal::new(Step::Load, "„no“\n".to_owned()));
+            RunRecord::new(&block, &block.runs[index], 1, 2, 3, outcome)
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(folder.path(), &header).unwrap();
+        let started = BlockStarted {
+            block: block.id.clone(),
+            boot: 1,
+            attempt: 1,
+            at_unix_ms: 2,
+            qemu: Vec::new(),
+            log: None,
+            runs: block.runs.iter().map(|run| run.spec.id.clone()).collect(),
+            confirming: None,
+            reused: None,
+        };
+        journal.append(&Entry::BlockStarted(started)).unwrap();
+        journal.append(&Entry::Run(Box::new(records[0].clone()))).unwrap();
+        let mut other = serde_json::to_value(Entry::Run(Box::new(records[1].clone()))).unwrap();
+        other.as_object_mut().unwrap().remove("statistics");
+        journal.append_value(&other).unwrap();
+        let directory = OpenDirectory::open(folder.path()).unwrap();
+        let mut places = Vec::new();
+        let (contents, texts) = Texts::read(&directory, |_, _| (), |_, (), place| places.extend(place)).unwrap();
+        assert_eq!(contents, Contents::read(folder.path()).unwrap());
+        assert!(texts.spool.is_some());
+        let mut text = String::new();
+        for (place, record) in places.iter().zip(&records) {
+            texts.get(place, &mut text).unwrap();
+            assert_eq!(text, serde_json::to_string(record).unwrap());
+        }
+        assert_eq!(places.len(), 2);
+        let path = folder.path().join(FILE_NAME);
+        fs::write(&path, fs::read_to_string(&path).unwrap().replace("\"duration_ms\":3", "\"duration_ms\":4")).unwrap();
+        assert!(texts.get(&places[0], &mut text).is_err());
+        assert!(texts.get(&places[1], &mut text).is_ok());
+    }
+
+    const STUDY: &str = r#"
+schema = 1
+name = "s"
+description = "For tests."
+clock = "wall"
+probes = ["none", "kprobe"]
+[[targets]]
+arch = "x86_64"
+kernels = "6.1"
+[[file_systems]]
+type = "nfs"
+[[workloads]]
+name = "w"
+options = "-a POSIX -w -t 256k -b 8m"
+[design]
+replicates = 1
+rounds = 1
+seed = 1
+warm_up = 0
+"#;
+}
