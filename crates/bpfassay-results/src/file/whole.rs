@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results whose raw figures are not held: they are written from the texts of the records, one after the other.
+//! Results whose raw figures are not held: they are written from the texts of the records, one
+//! after the other.
 
 use std::{cell::RefCell, path::PathBuf};
 

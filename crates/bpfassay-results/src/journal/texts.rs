@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The records of a journal as text: what results that are too large to be held whole are written from.
+//! The records of a journal as text: what results that are too large to be held whole are written
+//! from.
 //!
-//! The text of a record is the one that it has in `results.json`. A journal that this program wrote has it already, and is read a second
-//! time; where another program wrote the journal, the text is kept in a file without a name.
+//! The text of a record is the one that it has in `results.json`. A journal that this program wrote
+//! has it already, and is read a second time; where another program wrote the journal, the text is
+//! kept in a file without a name.
 
 use std::{
     fs::File,
@@ -57,9 +59,9 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Reads the journal in `directory`. Each entry is given to `make` as soon as it is read, on one of several threads, and with what came
-    /// of that, and for a record with the place of its text, to `keep`, in the order of the journal: both may take away what is not
-    /// needed.
+    /// Reads the journal in `directory`. Each entry is given to `make` as soon as it is read, on
+    /// one of several threads, and with what came of that, and for a record with the place of its
+    /// text, to `keep`, in the order of the journal: both may take away what is not needed.
     ///
     /// # Errors
     /// As [`Contents::read`]; [`JournalError::Io`] where a text cannot be kept.
