@@ -2,7 +2,7 @@
 //! What a probe configuration costs directly: instructions on its path per call, as QEMU's plugin counted them.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
@@ -34,8 +34,9 @@ pub(super) struct Counts {
     runs: HashMap<String, HashMap<u32, Box<[Phase]>>>,
     /// Why a boot has no counts, by block and boot.
     problems: HashMap<String, HashMap<u32, String>>,
-    /// The names of phases and functions, each held once.
-    names: HashSet<Arc<str>>,
+    /// The names of phases and functions, each held once, and the place of each among them.
+    names: Vec<Arc<str>>,
+    places: HashMap<Arc<str>, u32>,
     /// CPUs of the guests.
     cpus: u32,
 }
@@ -43,7 +44,8 @@ pub(super) struct Counts {
 /// What is needed of a [`PhaseCount`]: of 200,000 runs all of it would be gigabytes.
 #[derive(Debug)]
 struct Phase {
-    name: Arc<str>,
+    /// Place in [`Counts::names`].
+    name: u32,
     count: Figure<Executed>,
 }
 
@@ -61,7 +63,8 @@ struct Executed {
 /// A [`FunctionCount`].
 #[derive(Debug)]
 struct Part {
-    function: Arc<str>,
+    /// Place in [`Counts::names`].
+    function: u32,
     role: Role,
     instructions: u64,
     misses: Option<Box<Misses>>,
@@ -155,13 +158,14 @@ impl Counts {
         Part { function: self.name(&function), role, instructions, misses: misses.map(Box::new) }
     }
 
-    fn name(&mut self, name: &str) -> Arc<str> {
-        if let Some(same) = self.names.get(name) {
-            return Arc::clone(same);
+    fn name(&mut self, name: &str) -> u32 {
+        if let Some(&place) = self.places.get(name) {
+            return place;
         }
-        let new: Arc<str> = name.into();
-        self.names.insert(Arc::clone(&new));
-        new
+        let (name, place) = (Arc::<str>::from(name), u32::try_from(self.names.len()).unwrap_or(u32::MAX));
+        self.names.push(Arc::clone(&name));
+        self.places.insert(name, place);
+        place
     }
 
     /// What `others` cost directly, priced by `model`, over the baseline's runs of the same block and round; `None` where nothing was counted.
@@ -302,14 +306,15 @@ impl Counts {
         let (functions, calls) = (BTreeMap::new(), work.calls);
         let mut counted = Counted { all: 0, unresolved: 0, tool: None, functions, calls, misses: None };
         let (mut misses, mut tools) = (Vec::new(), Vec::new());
-        for phase in phases.iter().filter(|phase| &*phase.name == metric) {
+        for phase in phases.iter().filter(|phase| Some(&phase.name) == self.places.get(metric)) {
             let instructions = phase.count.known()?;
             counted.all = counted.all.saturating_add(instructions.all);
             counted.unresolved = counted.unresolved.saturating_add(instructions.unresolved);
             tools.extend(instructions.tool.as_ref().map(Figure::known));
             misses.push(instructions.misses);
             for part in &instructions.direct {
-                let sum = counted.functions.entry((part.role, Arc::clone(&part.function))).or_default();
+                let Some(function) = self.names.get(part.function as usize) else { continue };
+                let sum = counted.functions.entry((part.role, Arc::clone(function))).or_default();
                 sum.instructions = sum.instructions.saturating_add(part.instructions);
                 sum.misses.push(part.misses.as_deref().copied());
             }
