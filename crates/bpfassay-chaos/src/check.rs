@@ -128,6 +128,12 @@ pub fn end(
         return None;
     }
     let code = code(&study.plan, records);
+    // Figures that cannot be, or are missing, are not measured, which fails the study.
+    let is_measured =
+        |id: &String| matches!(records.get(id), Some(record) if matches!(record.outcome, Outcome::Measured(_)));
+    if code == 0 && end == End::Code(4) && expected.lies.iter().any(is_measured) {
+        return None;
+    }
     (end != End::Code(code)).then(|| format!("the command ended with {end:?} where its records mean {code}"))
 }
 
