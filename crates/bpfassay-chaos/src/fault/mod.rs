@@ -21,7 +21,7 @@ use bpfassay_study::Block;
 
 use crate::{
     random::Random,
-    script::{Action, Point, Rule, Step, When},
+    script::{Action, Point, Rule, Step, Then, When},
     stranger::workshop::Workshop,
     study::{ChaosError, Clock, Shape, TrialStudy, is_tool_run},
     trial::{End, Expected, HostAction, Trial, TrialResult},
@@ -316,6 +316,11 @@ impl<'a> Draw<'a> {
                 let points = [Point::Boot, Point::Hello, Point::SetUp, Point::Ready];
                 let point = self.random.pick(&points).cloned().unwrap_or(Point::Boot);
                 let block = self.block();
+                // A guest that writes nothing at all is not booted again.
+                let is_silent = matches!(&action, Action::Send(pieces, Then::Hangs) if pieces.is_empty());
+                if is_silent && point == Point::Boot {
+                    block.runs.iter().for_each(|run| expected.blame(&run.spec.id, kinds, true));
+                }
                 let parameters = format!("once in {} at {point:?}", block.id);
                 (When::once(&block.id, point), parameters)
             }
