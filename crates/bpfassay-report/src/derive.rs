@@ -47,14 +47,16 @@ use self::{
 };
 use bpfassay_results::{Boot, Contents, RESULTS_VERSION, Results, RunDerived, RunRecord, RunResult};
 
-/// What follows from one record of a run of `plan`; nothing where it has no figures, or no cell in the plan.
+/// What follows from one record of a run of `plan`; nothing where it has no figures, or no cell in
+/// the plan.
 #[must_use]
 pub fn of_run(plan: &Plan, record: &RunRecord) -> Option<RunDerived> {
     runs::derive(plan, plan.cell(&record.cell)?, record)
 }
 
-/// Puts the runs of each cell in the order of `plan`. That of the journal is the one in which guests ended, which is chance where several were booted side by
-/// side, and nothing that follows from the runs may show it.
+/// Puts the runs of each cell in the order of `plan`. That of the journal is the one in which
+/// guests ended, which is chance where several were booted side by side, and nothing that follows
+/// from the runs may show it.
 fn in_order(plan: &Plan, of_cell: &mut ByCell<'_>) {
     let places: HashMap<&str, usize> =
         plan.runs().zip(0..).map(|((_, run), place)| (run.spec.id.as_str(), place)).collect();
@@ -89,15 +91,16 @@ pub fn derive(contents: &Contents) -> Results {
     derive_all(contents.clone())
 }
 
-/// The same of contents that are not needed afterwards: the records become part of the results, and no second copy is made of them.
+/// The same of contents that are not needed afterwards: the records become part of the results, and
+/// no second copy is made of them.
 #[must_use]
 pub fn derive_all(mut contents: Contents) -> Results {
     let ahead = Ahead::of(&contents.header.plan, &mut contents.entries);
     derive_ahead(contents, ahead, |_, _, _| ())
 }
 
-/// Everything that follows from `contents`, of whose entries by themselves `ahead` follows. `prepare` is given the plan, the runs, and the
-/// number of each among all records of the journal.
+/// Everything that follows from `contents`, of whose entries by themselves `ahead` follows.
+/// `prepare` is given the plan, the runs, and the number of each among all records of the journal.
 fn derive_ahead(
     contents: Contents,
     ahead: Ahead,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fingerprints of raw figures, and where two runs of the same order differ.
 //!
-//! Under the instruction clock a run is a pure function of kernel, payload, study and seed: executed again, anywhere,
-//! it has the same raw figures to the last digit. What the host adds (when a run began, how long the host took) is not
-//! part of them.
+//! Under the instruction clock a run is a pure function of kernel, payload, study and seed:
+//! executed again, anywhere, it has the same raw figures to the last digit. What the host adds
+//! (when a run began, how long the host took) is not part of them.
 
 mod canonical;
 
@@ -18,8 +18,9 @@ use crate::{
     journal::{Place, Texts, hex},
 };
 
-/// SHA-256, in hexadecimal, of the raw figures of `records`, in the order of their names. Runs that failed are part of it
-/// by the kind of their failure only: what a log contains of them depends on the host.
+/// SHA-256, in hexadecimal, of the raw figures of `records`, in the order of their names. Runs that
+/// failed are part of it by the kind of their failure only: what a log contains of them depends on
+/// the host.
 #[must_use]
 pub fn fingerprint<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> String {
     let sorted: BTreeMap<&str, &RunRecord> = records.into_iter().map(|record| (record.run.as_str(), record)).collect();
@@ -41,7 +42,8 @@ pub fn fingerprint<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> Stri
     hex(&hash.finalize())
 }
 
-/// The same of records that are held without their raw figures: these are in `texts`, at the place beside each record.
+/// The same of records that are held without their raw figures: these are in `texts`, at the place
+/// beside each record.
 ///
 /// # Errors
 /// Where a text cannot be read.
@@ -93,7 +95,8 @@ pub fn difference(first: &RunRecord, second: &RunRecord) -> Option<RecordDiffere
     })
 }
 
-/// ` at PLACE: A in place of B`: where the JSON forms of two values differ first; `None` where they do not, or have none.
+/// ` at PLACE: A in place of B`: where the JSON forms of two values differ first; `None` where they
+/// do not, or have none.
 #[must_use]
 pub fn first_difference<T: serde::Serialize>(wanted: &T, found: &T) -> Option<String> {
     let (wanted, found) = (serde_json::to_value(wanted).ok()?, serde_json::to_value(found).ok()?);
@@ -118,8 +121,8 @@ fn raw(outcome: &Outcome) -> Value {
         }
         outcome => serde_json::to_value(outcome),
     };
-    // These types have string keys only and no failing `Serialize`; were that ever to change, the error takes the
-    // figures' place and a test notices.
+    // These types have string keys only and no failing `Serialize`; were that ever to change, the
+    // error takes the figures' place and a test notices.
     value.unwrap_or_else(|error| Value::String(error.to_string()))
 }
 

@@ -95,8 +95,8 @@ impl Coverages {
 #[derive(Default)]
 struct Programs<'a> {
     lines: BTreeMap<(String, Option<String>), Lines>,
-    /// Sums of programs that are not in `lines` yet, in the order in which they were found first, and the place of each
-    /// by its address.
+    /// Sums of programs that are not in `lines` yet, in the order in which they were found first,
+    /// and the place of each by its address.
     sums: Vec<Sums<'a>>,
     places: HashMap<*const ProgramSource, usize>,
 }
@@ -162,7 +162,8 @@ impl<'a> Programs<'a> {
         for sums in &self.sums {
             if let Figure::Value(lines) = &sums.source.lines {
                 let all = self.lines.entry((sums.source.program.clone(), None)).or_default();
-                // What stands before a contradiction counts; that there is one, `add_lines` has said.
+                // What stands before a contradiction counts; that there is one, `add_lines` has
+                // said.
                 let _ = add(all, lines, sums);
             }
         }
@@ -174,8 +175,8 @@ impl<'a> Programs<'a> {
     }
 }
 
-/// Adds `sums` of a program that has the lines `lines` to those of all programs of its name, up to the first place where the journal
-/// contradicts itself.
+/// Adds `sums` of a program that has the lines `lines` to those of all programs of its name, up to
+/// the first place where the journal contradicts itself.
 fn add(all: &mut Lines, lines: &ProgramLines, sums: &Sums<'_>) -> Option<()> {
     let place = |index: u32| {
         let line = lines.lines.get(index as usize)?;
@@ -188,7 +189,8 @@ fn add(all: &mut Lines, lines: &ProgramLines, sums: &Sums<'_>) -> Option<()> {
             sum.text.clone_from(&line.text);
         }
     }
-    // Several branches of one column are distinguished by their order, which is that of the program's instructions.
+    // Several branches of one column are distinguished by their order, which is that of the
+    // program's instructions.
     let mut seen = HashMap::new();
     for (branch, outcomes) in lines.branches.iter().zip(&sums.branches) {
         let ordinal = match seen.entry((branch.line, branch.column)) {

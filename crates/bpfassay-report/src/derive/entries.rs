@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a journal holds, in the form of results: which of its records count, and which guests were started.
+//! What a journal holds, in the form of results: which of its records count, and which guests were
+//! started.
 
 use std::collections::{HashMap, HashSet};
 
@@ -56,7 +57,8 @@ impl Ahead {
         ahead
     }
 
-    /// Takes in the next entry, which is `derived` if it is a record, and takes what was counted out of it.
+    /// Takes in the next entry, which is `derived` if it is a record, and takes what was counted
+    /// out of it.
     pub(super) fn take(&mut self, entry: &mut Entry, derived: Option<RunDerived>) {
         match entry {
             Entry::Run(_) => self.derived.push(derived),

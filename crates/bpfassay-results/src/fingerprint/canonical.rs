@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! JSON text with the keys of every object in order, as [`serde_json::Value`] prints it, without that value: for hundreds of thousands
-//! of records it takes most of the time.
+//! JSON text with the keys of every object in order, as [`serde_json::Value`] prints it, without
+//! that value: for hundreds of thousands of records it takes most of the time.
 
 use std::{
     borrow::Cow,
@@ -93,8 +93,8 @@ fn key(text: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The value of `key`, which has its quotes, in the object that `text` is, with the keys of every object in order. `text` was written by serde_json
-/// without white space.
+/// The value of `key`, which has its quotes, in the object that `text` is, with the keys of every
+/// object in order. `text` was written by serde_json without white space.
 pub(super) fn member<'a>(text: &[u8], key: &[u8], sorted: &'a mut Vec<u8>) -> &'a [u8] {
     sorted.clear();
     let mut at = 1;
@@ -138,7 +138,8 @@ fn skip(text: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// Adds the value that begins at `at` to `sorted`, and gives its end. Values lie no deeper in each other than serde_json reads.
+/// Adds the value that begins at `at` to `sorted`, and gives its end. Values lie no deeper in each
+/// other than serde_json reads.
 fn copy(text: &[u8], mut at: usize, sorted: &mut Vec<u8>) -> usize {
     let begin = at;
     let (open, is_object) = match text.get(at) {

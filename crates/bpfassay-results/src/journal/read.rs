@@ -51,12 +51,14 @@ pub(super) fn read_file(path: &Path, file: File, limit: u64) -> Result<Contents,
     read_each(path, file, limit, &|_, _, _| (), |_, ()| Ok(()))
 }
 
-/// Reads the journal that `file` is, from its beginning: `limit` bytes at most. Each entry is given to `make` as soon as it is read, on
-/// one of several threads, and with what came of that to `keep`, in the order of the journal: both may take away what is not needed.
+/// Reads the journal that `file` is, from its beginning: `limit` bytes at most. Each entry is given
+/// to `make` as soon as it is read, on one of several threads, and with what came of that to
+/// `keep`, in the order of the journal: both may take away what is not needed.
 ///
 /// # Errors
-/// [`JournalError::Io`] where the file cannot be read; [`JournalError::TooLarge`] where it, or a line of it, is larger than a journal may be;
-/// [`JournalError::Corrupt`] where the header is missing, or a line is no entry or does not continue the chain of digests; those of `keep`.
+/// [`JournalError::Io`] where the file cannot be read; [`JournalError::TooLarge`] where it, or a
+/// line of it, is larger than a journal may be; [`JournalError::Corrupt`] where the header is
+/// missing, or a line is no entry or does not continue the chain of digests; those of `keep`.
 pub(super) fn read_each<T: Send>(
     path: &Path,
     file: File,
@@ -79,7 +81,8 @@ pub(super) fn read_each<T: Send>(
     };
     let sound = Sound::new(&header.plan).map_err(|message| lines.corrupt(message))?;
     let makers = makers(size);
-    // One thread reads lines and sums them up, others make entries of them, and this one puts those in order.
+    // One thread reads lines and sums them up, others make entries of them, and this one puts those
+    // in order.
     let (read, entries) = thread::scope(|scope| {
         let (mut senders, mut made) = (Vec::new(), Vec::new());
         for _ in 0..makers {
@@ -195,7 +198,8 @@ impl Lines<'_> {
         JournalError::Corrupt { path: self.path.to_path_buf(), line: self.number, message: message.into() }
     }
 
-    /// Puts the next line into `line`, without its newline; `false` where there is none that is whole.
+    /// Puts the next line into `line`, without its newline; `false` where there is none that is
+    /// whole.
     fn next(&mut self, line: &mut Vec<u8>, limit: usize) -> Result<bool, JournalError> {
         let path = self.path;
         line.clear();
@@ -245,14 +249,16 @@ impl Lines<'_> {
                 return Ok(());
             }
         };
-        // Whatever ended this, something may be wrong with what came before. One that finds that takes no more.
+        // Whatever ended this, something may be wrong with what came before. One that finds that
+        // takes no more.
         let _ = send(batch);
         read
     }
 
     /// The header, if there is a whole line.
     fn header(&mut self) -> Result<Option<Header>, JournalError> {
-        /// Only the version, whatever else there is: a header of another version need not look like ours.
+        /// Only the version, whatever else there is: a header of another version need not look like
+        /// ours.
         #[derive(serde::Deserialize)]
         struct Version {
             journal: u64,
@@ -261,7 +267,8 @@ impl Lines<'_> {
         if !self.next(&mut line, MAX_HEADER)? {
             return Ok(None);
         }
-        // Where the sum does not fit, the version may be why: another one may have other sums, or none.
+        // Where the sum does not fit, the version may be why: another one may have other sums, or
+        // none.
         let opened = self.chain.open(&mut line).map(<[u8]>::len);
         let start = opened.map_or(0, |length| line.len().saturating_sub(length));
         let object = if opened.is_ok() { line.get(start..).unwrap_or_default() } else { chain::unchecked(&mut line) };
@@ -277,8 +284,8 @@ impl Lines<'_> {
 }
 
 impl JournalError {
-    /// The system refused to `action` (`read`, `open`) `path`, or what is there is no file, or one of
-    /// several names.
+    /// The system refused to `action` (`read`, `open`) `path`, or what is there is no file, or one
+    /// of several names.
     pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
         if disk::is_no_file(&source) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What of a journal counts: which record stands for each run, which of them are settled, and how far each block came.
+//! What of a journal counts: which record stands for each run, which of them are settled, and how
+//! far each block came.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -136,7 +137,8 @@ impl<'a> Standing<'a> {
                     }
                 }
                 Entry::Run(record) => {
-                    // What is written outside of any boot is the outcome of runs that no boot is made for.
+                    // What is written outside of any boot is the outcome of runs that no boot is
+                    // made for.
                     let settled = !open.contains_key(record.block.as_str());
                     standing.runs.insert(&record.run, Stands { record, settled });
                 }
@@ -246,14 +248,16 @@ impl Contents {
         Standing::of(&self.entries)
     }
 
-    /// The record that stands for each run: of a block that was not brought to its end, provisional ones.
+    /// The record that stands for each run: of a block that was not brought to its end, provisional
+    /// ones.
     #[must_use]
     pub fn records(&self) -> BTreeMap<&str, &RunRecord> {
         self.standing().records()
     }
 
-    /// What is still to do: the blocks of the plan, or of its shard, of which a run has no record that counts, and what `again` asks for besides. A block
-    /// is measured in one boot, so it is done whole; its past shows which of its runs are left out.
+    /// What is still to do: the blocks of the plan, or of its shard, of which a run has no record
+    /// that counts, and what `again` asks for besides. A block is measured in one boot, so it is
+    /// done whole; its past shows which of its runs are left out.
     #[must_use]
     pub fn to_do(&self, again: Again) -> Vec<ToDo> {
         to_do(&self.header.plan, &self.standing(), again)

@@ -32,12 +32,13 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Whether a journal can be begun in `directory`, as far as can be known without creating anything: for a check before
-    /// work begins that ends in [`Journal::create`].
+    /// Whether a journal can be begun in `directory`, as far as can be known without creating
+    /// anything: for a check before work begins that ends in [`Journal::create`].
     ///
     /// # Errors
-    /// [`JournalError::Exists`] where there is a journal, [`JournalError::NotADirectory`] where a part of the path is a file, [`JournalError::Io`] where the
-    /// directory could not be written to.
+    /// [`JournalError::Exists`] where there is a journal, [`JournalError::NotADirectory`] where a
+    /// part of the path is a file, [`JournalError::Io`] where the directory could not be written
+    /// to.
     pub fn may_create(directory: &Path) -> Result<(), JournalError> {
         let path = directory.join(FILE_NAME);
         let absolute = std::path::absolute(directory).map_err(|source| JournalError::Io {
@@ -108,7 +109,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Goes on with the journal in `directory`. A torn last line is moved to [`TORN_FILE_NAME`] first.
+    /// Goes on with the journal in `directory`. A torn last line is moved to [`TORN_FILE_NAME`]
+    /// first.
     ///
     /// # Errors
     /// As [`Journal::resume_in`]; [`JournalError::Io`] where the directory cannot be opened.
@@ -121,9 +123,9 @@ impl Journal {
     /// Goes on with the journal in `directory`, as [`Journal::resume`] does.
     ///
     /// # Errors
-    /// As [`Contents::read`]; [`JournalError::HasOtherName`] where another name has the journal, too;
-    /// [`JournalError::Locked`] where another process writes it; [`JournalError::Io`] where a torn line
-    /// cannot be moved.
+    /// As [`Contents::read`]; [`JournalError::HasOtherName`] where another name has the journal,
+    /// too; [`JournalError::Locked`] where another process writes it; [`JournalError::Io`] where a
+    /// torn line cannot be moved.
     pub fn resume_in(directory: OpenDirectory) -> Result<(Self, Contents), JournalError> {
         let path = directory.path().join(FILE_NAME);
         let io = |action, path: &Path| {
@@ -155,7 +157,8 @@ impl Journal {
     /// Adds `entry`; when this returns, it is on disk.
     ///
     /// # Errors
-    /// [`JournalError::Io`], after which the journal takes no more entries; [`JournalError::Json`]; [`JournalError::TooLarge`].
+    /// [`JournalError::Io`], after which the journal takes no more entries; [`JournalError::Json`];
+    /// [`JournalError::TooLarge`].
     pub fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
         self.write(entry, MAX_LINE)
     }
@@ -166,7 +169,8 @@ impl Journal {
         self.write(value, MAX_LINE)
     }
 
-    /// Adds all of `entries`; when this returns, they are on disk. For what was measured before: a crash meanwhile may lose any of them.
+    /// Adds all of `entries`; when this returns, they are on disk. For what was measured before: a
+    /// crash meanwhile may lose any of them.
     ///
     /// # Errors
     /// As [`Journal::append`].
@@ -212,7 +216,8 @@ impl Journal {
     /// Nothing more is added once something could not be written.
     fn written(&mut self, written: io::Result<()>) -> Result<(), JournalError> {
         written.map_err(|source| {
-            // Part of the line may be there: another line after it would make it corrupt instead of torn.
+            // Part of the line may be there: another line after it would make it corrupt instead of
+            // torn.
             self.failed = true;
             JournalError::Io { action: "append to", path: self.path.clone(), source }
         })
