@@ -110,7 +110,7 @@ pub enum ImageFormat {
 }
 
 impl Arch {
-    /// The longest command line of kernels in bytes: `COMMAND_LINE_SIZE` without the NUL at the end.
+    /// The longest kernel command line in bytes: `COMMAND_LINE_SIZE` without the NUL at the end.
     #[inline]
     #[must_use]
     pub const fn longest_command_line(self) -> usize {

@@ -11,41 +11,17 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use std::{env, fs, path::Path, process::Command, time::Instant};
+use std::{env, fs, path::Path, process::Command};
 
 use bpfassay_report::{
     Streamed, derive_in,
     render::{Style, html, text},
 };
 use bpfassay_results::OpenDirectory;
-use common::replicated::Replicated;
-
-/// The most memory that this process ever held, in MiB.
-fn peak_mib() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
-}
-
-/// What this process has used of processors, in seconds.
-fn processor_s() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-}
-
-/// What `work` gives; prints how long it took and how much there was of it.
-fn timed<T>(what: &str, work: impl FnOnce() -> T, size: impl FnOnce(&T) -> u64) -> T {
-    let (since, used) = (Instant::now(), processor_s());
-    let done = work();
-    println!(
-        "{what:<24} {:>8.2} s, of processors {:>8.2} s, {:>6} MiB, peak {} MiB",
-        since.elapsed().as_secs_f64(),
-        processor_s() - used,
-        size(&done) >> 20,
-        peak_mib()
-    );
-    done
-}
+use common::{
+    measured::{peak_mib, processor_s, timed},
+    replicated::Replicated,
+};
 
 /// Measures what the journal in `directory`, which has `planned` runs, takes.
 fn measure(directory: &Path, planned: usize) {

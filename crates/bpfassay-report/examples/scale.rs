@@ -22,7 +22,11 @@ use bpfassay_report::{
 };
 use bpfassay_results::{Contents, Journal, file};
 use bpfassay_study::{Study, Target, WorkloadSpec};
-use common::{contents, outcome, study};
+use common::{
+    contents,
+    measured::{peak_mib, processor_s, timed},
+    outcome, study,
+};
 
 /// 100 kernels; `runs` / 4000 workloads on each, five boots of two rounds of the baseline, its control and two probe configurations.
 fn large(runs: usize) -> Study {
@@ -32,33 +36,6 @@ fn large(runs: usize) -> Study {
     study.workloads =
         (1..=runs / 4000).map(|number| WorkloadSpec { name: format!("w{number}"), ..workload.clone() }).collect();
     study
-}
-
-/// The most memory that this process ever held, in MiB.
-fn peak_mib() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
-}
-
-/// What this process has used of processors, in seconds.
-fn processor_s() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-}
-
-/// What `work` gives; prints how long it took and how much there was of it.
-fn timed<T>(what: &str, work: impl FnOnce() -> T, size: impl FnOnce(&T) -> u64) -> T {
-    let (since, used) = (Instant::now(), processor_s());
-    let done = work();
-    println!(
-        "{what:<24} {:>8.2} s, of a processor {:>8.2} s, {:>6} MiB, peak {} MiB",
-        since.elapsed().as_secs_f64(),
-        processor_s() - used,
-        size(&done) >> 20,
-        peak_mib()
-    );
-    done
 }
 
 fn measure(directory: &Path) {

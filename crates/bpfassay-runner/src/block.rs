@@ -225,8 +225,8 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
             }
             Event::KernelIncident(incident) => match incident.kind.severity() {
                 Severity::Note => note(&incident),
-                // Before the first run there is nothing to spoil. After the last nothing is left to, but
-                // for what a confirming boot shows.
+                // Before the first run there is nothing to spoil. After the last nothing is left
+                // to, but for what a confirming boot shows.
                 Severity::SpoilsRun if boot.is_spoilt_by_incident() => {
                     died_ms.get_or_insert(boot.now().boot_ms);
                     // What a run measured under it cannot be trusted, nor the guest that any other would be measured in. The

@@ -52,9 +52,10 @@ impl Verification {
     /// taken, evenly over the plan (`None`: all).
     ///
     /// # Errors
-    /// [`Error::Journal`], [`Error::BlockId`] where the journal cannot be used; [`Error::Published`]
-    /// where there is none and the results cannot be read; [`Error::WallClock`],
-    /// [`Error::Continued`], [`Error::NothingComplete`] where there is nothing to verify.
+    /// [`Error::Journal`], [`Error::BlockId`] where the journal cannot be used;
+    /// [`Error::Published`] where there is none and the results cannot be read;
+    /// [`Error::WallClock`], [`Error::Continued`], [`Error::NothingComplete`] where there is
+    /// nothing to verify.
     pub fn new(directory: &Path, sample: Option<u32>) -> Result<Self, Error> {
         let contents = match Contents::read(directory) {
             Err(error) if is_missing(&error) => published(directory, error)?,

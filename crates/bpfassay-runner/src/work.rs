@@ -165,9 +165,10 @@ fn described(program: &Artefact) -> String {
     plain::line(&format!("{} with SHA-256 {}", program.version, digest.get(..12).unwrap_or(digest))).into_owned()
 }
 
-/// Derives the results from the journal in `directory` and writes `results.json`. With them comes the fingerprint of the raw figures,
-/// where these are the same everywhere: under the instruction clock. The results that are returned lack raw figures
-/// ([`bpfassay_report::Streamed`]): a page is made of those that are read from `results.json`.
+/// Derives the results from the journal in `directory` and writes `results.json`. With them comes
+/// the fingerprint of the raw figures, where these are the same everywhere: under the instruction
+/// clock. The results that are returned lack raw figures ([`bpfassay_report::Streamed`]): a page is
+/// made of those that are read from `results.json`.
 ///
 /// # Errors
 /// [`Error::Journal`] where the journal cannot be read or is damaged; [`Error::Results`] where `results.json` cannot be written.

@@ -329,7 +329,7 @@ impl Reader<'_> {
         if self.builtin.contains(name) {
             self.set.builtin.insert(name.to_owned());
         } else if !self.found.files.contains_key(name) {
-            self.found.is_unreadable(name)?;
+            self.found.check_form(name)?;
             self.set.absent.insert(name.to_owned());
         }
         self.take(name, Wanted::IfPresent, &mut Vec::new()).map(|_| ())
@@ -352,7 +352,7 @@ impl Reader<'_> {
         let Some(file) = self.found.files.get(name) else {
             return match wanted {
                 Wanted::By(module) => {
-                    self.found.is_unreadable(name)?;
+                    self.found.check_form(name)?;
                     Err(ModulesError::MissingDependency { module: module.to_owned(), dependency: name.to_owned() })
                 }
                 Wanted::IfPresent => Ok(false),

@@ -59,8 +59,8 @@ pub(super) fn elapsed(interval: &Interval) -> Option<u64> {
 /// Time in which a guest of `cpus` CPUs worked, in nanoseconds.
 ///
 /// The kernel counts how long each CPU was idle, and the guest's agent reads the sum. By the
-/// instruction clock, CPUs take turns: one is idle while another works, so that the sum does not say
-/// how long all were.
+/// instruction clock, CPUs take turns: one is idle while another works, so that the sum does not
+/// say how long all were.
 ///
 /// # Errors
 /// Why it is not known.

@@ -11,6 +11,7 @@
 pub(crate) mod hostile;
 pub(crate) mod made_up;
 pub(crate) mod matrix;
+pub(crate) mod measured;
 pub(crate) mod paths;
 pub(crate) mod pprof;
 pub(crate) mod quick;

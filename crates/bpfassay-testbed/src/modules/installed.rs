@@ -14,7 +14,7 @@ use super::{MAX_BUILTIN, ModulesError, decompress, modinfo};
 pub(super) struct Installed {
     /// The files that can be read.
     pub(super) files: BTreeMap<String, PathBuf>,
-    /// What else has the name of a module, with the reason why it is not read.
+    /// Everything else with the name of a module, and why it is not read.
     pub(super) others: BTreeMap<String, (PathBuf, String)>,
 }
 
@@ -44,14 +44,15 @@ impl Installed {
     ///
     /// # Errors
     /// [`ModulesError::Form`] where it is.
-    pub(super) fn is_unreadable(&self, name: &str) -> Result<(), ModulesError> {
+    pub(super) fn check_form(&self, name: &str) -> Result<(), ModulesError> {
         match self.others.get(name) {
             Some((path, why)) => Err(ModulesError::Form { path: path.clone(), why: why.clone() }),
             None => Ok(()),
         }
     }
 
-    /// Walks directories in order of their names. Symbolic links (such as `build`) are not followed.
+    /// Walks directories in order of their names. Symbolic links (such as `build`) are not
+    /// followed.
     fn walk(&mut self, directory: &Path) -> Result<(), ModulesError> {
         let read = |source| ModulesError::Read { path: directory.to_owned(), source };
         let mut entries = fs::read_dir(directory).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(read)?;
@@ -93,8 +94,8 @@ fn module_name(file: &str) -> Option<String> {
 /// The names of the modules that are built in.
 ///
 /// # Errors
-/// [`ModulesError::NoBuiltin`] where the tree does not say, [`ModulesError::Read`] where that cannot
-/// be read.
+/// [`ModulesError::NoBuiltin`] where the tree does not say, [`ModulesError::Read`] where that
+/// cannot be read.
 pub(super) fn read_builtin(tree: &Path) -> Result<BTreeSet<String>, ModulesError> {
     let path = tree.join("modules.builtin");
     match bpfassay_input::read(&path, MAX_BUILTIN) {

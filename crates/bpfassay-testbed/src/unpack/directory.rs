@@ -24,7 +24,7 @@ use rustix::{
 use super::{Fault, Kind, MOST_PATH, place_of, wrong};
 use crate::untrusted_tree::UntrustedTree;
 
-/// What the name of a file begins with that is still being unpacked and replaces another.
+/// The beginning of the name of a file that replaces another, until it is whole.
 const NEW: &str = ".bpfassay-new-";
 /// Makes the names of these files differ between threads.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -45,8 +45,8 @@ impl<'a> Directory<'a> {
         Self { tree, last: None, known: BTreeSet::new() }
     }
 
-    /// Makes what `kind` is at `place`, relative to the root. What is there is replaced in one step,
-    /// unless it is a directory.
+    /// Makes what `kind` is at `place`, relative to the root. What is there is replaced in one
+    /// step, unless it is a directory.
     pub(super) fn take(&mut self, place: &Path, kind: Kind, content: &mut dyn Read) -> Result<(), Fault> {
         if kind == Kind::Directory {
             return self.directory(place).map(drop);

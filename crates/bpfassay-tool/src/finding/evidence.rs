@@ -63,7 +63,8 @@ pub struct KernelFacts {
     pub missed_probes: Option<u64>,
     /// How often programs were skipped because one was already running on that CPU.
     pub recursion_misses: Option<u64>,
-    /// The types of the programs that it had loaded: `enum bpf_prog_type` of include/uapi/linux/bpf.h.
+    /// The types of the programs that it had loaded: `enum bpf_prog_type` of
+    /// include/uapi/linux/bpf.h.
     pub programs: Vec<u32>,
     /// How many links it had created.
     pub links: Option<u32>,

@@ -189,7 +189,8 @@ fn counts_that_go_back_or_vanish() {
     let results = counts(&tool, &back, &truth);
     assert_eq!(found(&results), [Kind::CountsGoBackwards]);
     assert_eq!(evidence_of(&results, Kind::CountsGoBackwards), "`v` of a: 500 at 50 ns, 400 at 100 ns");
-    // What it lost by that is no finding of its own; what another lacks is, and what it lacks besides.
+    // What it lost by that is no finding of its own; what another lacks is, and what it lacks
+    // besides.
     let less = readings(&[(50, 0, Some("a"), 300), (100, 0, Some("a"), 100), (100, 0, Some("b"), 44)]);
     assert_eq!(found(&counts(&tool, &less, &truth)), [Kind::CountsGoBackwards, Kind::CountsTooLow]);
     let evidence = evidence_of(&counts(&tool, &less, &truth), Kind::CountsTooLow);

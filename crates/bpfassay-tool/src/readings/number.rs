@@ -43,8 +43,8 @@ pub(super) fn scaled(text: &str, scale: u64) -> Option<u64> {
     }
 }
 
-/// The negative number that `value` stands for, if it is one in two's complement. No counter reaches
-/// 2^63.
+/// The negative number that `value` stands for, if it is one in two's complement. No counter
+/// reaches 2^63.
 #[must_use]
 pub fn negative(value: u64) -> Option<i64> {
     Some(value.cast_signed()).filter(|value| *value < 0)

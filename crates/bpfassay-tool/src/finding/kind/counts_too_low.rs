@@ -39,7 +39,8 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     }
 }
 
-/// What to say of a sum of return values that those of failed calls fit: each is negative.
+/// Says whether failed calls, each of which returns a negative number, account for what is missing
+/// of a sum of return values.
 fn errors(figure: &ReportedFigure, one: &Comparison<'_>) -> String {
     let sum = one.negative().map_or_else(|| i128::from(one.reported), i128::from);
     let missing = i128::from(one.expected) - sum;

@@ -20,7 +20,8 @@ pub(super) const FINDING: Definition = Definition {
     evaluate,
 };
 
-/// What lost events may be the reason for: as many calls of one figure, or the bytes of as many.
+/// Explains what lost events can be the reason for: as many calls of one figure, or the bytes of as
+/// many.
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     let Some(lost) = differences.readings.lost.filter(|&lost| lost > 0) else { return };
     let unit = differences.figure.unit;

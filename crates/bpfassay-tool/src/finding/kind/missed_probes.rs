@@ -77,10 +77,11 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
     }
 }
 
-/// What the kernel does not say of the programs; `None` where it says all.
+/// Names the source that does not answer for a program; `None` where all do.
 ///
-/// Sources: `bpf_trampoline_enter` counts since Linux 5.12 (9ed9e9ba2337), `__bpf_trace_run` skips and
-/// counts since 6.1 (05b24ff9b2cf), `trace_call_bpf` counts since 6.7 (dd8657894c11), as links do.
+/// Sources: `bpf_trampoline_enter` counts since Linux 5.12 (9ed9e9ba2337), `__bpf_trace_run` skips
+/// and counts since 6.1 (05b24ff9b2cf), `trace_call_bpf` counts since 6.7 (dd8657894c11), as links
+/// do.
 fn unanswered(facts: &KernelFacts) -> Option<&'static str> {
     let has = |types: &[u32]| facts.programs.iter().any(|of| types.contains(of));
     let kprobes = facts.programs.iter().filter(|of| **of == KPROBE).count();
