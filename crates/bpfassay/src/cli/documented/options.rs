@@ -124,6 +124,9 @@ impl Known {
             return [self.unknown_in(own, whole), self.unknown_in(&for_run, whole)].concat();
         }
         let named = options(part);
+        if named.is_empty() {
+            return named;
+        }
         let arguments: Vec<&str> = part.split_whitespace().collect();
         let start = arguments.iter().position(|argument| *argument == "bpfassay").map_or(0, |at| at + 1);
         let mut command = &self.bpfassay;
@@ -155,7 +158,7 @@ fn of_tracer() -> BTreeSet<String> {
 
 fn has_name(text: &str, name: &str) -> bool {
     text.split(|c: char| c.is_whitespace() || "`(),;:.'\"".contains(c))
-        .any(|found| found == name || found.ends_with(&format!("/{name}")))
+        .any(|found| found.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('/')))
 }
 
 /// The names of options in `text`: `--name`, at the beginning of a word.
