@@ -457,6 +457,7 @@ mod tests {
                 mounts: Vec::new(),
                 features: false,
                 engine: None,
+                script: None,
             },
         }
     }

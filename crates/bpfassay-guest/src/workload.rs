@@ -16,7 +16,7 @@ use std::{
 
 use bpfassay_protocol::{
     control::ENVIRONMENT,
-    job::{DIRECTORY, Program, SUMMARY, Summary, Workload},
+    job::{DIRECTORY, Program, SCRIPT, SUMMARY, Summary, Workload},
     layout,
     nodes::{NODE, Node},
     run_name,
@@ -96,6 +96,11 @@ impl<'a> RunPaths<'a> {
         format!("{}/summary.json", self.work)
     }
 
+    /// The workload's IOR script.
+    pub(crate) fn script(&self) -> String {
+        format!("{}/script.ior", self.work)
+    }
+
     /// The directory in which each rank of a real IOR on several nodes leaves a file.
     pub(crate) fn ranks(&self) -> String {
         format!("{}/ranks", self.work)
@@ -145,10 +150,10 @@ const OF_LAUNCHER: &[(&str, &str)] = &[
 
 /// The command line of `workload`, in which this guest has `part`; `launcher` is the `mpiexec` for a real IOR with several ranks.
 fn command_line(workload: &Workload, part: Part, paths: &RunPaths<'_>, launcher: Option<&str>) -> Result<CommandLine> {
-    let summary = paths.summary();
+    let (summary, script) = (paths.summary(), paths.script());
     let place = paths.environment.node.map(Node::place);
     let placed = |argument: &String| {
-        let mut argument = argument.replace(DIRECTORY, &paths.data);
+        let mut argument = argument.replace(DIRECTORY, &paths.data).replace(SCRIPT, &script);
         if let Some(place) = &place {
             argument = argument.replace(NODE, place);
         }
@@ -254,6 +259,10 @@ pub(crate) fn start(workload: &Workload, part: Part, paths: &RunPaths<'_>, cgrou
     if part != Part::Alone {
         let ranks = paths.ranks();
         fs::create_dir(&ranks).map_err(Error::file("make directory", ranks))?;
+    }
+    if let Some(script) = &workload.script {
+        let path = paths.script();
+        fs::write(&path, &script.text).map_err(Error::file("write", path))?;
     }
     let launcher = find_launcher(paths.environment);
     let (mut line, mut inherited) = match part {
@@ -410,6 +419,7 @@ mod tests {
             mounts: Vec::new(),
             features: false,
             engine: None,
+            script: None,
         }
     }
 

@@ -242,8 +242,12 @@ pub struct Workload {
     /// The program.
     pub program: Program,
     /// Its arguments, in which [`DIRECTORY`] stands for the run's own directory on the file system under test, [`SUMMARY`] for
-    /// the file of its summary where it writes one, and [`crate::nodes::NODE`] for the node among several.
+    /// the file of its summary where it writes one, [`SCRIPT`] for the file that holds [`Self::script`], and
+    /// [`crate::nodes::NODE`] for the node among several.
     pub arguments: Vec<String>,
+    /// The IOR script that it reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<Script>,
     /// Where its summary comes from.
     pub summary: Summary,
     /// Whether it announces its phases and waits at their barriers ([`crate::control`]).
@@ -264,6 +268,17 @@ pub struct Workload {
     /// Which program does IOR's work, where the workload is IOR. The guest only copies it into the figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<IorEngine>,
+}
+
+/// An IOR script of several tests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Script {
+    /// File name, for messages.
+    pub name: String,
+    /// The text. The agent writes it to a file before the workload starts.
+    pub text: String,
 }
 
 /// What a workload runs.
@@ -301,6 +316,9 @@ pub const DIRECTORY: &str = "{directory}";
 
 /// In the arguments of a [`Workload`], the placeholder of the file that it writes its summary to ([`Summary::File`]).
 pub const SUMMARY: &str = "{summary}";
+
+/// In the arguments of a [`Workload`], the placeholder of the file that holds its [`Script`].
+pub const SCRIPT: &str = "{script}";
 
 /// Most bytes that a program may write to standard output.
 pub const MAX_OUTPUT: usize = 1 << 20;

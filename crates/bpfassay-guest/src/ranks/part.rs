@@ -76,6 +76,7 @@ mod tests {
             mounts: Vec::new(),
             features: false,
             engine: None,
+            script: None,
         }
     }
 

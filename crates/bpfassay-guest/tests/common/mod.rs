@@ -71,6 +71,7 @@ impl Stage {
                 mounts: Vec::new(),
                 features: false,
                 engine: None,
+                script: None,
             },
         };
         let job = Job {

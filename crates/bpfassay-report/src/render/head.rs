@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_protocol::job::{DIRECTORY, Program, SUMMARY, Workload};
+use bpfassay_protocol::job::{DIRECTORY, Program, SCRIPT, SUMMARY, Workload};
 
 use super::{
     plain,
@@ -336,6 +336,8 @@ fn command(workload: &Workload) -> String {
         // Of the embedded engine's own; a real IOR is launched so.
         if let (Some(number), Some(_)) = (argument.strip_prefix("--ranks="), workload.engine) {
             ranks = Some(number.to_owned());
+        } else if let (SCRIPT, Some(script)) = (argument.as_str(), &workload.script) {
+            arguments.push(&script.name);
         } else if !is_of_the_run(argument) && argument != "summaryFormat=JSON" {
             arguments.push(argument);
         } else if arguments.last().is_some_and(|option| option.len() == 2 && option.starts_with('-')) {

@@ -4,10 +4,10 @@
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use bpfassay_input::document::{Field, Reported};
-use bpfassay_ior::{Access, Api, Invocation, Options, OptionsError, Summary};
+use bpfassay_ior::{Access, Api, Invocation, Options, OptionsError, Plan, Summary};
 use bpfassay_protocol::{
     Operation, UnknownName,
-    job::{DIRECTORY, IorEngine, Program, SUMMARY, Workload},
+    job::{DIRECTORY, IorEngine, Program, SCRIPT, SUMMARY, Script, Workload},
     nodes::NODE,
     with_causes,
 };
@@ -15,9 +15,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Case, FindScript, Kind, Metric, Named, OnTarget, PhaseReport, Read, Table, Type, WorkloadKind, bundled};
-use crate::{Clock, bundled as files, error::list};
+use crate::{Clock, bundled as bundled_files, error::list};
 
 mod figures;
+mod kept_files;
 
 pub(super) const TYPES: &[Type] = &[Type { name: "ior", read }];
 
@@ -30,24 +31,47 @@ fn read(table: &Table<'_>) -> Result<Read, Reported> {
 fn read_spec(table: &Table<'_>) -> Result<IorSpec, Reported> {
     let section = table.section;
     section.only(&["type", "name", "script", "options", "ranks", "engine", "interfaces", "neighbour"]);
-    let tests = match (section.get("script"), section.get("options")) {
-        (Some(script), None) => tests_of_script(&script, table.scripts).map(|(name, tests)| (Some(name), tests)),
-        (None, Some(options)) => test_of_options(&options).map(|test| (None, vec![test])),
+    let written = match (section.get("script"), section.get("options")) {
+        (Some(script), None) => read_script(&script, table.scripts),
+        (None, Some(options)) => plan_of_options(&options).map(|plan| (None, plan)),
         _ => Err(section.error("give either `script` or `options`")),
     };
     let ranks = section.or("ranks", 1, |ranks| ranks.number(1..=1024));
     let engine = section.or("engine", EngineChoice::Auto, |engine| engine.choice(EngineChoice::NAMES));
     let interfaces = section.or("interfaces", Vec::new(), |interfaces| interfaces.distinct("interface", Field::name));
     let neighbour = section.or("neighbour", false, Field::boolean);
-    let ((script, tests), ranks) = (tests?, ranks?);
+    let ((script, plan), ranks) = (written?, ranks?);
+    let text = match kept_files::are_shared(&plan.tests, ranks).map_err(|message| section.error(message))? {
+        true => script.as_ref().map(|script| in_one_run(script, &plan)).transpose(),
+        false => Ok(None),
+    };
+    let text = text.map_err(|message| section.error(message))?;
+    let script = script.map(|script| script.name);
+    let tests: Vec<IorTest> = plan.tests.into_iter().map(to_test).collect();
     for (index, test) in tests.iter().enumerate() {
         fits(test, ranks, table).map_err(|message| section.error(format!("test {index}: {message}")))?;
     }
-    Ok(IorSpec { script, tests, ranks, engine: engine?, interfaces: interfaces?, neighbour: neighbour? })
+    Ok(IorSpec { script, text, tests, ranks, engine: engine?, interfaces: interfaces?, neighbour: neighbour? })
 }
 
-/// The name of the script that `field` names, and its tests.
-fn tests_of_script(field: &Field<'_, '_>, scripts: &dyn FindScript) -> Result<(String, Vec<IorTest>), Reported> {
+/// The text of `script`, whose tests share files, as a run of all its tests needs it.
+///
+/// # Errors
+/// Where the script says where files are: the agent decides that.
+fn in_one_run(script: &Script, plan: &Plan) -> Result<String, String> {
+    let file = &Options::default().test_file;
+    let names_files = plan.tests.iter().any(|test| test.test_file != *file) || plan.output != Default::default();
+    match names_files {
+        false => Ok(script.text.clone()),
+        true => Err(format!(
+            "{}: its tests share files, so that all are one run, whose files the agent names: leave out testFile, summaryFile and summaryFormat",
+            script.name
+        )),
+    }
+}
+
+/// The script that `field` names, and its tests.
+fn read_script(field: &Field<'_, '_>, scripts: &dyn FindScript) -> Result<(Option<Script>, Plan), Reported> {
     let name = field.text()?;
     let stem = name.strip_suffix(".ior").unwrap_or_default();
     if stem.is_empty()
@@ -58,17 +82,17 @@ fn tests_of_script(field: &Field<'_, '_>, scripts: &dyn FindScript) -> Result<(S
         );
     }
     let Some(text) = scripts.find(field, name)? else {
-        let bundled = files::script_names().collect::<Vec<_>>().join(", ");
+        let bundled = bundled_files::script_names().collect::<Vec<_>>().join(", ");
         return Err(
             field.error(format!("no script `{name}` beside the study or among the bundled ones, which are {bundled}"))
         );
     };
-    let tests = parse_script(name, &text).map_err(|message| field.error(message))?;
-    Ok((name.to_owned(), tests))
+    let plan = parse_script(name, &text).map_err(|message| field.error(message))?;
+    Ok((Some(Script { name: name.to_owned(), text }), plan))
 }
 
 /// Options as a list of arguments, or as one text that is split as a shell does it.
-fn test_of_options(field: &Field<'_, '_>) -> Result<IorTest, Reported> {
+fn plan_of_options(field: &Field<'_, '_>) -> Result<Plan, Reported> {
     let args = match field.is_list() {
         true => field.each(Field::string)?,
         false => shlex::split(field.text()?).ok_or_else(|| field.error("a quotation mark is not closed"))?,
@@ -88,6 +112,9 @@ fn fits(test: &IorTest, ranks: u32, table: &Table<'_>) -> Result<(), String> {
 pub struct IorSpec {
     /// File name of the script, if it came from one.
     pub script: Option<String>,
+    /// The script's text where its tests share files: then all tests are one run. Else each test is a case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
     /// The tests, in order.
     pub tests: Vec<IorTest>,
     /// MPI ranks.
@@ -191,22 +218,29 @@ const PHASES: [(Operation, &str); 2] = [(Operation::Write, "write"), (Operation:
 
 impl Kind for IorSpec {
     fn cases(&self, name: &str, on: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
-        let case = |(id, test): (String, &IorTest)| {
-            let case = engine(self, test.interface, on.external_ior).map(|engine| {
-                let workload =
-                    Workload { neighbour: self.neighbour, ..run(engine, (self.ranks, on.nodes), &test.options) };
-                Case { workload, interface: Some(test.interface) }
+        let case = |(id, tests): (String, &[IorTest])| {
+            let interfaces: BTreeSet<Interface> = tests.iter().map(|test| test.interface).collect();
+            let case = engine(self, &interfaces, on.external_ior).map(|engine| {
+                let script = self.script.clone().zip(self.text.clone());
+                let script = script.map(|(name, text)| Script { name, text });
+                let options = match (&script, tests) {
+                    (None, [test]) => test.options.clone(),
+                    _ => vec!["-f".to_owned(), SCRIPT.to_owned()],
+                };
+                let workload = run(engine, (self.ranks, on.nodes), &options);
+                let workload = Workload { neighbour: self.neighbour, script, ..workload };
+                Case { workload, interface: interfaces.first().copied().filter(|_| interfaces.len() == 1) }
             });
             (id, case)
         };
-        case_ids(name, &self.tests).into_iter().zip(&self.tests).map(case).collect()
+        self.runs(name).map(case).collect()
     }
 
     /// The bandwidths of the phases that the options ask for; both without any of these, as IOR
     /// does it. A check of what is there (`-W`) has no bandwidth.
     fn metrics(&self, case: &Named<'_>, _: Clock) -> Vec<Metric> {
         let asks_for = |flags: &[&str]| {
-            self.test(case).is_some_and(|test| test.options.iter().any(|option| flags.contains(&option.as_str())))
+            self.tests(case).iter().any(|test| test.options.iter().any(|option| flags.contains(&option.as_str())))
         };
         // `-R` reads, too, and IOR reports that like any other read.
         let asked = (asks_for(&["-w"]), asks_for(&["-r", "-R"]));
@@ -247,7 +281,7 @@ impl Kind for IorSpec {
     }
 
     fn not_reported(&self, case: &Named<'_>, operation: Operation) -> Option<&'static str> {
-        let checks_writes = self.test(case).is_some_and(|test| test.options.iter().any(|option| option == "-W"));
+        let checks_writes = self.tests(case).iter().any(|test| test.options.iter().any(|option| option == "-W"));
         (operation == Operation::Read && checks_writes).then_some("IOR's summary does not report the bytes read by -W")
     }
 
@@ -256,15 +290,22 @@ impl Kind for IorSpec {
     }
 
     fn transfer_size(&self, case: &Named<'_>) -> Option<u64> {
-        Some(self.test(case)?.transfer_size)
+        let (first, others) = self.tests(case).split_first()?;
+        others.iter().all(|test| test.transfer_size == first.transfer_size).then_some(first.transfer_size)
     }
 }
 
 impl IorSpec {
-    /// The test that a case is.
-    fn test(&self, named: &Named<'_>) -> Option<&IorTest> {
-        let tests = case_ids(named.workload, &self.tests).into_iter().zip(&self.tests);
-        tests.into_iter().find(|(id, _)| id == named.case).map(|(_, test)| test)
+    /// The cases of the workload `name` with the tests of each: all tests where they share files, else one.
+    fn runs(&self, name: &str) -> impl Iterator<Item = (String, &[IorTest])> {
+        let size = if self.text.is_some() { self.tests.len() } else { 1 };
+        let runs: Vec<&[IorTest]> = self.tests.chunks(size.max(1)).collect();
+        case_ids(name, &runs).into_iter().zip(runs)
+    }
+
+    /// The tests of a case.
+    fn tests(&self, named: &Named<'_>) -> &[IorTest] {
+        self.runs(named.workload).find(|(id, _)| id == named.case).map_or(&[], |(_, tests)| tests)
     }
 }
 
@@ -309,22 +350,19 @@ pub(crate) fn check_nodes(spec: &IorSpec, nodes: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Names of the tests of one workload: the workload's name alone where there is one test, with the transfer size
-/// where that distinguishes the tests, else with their number.
-fn case_ids(name: &str, tests: &[IorTest]) -> Vec<String> {
-    if tests.len() == 1 {
+/// Names of the runs of one workload: the workload's name alone where there is one run, with the transfer size
+/// where that distinguishes the runs, else with their number.
+fn case_ids(name: &str, runs: &[&[IorTest]]) -> Vec<String> {
+    if runs.len() == 1 {
         return vec![name.to_owned()];
     }
-    let sizes: BTreeSet<u64> = tests.iter().map(|test| test.transfer_size).collect();
-    let by_size = sizes.len() == tests.len();
-    tests
-        .iter()
-        .enumerate()
-        .map(|(index, test)| match by_size {
-            true => format!("{name}-t{}", binary_size(test.transfer_size)),
-            false => format!("{name}-{}", index + 1),
-        })
-        .collect()
+    let sizes: Vec<u64> = runs.iter().filter_map(|tests| tests.first()).map(|test| test.transfer_size).collect();
+    let by_size = sizes.iter().collect::<BTreeSet<_>>().len() == runs.len();
+    let id = |(number, size): (usize, &u64)| match by_size {
+        true => format!("{name}-t{}", binary_size(*size)),
+        false => format!("{name}-{number}"),
+    };
+    (1..).zip(&sizes).map(id).collect()
 }
 
 /// `size` bytes in the largest binary unit that holds it exactly: `256KiB`.
@@ -335,15 +373,21 @@ fn binary_size(size: u64) -> String {
         .map_or_else(|| format!("{size}B"), |(unit, shift)| format!("{}{unit}", size >> shift))
 }
 
-/// The engine that runs a test, or why none does.
-fn engine(spec: &IorSpec, interface: Interface, external: Option<&BTreeSet<Interface>>) -> Result<IorEngine, String> {
-    if !spec.interfaces.is_empty() && !spec.interfaces.contains(&interface) {
+/// The engine that runs tests with these interfaces, or why none does.
+fn engine(
+    spec: &IorSpec,
+    interfaces: &BTreeSet<Interface>,
+    external: Option<&BTreeSet<Interface>>,
+) -> Result<IorEngine, String> {
+    if !spec.interfaces.is_empty() && interfaces.iter().any(|interface| !spec.interfaces.contains(interface)) {
         return Err(format!("the study keeps only tests with the interface {}", list(&spec.interfaces)));
     }
-    let external_has = external.is_some_and(|interfaces| interfaces.contains(&interface));
+    let external_has = external.is_some_and(|external| interfaces.is_subset(external));
+    let not_embedded: Vec<Interface> = interfaces.iter().copied().filter(|one| !one.is_embedded()).collect();
+    let interface = list(&not_embedded);
     match spec.engine {
         EngineChoice::Auto | EngineChoice::External if external_has => Ok(IorEngine::External),
-        EngineChoice::Auto | EngineChoice::Embedded if interface.is_embedded() => Ok(IorEngine::Embedded),
+        EngineChoice::Auto | EngineChoice::Embedded if not_embedded.is_empty() => Ok(IorEngine::Embedded),
         EngineChoice::Embedded => Err(format!("the embedded engine does not have {interface}")),
         EngineChoice::Auto | EngineChoice::External => {
             let embedded = match spec.engine {
@@ -352,27 +396,28 @@ fn engine(spec: &IorSpec, interface: Interface, external: Option<&BTreeSet<Inter
             };
             Err(match external {
                 None => format!("{embedded}no IOR was given for this architecture (--ior ARCH=DIR)"),
-                Some(_) => format!("{embedded}the IOR given for this architecture does not have {interface}"),
+                Some(has) => {
+                    let missing: Vec<Interface> = interfaces.difference(has).copied().collect();
+                    format!("{embedded}the IOR given for this architecture does not have {}", list(&missing))
+                }
             })
         }
     }
 }
 
 /// The tests of a script, in order.
-fn parse_script(name: &str, text: &str) -> Result<Vec<IorTest>, String> {
+fn parse_script(name: &str, text: &str) -> Result<Plan, String> {
     let invocation = Invocation { script: Some(name.to_owned()), ..Invocation::default() };
-    let plan = invocation.plan(Some(text)).map_err(|error| format!("{name}: {}", with_causes(&error)))?;
-    Ok(plan.tests.into_iter().map(to_test).collect())
+    invocation.plan(Some(text)).map_err(|error| format!("{name}: {}", with_causes(&error)))
 }
 
 /// The one test that options on a line describe.
-fn parse_args(args: &[&str]) -> Result<IorTest, String> {
+fn parse_args(args: &[&str]) -> Result<Plan, String> {
     let options = options(args).map_err(|error| with_causes(&error))?;
     if options.script.is_some() {
         return Err("`-f` names a script: use the key `script` in place of `options`".to_owned());
     }
-    let plan = options.plan(None).map_err(|error| with_causes(&error))?;
-    plan.tests.into_iter().next().map(to_test).ok_or_else(|| "the options describe no test".to_owned())
+    options.plan(None).map_err(|error| with_causes(&error))
 }
 
 /// Bytes that lie in the test's files at least, with `ranks` ranks; `None` where the number is out of range.

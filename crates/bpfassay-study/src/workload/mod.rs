@@ -201,6 +201,7 @@ fn bundled(arguments: impl IntoIterator<Item = String>) -> Workload {
         mounts: Vec::new(),
         features: false,
         engine: None,
+        script: None,
     }
 }
 

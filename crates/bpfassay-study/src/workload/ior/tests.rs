@@ -72,7 +72,8 @@ fn metrics_are_those_that_a_case_asks_for() {
     let only = |options: &[&str]| {
         let spec = IorSpec {
             script: None,
-            tests: vec![parse_args(options).unwrap()],
+            text: None,
+            tests: parse_args(options).unwrap().tests.into_iter().map(to_test).collect(),
             ranks: 1,
             engine: EngineChoice::Auto,
             interfaces: Vec::new(),
@@ -85,4 +86,62 @@ fn metrics_are_those_that_a_case_asks_for() {
     assert_eq!(only(&["-W"]), []);
     assert_eq!(only(&["-w", "-R"]), [Some(Operation::Write), Some(Operation::Read)]);
     assert_eq!(only(&["-w", "-r"]), [Some(Operation::Write), Some(Operation::Read)]);
+}
+
+/// The cases of a workload whose script is `text`, each with its arguments, or what is wrong.
+fn of_script(text: &str) -> Result<Vec<(String, Workload)>, String> {
+    let study = format!("{STUDY}script = \"s.ior\"\n");
+    let study = crate::Study::parse("s.toml", &study, &|_| Ok(Some(text.to_owned())));
+    let study = study.map_err(|error| format!("{error:?}"))?;
+    let on = OnTarget { arch: bpfassay_protocol::Arch::X86_64, external_ior: None, mounts: &[], nodes: 1 };
+    Ok(study.workloads[0].cases(&on).into_iter().map(|(id, case)| (id, case.unwrap().workload)).collect())
+}
+
+const STUDY: &str = r#"
+schema = 1
+name = "s"
+description = "For tests."
+clock = "wall"
+probes = ["none"]
+[[targets]]
+arch = "x86_64"
+kernels = "6.1"
+[[file_systems]]
+type = "tmpfs"
+[design]
+replicates = 1
+rounds = 1
+seed = 1
+[[workloads]]
+"#;
+
+#[test]
+fn tests_that_share_files_are_one_run_with_the_script() {
+    let text = "IOR START\napi=POSIX, blockSize=1m, transferSize=64k, writeFile=1, readFile=0, keepFile=1\nRUN\n\
+                writeFile=0, readFile=1, keepFile=0, transferSize=256k\nRUN\nIOR STOP\n";
+    let cases = of_script(text).unwrap();
+    let [(id, workload)] = cases.as_slice() else { panic!("{cases:?}") };
+    assert_eq!(id, "s");
+    assert_eq!(workload.script, Some(Script { name: "s.ior".to_owned(), text: text.to_owned() }));
+    assert!(workload.arguments.join(" ").starts_with("--ranks=1 -f {script} -o {directory}/data"));
+    // A test that removes its files leaves nothing to the next one.
+    let apart = of_script(&text.replace("writeFile=0, readFile=1, keepFile=0", "readFile=1")).unwrap();
+    let ids: Vec<&str> = apart.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(ids, ["s-t64KiB", "s-t256KiB"]);
+    assert!(apart.iter().all(|(_, workload)| workload.script.is_none()));
+}
+
+#[test]
+fn a_script_that_reads_what_nothing_wrote_is_refused() {
+    let refused = |text: &str| of_script(&format!("IOR START\n{text}\nRUN\nIOR STOP\n")).unwrap_err();
+    let nothing = refused("api=POSIX, writeFile=1, readFile=0\nRUN\nwriteFile=0, readFile=1");
+    assert!(nothing.contains("test 2 reads what no test wrote"), "{nothing}");
+    let other_names = refused("writeFile=1, readFile=0, keepFile=1\nRUN\nwriteFile=0, readFile=1, filePerProc=1");
+    assert!(other_names.contains("test 2 reads what no test wrote"), "{other_names}");
+    let more = refused("blockSize=1m, writeFile=1, keepFile=1\nRUN\nwriteFile=0, readFile=1, blockSize=2m");
+    assert!(more.contains("test 2 reads 2097152 bytes of files in which earlier tests wrote 1048576"), "{more}");
+    let named = refused("writeFile=1, keepFile=1, testFile=/x\nRUN\nwriteFile=0, readFile=1");
+    assert!(named.contains("leave out testFile"), "{named}");
+    let gone = refused("writeFile=1, keepFile=1\nRUN\nuseExistingTestFile=1, keepFile=0\nRUN\nwriteFile=0, readFile=1");
+    assert!(gone.contains("test 3 reads what no test wrote"), "{gone}");
 }
