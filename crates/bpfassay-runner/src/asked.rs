@@ -106,8 +106,8 @@ impl Asked {
         asked.into_iter().filter_map(setting).collect()
     }
 
-    /// Linux security modules: those that were asked for are there in the same order, where the guest
-    /// can tell. Some are there in any case.
+    /// Linux security modules: those that were asked for are there in the same order, where the
+    /// guest can tell. Some are there in any case.
     fn modules(&self, facts: &GuestFacts) -> Vec<String> {
         let line = self.machine.kernel_command_line();
         let (Some(asked), Some(found)) = (security_modules(&line), &facts.security_modules) else { return Vec::new() };
@@ -116,7 +116,8 @@ impl Asked {
         differs("Linux security modules", asked, found, has).into_iter().collect()
     }
 
-    /// Whether the kernel's threads have their priorities, which only a guest with an NFS server gives them.
+    /// Whether the kernel's threads have their priorities, which only a guest with an NFS server
+    /// gives them.
     fn scheduling(&self, facts: &GuestFacts) -> Vec<String> {
         let serves = matches!(self.file_system, FileSystem::Nfs(_)) && self.node.is_none_or(Node::is_server);
         let asked = if serves { self.scheduling } else { Scheduling::Kernel };

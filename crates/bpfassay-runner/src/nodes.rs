@@ -169,7 +169,8 @@ impl Guests {
         Ok(Self::with(vec![Member::new(None, boot.await?)], (1, 1)))
     }
 
-    /// Boots `server`, and when it serves the `nodes`, each with so many `ranks`. `boot` boots one with its ends of cables.
+    /// Boots `server`, and when it serves the `nodes`, each with so many `ranks`. `boot` boots one
+    /// with its ends of cables.
     ///
     /// # Errors
     /// [`NotBooted`]; guests that were started are killed.

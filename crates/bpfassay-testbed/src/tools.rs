@@ -40,8 +40,8 @@ use crate::{
 /// To be changed whenever other segments are made of the same inputs.
 const KEY_VERSION: &str = "2";
 
-/// The package that has `/bin/sh`. Packages use the essential ones without depending on them (Debian
-/// policy, 3.5); only this one is in guests unasked.
+/// The package that has `/bin/sh`. Packages use the essential ones without depending on them
+/// (Debian policy, 3.5); only this one is in guests unasked.
 pub(crate) const SHELL: &str = "dash";
 
 /// Largest program, script or object beside a tool file, in bytes.

@@ -63,8 +63,8 @@ pub(super) struct Run<'a, 'm> {
     pub(super) workload_code: Vec<Mapping>,
 }
 
-/// What the agent has set for a phase; dropped at the end of the phase, and where the workload fails
-/// within it.
+/// What the agent has set for a phase; dropped at the end of the phase, and where the workload
+/// fails within it.
 #[derive(Debug, Default)]
 pub(super) struct ForPhase {
     window: Option<Window>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tool that reports what its own output causes: to print a line, or to have it read by the agent,
-//! does what it reports, which makes it print the next line. It never pauses then, and under the
-//! instruction clock no phase comes to an end.
+//! A tool that reports what its own output causes: to print a line, or to have it read by the
+//! agent, does what it reports, which makes it print the next line. It never pauses then, and under
+//! the instruction clock no phase comes to an end.
 
 use std::{
     collections::BTreeSet,
@@ -48,7 +48,8 @@ impl Running {
     }
 
     /// # Errors
-    /// Its last output shows that it reports what its own output causes, or its processes cannot be listed.
+    /// Its last output shows that it reports what its own output causes, or its processes cannot be
+    /// listed.
     fn check_echo(&self) -> Result<()> {
         // Not the agent's id, which is 1: so are many numbers.
         let own: Vec<String> = self.processes()?.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();

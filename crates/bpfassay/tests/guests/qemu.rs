@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The QEMU of `testbed.lock`, unpacked into a cache, boots guests and gives the figures of the host's, where that is of the same version; and results that were
-//! measured with it are verified with it. A host without QEMU has a copy of the lock's. A guest that
-//! is another than was asked for is not measured.
+//! measured with it are verified with it. A host without QEMU has a copy of the lock's. A guest
+//! that is another than was asked for is not measured.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};

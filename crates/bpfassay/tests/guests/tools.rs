@@ -131,8 +131,8 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
 }
 
 /// Tools of Debian's packages, each with the rest of its tool file, and what becomes of its run.
-/// bpftrace starts `sh` for the first, which reads an argument of a tracepoint. The second reports a
-/// look-up of the time zone at each report, unless it has one. The third reports its own reports.
+/// bpftrace starts `sh` for the first, which reads an argument of a tracepoint. The second reports
+/// a look-up of the time zone at each report, unless it has one. The third reports its own reports.
 const OF_PACKAGES: [(&str, &str, &str); 3] = [
     ("argument", "ready = { line = 'attached_probes' }", "measured"),
     ("opens", "ready = { line = '^PID' }", "measured"),
