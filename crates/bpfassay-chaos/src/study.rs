@@ -13,7 +13,10 @@ use bpfassay_testbed::{
     initramfs::{Archive, Node},
 };
 
-use crate::{agent::figures::Past, qemu::QemuError};
+use crate::{
+    agent::figures::{Past, RELEASE},
+    qemu::QemuError,
+};
 
 /// Seed of the study; the seed of a block's machine is this plus its replicate.
 const SEED: u64 = 1000;
@@ -228,7 +231,7 @@ impl Testbed {
                 "arch": "x86_64",
                 "name": "6.12",
                 "kernel": {
-                    "release": "6.12.0-chaos", "version": null, "image": described(&images[0])?,
+                    "release": RELEASE, "version": null, "image": described(&images[0])?,
                     "config": null, "modules": null, "packages": [],
                 },
                 "initramfs": [{"role": "base", "archive": described(&images[1])?, "contents": []}],

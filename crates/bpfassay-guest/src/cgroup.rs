@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bpfassay_protocol::with_causes;
 use rustix::{
     event::{PollFd, PollFlags},
     io::Errno,
@@ -18,17 +19,21 @@ use rustix::{
 use crate::{
     error::{Error, Result},
     link::wait_readable,
+    power,
 };
 
 /// How long the processes of a killed cgroup may take to exit.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A cgroup; [`Cgroup::remove`] removes it.
+/// A cgroup. [`Cgroup::remove`] removes one that [`Cgroup::make`] made; where nothing calls that,
+/// because what it is for has failed, it is removed with its processes when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
     path: String,
     id: u64,
     events: File,
+    /// Whether dropping it removes it.
+    is_own: bool,
 }
 
 impl Cgroup {
@@ -36,7 +41,17 @@ impl Cgroup {
     pub(crate) fn make(parent: &str, name: &str) -> Result<Self> {
         let path = format!("{parent}/{name}");
         make(&path)?;
-        Self::open(path)
+        match Self::open(path.clone()) {
+            Ok(mut made) => {
+                made.is_own = true;
+                Ok(made)
+            }
+            Err(error) => {
+                // The error that is returned says more.
+                let _ = fs::remove_dir(&path);
+                Err(error)
+            }
+        }
     }
 
     /// The id that `bpf_get_current_cgroup_id` returns for its processes.
@@ -117,7 +132,7 @@ impl Cgroup {
         let id = fs::metadata(&path).map_err(Error::file("look at", &path))?.ino();
         let events = format!("{path}/cgroup.events");
         let events = File::open(&events).map_err(Error::file("open", &events))?;
-        Ok(Self { path, id, events })
+        Ok(Self { path, id, events, is_own: false })
     }
 
     fn kill_each(&self) -> Result<()> {
@@ -131,8 +146,22 @@ impl Cgroup {
     }
 
     /// Removes it; it may have no process any more.
-    pub(crate) fn remove(self) -> Result<()> {
+    pub(crate) fn remove(mut self) -> Result<()> {
+        self.is_own = false;
         fs::remove_dir(&self.path).map_err(Error::file("remove cgroup", &self.path))
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        if !self.is_own {
+            return;
+        }
+        let path = self.path.clone();
+        let removed = self.kill().and_then(|()| fs::remove_dir(&path).map_err(Error::file("remove cgroup", path)));
+        if let Err(error) = removed {
+            power::say(&with_causes(&error));
+        }
     }
 }
 
@@ -217,6 +246,14 @@ mod tests {
         assert!(fs::read_dir(&path).unwrap().next().is_none());
         fs::create_dir(format!("{path}/child")).unwrap();
         assert!(make_anew(&path).is_err());
+    }
+
+    /// The directory of this test has no files of cgroups.
+    #[test]
+    fn one_that_cannot_be_used_is_not_left_behind() {
+        let parent = tempfile::tempdir().unwrap();
+        Cgroup::make(parent.path().to_str().unwrap(), "run-1").unwrap_err();
+        assert!(fs::read_dir(parent.path()).unwrap().next().is_none());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use bpfassay_protocol::{
     job::{Job, Scheduling},
     message::FixedThreads,
     symbols::UserCode,
+    with_causes,
 };
 use rustix::{
     io::Errno,
@@ -25,6 +26,7 @@ use crate::{
     error::{Error, Result},
     free_memory,
     link::Link,
+    power,
     proc::stat::{self, Stat},
     silence::{self, Switches},
     steps::monotonic_ns,
@@ -249,15 +251,23 @@ impl Conditions {
         wait_until(instant.saturating_sub(BUSY + ALONE), tool)?;
         Ok(Some(instant))
     }
+}
 
-    /// Undoes what [`begin_at`] did to the agent.
-    ///
-    /// # Errors
-    /// The kernel refuses it.
-    pub(crate) fn end_phase(&self) -> Result<()> {
-        match self.scheduling {
-            Scheduling::Kernel => Ok(()),
-            Scheduling::Fixed => set_policy(0, libc::SCHED_OTHER, 0).map_err(of_agent),
+/// The agent is real-time until this is dropped, however a phase ends.
+#[derive(Debug)]
+pub(crate) struct RealTime(());
+
+impl RealTime {
+    fn begin() -> Result<Self> {
+        set_policy(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, AGENT).map_err(of_agent)?;
+        Ok(Self(()))
+    }
+}
+
+impl Drop for RealTime {
+    fn drop(&mut self) {
+        if let Err(error) = set_policy(0, libc::SCHED_OTHER, 0) {
+            power::say(&with_causes(&of_agent(error)));
         }
     }
 }
@@ -266,10 +276,11 @@ impl Conditions {
 ///
 /// # Errors
 /// The clock cannot be read, or waited for, or the kernel refuses the priority.
-pub(crate) fn begin_at(instant: u64) -> Result<()> {
+pub(crate) fn begin_at(instant: u64) -> Result<RealTime> {
     stay_busy_until(instant.saturating_sub(ALONE))?;
-    set_policy(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, AGENT).map_err(of_agent)?;
-    sleep_until(instant)
+    let real_time = RealTime::begin()?;
+    sleep_until(instant)?;
+    Ok(real_time)
 }
 
 fn stay_busy_until(instant: u64) -> Result<()> {

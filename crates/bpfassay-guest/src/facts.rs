@@ -3,13 +3,23 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use bpfassay_protocol::message::{GuestFacts, MountFacts};
+use bpfassay_protocol::{
+    kernel_parameters,
+    message::{GuestFacts, MountFacts},
+};
+use rustix::{
+    io::Errno,
+    mount::{MountFlags, UnmountFlags, mount, unmount},
+};
 
 use crate::{
     error::{Error, Result},
     proc::meminfo,
     system::read,
 };
+
+/// Where the kernel shows its security modules.
+const SECURITY: &str = "/sys/kernel/security";
 
 /// Reads all of them; the caller knows `mount` and `localio`.
 pub(crate) fn collect(mount: MountFacts, localio: Option<bool>, steps: Vec<(String, u64)>) -> Result<GuestFacts> {
@@ -33,9 +43,48 @@ pub(crate) fn collect(mount: MountFacts, localio: Option<bool>, steps: Vec<(Stri
         clocksource: optional("/sys/devices/system/clocksource/clocksource0/current_clocksource")?,
         localio,
         fixed_threads: None,
+        sysctls: BTreeMap::new(),
+        security_modules: None,
         mount,
         steps,
     })
+}
+
+/// What the kernel has made of the settings and security modules that its command line names.
+///
+/// # Errors
+/// The kernel has a file system that shows its security modules, and it cannot be mounted, read, or
+/// unmounted again.
+pub(crate) fn with_parameters(mut facts: GuestFacts) -> Result<GuestFacts> {
+    facts.sysctls = sysctls("/proc/sys", &facts.kernel_command_line);
+    if kernel_parameters::security_modules(&facts.kernel_command_line).is_some() {
+        facts.security_modules = security_modules()?;
+    }
+    Ok(facts)
+}
+
+/// The values below `directory` of the settings that `line` sets.
+fn sysctls(directory: &str, line: &str) -> BTreeMap<String, Option<String>> {
+    let value = |(name, _): (&str, &str)| {
+        let text = fs::read_to_string(format!("{directory}/{}", name.replace('.', "/")));
+        (name.to_owned(), text.ok().map(|text| text.trim_end().to_owned()))
+    };
+    kernel_parameters::sysctls(line).map(value).collect()
+}
+
+/// The security modules of the kernel; `None` where it does not show them. Nothing stays mounted:
+/// tools find what they find without.
+fn security_modules() -> Result<Option<String>> {
+    if !Path::new(SECURITY).exists() {
+        return Ok(None);
+    }
+    match mount("securityfs", SECURITY, "securityfs", MountFlags::empty(), None) {
+        Err(Errno::NODEV) => return Ok(None),
+        mounted => mounted.map_err(Error::system("mount securityfs"))?,
+    }
+    let text = read(&format!("{SECURITY}/lsm"));
+    unmount(SECURITY, UnmountFlags::empty()).map_err(Error::system("unmount securityfs"))?;
+    text.map(Some)
 }
 
 /// A file that some kernels do not have.
@@ -89,6 +138,17 @@ mod tests {
         let path = directory.path().to_str().unwrap();
         assert_eq!(mitigations(path).unwrap(), BTreeMap::from([("meltdown".to_owned(), "Mitigation: PTI".to_owned())]));
         assert!(mitigations(&format!("{path}/none")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn settings_of_the_command_line_are_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("vm")).unwrap();
+        fs::write(directory.path().join("vm/swappiness"), "60\n").unwrap();
+        let line = "quiet sysctl.vm.swappiness=1 sysctl.vm.none=2 vm.swappiness=3";
+        let expected =
+            [("vm.none".to_owned(), None), ("vm.swappiness".to_owned(), Some("60".to_owned()))].into_iter().collect();
+        assert_eq!(sysctls(directory.path().to_str().unwrap(), line), expected);
     }
 
     proptest! {

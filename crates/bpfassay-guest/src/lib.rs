@@ -139,7 +139,8 @@ fn live() -> Result<()> {
     steps.ended("ready")?;
     let mut conditions = Conditions::of(&job);
     let fixed_threads = conditions.fix()?;
-    let facts = GuestFacts { fixed_threads, ..facts::collect(mountinfo::read(mount)?, localio, steps.take())? };
+    let facts = facts::collect(mountinfo::read(mount)?, localio, steps.take())?;
+    let facts = facts::with_parameters(GuestFacts { fixed_threads, ..facts })?;
     link.send(&GuestMessage::Ready(Box::new(facts.clone())))?;
     match &job.task {
         Task::Runs { runs } => {

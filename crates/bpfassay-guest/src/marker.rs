@@ -42,17 +42,35 @@ macro_rules! execute {
     }};
 }
 
-/// Begins a window. Returns its number, from 1: the plugin numbers them alike.
+/// A window that has begun. It ends when this is dropped, however a phase ends.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// Its number, from 1: the plugin numbers them alike.
+    pub number: u64,
+}
+
+impl Window {
+    /// Begins one.
+    pub(crate) fn begin() -> Self {
+        Self { number: begin() }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        end();
+    }
+}
+
 #[inline(never)]
-pub(crate) fn begin() -> u64 {
+fn begin() -> u64 {
     let number = WINDOWS.fetch_add(1, Ordering::Relaxed) + 1;
     execute!(0);
     number
 }
 
-/// Ends the window that has begun. Without one it does nothing.
 #[inline(never)]
-pub(crate) fn end() {
+fn end() {
     execute!(1);
 }
 
@@ -62,10 +80,8 @@ mod tests {
 
     #[test]
     fn markers_are_harmless_and_windows_are_numbered() {
-        let first = begin();
-        end();
-        assert_eq!(begin(), first + 1);
-        end();
+        let first = Window::begin().number;
+        assert_eq!(Window::begin().number, first + 1);
         end();
     }
 

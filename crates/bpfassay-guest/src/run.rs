@@ -15,7 +15,7 @@ use bpfassay_protocol::{
 
 use self::{
     announced::Announced,
-    measure::{Run, misspoke, reference},
+    measure::{ForPhase, Run, misspoke, reference},
 };
 use crate::{
     children::Children,
@@ -228,6 +228,7 @@ fn attempt(
         tracer: started,
         tool,
         phases: Phases::default(),
+        for_phase: ForPhase::default(),
         workload_code: Vec::new(),
     };
     let measured = run.measure(spec, paths);

@@ -19,6 +19,7 @@ pub mod finding;
 pub mod frame;
 pub mod io_path;
 pub mod job;
+pub mod kernel_parameters;
 pub mod layout;
 pub mod mangle;
 pub mod message;

@@ -153,6 +153,15 @@ pub struct GuestFacts {
     /// The threads of the kernel whose scheduling was fixed; `None` where none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fixed_threads: Option<FixedThreads>,
+    /// Values of the settings in `/proc/sys` that the kernel command line sets, by their names
+    /// there; `None` where a setting cannot be read, or does not exist. Guests before these were
+    /// read have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sysctls: BTreeMap<String, Option<String>>,
+    /// `/sys/kernel/security/lsm`, where the kernel command line names Linux security modules, and
+    /// the kernel shows them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub security_modules: Option<String>,
     /// The file system under test, from `/proc/self/mountinfo`.
     pub mount: MountFacts,
     /// Nanoseconds since boot (`CLOCK_BOOTTIME`) at which each set-up step ended, in order.

@@ -48,7 +48,8 @@ pub(crate) enum HostFailure {
     Start,
     /// QEMU ended by itself or was killed.
     Exit,
-    /// The guest lacks something that no repetition would bring, such as a kernel module: not repeated.
+    /// The guest lacks something that no repetition would bring, such as a kernel module, or is
+    /// another than was asked for: not repeated.
     Lacking,
 }
 

@@ -9,10 +9,11 @@ use std::{
 use bpfassay_protocol::{message::GuestMessage, nodes::Node, with_causes};
 use bpfassay_results::{RunFailure, ToDo};
 use bpfassay_study::{Block, Study};
-use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, KernelIncident, Machine, Severity, VmError};
+use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, KernelIncident, Machine, Qemu, Severity, VmError};
 
 use crate::{
     HostSetup, HostSetupError, Progress,
+    asked::Asked,
     attempt::Attempt,
     blame::{BootEnd, HostFailure},
     boot::{Boot, Tally},
@@ -20,7 +21,7 @@ use crate::{
     counting::Counting,
     failure,
     host_setup::{deadlines, whole_boot_seconds},
-    nodes::{self, GroupEnding, GroupEvent, Guests, NotBooted},
+    nodes::{self, Booted, GroupEnding, GroupEvent, Guests, NotBooted},
 };
 
 /// Most notes kept of one boot.
@@ -93,19 +94,17 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
     let booted = async {
         match nodes::server(study) {
             None => {
-                let Some(Prepared { machine, options, log }) = left.next() else { unreachable!("a boot has a guest") };
-                Guests::one(Guest::boot(qemu, &machine, options), &log).await
+                let Some(prepared) = left.next() else { unreachable!("a boot has a guest") };
+                Guests::one(prepared.boot(qemu)).await
             }
             Some(server) => {
                 let nodes = nodes::of(study).into_iter().flatten().collect();
                 let ranks = nodes::ranks(study, &block.case);
                 // In the order in which they were prepared.
                 let boot = async |_, network| {
-                    let Some(Prepared { machine, mut options, log }) = left.next() else {
-                        unreachable!("a guest for each node")
-                    };
-                    options.network = network;
-                    Guest::boot(qemu, &machine, options).await.map(|guest| (guest, log))
+                    let Some(mut prepared) = left.next() else { unreachable!("a guest for each node") };
+                    prepared.options.network = network;
+                    prepared.boot(qemu).await
                 };
                 Guests::several((server, nodes, ranks), boot).await
             }
@@ -123,6 +122,7 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
             let at_ms = boot.now().boot_ms;
             return Ok((end_of(boot, None, at_ms, &ending), Vec::new()));
         }
+        Err(NotBooted::Differs { difference, log }) => return Ok((differs(difference, &log), Vec::new())),
     };
     let Watched { cut_short, died_ms, notes } = watch(boot, &mut guests).await?;
     // Those that were cut short are ended here; of those that ended by themselves this gives the end again.
@@ -136,6 +136,14 @@ struct Prepared {
     options: BootOptions,
     /// Its console log, relative to the results directory.
     log: String,
+    asked: Asked,
+}
+
+impl Prepared {
+    async fn boot(self, qemu: &Qemu) -> Result<Booted, VmError> {
+        let Self { machine, options, log, asked } = self;
+        Ok(Booted { guest: Guest::boot(qemu, &machine, options).await?, log, asked })
+    }
 }
 
 /// Prepares the guest that is `node`, or is alone.
@@ -148,6 +156,7 @@ fn prepare(boot: &Boot<'_>, host_setup: &HostSetup, node: Option<Node>) -> Resul
     let log = boot.log_of(node);
     let machine = host_setup.machine(study, block, node)?;
     let job = host_setup.job(study, block, &boot.plan.runs, node)?;
+    let asked = Asked::new(host_setup.image(&block.target)?.release(), &machine, &job);
     let initramfs = host_setup.initramfs(&block.target, &job)?;
     let file = boot.make_log(&log).map_err(|source| HostSetupError::Log { log: log.clone(), source })?;
     let mut options = BootOptions::new(&log);
@@ -161,7 +170,7 @@ fn prepare(boot: &Boot<'_>, host_setup: &HostSetup, node: Option<Node>) -> Resul
     }
     options.initramfs = Some(Arc::new(initramfs));
     options.plugin = host_setup.plugin(study, block.target.arch).map(|plugin| plugin.code);
-    Ok(Prepared { machine, options, log })
+    Ok(Prepared { machine, options, log, asked })
 }
 
 /// Why a guest is watched no longer although it has not ended.
@@ -170,6 +179,8 @@ enum CutShort {
     Cancelled,
     /// The agent violated the protocol.
     ProtocolError(String),
+    /// The guest is another than was asked for.
+    Differs(String),
     /// The kernel reported an incident that spoils runs.
     KernelIncident(KernelIncident),
 }
@@ -205,6 +216,7 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
         let event = match event {
             None => continue,
             Some(GroupEvent::Violation(violation)) => break Some(CutShort::ProtocolError(violation)),
+            Some(GroupEvent::Differs(difference)) => break Some(CutShort::Differs(difference)),
             Some(GroupEvent::Event(event)) => event,
             Some(GroupEvent::Together(together)) => Event::Message(boot.message_of(together)),
         };
@@ -267,6 +279,7 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ended: &
             let failure = failure::of_protocol_error(message, Some(ending.phase), log);
             BootEnd::Broken { failure, at_ms, began_ms: at_ms }
         }
+        (Some(CutShort::Differs(difference)), _) => differs(difference, log),
         (Some(CutShort::KernelIncident(incident)), EndReason::KernelDied { .. }) => {
             tracing::debug!("the kernel died after {incident}");
             let began_ms = failure::began_ms(in_full(&incident, ending), at_ms);
@@ -303,6 +316,13 @@ fn failure_of(ending: &Ending, log: &str, name: Option<&str>) -> RunFailure {
 /// The host could not even start the guest.
 fn host_failure(error: &dyn std::error::Error, class: HostFailure) -> BootEnd {
     BootEnd::Host { failure: failure::of_host(with_causes(error)), class }
+}
+
+/// The guest with this console log is another than was asked for: results would state what was not
+/// measured.
+fn differs(difference: String, log: &str) -> BootEnd {
+    let failure = RunFailure { log: Some(log.to_owned()), ..failure::of_host(difference) };
+    BootEnd::Host { failure, class: HostFailure::Lacking }
 }
 
 const fn class_of(error: &VmError) -> HostFailure {

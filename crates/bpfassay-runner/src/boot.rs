@@ -14,7 +14,7 @@ use bpfassay_study::Block;
 
 use crate::{
     Progress, Summary,
-    attempt::Conclusion,
+    attempt::{Conclusion, FailedRun},
     context::{BlockError, Context, LOGS, unix_ms},
     counting::Counting,
     observed::{BootPlan, Now, Observed, shortened},
@@ -73,6 +73,8 @@ pub(crate) struct Boot<'a> {
     pub(crate) node_facts: Vec<NodeFacts>,
     /// What each of them recorded of the run that ends next.
     pub(crate) nodes: Vec<NodeRun>,
+    /// Why runs failed as the agent reports, by their names.
+    failures: BTreeMap<String, RunFailure>,
     tally: &'a mut Tally,
 }
 
@@ -89,6 +91,7 @@ impl<'a> Boot<'a> {
             counting: None,
             node_facts: Vec::new(),
             nodes: Vec::new(),
+            failures: BTreeMap::new(),
             tally,
         };
         this.log = format!("{LOGS}/{}.log", this.name());
@@ -240,6 +243,7 @@ impl<'a> Boot<'a> {
         let mut outcome = Outcome::from(self.readable(outcome));
         if let Outcome::Failed(failure) = &mut outcome {
             failure.log = Some(self.log.clone());
+            self.failures.insert(planned.spec.id.clone(), failure.clone());
         }
         let (started, duration) = (seen.started_unix_ms, seen.duration_ms(seen.began_ms));
         let nodes = std::mem::take(&mut self.nodes);
@@ -266,7 +270,9 @@ impl<'a> Boot<'a> {
         kept: Vec<String>,
     ) -> Result<(), BlockError> {
         for failed in &conclusion.failed {
-            self.record(failed.record(self.block))?;
+            let own = self.failures.get(&failed.run.spec.id);
+            let failure = with_own(failed.failure.clone(), own);
+            self.record(FailedRun { failure, ..failed.clone() }.record(self.block))?;
         }
         let mut settled = kept;
         if conclusion.verdict != BootVerdict::Complete {
@@ -306,6 +312,16 @@ impl<'a> Boot<'a> {
     }
 }
 
+/// `failure`, for which a run is to blame, with its `own` failure before that, if it has one: the
+/// record of the one takes the place of the other's.
+fn with_own(mut failure: RunFailure, own: Option<&RunFailure>) -> RunFailure {
+    let lines = own.iter().flat_map(|own| own.excerpt.iter().take(1));
+    let lines = lines.map(|line| format!("before that, the run had failed by itself: {line}"));
+    let first = failure.excerpt.len().min(1);
+    drop(failure.excerpt.splice(first..first, lines));
+    failure
+}
+
 /// Puts `record` into the journal.
 ///
 /// # Errors
@@ -318,4 +334,21 @@ pub(crate) fn record_run(context: &Context<'_>, tally: &mut Tally, record: RunRe
         context.report(&Progress::RunEnded(record));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure;
+
+    /// It vanished behind what the run was blamed for afterwards.
+    #[test]
+    fn a_run_that_is_blamed_keeps_its_own_failure() {
+        let blamed =
+            RunFailure { excerpt: vec!["changed".to_owned(), "more".to_owned()], ..failure::of_host(String::new()) };
+        let own = failure::of_host("ior ended with exit status 3".to_owned());
+        let expected = ["changed", "before that, the run had failed by itself: ior ended with exit status 3", "more"];
+        assert_eq!(with_own(blamed.clone(), Some(&own)).excerpt, expected);
+        assert_eq!(with_own(blamed.clone(), None), blamed);
+    }
 }

@@ -27,6 +27,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod accelerator;
+mod asked;
 mod attempt;
 mod blame;
 mod block;

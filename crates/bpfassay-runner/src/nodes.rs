@@ -27,10 +27,19 @@ use self::{
     outcomes::{Ended, Outcomes},
     rendezvous::Rendezvous,
 };
-use crate::together::Together;
+use crate::{asked::Asked, together::Together};
 
 /// How long guests whose work is done may take to power off.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// A guest that was started.
+pub(crate) struct Booted {
+    pub(crate) guest: Guest,
+    /// Its console log, relative to the results directory.
+    pub(crate) log: String,
+    /// What it was asked to be.
+    pub(crate) asked: Asked,
+}
 
 /// One guest of a boot.
 struct Member {
@@ -38,6 +47,7 @@ struct Member {
     node: Option<Node>,
     guest: Guest,
     log: String,
+    asked: Asked,
     /// What it reported when it was ready.
     facts: Option<Box<GuestFacts>>,
     /// Whether it has reported that everything is done.
@@ -46,8 +56,8 @@ struct Member {
 }
 
 impl Member {
-    const fn new(node: Option<Node>, guest: Guest, log: String) -> Self {
-        Self { node, guest, log, facts: None, is_done: false, has_ended: false }
+    fn new(node: Option<Node>, Booted { guest, log, asked }: Booted) -> Self {
+        Self { node, guest, log, asked, facts: None, is_done: false, has_ended: false }
     }
 
     fn name(&self) -> String {
@@ -84,6 +94,16 @@ pub(crate) enum GroupEvent {
     Together(Together),
     /// The guests cannot be trusted any more.
     Violation(String),
+    /// A guest is another than was asked for.
+    Differs(String),
+}
+
+/// Why a guest is watched no longer.
+enum Wrong {
+    /// It did what no agent does.
+    Violation(String),
+    /// It is another than was asked for.
+    Differs(String),
 }
 
 /// How the guests of a boot ended: the one that is to blame.
@@ -101,6 +121,13 @@ pub(crate) enum NotBooted {
     Vm(VmError),
     /// The server ended before it served.
     Server(Box<GroupEnding>),
+    /// The server is another than was asked for.
+    Differs {
+        /// How.
+        difference: String,
+        /// Its console log, relative to the results directory.
+        log: String,
+    },
 }
 
 impl From<VmError> for NotBooted {
@@ -138,32 +165,35 @@ impl Guests {
     ///
     /// # Errors
     /// [`NotBooted::Vm`] where it cannot be started.
-    pub(crate) async fn one(boot: impl Future<Output = Result<Guest, VmError>>, log: &str) -> Result<Self, NotBooted> {
-        Ok(Self::with(vec![Member::new(None, boot.await?, log.to_owned())], (1, 1)))
+    pub(crate) async fn one(boot: impl Future<Output = Result<Booted, VmError>>) -> Result<Self, NotBooted> {
+        Ok(Self::with(vec![Member::new(None, boot.await?)], (1, 1)))
     }
 
-    /// Boots `server`, and when it serves the `nodes`, each with so many `ranks`. `boot` boots one with its ends of cables, and returns the guest and its log.
+    /// Boots `server`, and when it serves the `nodes`, each with so many `ranks`. `boot` boots one
+    /// with its ends of cables.
     ///
     /// # Errors
     /// [`NotBooted`]; guests that were started are killed.
     pub(crate) async fn several(
         (server, nodes, ranks): (Node, Vec<Node>, u32),
-        mut boot: impl AsyncFnMut(Node, Vec<Arc<OwnedFd>>) -> Result<(Guest, String), VmError>,
+        mut boot: impl AsyncFnMut(Node, Vec<Arc<OwnedFd>>) -> Result<Booted, VmError>,
     ) -> Result<Self, NotBooted> {
         let (ends, others): (Vec<_>, Vec<_>) = cables(server.count)?.into_iter().unzip();
-        let (guest, log) = boot(server, ends.into_iter().map(Arc::new).collect()).await?;
-        let mut server = Member::new(Some(server), guest, log);
+        let booted = boot(server, ends.into_iter().map(Arc::new).collect()).await?;
+        let mut server = Member::new(Some(server), booted);
         loop {
             match server.guest.next_event().await {
-                Event::Message(GuestMessage::Ready(_)) => break,
+                Event::Message(GuestMessage::Ready(facts)) => match server.asked.difference(&facts) {
+                    None => break,
+                    Some(difference) => return Err(NotBooted::Differs { difference, log: server.log }),
+                },
                 Event::Ended(_) => return Err(NotBooted::Server(Box::new(server.end().await))),
                 Event::Message(_) | Event::KernelIncident(_) => {}
             }
         }
         let mut members = Vec::new();
         for (node, cable) in nodes.into_iter().zip(others) {
-            let (guest, log) = boot(node, vec![Arc::new(cable)]).await?;
-            members.push(Member::new(Some(node), guest, log));
+            members.push(Member::new(Some(node), boot(node, vec![Arc::new(cable)]).await?));
         }
         let count = members.len();
         members.push(server);
@@ -215,8 +245,13 @@ impl Guests {
             {
                 member.has_ended = true;
             }
-            if let Err(problem) = self.take(at, event) {
-                return GroupEvent::Violation(problem);
+            match self.take(at, event) {
+                Ok(()) => {}
+                Err(Wrong::Violation(problem)) => return GroupEvent::Violation(problem),
+                Err(Wrong::Differs(difference)) => {
+                    self.broken = Some(at);
+                    return GroupEvent::Differs(difference);
+                }
             }
         }
     }
@@ -263,18 +298,23 @@ impl Guests {
     /// Takes in an event of the guest at `at`.
     ///
     /// # Errors
-    /// What a guest did that no agent does.
-    fn take(&mut self, at: usize, event: Event) -> Result<(), String> {
+    /// Why the guest is watched no longer.
+    fn take(&mut self, at: usize, event: Event) -> Result<(), Wrong> {
+        let problem = |problem: String| Wrong::Violation(format!("protocol error: {problem}"));
+        if let (Event::Message(GuestMessage::Ready(facts)), Some(member)) = (&event, self.members.get(at))
+            && let Some(difference) = member.asked.difference(facts)
+        {
+            return Err(Wrong::Differs(difference));
+        }
         if self.members.len() == 1 {
             match event {
                 Event::Message(GuestMessage::Barrier { .. }) => {
-                    return Err("protocol error: a guest without other nodes waits for them".to_owned());
+                    return Err(problem("a guest without other nodes waits for them".to_owned()));
                 }
                 event => self.due.push_back(GroupEvent::Event(event)),
             }
             return Ok(());
         }
-        let problem = |problem: String| format!("protocol error: {problem}");
         let is_server = at == self.nodes().len();
         match event {
             Event::Message(GuestMessage::Barrier { run, number }) if !is_server => {

@@ -65,7 +65,7 @@ impl RepeatedFailures {
             HostFailure::Initramfs => "what a guest boots from could not be written",
             HostFailure::Start => "QEMU could not be started",
             HostFailure::Exit => "QEMU ended by itself or was killed",
-            HostFailure::Lacking => "a guest lacked something",
+            HostFailure::Lacking => "a guest lacked something, or was another than was asked for",
         };
         Some(format!("host failure in {count} blocks in a row ({what}): no further block is begun"))
     }

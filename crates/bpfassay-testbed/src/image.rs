@@ -25,6 +25,7 @@ use crate::{
     kernel::{Kernel, Modules},
     manifest::{self, Component, Segment},
     modules::{ModuleSet, ModulesError, Signatures, signature},
+    names::KernelRelease,
     payload::Payload,
     pvh,
 };
@@ -210,6 +211,7 @@ pub struct GuestImage {
     /// Its architecture.
     pub arch: Arch,
     kernel: PathBuf,
+    release: KernelRelease,
     segments: Vec<manifest::File>,
     modules: ModuleSet,
     /// Size of what tools under test need, in bytes.
@@ -236,6 +238,7 @@ impl GuestImage {
             tools: tools.map(|segment| segment.archive.size).sum(),
             arch: target.arch,
             kernel: target.kernel.image.path.clone(),
+            release: target.kernel.release.clone(),
             segments: target.initramfs.iter().map(|segment| segment.archive.clone()).collect(),
             modules,
         })
@@ -245,6 +248,12 @@ impl GuestImage {
     #[must_use]
     pub fn kernel(&self) -> &Path {
         &self.kernel
+    }
+
+    /// What `uname -r` prints there.
+    #[must_use]
+    pub fn release(&self) -> &KernelRelease {
+        &self.release
     }
 
     /// Memory that tools under test take in the guest before they run, in MiB: their files are in it twice while it boots.

@@ -84,14 +84,18 @@ impl Past {
     }
 }
 
-/// What the guest reports about itself.
+/// The release of the guests' kernel.
+pub const RELEASE: &str = "6.12.0-chaos";
+
+/// What a guest with this kernel command line reports about itself.
 #[must_use]
-pub fn facts() -> GuestFacts {
+pub fn facts(kernel_command_line: &str) -> GuestFacts {
     GuestFacts {
-        kernel_release: "6.12.0-chaos".to_owned(),
+        kernel_release: RELEASE.to_owned(),
+        kernel_command_line: kernel_command_line.to_owned(),
         machine: "x86_64".to_owned(),
         cpus: 1,
-        memory_kib: 1 << 20,
+        memory_kib: 300 << 10,
         page_size: 4096,
         btf: true,
         jit: Some(1),

@@ -10,7 +10,7 @@ use bpfassay_protocol::{
 use rustix::process::{Signal, getppid};
 
 use super::{
-    arguments::{home, inherited, job, runs, seed},
+    arguments::{home, inherited, job, runs, seed, value},
     figures::{Past, facts},
     machine::Machine,
     send::Line,
@@ -57,6 +57,7 @@ pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
         // Only now may QEMU be killed or stopped: the program that started it watches it.
         machine: Machine::connect(monitor)?,
         past: Past::new(seed(arguments)),
+        command_line: value(arguments, "-append").map(|line| line.to_string_lossy().into_owned()).unwrap_or_default(),
         at: 0,
     };
     player.play()?;
@@ -70,6 +71,8 @@ struct Player<'a> {
     line: Line,
     machine: Machine,
     past: Past,
+    /// That of the kernel.
+    command_line: String,
     /// Index of the run in flight, or of the next.
     at: usize,
 }
@@ -90,7 +93,7 @@ impl Player<'_> {
         let begin = [
             (Point::Boot, Some(GuestMessage::Hello { agent: env!("CARGO_PKG_VERSION").to_owned() })),
             (Point::Hello, Some(GuestMessage::Phase { phase: Phase::SetUp, run: None })),
-            (Point::SetUp, Some(GuestMessage::Ready(Box::new(facts())))),
+            (Point::SetUp, Some(GuestMessage::Ready(Box::new(facts(&self.command_line))))),
             (Point::Ready, None),
         ];
         for (point, message) in begin {

@@ -57,7 +57,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("agent/boot-phase", |draw| broken(draw, no_run(Phase::Boot), PROTOCOL_ERROR)),
     Fault::new("agent/hello-again", |draw| in_flight(draw, hello(), PROTOCOL_ERROR)),
     Fault::new("agent/ready-again", |draw| {
-        in_flight(draw, Piece::Message(GuestMessage::Ready(Box::new(facts()))), PROTOCOL_ERROR)
+        in_flight(draw, Piece::Message(GuestMessage::Ready(Box::new(facts("")))), PROTOCOL_ERROR)
     }),
     Fault::new("agent/phase-again", |draw| in_flight(draw, phase(Phase::Workload, THIS), PROTOCOL_ERROR)),
     Fault::new("agent/phase-for-ever", |draw| {
@@ -204,6 +204,8 @@ fn absurd_facts(draw: &mut Draw<'_>) -> Trial {
         steps: (0..10_000).map(|number| (ESCAPES.to_owned(), u64::MAX - number)).collect(),
         ..GuestFacts::default()
     };
+    // It is not what was asked for.
+    super::host_of(&mut trial.expected, block.runs.iter().map(|run| &run.spec.id));
     trial.parameters = format!("once in {}", block.id);
     trial.rules.push(Rule { when: When::once(&block.id, Point::SetUp), action: Action::Facts(Box::new(absurd)) });
     trial

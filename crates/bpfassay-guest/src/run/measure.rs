@@ -25,12 +25,12 @@ use super::announced::Announced;
 use crate::{
     cgroup::Cgroup,
     children::{Children, ended_how},
-    conditions::{self, Conditions},
+    conditions::{self, Conditions, RealTime},
     environment::Environment,
     error::{Error, Result},
     lines::{Lines, Taken},
     link::{Link, wait_readable},
-    marker,
+    marker::Window,
     meetings::Meetings,
     output_tail,
     phases::Phases,
@@ -57,8 +57,18 @@ pub(super) struct Run<'a, 'm> {
     pub(super) tracer: Option<Tracer>,
     pub(super) tool: Option<tool::Running>,
     pub(super) phases: Phases,
+    /// What the agent has set for the phase that has begun.
+    pub(super) for_phase: ForPhase,
     /// Where the workload's processes had code when its last phase began.
     pub(super) workload_code: Vec<Mapping>,
+}
+
+/// What the agent has set for a phase; dropped at the end of the phase, and where the workload
+/// fails within it.
+#[derive(Debug, Default)]
+pub(super) struct ForPhase {
+    window: Option<Window>,
+    real_time: Option<RealTime>,
 }
 
 /// What the tracer has counted until now, where one counts.
@@ -85,6 +95,7 @@ impl Run<'_, '_> {
             true => self.measure_beside(&mut cgroup, spec, paths, &name),
             false => self.measure_in(&mut cgroup, spec, paths),
         };
+        self.for_phase = ForPhase::default();
         // Processes that a failed workload left must not disturb the next one.
         cgroup.kill()?;
         self.children.reap()?;
@@ -270,11 +281,11 @@ impl Run<'_, '_> {
                 self.meetings.meet()?;
                 let reading = self.reading(Edge::Before)?;
                 let begun = self.phases.begin(phase, reading);
-                self.phases.window(marker::begin());
+                self.phases.window(self.for_phase.window.insert(Window::begin()).number);
                 begun
             }
             PhaseEvent::End { phase, moved, events, mount } => {
-                marker::end();
+                self.for_phase.window = None;
                 let reading = self.reading(Edge::After)?;
                 let of_workload = |path: String| {
                     let mut mounts = mountinfo::of_process(workload)?.into_iter();
@@ -298,7 +309,7 @@ impl Run<'_, '_> {
             Edge::Before | Edge::Untimed => None,
             Edge::After => {
                 let early = (monotonic_ns()?, idle::read()?, Activity::read());
-                self.conditions.end_phase()?;
+                self.for_phase.real_time = None;
                 Some(early)
             }
         };
@@ -320,7 +331,7 @@ impl Run<'_, '_> {
                 // What the kernel did while the agent listened is not the phase's.
                 let activity = Activity::read();
                 if let Some(instant) = beginning {
-                    conditions::begin_at(instant)?;
+                    self.for_phase.real_time = Some(conditions::begin_at(instant)?);
                 }
                 // Nothing waits between the two: the workload is stopped at the barrier and this process runs.
                 let idle = idle::read()?;
@@ -334,6 +345,7 @@ impl Run<'_, '_> {
 
     /// Ends a workload that cannot be measured any more.
     fn end_workload(&mut self, running: &Running, cgroup: &mut Cgroup) -> Result<()> {
+        self.for_phase = ForPhase::default();
         cgroup.kill()?;
         match self.children.wait_for(running.pid, KILLING)? {
             Some(_) => Ok(()),

@@ -4,6 +4,7 @@
 //!
 //! A tool is untrusted: its output and the number of its processes are bounded, and it ends with its cgroup.
 
+mod echo;
 pub(crate) mod endpoint;
 pub(crate) mod output;
 pub(crate) mod processes;
@@ -123,6 +124,9 @@ impl Running {
             .env("PATH", PATH)
             .env("HOME", "/run")
             .env("LC_ALL", "C")
+            // Otherwise the C library looks for /etc/localtime at each time that it converts, which
+            // tools that trace opens report.
+            .env("TZ", "UTC0")
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(output)
@@ -308,19 +312,6 @@ impl Running {
     fn wait(&self, longest: Duration) -> Result<()> {
         let mut waiting: Vec<_> = self.streams().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         wait_readable(&mut waiting, Some(longest)).map(drop)
-    }
-
-    /// Waits for `time`, keeping what it prints meanwhile.
-    pub(crate) fn rest(&mut self, time: Duration) -> Result<()> {
-        let until = Instant::now() + time;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(());
-            }
-            self.wait(left)?;
-            self.take()?;
-        }
     }
 
     /// Keeps what it has printed. Returns whether it printed anything.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_protocol::Arch;
 use bpfassay_tool::bundled;
 
-use super::refuse;
+use super::{SHELL, refuse};
 use crate::{
     Error, Result,
     apt::{Apt, AptError, Located, Origin, Package, Root},
@@ -119,8 +119,8 @@ pub(crate) fn bundled_packages() -> Result<BTreeSet<(String, String, Arch)>> {
         let tool = bpfassay_tool::load(name).map_err(|error| refuse(name, error.to_string()))?;
         for &arch in Arch::ALL {
             for (_, from) in tool.file.source.packages(arch) {
-                let names = [&from.package].into_iter().chain(&from.with);
-                all.extend(names.map(|package| (from.suite.clone(), package.clone(), arch)));
+                let names = [&from.package].into_iter().chain(&from.with).map(String::as_str).chain([SHELL]);
+                all.extend(names.map(|package| (from.suite.clone(), package.to_owned(), arch)));
             }
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The QEMU of `testbed.lock`, unpacked into a cache, boots guests and gives the figures of the host's, where that is of the same version; and results that were
-//! measured with it are verified with it. A host without QEMU has a copy of the lock's.
+//! measured with it are verified with it. A host without QEMU has a copy of the lock's. A guest
+//! that is another than was asked for is not measured.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
@@ -9,7 +10,7 @@ use bpfassay_chaos::qemu;
 use bpfassay_testbed::Arch;
 use serde_json::Value;
 
-use crate::common::{bpfassay, guests_wanted, printed, results, study};
+use crate::common::{bpfassay, guests_wanted, printed, results, stand_in_for_qemu, study};
 
 /// Runs `smoke` on one architecture by the instruction clock, with the QEMU of `source`, into `source`; the results and the fingerprint.
 fn smoke(directory: &Path, source: &str) -> (Value, String) {
@@ -62,4 +63,35 @@ fn the_locks_qemu_gives_the_figures_of_the_hosts_of_the_same_version() {
         let [locked, hosts] = [&locked, &hosts].map(|results| of(results, "program")["version"].clone());
         println!("not compared: the host has QEMU {hosts}, testbed.lock has {locked}");
     }
+}
+
+/// One more CPU, and the last kernel parameter lost, as kernels lose those that are too many.
+const OTHER_GUEST: &str =
+    r#"*' -append '*) for a; do shift; case $a in 1) a=2;; console=*) a=${a% *};; esac; set -- "$@" "$a"; done"#;
+
+#[test]
+fn a_guest_that_is_another_than_was_asked_for_is_not_measured() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    stand_in_for_qemu(directory.path(), "x86_64", OTHER_GUEST);
+    let path = format!("{}:{}", directory.path().display(), env::var("PATH").unwrap());
+    let output = bpfassay(directory.path())
+        .arg("run")
+        .arg(study("smoke.toml"))
+        .args(["--yes", "--arch", "x86_64", "--probe", "none", "--accelerator", "tcg", "--qemu", "host"])
+        .args(["--output", "out"])
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", printed(&output));
+    let results = results(&directory.path().join("out"));
+    assert_eq!(results["boots"].as_array().unwrap().len(), 1, "{:#}", results["boots"]);
+    let outcome = &results["runs"][0]["record"]["outcome"];
+    let said = outcome["excerpt"][0].as_str().unwrap();
+    let begins = "the guest is not as it was asked for: kernel command line: console=ttyS0 ";
+    assert!(outcome["kind"] == "host" && said.starts_with(begins), "{outcome:#}");
+    assert!(said.contains(" randomize_kstack_offset=on was asked for, it has "), "{said}");
+    assert!(said.ends_with("; CPUs: 1 was asked for, it has 2"), "{said}");
 }

@@ -219,6 +219,33 @@ fn a_guest_that_a_tool_leaves_changed_is_found_out() {
     assert_eq!((&baseline["runs"]["measured"], &baseline["runs"]["failed"]), (&1.into(), &0.into()), "{baseline:#}");
 }
 
+/// What the agent sets for a phase does not outlast it: no tool is blamed for that, and each run
+/// shows why it failed.
+#[test]
+fn a_workload_that_fails_within_a_phase_is_to_blame_alone() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    compiled(directory.path());
+    tool(directory.path(), "nothing", &["nothing"]);
+    let mut command = bpfassay(directory.path());
+    command.arg("run").arg(study("failing.toml")).args(["--tool", "nothing.toml", "--yes", "--output", "out"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", printed(&output));
+    let results = results(&directory.path().join("out"));
+    let runs = results["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 6, "{runs:#?}");
+    for run in runs {
+        let outcome = &run["record"]["outcome"];
+        let said = outcome["excerpt"][0].as_str().unwrap();
+        assert!(outcome["kind"] == "run" && said.contains("ior ended with exit status "), "{outcome:#}");
+    }
+    assert_eq!(results["boots"].as_array().unwrap().len(), 1, "{:#}", results["boots"]);
+    let table = printed(&output);
+    assert!(table.contains("ended with exit status ") && !table.contains("was found changed"), "{table}");
+}
+
 /// Each probe configuration on NFS, and a tool that does nothing wrong, three times each on every kernel, on one of them by the instruction
 /// clock, which takes twice the CPU time; then on tmpfs. Other tests measure these probe configurations by that clock on the other kernels.
 #[test]

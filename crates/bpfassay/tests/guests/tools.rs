@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::common::{bpfassay, guests_wanted, printed, results, study, terminal};
+use crate::common::{bpfassay, guests_wanted, printed, results, study, terminal, uncounted};
 
 /// A program that forks until it may not, and that no signal ends which can be refused; nor any of its children.
 const STUBBORN: &str = r#"
@@ -128,6 +128,61 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
     assert_eq!(tool["stop_ns"], Value::Null);
     let beside = outcome("_stubborn-reference");
     assert_eq!(beside["type"], "measured", "{beside:#}");
+}
+
+/// Tools of Debian's packages, each with the rest of its tool file, and what becomes of its run.
+/// bpftrace starts `sh` for the first, which reads an argument of a tracepoint. The second reports
+/// a look-up of the time zone at each report, unless it has one. The third reports its own reports.
+const OF_PACKAGES: [(&str, &str, &str); 3] = [
+    ("argument", "ready = { line = 'attached_probes' }", "measured"),
+    ("opens", "ready = { line = '^PID' }", "measured"),
+    ("echo", "ready = { line = 'attached_probes' }", "failed"),
+];
+
+#[test]
+fn tools_of_packages_find_what_every_debian_has() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write("argument.bt", "tracepoint:syscalls:sys_enter_openat { @[str(args.filename)] = count(); }");
+    write("echo.bt", r#"tracepoint:syscalls:sys_enter_write { printf("%d %s\n", pid, comm); }"#);
+    let mut command = uncounted(directory.path());
+    command.args(["run", "--yes", "--arch", "x86_64", "--output", "out"]).arg(study("wrong-tools.toml"));
+    for (name, start, _) in OF_PACKAGES {
+        let package = |package: &str| format!("debian = {{ suite = 'trixie', package = '{package}'");
+        let source = match name {
+            "opens" => format!("{}, program = '/usr/sbin/opensnoop-libbpf' }}", package("libbpf-tools")),
+            name => format!(
+                "script = {{ path = '{name}.bt', interpreter = '/usr/bin/bpftrace', {} }} }}",
+                package("bpftrace")
+            ),
+        };
+        let arguments = if name == "opens" { "[]" } else { "['-f', 'json', '{script}']" };
+        let head = format!("schema = 1\n[tool]\nname = '{name}'\ndescription = 'x'\n[source]\n{source}\n");
+        write(
+            &format!("{name}.toml"),
+            &format!("{head}[start]\narguments = {arguments}\n{start}\ndeadline = '5min'\n"),
+        );
+        command.arg("--tool").arg(format!("{name}.toml"));
+    }
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", printed(&output));
+    let results = results(&directory.path().join("out"));
+    let runs = results["runs"].as_array().unwrap();
+    for (name, _, expected) in OF_PACKAGES {
+        let run = runs.iter().find(|run| run["record"]["run"].as_str().unwrap().ends_with(name)).unwrap();
+        let outcome = &run["record"]["outcome"];
+        assert_eq!(outcome["type"], expected, "{name}: {outcome:#}");
+        if expected == "failed" {
+            let said = outcome["excerpt"][0].as_str().unwrap();
+            assert!(
+                said.contains("echo reports without end what its own output causes") && outcome["kind"] == "run",
+                "{said}"
+            );
+        }
+    }
 }
 
 /// What tools expect of a machine, as commands for the shell, and what each prints: the tool itself, files, directories, names, an interface.

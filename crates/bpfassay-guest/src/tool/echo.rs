@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A tool that reports what its own output causes: to print a line, or to have it read by the
+//! agent, does what it reports, which makes it print the next line. It never pauses then, and under
+//! the instruction clock no phase comes to an end.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    time::{Duration, Instant},
+};
+
+use super::{Running, WITHIN_REPORT};
+use crate::error::{Error, Result};
+
+/// How long a tool may print without a pause while no workload acts before its output is examined.
+const ENDLESS: Duration = Duration::from_secs(2);
+
+/// How many whole lines must be known, at least.
+const LEAST: usize = 10;
+
+impl Running {
+    /// Waits for `time`, while no workload acts, keeping what it prints meanwhile.
+    ///
+    /// # Errors
+    /// Its output cannot be read, or it reports without end what its own output causes.
+    pub(crate) fn rest(&mut self, time: Duration) -> Result<()> {
+        let begun = Instant::now();
+        let (mut paused, mut printed) = (begun, begun);
+        loop {
+            let left = (begun + time).saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.wait(left)?;
+            if !self.take()? {
+                continue;
+            }
+            let now = Instant::now();
+            if now.duration_since(printed) >= WITHIN_REPORT {
+                paused = now;
+            }
+            printed = now;
+            if now.duration_since(paused) >= ENDLESS {
+                paused = now;
+                self.check_echo()?;
+            }
+        }
+    }
+
+    /// # Errors
+    /// Its last output shows that it reports what its own output causes, or its processes cannot be
+    /// listed.
+    fn check_echo(&self) -> Result<()> {
+        // Not the agent's id, which is 1: so are many numbers.
+        let own: Vec<String> = self.processes()?.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
+        let comm =
+            |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim_end().to_owned());
+        let names = own.iter().map(String::as_str).chain(["self"]).filter_map(comm).collect::<BTreeSet<_>>();
+        let names = names.into_iter().chain(own).collect();
+        let output = self.output.tail();
+        match of(&output, &names) {
+            Some(problem) => Err(Error::Program { program: self.tool.name.clone(), problem, output }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What its last lines show, as a predicate, where at least half of them have one of the `names` of
+/// its processes and the agent's among their words.
+fn of(last_output: &str, names: &BTreeSet<String>) -> Option<String> {
+    // The first line may have been cut, and the last one has not ended.
+    let (whole, _) = last_output.rsplit_once('\n')?;
+    let lines: Vec<&str> = whole.split('\n').skip(1).collect();
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
+    let name_of = |line: &&str| line.split(|c| !is_part(c)).find(|word| names.contains(*word)).map(str::to_owned);
+    let found: Vec<String> = lines.iter().filter_map(name_of).collect();
+    if lines.len() < LEAST || found.len() * 2 < lines.len() {
+        return None;
+    }
+    let named: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+    let named = named.into_iter().collect::<Vec<_>>().join(", ");
+    let (count, all) = (found.len(), lines.len());
+    Some(format!(
+        "reports without end what its own output causes: while no workload ran it printed without a pause, and {count} of its last {all} lines name {named}, which print \
+         and read them"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> BTreeSet<String> {
+        ["87", "opensnoop-libbp", "init"].map(str::to_owned).into()
+    }
+
+    #[test]
+    fn lines_about_the_tool_or_the_agent_are_recognised() {
+        let line = "87     opensnoop-libbp  -1   2 /etc/localtime\n";
+        let said = of(&format!("cut {}8", line.repeat(12)), &names()).unwrap();
+        assert!(said.contains("11 of its last 11 lines name 87,"), "{said}");
+        let json = "{\"comm\":\"init\",\"pid\":1}\n".repeat(20);
+        assert!(of(&json, &names()).unwrap().contains("19 of its last 19 lines name init,"));
+        let both = format!("{}{}", line.repeat(6), "12 ior 3 0 /mnt\n".repeat(5));
+        assert!(of(&both, &names()).is_some());
+    }
+
+    #[test]
+    fn other_lines_are_no_echo_and_neither_are_few() {
+        let line = "87 opensnoop-libbp -1 2 /etc/localtime\n";
+        assert_eq!(of(&line.repeat(10), &names()), None, "nine whole lines");
+        assert_eq!(of("", &names()), None);
+        assert_eq!(of(&"870 ior 3 0 /opensnoop-libbp/init.d\n".repeat(50), &names()), None);
+        let mixed = format!("{}{}", "12 ior 3 0 /mnt\n".repeat(12), line.repeat(5));
+        assert_eq!(of(&mixed, &names()), None);
+    }
+}
