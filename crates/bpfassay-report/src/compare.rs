@@ -339,6 +339,7 @@ pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Com
     for (metric, change) in measured.zip(found) {
         metric.change = change;
     }
+    cells::name_kernels(&mut cells, [base, new]);
     Ok(Comparison {
         version: COMPARISON_VERSION,
         studies: [base, new].map(|results| results.plan.title()),

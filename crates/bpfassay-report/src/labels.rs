@@ -237,7 +237,9 @@ pub(crate) fn is_step_known(refusal: &Refusal) -> bool {
 pub(crate) fn refusal(refusal: &Refusal) -> String {
     let known = match started(refusal) {
         Start::Refused(known) => known,
-        Start::Ready | Start::NotReady { .. } => return format!("start: {}", shortened(&refusal.message)),
+        Start::Ready | Start::Running { .. } | Start::NotReady { .. } => {
+            return format!("start: {}", shortened(&refusal.message));
+        }
     };
     let step = match known.step {
         Step::Open => "open",

@@ -180,6 +180,14 @@ impl CellResult {
         Some((measured.saturating_sub(observations(worst)), why))
     }
 
+    /// Whether the tracer was compared with what the workload moved in some intervals, and in others
+    /// not: each interval has a figure, or what is under test has none in any.
+    #[must_use]
+    pub fn lacks_counts(&self) -> bool {
+        let errors = self.accuracy.iter().flat_map(|row| [&row.byte_error, &row.call_error]);
+        errors.filter_map(Figure::value).any(|errors| errors.not_measured > 0)
+    }
+
     /// The name of what was under test.
     #[must_use]
     pub fn under_test(&self) -> String {

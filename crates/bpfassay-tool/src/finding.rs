@@ -17,6 +17,7 @@ mod flags;
 mod kind;
 mod merged;
 mod missed;
+mod source;
 mod status;
 mod truth;
 
@@ -32,6 +33,7 @@ pub use self::{
     status::FindingStatus,
     truth::{Share, Truth},
 };
+use crate::Report;
 
 /// One kind and whether it was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -49,10 +51,24 @@ pub fn evaluate(evidence: &Evidence<'_>, limits: &Limits) -> Vec<FindingResult> 
     let explain: Vec<_> = Kind::ALL.iter().map(|kind| kind.definition().explain).collect();
     let figures = figures::explain(evidence, &explain);
     let status = |(place, kind): (usize, &Kind)| {
-        let known = Known { evidence, limits, figures: &figures, place };
-        FindingResult { kind: *kind, status: (kind.definition().evaluate)(&known) }
+        let definition = kind.definition();
+        let known = Known { evidence, limits, figures: &figures, sources: &definition.sources, place };
+        FindingResult { kind: *kind, status: (definition.evaluate)(&known) }
     };
     Kind::ALL.iter().enumerate().map(status).collect()
+}
+
+/// Clears nothing that a figure of `report` may show which no run compares: those of `not_compared`.
+pub fn leave_open(findings: &mut [FindingResult], report: &Report, not_compared: &[NotCompared]) {
+    for finding in findings.iter_mut().filter(|finding| finding.status == FindingStatus::Clear) {
+        let sources = &finding.kind.definition().sources;
+        let is_of = |one: &&NotCompared| {
+            report.figures.get(one.index).is_some_and(|figure| sources.compares(figure.unit, figure.whose))
+        };
+        if let Some(one) = not_compared.iter().find(is_of) {
+            finding.status = FindingStatus::not_evaluated(format!("{}: {}", one.figure, one.reason));
+        }
+    }
 }
 
 #[cfg(test)]

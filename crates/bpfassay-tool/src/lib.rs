@@ -36,7 +36,7 @@ pub use file::{
 };
 pub use pattern::Pattern;
 pub use read::{Loaded, Supply, arguments, load, program_source, suite};
-pub use readings::{ReadError, Readings, Sample, read};
+pub use readings::{ReadError, Readings, Sample, Vanished, read};
 pub use service::Service;
 pub use under_test::{MAX_OBJECT, UnderTest};
 

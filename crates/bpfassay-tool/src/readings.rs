@@ -75,12 +75,31 @@ pub struct Readings {
     /// Names of the tool file that no report has, of forms in which they are not checked before. Empty where nothing was reported, or not all was
     /// looked at.
     pub absent: Vec<Absent>,
+    /// Keys that a reading of a map lacks and the one before had, by figure and subject.
+    pub vanished: Vec<Vanished>,
     /// Whether not everything was looked at: the guest or [`MAX_SAMPLES`] cut it.
     pub cut: bool,
     /// Names of cgroups and processes that did nothing before the workload began, as far as that is
     /// known of all that count: what a tool reports of them is all theirs, whether or not it
     /// reported anything before.
     pub newcomers: BTreeSet<String>,
+}
+
+/// Keys of a map that a reading lacks, and that the one before had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vanished {
+    /// Which of [`Report::figures`].
+    pub figure: usize,
+    /// As [`Sample::subject`].
+    pub subject: Option<String>,
+    /// How many, over all readings.
+    pub keys: u64,
+    /// What they had counted.
+    pub amount: u64,
+    /// When the first of them was last there, in nanoseconds of the guest's `CLOCK_MONOTONIC`.
+    pub last_ns: u64,
+    /// When it was not.
+    pub lacking_ns: u64,
 }
 
 /// Why nothing can be read.
@@ -285,6 +304,20 @@ impl<'f> Sink<'f> {
 }
 
 impl Readings {
+    /// Why not all that the tool reported is known; `None` where it is.
+    pub(crate) fn incomplete(&self) -> Option<String> {
+        match self.unread {
+            _ if self.cut => Some("not all that it reported was looked at".to_owned()),
+            0 => None,
+            unread => Some(format!("{unread} times, what it reported could not be read")),
+        }
+    }
+
+    /// Why nothing follows from what it did not report; `None` where all is known that it did.
+    pub(crate) fn unheard(&self) -> Option<String> {
+        if self.reports.is_empty() { Some("the tool reported nothing".to_owned()) } else { self.incomplete() }
+    }
+
     /// What `figure`, which is number `index` of the report, grew by from `from_ns` to `to_ns`, by subject.
     ///
     /// Per interval: the sum of what was reported after `from_ns` and until `to_ns`. Cumulative: the last value until `to_ns`

@@ -27,6 +27,24 @@ pub(super) struct Pair<'a> {
     pub(super) new: Option<&'a CellResult>,
 }
 
+/// Names the versions and images of kernels that have one name in both results and are not the same,
+/// such as two that the user built.
+pub(super) fn name_kernels(cells: &mut [CellComparison], sides: [&Results; 2]) {
+    for cell in cells {
+        let [Some(was), Some(is)] = &cell.kernels else { continue };
+        let image = |results: &Results, name: &str| {
+            let mut made = results.provenance.iter().flat_map(|made| &made.targets);
+            let target = made.find(|made| made.target.arch == cell.arch && made.target.kernel == name)?;
+            Some((target.kernel.version.clone(), target.kernel.sha256.clone()?))
+        };
+        let (Some(base), Some(new)) = (image(sides[0], was), image(sides[1], is)) else { continue };
+        if was == is && base.1 != new.1 {
+            let name = |(version, digest): (String, String)| format!("{is} ({version}, {digest:.8})");
+            cell.kernels = [base, new].map(|image| Some(name(image)));
+        }
+    }
+}
+
 /// Every cell of either, in the order of the new results, then those that are gone.
 pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question) -> Vec<Pair<'a>> {
     let names = kernel_names(base, new, question);

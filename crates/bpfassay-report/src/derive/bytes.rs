@@ -61,14 +61,37 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
         };
         figure(figures, workload, span, operation, moved, (&phase.interval, phase.mount.as_ref()))
     };
-    figures
-        .phases
-        .iter()
-        .flat_map(|phase| {
-            let others = phase.moved.keys().copied().filter(|operation| !DATA.contains(operation));
-            DATA.into_iter().chain(others).map(move |operation| of_phase(phase, operation))
-        })
-        .collect()
+    let of_phases = figures.phases.iter().flat_map(|phase| {
+        let others = phase.moved.keys().copied().filter(|operation| !DATA.contains(operation));
+        DATA.into_iter().chain(others).map(move |operation| of_phase(phase, operation))
+    });
+    of_phases.chain(without_barriers(figures, workload)).collect()
+}
+
+/// The phases that the summary reports, and of which no barriers are known: nothing shows what was
+/// counted there.
+fn without_barriers(figures: &RunFigures, workload: &Workload<'_>) -> impl Iterator<Item = ByteFigure> {
+    let is_known = |one: &PhaseReport| {
+        let is_same = |phase: &WorkloadPhase| {
+            (&*phase.name, phase.test, phase.repetition) == (&*one.name, one.test, one.repetition)
+        };
+        figures.phases.iter().any(is_same)
+    };
+    let reported = workload.reported.unwrap_or_default().iter().filter(move |one| !is_known(one));
+    reported.map(|one| {
+        let why = "no barriers of this phase were reported";
+        ByteFigure {
+            span: Span::Phase { phase: one.name.to_string(), test: one.test, repetition: one.repetition },
+            operation: one.operation,
+            workload: one.bytes.map_or_else(|| Figure::missing(why), Figure::Value),
+            moved_source: MovedSource::Summary,
+            traced: Figure::missing(why),
+            mountstats: Figure::missing(why),
+            error: Figure::missing(why),
+            call_error: Figure::missing(why),
+            mountstats_error: Figure::missing(why),
+        }
+    })
 }
 
 /// The byte figures of a run of a program that reports how many bytes it `moved`.

@@ -16,12 +16,12 @@ use std::collections::BTreeMap;
 use bpfassay_protocol::{
     message::RunFigures,
     probe::ByteMeaning,
-    tool::{self, OutputPiece, ToolFigures},
+    tool::{self, OutputPiece, Ready, ToolFigures},
     tracer::Refusal,
 };
 use bpfassay_study::{Cell, Clock, Plan, Series, WorkloadSpec};
 use bpfassay_tool::{
-    Capture, Report, Stream, UnderTest,
+    Capture, Readings, Report, Source, Stream, UnderTest,
     capture::{Dump, Page, Piece},
     finding::{
         self, Certainty, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, Limits, NotCompared,
@@ -70,9 +70,13 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
         };
         merge(&mut result.findings, findings);
     }
+    let not_compared = not_compared.unwrap_or_default();
+    if let Some(report) = &tool.file.report {
+        finding::leave_open(&mut result.findings, report, &not_compared);
+    }
     let workload = plan.study.workload(&cell.case);
     if workload.is_some_and(WorkloadSpec::compares_tools) {
-        result.not_compared = not_compared.unwrap_or_default();
+        result.not_compared = not_compared;
     }
     let returned = against.remove(&ByteMeaning::Returned).unwrap_or_default();
     let requested = against.remove(&ByteMeaning::Requested).unwrap_or_default();
@@ -93,8 +97,8 @@ fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
 
 /// What is found of a tool after whose run the guest was not as before: that much is sure of it, whatever it reported.
 fn left_changed(failure: &RunFailure) -> Vec<FindingResult> {
-    let mut findings =
-        finding::evaluate(&Evidence { start: Some(&Start::Ready), ..Evidence::default() }, &Limits::default());
+    // How it started is not in the record of a failed run.
+    let mut findings = finding::evaluate(&Evidence::default(), &Limits::default());
     // The first line is what the agent states; others are what the console had, of whatever.
     let status = FindingStatus::found(Certainty::Proven, failure.excerpt.iter().take(1).cloned().collect());
     outweigh(&mut findings, FindingResult { kind: finding::Kind::LeftBehind, status });
@@ -160,7 +164,7 @@ fn of_run(
 ) -> (Vec<FindingResult>, AgainstReference) {
     let Some(seen) = &figures.tool else { return (Vec::new(), AgainstReference::default()) };
     let report = tool.file.report.as_ref();
-    let kernel = kernel_facts(seen, is_timed, series);
+    let kernel = kernel_facts(tool, seen, is_timed, series);
     let types = object::types(seen);
     let object = object.or(types.as_deref());
     let read = report.map(|report| bpfassay_tool::read(report, &capture(report, seen), object)).transpose();
@@ -183,8 +187,9 @@ fn of_run(
         .zip(readings.as_ref())
         .map(|(report, readings)| requested::evaluate(report, readings, seen, figures, &cgroups))
         .unwrap_or_default();
+    let start = start_of(tool, seen, readings.as_ref());
     let evidence = Evidence {
-        start: Some(&Start::Ready),
+        start: Some(&start),
         prototypes: prototypes.as_deref(),
         report,
         readings: readings.as_ref(),
@@ -212,27 +217,62 @@ fn of_run(
     (findings, beside)
 }
 
-fn kernel_facts(seen: &ToolFigures, is_timed: bool, series: Option<Series>) -> KernelFacts {
+/// Whether the tool was ready as its file says when it is: a bare object's loader says so itself.
+fn has_sign(tool: &UnderTest) -> bool {
+    matches!(tool.file.source, Source::Object(_)) || tool.file.ready != Ready::Started
+}
+
+/// How the start of a tool went that ran. That programs are loaded does not show that they are
+/// attached, and that it was started shows neither: a link does, and whatever it counted.
+fn start_of(tool: &UnderTest, seen: &ToolFigures, readings: Option<&Readings>) -> Start {
+    let shows_all = match tool.file.ready {
+        Ready::Line { .. } | Ready::Port(_) => true,
+        Ready::Programs { .. } | Ready::Started => matches!(tool.file.source, Source::Object(_)),
+    };
+    let counted = readings.is_some_and(|readings| readings.samples.iter().any(|sample| sample.value != 0));
+    match shows_all {
+        true => Start::Ready,
+        false => Start::Running {
+            loaded: counted || !seen.programs.is_empty(),
+            attached: counted || seen.links.is_some_and(|links| links > 0),
+        },
+    }
+}
+
+/// `BPF_MAP_TYPE_LRU_HASH` and `BPF_MAP_TYPE_LRU_PERCPU_HASH` of include/uapi/linux/bpf.h.
+const EVICTING: [u32; 2] = [9, 10];
+
+fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, is_timed: bool, series: Option<Series>) -> KernelFacts {
     let left = &seen.left_behind;
     let mut left_behind: Vec<String> = Vec::new();
     for (what, names) in [("program", &left.programs), ("map", &left.maps), ("probe event", &left.events)] {
         left_behind.extend(names.iter().map(|name| format!("{what} {name}")));
     }
     left_behind.extend(left.links.filter(|&links| links > 0).map(|links| format!("{links} links")));
-    let in_kernel = seen.programs.iter().chain(&seen.maps).filter_map(|object| object.memory_bytes);
+    let objects = || seen.programs.iter().chain(&seen.maps);
+    let in_kernel = objects().filter_map(|object| object.memory_bytes);
+    let unknown = objects().filter(|object| object.memory_bytes.is_none()).count();
     let resident = seen.resident_bytes.iter().copied().max().unwrap_or(0);
+    let memory_lacks = match unknown {
+        0 if resident == 0 => Some("the memory of its processes is not known".to_owned()),
+        0 => None,
+        _ => Some(format!("the kernel does not report the memory of {unknown} of its programs and maps")),
+    };
     let time = &seen.processor_us;
+    let idle = time.idle.checked_sub(time.ready).filter(|_| is_timed && time.idle_ns > 0);
     KernelFacts {
         missed_probes: seen.missed_probes,
         recursion_misses: seen.recursion_misses,
         programs: seen.programs.iter().map(|program| program.kind).collect(),
+        evicting: seen.maps.iter().filter(|map| EVICTING.contains(&map.kind)).map(|map| map.name.clone()).collect(),
         links: seen.links,
         kernel: series.map(Series::version),
         left_behind: Some(left_behind),
+        left_lacks: left.links.is_none().then(|| "the kernel does not list links".to_owned()),
         memory_bytes: Some(in_kernel.fold(resident, u64::saturating_add)),
-        idle_cpu: (is_timed && time.idle_ns > 0)
-            .then(|| (time.idle.saturating_sub(time.ready).saturating_mul(1000), time.idle_ns)),
-        attach_ns: is_timed.then_some(seen.ready_ns),
+        memory_lacks,
+        idle_cpu: idle.map(|used| (used.saturating_mul(1000), time.idle_ns)),
+        attach_ns: (is_timed && has_sign(tool)).then_some(seen.ready_ns),
         detach: is_timed.then(|| match seen.stop_ns {
             Some(took) => Detach::After(took),
             None => Detach::Killed(seen.ended.clone()),

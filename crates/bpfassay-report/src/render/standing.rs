@@ -35,6 +35,7 @@ pub(super) enum Class {
 pub(super) enum State {
     Exact,
     NothingFound,
+    WithinBounds,
     NothingFoundInPart,
     Measured,
     RefusedAsExpected,
@@ -55,6 +56,7 @@ impl State {
         match self {
             Self::Exact => "exact",
             Self::NothingFound => "nothing found",
+            Self::WithinBounds => "nothing found (within bounds, not exact)",
             Self::NothingFoundInPart => "nothing found in part of its figures",
             Self::Measured => "measured",
             Self::RefusedAsExpected => "refused as expected",
@@ -73,7 +75,7 @@ impl State {
     const fn class(self) -> Class {
         match self {
             Self::Exact | Self::NothingFound => Class::Good,
-            Self::Measured | Self::RefusedAsExpected => Class::Neutral,
+            Self::WithinBounds | Self::Measured | Self::RefusedAsExpected => Class::Neutral,
             Self::NothingFoundInPart | Self::NotExact | Self::Found | Self::Partly | Self::NotMeasured => Class::Open,
             Self::Denied | Self::Refused | Self::Unsteady | Self::Unexpected | Self::Failed => Class::Bad,
         }
@@ -190,10 +192,13 @@ fn of_tool(cell: &CellResult, is_denied: bool) -> State {
     let mut findings = cell.tool_result.iter().flat_map(|result| &result.findings);
     let is_clear = findings.any(|finding| finding.status == FindingStatus::Clear);
     let is_whole = cell.tool_result.iter().all(|result| result.not_compared.is_empty());
-    match (is_clear, is_whole) {
-        (true, true) => State::NothingFound,
-        (true, false) => State::NothingFoundInPart,
-        (false, _) => State::Measured,
+    let mut figures = cell.tool_result.iter().flat_map(|result| &result.figures);
+    let is_exact = figures.all(|figure| figure.differs.is_some() || figure.is_exact());
+    match (is_clear, is_whole, is_exact) {
+        (true, true, true) => State::NothingFound,
+        (true, true, false) => State::WithinBounds,
+        (true, false, _) => State::NothingFoundInPart,
+        (false, ..) => State::Measured,
     }
 }
 
@@ -235,7 +240,7 @@ fn of_counts(cell: &CellResult) -> State {
     }
     let bytes = || cell.accuracy.iter().map(|accuracy| accuracy.byte_error.value());
     match () {
-        () if bytes().flatten().any(|errors| errors.not_measured > 0) => State::Partly,
+        () if cell.lacks_counts() => State::Partly,
         () if cell.accuracy.is_empty() || bytes().any(|errors| errors.is_none()) => State::Measured,
         () => State::Exact,
     }

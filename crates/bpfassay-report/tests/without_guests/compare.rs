@@ -486,3 +486,18 @@ fn comparisons_as_they_look() {
     );
     insta::assert_snapshot!(body);
 }
+
+/// Two kernels that the user built are both called `local`.
+#[test]
+fn kernels_of_one_name_that_are_not_the_same_are_told_apart() {
+    let study = instructions();
+    let base = results(&study, steady(0.0));
+    let mut new = base.clone();
+    let targets = |comparison: &Comparison| comparison.cells.iter().map(CellComparison::target).collect::<Vec<_>>();
+    assert!(targets(&compared(&base, &new)).contains(&"x86_64 6.1".to_owned()));
+    for made in new.provenance.iter_mut().flat_map(|made| &mut made.targets) {
+        made.kernel.sha256 = Some("0123456789abcdef".repeat(4));
+    }
+    let expected = "x86_64 6.1 (6.1.147-1, cccccccc) → 6.1 (6.1.147-1, 01234567)";
+    assert!(targets(&compared(&base, &new)).contains(&expected.to_owned()));
+}

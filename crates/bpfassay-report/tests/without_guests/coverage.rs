@@ -73,3 +73,16 @@ fn coverage_as_text() {
 fn coverage_as_markdown() {
     insta::assert_snapshot!(markdown(&results()));
 }
+
+/// Of tools alone, each column has the name of its tool.
+#[test]
+fn the_columns_of_tools_have_their_names() {
+    let mut results = results();
+    for cell in results.cells.iter_mut().filter(|cell| !cell.is_baseline()) {
+        cell.tool = Some(format!("tool-{}", cell.probe));
+        cell.probe = bpfassay_protocol::ProbeConfiguration::BASELINE;
+    }
+    let shown = text(&results, Style::default());
+    let head = shown.lines().find(|line| line.trim_start().starts_with("path ")).unwrap();
+    assert!(head.contains("tool-fexit") && head.contains("tool-kprobe"), "{head}");
+}

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lines on top of a report claim no more than the runs show.
 
-use bpfassay_protocol::{probe::Probe, tracer::Losses};
+use bpfassay_protocol::{Operation, probe::Probe, tracer::Losses};
 use bpfassay_report::{
     derive,
     render::{Style, text},
 };
 use bpfassay_results::{Outcome, Results, ToolResult};
 use bpfassay_study::Study;
-use bpfassay_tool::finding::{FindingResult, FindingStatus, Kind, NotCompared};
+use bpfassay_tool::{
+    Unit, Whose,
+    finding::{Compared, FindingResult, FindingStatus, Kind, NotCompared},
+};
 
 use crate::common::{contents, figures, panic_of_guest, quick, study};
 
@@ -143,4 +146,38 @@ fn nothing_is_found_of_a_tool_only_where_all_its_figures_were_compared() {
     assert!(all.contains("nothing found in part of its figures, 1 of 16"), "{all}");
     assert!(all.ends_with("; not compared: `reads` (read, calls)"), "{all}");
     assert!(mine.contains("; nothing found in part of its figures; not compared: `reads` (read, calls); "), "{mine}");
+}
+
+/// What a tool of the whole system loses, or counts too much, may be within what is uncertain.
+#[test]
+fn a_figure_within_bounds_is_not_said_to_be_exact() {
+    let of = |reported: u64, differs: Option<&str>| {
+        let mut results = quick::results();
+        let cell = results.cells.iter_mut().find(|cell| cell.under_test() == "fexit").unwrap();
+        cell.tool = Some("mine".to_owned());
+        let figure = Compared {
+            figure: "reads".to_owned(),
+            operations: vec![Operation::Read],
+            unit: Unit::Calls,
+            whose: Whose::System,
+            subject: None,
+            reported,
+            really: 100,
+            moved: None,
+            reported_as: None,
+            rounding: 0,
+            values: None,
+            differs: differs.map(str::to_owned),
+        };
+        let findings = vec![FindingResult { kind: Kind::CountsTooLow, status: FindingStatus::Clear }];
+        let figures = vec![figure];
+        cell.tool_result = Some(ToolResult { findings, figures, not_compared: Vec::new(), run: None, loaded: None });
+        lines(&results)[0].clone()
+    };
+    for reported in [99, 101] {
+        let words = of(reported, None);
+        assert!(words.contains("nothing found (within bounds, not exact), 1 of 16"), "{words}");
+    }
+    assert!(of(100, None).contains("nothing found, 1 of 16"));
+    assert!(of(99, Some("of another definition")).contains("nothing found, 1 of 16"));
 }

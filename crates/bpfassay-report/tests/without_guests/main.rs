@@ -31,6 +31,7 @@ mod integrity;
 mod journal;
 mod kernel_features;
 mod loads;
+mod no_all_clear;
 mod no_speed_up;
 mod nodes;
 mod priced;

@@ -25,5 +25,22 @@ pub(super) fn of(report: &Report, figure: usize, subject: Option<&str>) -> Strin
     subject.map_or_else(|| format!("`{value}`"), |subject| format!("`{value}` of {subject}"))
 }
 
+/// Whether each report has everything, as a page or a map does: then what is not in it is not there.
+pub(super) const fn reports_all(report: &Report) -> bool {
+    report.form.stream().is_none()
+}
+
+/// Says that the map of `figure` evicts, if it does.
+pub(super) fn eviction(report: &Report, figure: usize, evicting: &[String]) -> String {
+    let maps = report.form.maps();
+    let part = report.figures.get(figure).and_then(|figure| figure.part.as_ref());
+    let Some(map) = part.or(if let [map] = maps { Some(map) } else { None }) else { return String::new() };
+    // The kernel has 15 bytes of a name.
+    match evicting.iter().any(|name| name == map || name.len() == 15 && map.starts_with(name.as_str())) {
+        true => format!("; its map `{map}` evicts keys (LRU), on several CPUs before it is full"),
+        false => String::new(),
+    }
+}
+
 /// Why the course of figures cannot be evaluated.
 pub(super) const NEEDS_TWO: &str = "no figure that counts cumulatively was reported twice";

@@ -5,6 +5,7 @@ use super::{
     certainty::Line,
     evidence::{Evidence, KernelFacts, Limits},
     figures::{Explain, Explained, Tally},
+    source::Sources,
     status::FindingStatus,
 };
 use crate::{Readings, Report};
@@ -15,6 +16,11 @@ pub(super) struct Definition {
     pub(super) name: &'static str,
     /// What is wrong with the tool, and where that cannot be evaluated.
     pub(super) explanation: &'static str,
+    /// What it is evaluated from: it is clear only where each of these answered.
+    pub(super) sources: Sources,
+    /// When it is clear, for docs/findings.md.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test compares the page with it"))]
+    pub(super) clear: &'static str,
     /// Explains what a figure and the ground truth differ by, as far as this finding does. Kinds explain in the order of
     /// [`super::Kind::ALL`], each what those before it left open.
     pub(super) explain: Option<Explain>,
@@ -30,6 +36,8 @@ pub(super) struct Known<'a> {
     pub(super) limits: &'a Limits,
     /// The explained figures, or why there are none.
     pub(super) figures: &'a Result<Explained, &'static str>,
+    /// What this kind is evaluated from.
+    pub(super) sources: &'a Sources,
     /// The place of this kind's tally among them.
     pub(super) place: usize,
 }
@@ -43,15 +51,22 @@ impl Known<'_> {
         self.evidence.reported()
     }
 
-    /// The status by the figures that this kind explains; `otherwise` is why it is not evaluated where none of them could have it.
-    pub(super) fn of_figures(&self, otherwise: &str) -> FindingStatus {
-        self.with(None, otherwise, Vec::new())
-    }
-
-    /// The same of a kind that is clear only where every figure could be compared; `more` is evidence beside that of the figures.
-    pub(super) fn of_all_figures(&self, otherwise: &str, more: Vec<Line>) -> FindingStatus {
-        let obstacle = self.figures.as_ref().ok().and_then(|figures| figures.obstacle.as_deref());
-        self.with(obstacle, otherwise, more)
+    /// The status by the figures that this kind explains, and by `more`, which is evidence beside
+    /// theirs. It is clear only where each figure that may have it could be compared. `otherwise`
+    /// is why it is not evaluated where there is none.
+    pub(super) fn of_figures(&self, otherwise: &str, more: Vec<Line>) -> FindingStatus {
+        let figures = match self.figures {
+            Ok(figures) => figures,
+            Err(reason) => return FindingStatus::not_evaluated(*reason),
+        };
+        let tally = figures.tallies.get(self.place).cloned().unwrap_or_default();
+        let evidence = [tally.evidence, more].concat();
+        let obstacle = figures.obstacle(self.sources).or(tally.open.as_deref());
+        match (evidence.is_empty(), obstacle) {
+            (true, Some(obstacle)) => FindingStatus::not_evaluated(obstacle),
+            (true, None) if !tally.evaluated => FindingStatus::not_evaluated(otherwise),
+            _ => FindingStatus::from_lines(evidence),
+        }
     }
 
     /// The status by the figures that this kind explains, and by `more`, which is evidence enough.
@@ -63,19 +78,6 @@ impl Known<'_> {
     pub(super) fn tally(&self) -> Result<Tally, &'static str> {
         let figures = self.figures.as_ref().map_err(|reason| *reason)?;
         Ok(figures.tallies.get(self.place).cloned().unwrap_or_default())
-    }
-
-    fn with(&self, obstacle: Option<&str>, otherwise: &str, more: Vec<Line>) -> FindingStatus {
-        let tally = match self.tally() {
-            Ok(tally) => tally,
-            Err(reason) => return FindingStatus::not_evaluated(reason),
-        };
-        let evidence = [tally.evidence, more].concat();
-        match (evidence.is_empty(), obstacle) {
-            (true, Some(obstacle)) => FindingStatus::not_evaluated(obstacle),
-            (true, None) if !tally.evaluated => FindingStatus::not_evaluated(otherwise),
-            _ => FindingStatus::from_lines(evidence),
-        }
     }
 
     /// A fact that the kernel or the guest has of the tool.

@@ -47,6 +47,13 @@ impl<'a> Evidence<'a> {
 pub enum Start {
     /// It became ready.
     Ready,
+    /// It runs. By its tool file nothing shows that it is ready, or only that programs are loaded.
+    Running {
+        /// Whether the kernel has a program of it, or it counted something.
+        loaded: bool,
+        /// Whether the kernel has a link of it, or it counted something.
+        attached: bool,
+    },
     /// It, or the kernel, refused; the step distinguishes loading from attaching.
     Refused(Refusal),
     /// It ended or let its deadline pass before it was ready, and nothing shows whether it had loaded.
@@ -66,14 +73,20 @@ pub struct KernelFacts {
     /// The types of the programs that it had loaded: `enum bpf_prog_type` of
     /// include/uapi/linux/bpf.h.
     pub programs: Vec<u32>,
+    /// The names of its maps that evict: hashes of least recently used keys.
+    pub evicting: Vec<String>,
     /// How many links it had created.
     pub links: Option<u32>,
     /// The kernel's version, major and minor.
     pub kernel: Option<(u32, u32)>,
     /// Names or ids of BPF programs, links and maps that were not there before it started and are there after it ended.
     pub left_behind: Option<Vec<String>>,
-    /// Most memory that it held, BPF maps included, in bytes.
+    /// What of the guest was not compared with that, as a sentence; `None`: all was.
+    pub left_lacks: Option<String>,
+    /// Most memory that it held, BPF maps included, in bytes: as far as it is known.
     pub memory_bytes: Option<u64>,
+    /// Of what that is not known, as a sentence; `None`: of nothing.
+    pub memory_lacks: Option<String>,
     /// CPU time that it used while nothing happened, in nanoseconds, and how long that lasted.
     pub idle_cpu: Option<(u64, u64)>,
     /// From its start until it was ready, in nanoseconds.

@@ -13,6 +13,7 @@ use super::{
     certainty::Line,
     comparison::{ComparedFigure, Comparison, Grown, comparable, compare},
     evidence::Evidence,
+    source::Sources,
     truth::Truth,
 };
 use crate::{
@@ -200,6 +201,8 @@ pub(super) const NONE: &str = "no figure of it can be compared with the truth";
 pub(super) struct Tally {
     pub(super) evidence: Vec<Line>,
     pub(super) evaluated: bool,
+    /// Why it is not clear, though figures could have had it: what shows it may be of others.
+    pub(super) open: Option<String>,
 }
 
 /// What one figure and the ground truth differ by.
@@ -209,6 +212,8 @@ pub(super) struct Differences<'a> {
     pub(super) truth: &'a Truth,
     /// Its programs, compared with the kernel's prototypes, as far as that is known.
     pub(super) prototypes: &'a [Checked],
+    /// The names of its maps that evict, as the kernel has them.
+    pub(super) evicting: &'a [String],
     /// The place of the figure in the report.
     pub(super) index: usize,
     pub(super) figure: &'a ReportedFigure,
@@ -224,10 +229,19 @@ pub(super) struct Differences<'a> {
 pub(super) struct Explained {
     /// By kind.
     pub(super) tallies: Vec<Tally>,
-    /// Why not every figure could be compared: then nothing that all of them may show is clear.
-    pub(super) obstacle: Option<String>,
+    /// Why a figure could not be compared, with what it counts and whose: then nothing that it may
+    /// show is clear. `None`: why all of them could not be compared as a whole.
+    obstacles: Vec<(Option<(Unit, Whose)>, String)>,
     /// Names of figures that no report has.
     pub(super) names: Absence,
+}
+
+impl Explained {
+    /// Why not every figure that `sources` are could be compared.
+    pub(super) fn obstacle(&self, sources: &Sources) -> Option<&str> {
+        let is_of = |figure: &Option<(Unit, Whose)>| figure.is_none_or(|(unit, whose)| sources.compares(unit, whose));
+        self.obstacles.iter().find(|(figure, _)| is_of(figure)).map(|(_, reason)| reason.as_str())
+    }
 }
 
 /// A kind's way to explain differences.
@@ -243,14 +257,15 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
     let figures = ComparedFigure::all(report, readings, truth);
     let aliases = Aliases::found(&figures, truth);
     let mut explained =
-        Explained { tallies: vec![Tally::default(); kinds.len()], obstacle: None, names: Absence::default() };
+        Explained { tallies: vec![Tally::default(); kinds.len()], obstacles: Vec::new(), names: Absence::default() };
     let is_compared = |one: &Absent| figures.iter().any(|figure| figure.index == one.figure);
     explained.names.open.extend(readings.absent.iter().filter(|one| !is_compared(one)).map(absent::open));
     for ComparedFigure { index, figure, compared } in figures {
+        let counted = Some((figure.unit, figure.whose));
         let (mut comparisons, grown) = match compared {
             Ok(compared) => compared,
             Err(reason) => {
-                explained.obstacle.get_or_insert(reason);
+                explained.obstacles.push((counted, reason));
                 continue;
             }
         };
@@ -260,7 +275,7 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
             let is_enough = |one: &Comparison<'_>| one.at_least <= one.reported.saturating_add(one.slack);
             if comparisons.iter().any(|one| one.negative().is_none() && is_enough(one)) {
                 let reason = "the ground truth does not cover the whole system: what others did may hide a difference";
-                explained.obstacle.get_or_insert_with(|| reason.to_owned());
+                explained.obstacles.push((counted, reason.to_owned()));
             }
             // More than is known of is no finding then.
             comparisons.retain(|one| one.negative().is_some() || one.reported < one.at_least);
@@ -271,21 +286,30 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
             comparisons.retain(|one| one.negative().is_none() && one.reported >= one.at_least);
         }
         if let Err(lacking) = absent::check(index, figure, readings, &comparisons, &mut explained.names) {
-            explained.obstacle.get_or_insert(lacking);
+            explained.obstacles.push((counted, lacking));
             continue;
         }
         let is_requested = evidence.requested.is_some_and(|requested| requested.contains(&index));
         let prototypes = evidence.prototypes.unwrap_or_default();
-        let mut differences =
-            Differences { report, readings, truth, prototypes, index, figure, is_requested, comparisons, grown };
+        let evicting = evidence.kernel.map_or(&[][..], |kernel| &kernel.evicting);
+        let mut differences = Differences {
+            report,
+            readings,
+            truth,
+            prototypes,
+            evicting,
+            index,
+            figure,
+            is_requested,
+            comparisons,
+            grown,
+        };
         for (kind, tally) in kinds.iter().zip(&mut explained.tallies) {
             if let Some(explain) = kind {
                 explain(tally, &mut differences);
             }
         }
     }
-    if readings.cut {
-        explained.obstacle.get_or_insert_with(|| "not all that it reported was looked at".to_owned());
-    }
+    explained.obstacles.extend(readings.incomplete().map(|reason| (None, reason)));
     Ok(explained)
 }

@@ -6,6 +6,7 @@ mod certainty;
 mod flags;
 mod last_component;
 mod properties;
+mod sources;
 mod subjects;
 mod without_figures;
 

@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 use bpfassay_btf::{Btf, Field, MapTypes, Scalar, TypeLayout};
 use bpfassay_input::document::suggestion;
 
-use super::{ReadError, Row, Sink};
+use super::{ReadError, Row, Sample, Sink, Vanished};
 use crate::{Report, ReportedFigure, capture::Dump};
+
+/// A reading of a map: when, and the samples of each key.
+type Keys<'f> = (u64, BTreeMap<&'f [u8], Vec<Sample>>);
 
 /// Reads what `dumps` hold of the maps of `object` that `report` names, into `sink`.
 ///
@@ -22,20 +25,45 @@ pub(super) fn read<'f>(
 ) -> Result<(), ReadError> {
     let names = || report.form.maps().join("`, `");
     let layouts = check(report, object.ok_or_else(|| ReadError::NoObject(names()))?)?;
+    let mut before: BTreeMap<&str, Keys<'f>> = BTreeMap::new();
     for dump in dumps {
         let Some(layout) = layouts.get(dump.map.as_str()) else { continue };
         sink.part = Some(&dump.map);
         let first = sink.readings.samples.len();
         sink.report(dump.at_ns);
+        let mut keys = BTreeMap::new();
         for (key, value) in &dump.entries {
             if sink.is_full() {
                 break;
             }
+            let of_key = sink.readings.samples.len();
             entry(sink, dump, layout, key, value);
+            keys.insert(key.as_slice(), sink.readings.samples[of_key..].to_vec());
         }
         sink.add_up(first);
+        // What was not looked at may be there.
+        if !sink.readings.cut
+            && let Some((last_ns, earlier)) = before.insert(&dump.map, (dump.at_ns, keys))
+            && let Some((_, keys)) = before.get(dump.map.as_str())
+        {
+            let gone = earlier.into_iter().filter(|(key, _)| !keys.contains_key(key));
+            gone.for_each(|(_, samples)| vanish(&mut sink.readings.vanished, samples, last_ns, dump.at_ns));
+        }
     }
     Ok(())
+}
+
+/// Adds to `all` a key that had `samples` when it was last there.
+fn vanish(all: &mut Vec<Vanished>, samples: Vec<Sample>, last_ns: u64, lacking_ns: u64) {
+    for Sample { figure, subject, value, .. } in samples.into_iter().filter(|sample| sample.value > 0) {
+        match all.iter_mut().find(|one| (one.figure, &one.subject) == (figure, &subject)) {
+            Some(one) => {
+                one.keys = one.keys.saturating_add(1);
+                one.amount = one.amount.saturating_add(value);
+            }
+            None => all.push(Vanished { figure, subject, keys: 1, amount: value, last_ns, lacking_ns }),
+        }
+    }
 }
 
 /// The layouts of the report's maps by their names, of which every figure can be read.

@@ -287,6 +287,22 @@ fn maps_of_bare_objects() {
     assert!(error(&other, Some(OBJECT)).contains("describes no map `count`"));
 }
 
+/// A subject that is still there may lack keys that the reading before had.
+#[test]
+fn keys_that_a_reading_lacks_are_noted_with_what_they_had() {
+    let (first, second) = (entry(7, 0, "ior", &[(1, 100, 1), (2, 28, 0)]), entry(7, 0, "sh", &[(1, 2, 0), (0, 0, 0)]));
+    let dump = |at_ns, entries| Dump { at_ns, map: "counts".to_owned(), copies: 2, entries };
+    let vanished = |cut, last| {
+        let dumps = vec![dump(4, vec![first.clone(), second.clone()]), dump(9, last)];
+        read(&map_report(), &Capture { dumps, cut, ..Capture::default() }, Some(OBJECT)).unwrap().vanished
+    };
+    assert_eq!(vanished(false, vec![second.clone(), first.clone()]), []);
+    let gone = Vanished { figure: 0, subject: Some("7".to_owned()), keys: 1, amount: 2, last_ns: 4, lacking_ns: 9 };
+    assert_eq!(vanished(false, vec![first.clone()]), [gone]);
+    // It may be in the part that was not looked at.
+    assert_eq!(vanished(true, vec![first.clone()]), []);
+}
+
 /// As clang 19 made it of globals.bpf.c beside it.
 const GLOBALS: &[u8] = include_bytes!("../../tests/data/globals.bpf.o");
 

@@ -315,7 +315,7 @@ mod tests {
                 assert!(kept.ends_with(message), "{kept}");
                 None
             }
-            Start::Ready => panic!("it did not become ready"),
+            Start::Ready | Start::Running { .. } => panic!("it did not become ready"),
         }
     }
 

@@ -2,6 +2,7 @@
 //! A tool's reports joined with what its reference tracer counted.
 
 mod newcomers;
+mod unanswered;
 
 use bpfassay_protocol::{
     Operation, ProbeConfiguration,

@@ -86,7 +86,7 @@ fn table(runs: &ByCell<'_>, cells: &[&CellResult]) -> Table {
     let traced: Vec<&CellResult> = cells.iter().copied().filter(|cell| !cell.probe.is_baseline()).collect();
     let shown = if traced.is_empty() { cells.to_vec() } else { traced };
     let mut remarks = Remarks::default();
-    let configurations = shown.iter().map(|cell| cell.probe.to_string());
+    let configurations = shown.iter().map(|cell| cell.under_test());
     let columns: Vec<String> = ["path", "moves"].map(str::to_owned).into_iter().chain(configurations).collect();
     let mut head = vec!["(attach)".to_owned(), String::new()];
     head.extend(shown.iter().map(|cell| attach(cell, &mut remarks)));

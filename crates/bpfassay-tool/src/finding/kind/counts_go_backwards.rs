@@ -2,12 +2,13 @@
 //! A cumulative figure becomes smaller.
 
 use crate::{
-    Sample,
+    Sample, Vanished,
     finding::{
         certainty::Certainty,
-        course::{NEEDS_TWO, of, series},
+        course::{NEEDS_TWO, of, reports_all, series},
         definition::{Definition, Known},
         figures::{Differences, Tally},
+        source::{Source, Sources},
         status::FindingStatus,
     },
     readings::shown,
@@ -15,7 +16,9 @@ use crate::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "counts-go-backwards",
-    explanation: "A figure that counts cumulatively became smaller. Not evaluated without two reports of such a figure.",
+    explanation: "A figure that counts cumulatively became smaller. Not evaluated without two reports of such a figure, or where not all that was reported could be read.",
+    sources: Sources::Of(&[Source::Figures, Source::Reports]),
+    clear: "no cumulative figure is less than in the report before",
     explain: Some(explain),
     evaluate,
 };
@@ -29,7 +32,9 @@ fn falls<'r>(samples: &[&'r Sample]) -> impl Iterator<Item = (&'r Sample, &'r Sa
 /// What is missing of a figure that fell is explained as far as it fell.
 fn explain(_: &mut Tally, differences: &mut Differences<'_>) {
     for ((figure, subject), samples) in series(differences.report, differences.readings) {
-        if figure != differences.index {
+        // What keys took with them that vanished is explained by these.
+        let is_vanished = |one: &Vanished| one.figure == figure && one.subject == *subject;
+        if figure != differences.index || differences.readings.vanished.iter().any(is_vanished) {
             continue;
         }
         let amount = falls(&samples).fold(0, |sum: u64, (earlier, later)| {
@@ -62,9 +67,12 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
             ));
         }
     }
-    if evaluated {
-        FindingStatus::from_evidence(Certainty::Proven, evidence)
-    } else {
-        FindingStatus::not_evaluated(NEEDS_TWO)
+    match readings.incomplete() {
+        // What is missing of a page or a map makes sums of it smaller.
+        Some(reason) if evidence.is_empty() || readings.cut && reports_all(report) => {
+            FindingStatus::not_evaluated(reason)
+        }
+        None if !evaluated => FindingStatus::not_evaluated(NEEDS_TWO),
+        _ => FindingStatus::from_evidence(Certainty::Proven, evidence),
     }
 }

@@ -6,13 +6,16 @@ use crate::finding::{
     comparison::shown,
     definition::Definition,
     figures::{Differences, NONE, Tally},
+    source::EVERY_FIGURE,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "counts-too-high",
-    explanation: "It counted more than happened, also more than what others did while it reported would add. Not evaluated for the whole system where the ground truth does not cover it.",
+    explanation: "It counted more than happened, also more than what others did while it reported would add. Not evaluated where one of its figures could not be compared, as those of the whole system where the ground truth does not cover it.",
+    sources: EVERY_FIGURE,
+    clear: "no figure has more than happened",
     explain: Some(explain),
-    evaluate: |known| known.of_all_figures(NONE, Vec::new()),
+    evaluate: |known| known.of_figures(NONE, Vec::new()),
 };
 
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {

@@ -7,9 +7,11 @@ use crate::{
         candidates::Candidates,
         certainty::Certainty,
         comparison::{Comparison, shown},
+        course::eviction,
         definition::Definition,
         figures::{Differences, NONE, Tally},
         missed::shown_of_others,
+        source::EVERY_FIGURE,
     },
 };
 
@@ -18,9 +20,11 @@ const MAX_ERRNO: i128 = 133;
 
 pub(super) const FINDING: Definition = Definition {
     name: "counts-too-low",
-    explanation: "It counted less than happened, also less than what it may leave out, and none of the findings before explains it. Where what is missing is exactly what an operation, mount, cgroup, process or phase of the workload did, or as much as the first calls of keys, all that fit are shown, and so is a mount, cgroup or process that it has nothing of, though it counts what that did. A sum of return values may be negative: each failed call adds a negative number. Not evaluated without a figure that can be compared.",
+    explanation: "It counted less than happened, also less than what it may leave out, and none of the findings before explains it. Where what is missing is exactly what an operation, mount, cgroup, process or phase of the workload did, or as much as the first calls of keys, all that fit are shown, and so is a mount, cgroup or process that it has nothing of, though it counts what that did. A sum of return values may be negative: each failed call adds a negative number. Not evaluated where one of its figures could not be compared.",
+    sources: EVERY_FIGURE,
+    clear: "no figure lacks more than other findings explain",
     explain: Some(explain),
-    evaluate: |known| known.of_all_figures(NONE, Vec::new()),
+    evaluate: |known| known.of_figures(NONE, Vec::new()),
 };
 
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
@@ -34,6 +38,7 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     }
     for one in differences.comparisons.iter().filter(|one| one.is_too_low()) {
         let as_much = errors(differences.figure, one) + &Candidates::of(differences.figure, one).shown();
+        let as_much = as_much + &eviction(differences.report, differences.index, differences.evicting);
         let missed = missed(differences, one).unwrap_or_default();
         tally.evidence.push(Certainty::Bounded.line(shown(differences.figure, one) + &missed + &as_much));
     }

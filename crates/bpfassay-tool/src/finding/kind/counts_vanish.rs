@@ -4,19 +4,22 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Readings, Report, Sample,
+    Readings, Report, Sample, Vanished,
     finding::{
         certainty::Certainty,
-        course::{NEEDS_TWO, of, series},
+        course::{NEEDS_TWO, eviction, of, reports_all, series},
         definition::{Definition, Known},
         figures::{Differences, Tally},
+        source::{Source, Sources},
         status::FindingStatus,
     },
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "counts-vanish",
-    explanation: "A figure that counts cumulatively had a cgroup, mount or process in an earlier report, and in a later one no more (a map that evicts). Not evaluated without two reports of such a figure.",
+    explanation: "A figure that counts cumulatively had a cgroup, mount or process in an earlier report, and in a later one no more, or keys of a map were gone, which are parts of one (a map that evicts). Not evaluated without two reports of such a figure, where it reports line by line, or where not all that was reported could be read.",
+    sources: Sources::Of(&[Source::Figures, Source::Reports]),
+    clear: "each report has what the one before had",
     explain: Some(explain),
     evaluate,
 };
@@ -30,11 +33,6 @@ struct Gone<'r> {
     lacking_ns: u64,
     /// What it had counted each time that it vanished.
     amount: u64,
-}
-
-/// Only a page or a map reports everything at once, so that what is not in it is not there.
-const fn reports_all(report: &Report) -> bool {
-    report.form.stream().is_none()
 }
 
 fn gone<'r>(report: &Report, readings: &'r Readings) -> Vec<Gone<'r>> {
@@ -55,15 +53,23 @@ fn gone<'r>(report: &Report, readings: &'r Readings) -> Vec<Gone<'r>> {
     if reports_all(report) { series(report, readings).into_iter().filter_map(of_one).collect() } else { Vec::new() }
 }
 
-/// What is missing of a subject that vanished is explained as far as it had been counted.
+/// Keys of maps that vanished while their subject was still there, which has others.
+fn within<'r>(gone: &[Gone<'_>], readings: &'r Readings) -> impl Iterator<Item = &'r Vanished> {
+    let whole: Vec<_> = gone.iter().map(|one| (one.figure, one.subject.clone())).collect();
+    readings.vanished.iter().filter(move |one| !whole.contains(&(one.figure, one.subject.clone())))
+}
+
+/// What is missing of a subject that vanished, or of which keys did, is explained as far as these
+/// had counted.
 fn explain(_: &mut Tally, differences: &mut Differences<'_>) {
-    for gone in gone(differences.report, differences.readings) {
-        if gone.figure != differences.index {
-            continue;
-        }
-        for one in &mut differences.comparisons {
-            if gone.subject.as_ref().is_none_or(|name| one.subject.has_name(name)) {
-                one.account(gone.amount, "vanished");
+    let Differences { report, readings, index, comparisons, .. } = differences;
+    let gone = gone(report, readings);
+    let keys = within(&gone, readings).map(|one| (one.figure, &one.subject, one.amount));
+    let all = gone.iter().map(|one| (one.figure, one.subject, one.amount)).chain(keys);
+    for (_, subject, amount) in all.filter(|(figure, ..)| figure == index) {
+        for one in comparisons.iter_mut() {
+            if subject.as_ref().is_none_or(|name| one.subject.has_name(name)) {
+                one.account(amount, "vanished");
             }
         }
     }
@@ -79,13 +85,26 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
             "it reports line by line, so that what is missing may just not have been reported",
         );
     }
+    if let Some(reason) = readings.incomplete() {
+        return FindingStatus::not_evaluated(reason);
+    }
     let gone = gone(report, readings);
     if gone.is_empty() && (readings.reports.len() < 2 || series(report, readings).is_empty()) {
         return FindingStatus::not_evaluated(NEEDS_TWO);
     }
-    let shown = |Gone { figure, subject, last, lacking_ns, .. }: Gone<'_>| {
-        let figure = of(report, figure, subject.as_deref());
-        format!("{figure}: {} at {} ns, not there at {lacking_ns} ns", last.value, last.at_ns)
+    let evicting = known.evidence.kernel.map_or(&[][..], |kernel| &kernel.evicting);
+    let keys = within(&gone, readings).map(|one| {
+        let Vanished { figure, subject, keys, amount, last_ns, lacking_ns } = one;
+        let why = eviction(report, *figure, evicting);
+        let figure = of(report, *figure, subject.as_deref());
+        let counted = format!("{keys} of its keys, with {amount}, were there at {last_ns} ns");
+        format!("{figure}: {counted} or later, and not at {lacking_ns} ns or later{why}")
+    });
+    let shown = |one: &Gone<'_>| {
+        let why = eviction(report, one.figure, evicting);
+        let (figure, last) = (of(report, one.figure, one.subject.as_deref()), one.last);
+        format!("{figure}: {} at {} ns, not there at {} ns{why}", last.value, last.at_ns, one.lacking_ns)
     };
-    FindingStatus::from_evidence(Certainty::Proven, gone.into_iter().map(shown).collect())
+    let lines = gone.iter().map(shown).chain(keys).collect();
+    FindingStatus::from_evidence(Certainty::Proven, lines)
 }

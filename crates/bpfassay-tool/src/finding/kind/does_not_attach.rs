@@ -3,17 +3,20 @@
 
 use bpfassay_protocol::tracer::Step;
 
-use super::does_not_load::step_unknown;
+use super::does_not_load::{NO_SIGN, step_unknown};
 use crate::finding::{
     certainty::Certainty,
     definition::{Definition, Known},
     evidence::{Start, lines_of},
+    source::{Source, Sources},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "does-not-attach",
-    explanation: "It loaded and could not be attached. Not evaluated where it did not load, or where it never became ready and nothing shows which step failed.",
+    explanation: "It loaded and could not be attached. Not evaluated where it did not load, where its start was not observed, or where it never became ready and nothing shows which step failed, or whether any did.",
+    sources: Sources::Of(&[Source::Start]),
+    clear: "it became ready",
     explain: None,
     evaluate,
 };
@@ -21,7 +24,8 @@ pub(super) const FINDING: Definition = Definition {
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     match known.evidence.start {
         None => FindingStatus::not_evaluated("its start was not observed"),
-        Some(Start::Ready) => FindingStatus::Clear,
+        Some(Start::Ready | Start::Running { attached: true, .. }) => FindingStatus::Clear,
+        Some(Start::Running { .. }) => FindingStatus::not_evaluated(NO_SIGN),
         Some(Start::Refused(refusal)) if refusal.step == Step::Attach => {
             FindingStatus::from_evidence(Certainty::Reported, lines_of(refusal))
         }

@@ -7,12 +7,15 @@ use crate::finding::{
     certainty::Certainty,
     definition::{Definition, Known},
     evidence::{Start, lines_of},
+    source::{Source, Sources},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "does-not-load",
-    explanation: "The kernel, or the tool's loader, refused one of its objects, maps or programs. Not evaluated where its start was not observed, or where it never became ready and nothing shows which step failed.",
+    explanation: "The kernel, or the tool's loader, refused one of its objects, maps or programs. Not evaluated where its start was not observed, or where it never became ready and nothing shows which step failed, or whether any did.",
+    sources: Sources::Of(&[Source::Start]),
+    clear: "it became ready, or loaded and was refused later",
     explain: None,
     evaluate,
 };
@@ -23,10 +26,14 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
         Some(Start::Refused(refusal)) if refusal.step != Step::Attach => {
             FindingStatus::from_evidence(Certainty::Reported, lines_of(refusal))
         }
-        Some(Start::Ready | Start::Refused(_)) => FindingStatus::Clear,
+        Some(Start::Ready | Start::Refused(_) | Start::Running { loaded: true, .. }) => FindingStatus::Clear,
+        Some(Start::Running { .. }) => FindingStatus::not_evaluated(NO_SIGN),
         Some(Start::NotReady { message }) => FindingStatus::not_evaluated(step_unknown(message)),
     }
 }
+
+/// Why nothing of its start is evaluated of a tool that runs, of which nothing else is known.
+pub(super) const NO_SIGN: &str = "its tool file names no sign of it, and neither does the kernel nor any figure";
 
 /// Why neither loading nor attaching is evaluated of a tool that never became ready, of which `message` was seen.
 pub(super) fn step_unknown(message: &str) -> String {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tool does not become ready, and why is not known.
 
+use super::does_not_load::NO_SIGN;
 use crate::{
     finding::{
         certainty::Certainty,
         definition::{Definition, Known},
         evidence::Start,
+        source::{Source, Sources},
         status::FindingStatus,
     },
     service::missing,
@@ -13,7 +15,9 @@ use crate::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "does-not-start",
-    explanation: "It never became ready, and nothing shows whether it failed to load or to attach, or for another reason. Not evaluated where its start was not observed.",
+    explanation: "It never became ready, and nothing shows whether it failed to load or to attach, or for another reason. Not evaluated where its start was not observed, or nothing shows whether it is ready.",
+    sources: Sources::Of(&[Source::Start]),
+    clear: "it became ready, or the step that failed is known",
     explain: None,
     evaluate,
 };
@@ -21,7 +25,8 @@ pub(super) const FINDING: Definition = Definition {
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     match known.evidence.start {
         None => FindingStatus::not_evaluated("its start was not observed"),
-        Some(Start::Ready | Start::Refused(_)) => FindingStatus::Clear,
+        Some(Start::Ready | Start::Refused(_) | Start::Running { loaded: true, .. }) => FindingStatus::Clear,
+        Some(Start::Running { .. }) => FindingStatus::not_evaluated(NO_SIGN),
         Some(Start::NotReady { message }) => {
             let mut lines = vec![Certainty::Bounded.line(format!("it never became ready: {message}"))];
             // First, as it may be all that is read.

@@ -8,6 +8,7 @@ use crate::{
         comparison::{Comparison, shown},
         definition::{Definition, Known},
         figures::{Differences, Tally},
+        source::{Source, Sources},
         status::FindingStatus,
         truth::Share,
     },
@@ -15,7 +16,9 @@ use crate::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "events-dropped",
-    explanation: "The tool itself reports that it lost events; figures that are too low by no more than these are shown with it; what more is missing is counts-too-low. Not evaluated where its output has no place for lost events: what is missing then is counts-too-low.",
+    explanation: "The tool itself reports that it lost events; figures that are too low by no more than these are shown with it; what more is missing is counts-too-low. Not evaluated where its output has no place for lost events (what is missing is counts-too-low then), it reported nothing, or not all of that could be read.",
+    sources: Sources::Of(&[Source::Figures, Source::Reports, Source::Lost]),
+    clear: "it reports that it lost no event",
     explain: Some(explain),
     evaluate,
 };
@@ -57,11 +60,15 @@ fn bytes(one: &Comparison<'_>, unit: Unit, events: u64) -> (u64, u64) {
 }
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
-    match known.reported().map(|(_, readings)| readings.lost) {
-        Err(reason) => FindingStatus::not_evaluated(reason),
-        Ok(None) => FindingStatus::not_evaluated("its output has no place for lost events"),
-        Ok(Some(0)) => FindingStatus::Clear,
-        Ok(Some(lost)) => {
+    let readings = match known.reported() {
+        Ok((_, readings)) => readings,
+        Err(reason) => return FindingStatus::not_evaluated(reason),
+    };
+    match (readings.lost, readings.unheard()) {
+        (None, _) => FindingStatus::not_evaluated("its output has no place for lost events"),
+        (Some(0), Some(reason)) => FindingStatus::not_evaluated(reason),
+        (Some(0), None) => FindingStatus::Clear,
+        (Some(lost), _) => {
             known.with_more(vec![Certainty::Reported.line(format!("it reports that it lost {lost} events"))])
         }
     }

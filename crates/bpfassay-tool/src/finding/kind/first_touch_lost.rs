@@ -7,13 +7,16 @@ use crate::finding::{
     comparison::shown,
     definition::Definition,
     figures::{Differences, Tally},
+    source::EVERY_FIGURE,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "first-touch-lost",
-    explanation: "Of every operation that a subject did, exactly one call is missing, or the bytes of one call of average size, and nothing else that is known of is as much: what the first call of a new key does is lost. Not evaluated where no subject did more than one call of an operation.",
+    explanation: "Of every operation that a subject did, exactly one call is missing, or the bytes of one call of average size, and nothing else that is known of is as much: what the first call of a new key does is lost. Not evaluated where one of its figures could not be compared, or no subject did more than one call of an operation.",
+    sources: EVERY_FIGURE,
+    clear: "no figure lacks as much as the first calls",
     explain: Some(explain),
-    evaluate: |known| known.of_all_figures("nothing that it reports was done more than once", Vec::new()),
+    evaluate: |known| known.of_figures("nothing that it reports was done more than once", Vec::new()),
 };
 
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {

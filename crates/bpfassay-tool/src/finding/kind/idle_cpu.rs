@@ -3,12 +3,15 @@
 
 use crate::finding::{
     definition::{Definition, Known},
+    source::{Source, Sources},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "idle-cpu",
     explanation: "It used more than the limit (1 %) of a CPU while nothing happened. Not evaluated where it was not measured.",
+    sources: Sources::Of(&[Source::IdleTime]),
+    clear: "it used no more than the limit",
     explain: None,
     evaluate,
 };

@@ -4,19 +4,26 @@
 use crate::finding::{
     certainty::Certainty,
     definition::{Definition, Known},
+    source::{Source, Sources},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "left-behind",
-    explanation: "BPF programs, links or maps that were not there before are there after it ended, or the guest is otherwise not as before: a mount gone, a process left, the clock moved. Not evaluated where that was not listed.",
+    explanation: "BPF programs, links or maps that were not there before are there after it ended, or the guest is otherwise not as before: a mount gone, a process left, the clock moved. Not evaluated where that was not listed, or not all of it.",
+    sources: Sources::Of(&[Source::Left]),
+    clear: "nothing of it is left, and the guest is as before",
     explain: None,
     evaluate,
 };
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     match known.fact(|facts| facts.left_behind.clone()) {
-        Some(left) => FindingStatus::from_evidence(Certainty::Proven, left),
+        Some(left) if !left.is_empty() => FindingStatus::from_evidence(Certainty::Proven, left),
+        Some(_) => match known.fact(|facts| facts.left_lacks.clone()) {
+            Some(what) => FindingStatus::not_evaluated(what),
+            None => FindingStatus::Clear,
+        },
         None => FindingStatus::not_evaluated("what is in the kernel was not listed before and after"),
     }
 }

@@ -3,12 +3,15 @@
 
 use crate::finding::{
     definition::{Definition, Known},
+    source::{Source, Sources},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "memory-held",
-    explanation: "It holds more memory than the limit (128 MiB), BPF maps included. Not evaluated where it was not measured.",
+    explanation: "It holds more memory than the limit (128 MiB), BPF maps included. Not evaluated where it was not measured, or not of each program and map.",
+    sources: Sources::Of(&[Source::Memory]),
+    clear: "it held no more than the limit",
     explain: None,
     evaluate,
 };
@@ -16,5 +19,10 @@ pub(super) const FINDING: Definition = Definition {
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     let limit = known.limits.memory_bytes;
     let memory = known.fact(|facts| facts.memory_bytes);
-    FindingStatus::of_limit(memory, limit, |bytes| format!("{bytes} bytes; limit {limit}"))
+    let status = FindingStatus::of_limit(memory, limit, |bytes| format!("{bytes} bytes; limit {limit}"));
+    match known.fact(|facts| facts.memory_lacks.clone()) {
+        // What is not known of makes it more, and not less.
+        Some(what) if status == FindingStatus::Clear => FindingStatus::not_evaluated(what),
+        _ => status,
+    }
 }

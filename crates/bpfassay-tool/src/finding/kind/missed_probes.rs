@@ -9,13 +9,16 @@ use crate::{
         definition::{Definition, Known},
         evidence::KernelFacts,
         figures::{Differences, Tally},
+        source::{Source, Sources},
         status::FindingStatus,
     },
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "missed-probes",
-    explanation: "The kernel skipped probes: kprobe misses, or programs that were already running on their CPU. Found by the figures, too, where one of calls is right, and another of the same calls is too low. Not evaluated where the kernel does not report misses of every program: those of kprobes, tracepoints and perf events before Linux 6.7, those of fentry and fexit before 5.12, and those of kprobes that are attached without a link (bpftrace, bcc).",
+    explanation: "The kernel skipped probes: kprobe misses, or programs that were already running on their CPU. Found by the figures, too, where one of calls is right, and another of the same calls is too low. Not evaluated where the kernel does not report misses of every program: those of kprobes, tracepoints and perf events before Linux 6.7, those of fentry and fexit before 5.12, those of kprobes that are attached without a link (bpftrace, bcc), and those of programs of other types.",
+    sources: Sources::Of(&[Source::Programs, Source::Links, Source::ProgramMisses, Source::ProbeHits]),
+    clear: "the kernel counts the misses of each of its programs, and counted none",
     explain: Some(explain),
     evaluate,
 };
@@ -29,6 +32,8 @@ const RAW_TRACEPOINTS: [u32; 2] = [17, 24];
 /// Those that a trampoline runs.
 const TRACING: u32 = 26;
 const LSM: u32 = 29;
+/// All of them.
+const COUNTED: [u32; 7] = [KPROBE, TRACEPOINT, PERF_EVENT, RAW_TRACEPOINTS[0], RAW_TRACEPOINTS[1], TRACING, LSM];
 
 /// Calls of which one figure has all, and another, of the same calls, does not.
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
@@ -84,7 +89,6 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
 /// do.
 fn unanswered(facts: &KernelFacts) -> Option<&'static str> {
     let has = |types: &[u32]| facts.programs.iter().any(|of| types.contains(of));
-    let kprobes = facts.programs.iter().filter(|of| **of == KPROBE).count();
     // Only a kernel that counts the misses of programs has those of links.
     let counts_all = facts.missed_probes.is_some() || facts.kernel.is_some_and(|kernel| kernel >= (6, 7));
     let is_counted = facts.recursion_misses.is_some();
@@ -95,12 +99,15 @@ fn unanswered(facts: &KernelFacts) -> Option<&'static str> {
         Some(
             "before Linux 6.7, the kernel does not count how often programs on kprobes, tracepoints and perf events are skipped",
         )
-    } else if kprobes > 0 && (facts.missed_probes.is_none() || links < kprobes) {
+    } else if has(&[KPROBE]) && (facts.missed_probes.is_none() || links < facts.programs.len()) {
+        // Which program a link is of is not known.
         Some("the kernel reports missed hits only of kprobes that are attached by links")
     } else if has(&[TRACING, LSM]) && !is_counted {
         Some("before Linux 5.12, the kernel does not count how often programs are skipped")
     } else if has(&RAW_TRACEPOINTS) && !is_counted && facts.kernel.is_none_or(|kernel| kernel >= (6, 1)) {
         Some("the kernel does not count how often programs on raw tracepoints are skipped")
+    } else if !facts.programs.iter().all(|of| COUNTED.contains(of)) {
+        Some("whether the kernel counts how often programs of such types are skipped is not known")
     } else {
         None
     }

@@ -15,6 +15,7 @@ use crate::{
         figures::{Differences, NONE, Tally},
         flags,
         missed::shown_of_others,
+        source::EVERY_FIGURE,
         status::FindingStatus,
         truth::Truth,
     },
@@ -22,7 +23,9 @@ use crate::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "operations-not-seen",
-    explanation: "An operation happened that the tool reports no figure of, or of which its figure stayed at 0 for all that did it, or the fewest operations whose shares are exactly what a figure over several lacks, where nothing else that is known of is as much; of vectored calls, but for their flags, where a program takes those for what a call returned. Not evaluated without a figure that can be compared.",
+    explanation: "An operation happened that the tool reports no figure of, or of which its figure stayed at 0 for all that did it, or the fewest operations whose shares are exactly what a figure over several lacks, where nothing else that is known of is as much; of vectored calls, but for their flags, where a program takes those for what a call returned. Not evaluated where one of its figures could not be compared.",
+    sources: EVERY_FIGURE,
+    clear: "each operation of its figures is in them, and none of their direction is without a figure",
     explain: Some(explain),
     evaluate,
 };
@@ -56,8 +59,12 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     let reported = known.reported().ok().zip(known.evidence.truth);
-    let unreported = reported.map(|((report, _), truth)| unreported(report, truth)).unwrap_or_default();
-    known.of_all_figures(NONE, Certainty::Proven.lines(unreported))
+    let unreported = reported.map(|((report, _), truth)| unreported(report, truth));
+    let is_known = matches!(unreported, None | Some(Some(_)));
+    match known.of_figures(NONE, Certainty::Proven.lines(unreported.flatten().unwrap_or_default())) {
+        FindingStatus::Clear if !is_known => FindingStatus::not_evaluated(ENTRIES),
+        status => status,
+    }
 }
 
 /// Operations that a figure does not see.
@@ -84,10 +91,13 @@ fn unseen(prototypes: &[Checked], figure: &ReportedFigure, one: &Comparison<'_>)
     Some((Certainty::Fitting, format!("{shown}: {missing}{}", candidates.shown())))
 }
 
-/// Ways that data went that no figure counts, though others of the same direction are reported.
-fn unreported(report: &Report, truth: &Truth) -> Vec<String> {
+const ENTRIES: &str = "the reference tracer counts what calls ask for: ways that data went are compared beside another";
+
+/// Ways that data went that no figure counts, though others of the same direction are reported;
+/// `None` where the truth does not know what moved.
+fn unreported(report: &Report, truth: &Truth) -> Option<Vec<String>> {
     if !truth.units.contains(&Unit::BytesReturned) {
-        return Vec::new();
+        return None;
     }
     let listed = |operation| report.figures.iter().any(|figure| figure.operations.contains(&operation));
     let mut missing = BTreeMap::new();
@@ -104,7 +114,6 @@ fn unreported(report: &Report, truth: &Truth) -> Vec<String> {
         }
     }
     let missing = missing.into_iter().filter(|(_, amounts)| *amounts != (0, 0));
-    missing
-        .map(|(operation, (calls, bytes))| format!("no figure counts {operation}: {calls} calls, {bytes} bytes"))
-        .collect()
+    let shown = |(operation, (calls, bytes))| format!("no figure counts {operation}: {calls} calls, {bytes} bytes");
+    Some(missing.map(shown).collect())
 }

@@ -8,19 +8,22 @@ use crate::finding::{
     definition::{Definition, Known},
     evidence::Start,
     flags,
+    source::{Source, Sources},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "prototype-differs",
-    explanation: "A program of it reads an argument that the traced function does not have, takes an argument for the return value, or a pointer for a number, by the kernel's BTF. Not evaluated where there is no object to look at, or no BTF of the kernel.",
+    explanation: "A program of it reads an argument that the traced function does not have, takes an argument for the return value, or a pointer for a number, by the kernel's BTF. Not evaluated where there is no object to look at, or no BTF of the kernel, or a program could not be followed.",
+    sources: Sources::Of(&[Source::Prototypes]),
+    clear: "each of its programs was compared, and fits",
     explain: None,
     evaluate,
 };
 
 fn evaluate(known: &Known<'_>) -> FindingStatus {
     let Some(checked) = known.evidence.prototypes else { return FindingStatus::not_evaluated(NOT_COMPARED) };
-    let is_loaded = known.evidence.start == Some(&Start::Ready);
+    let is_loaded = matches!(known.evidence.start, Some(Start::Ready | Start::Running { loaded: true, .. }));
     let is_real = |one: &Checked, line: &str| !(is_loaded && would_be_refused(one, line));
     let of_one = |one: &Checked| {
         let program = flags::shown(one);
@@ -32,7 +35,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
         return FindingStatus::not_evaluated(DEAD);
     }
     // What is found is found; that there is nothing, only a look at everything can show.
-    if lines.is_empty() && checked.iter().any(|one| one.unchecked.is_some()) {
+    if lines.is_empty() && (checked.is_empty() || checked.iter().any(|one| one.unchecked.is_some())) {
         return FindingStatus::not_evaluated(NOT_COMPARED);
     }
     FindingStatus::from_evidence(Certainty::Reported, lines)

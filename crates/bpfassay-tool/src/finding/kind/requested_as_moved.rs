@@ -8,16 +8,21 @@ use crate::{
         comparison::shown,
         definition::Definition,
         figures::{Differences, Tally},
+        source::Sources,
     },
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "requested-as-moved",
-    explanation: "A figure of bytes returned is exactly the bytes requested, which were others. Not evaluated where no call moved less than it was asked to, or the requested bytes are not known, or the tool reports no bytes returned.",
+    explanation: "A figure of bytes returned is exactly the bytes requested, which were others. Not evaluated where a figure of bytes returned could not be compared, no call moved less than it was asked to, or the requested bytes are not known, or the tool reports no bytes returned.",
+    sources: Sources::Figures(|unit, _| unit == Unit::BytesReturned),
+    clear: "no figure of bytes returned is the bytes requested, where those were others",
     explain: Some(explain),
     evaluate: |known| {
-        known
-            .of_figures("no figure of bytes returned of calls that moved less than they were asked to, with both known")
+        known.of_figures(
+            "no figure of bytes returned of calls that moved less than they were asked to, with both known",
+            Vec::new(),
+        )
     },
 };
 

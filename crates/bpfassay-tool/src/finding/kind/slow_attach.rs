@@ -3,12 +3,15 @@
 
 use crate::finding::{
     definition::{Definition, Known},
+    source::{Source, Sources},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "slow-attach",
     explanation: "It took longer than the limit (10 s) until it was ready. Not evaluated where it was not measured.",
+    sources: Sources::Of(&[Source::AttachTime]),
+    clear: "it took no longer than the limit",
     explain: None,
     evaluate,
 };

@@ -5,12 +5,15 @@ use crate::finding::{
     certainty::Certainty,
     definition::{Definition, Known},
     evidence::Detach,
+    source::{Source, Sources},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "slow-detach",
     explanation: "It took longer than the limit (5 s) to end, or had to be killed. Not evaluated where it was not measured.",
+    sources: Sources::Of(&[Source::DetachTime]),
+    clear: "it took no longer than the limit",
     explain: None,
     evaluate,
 };

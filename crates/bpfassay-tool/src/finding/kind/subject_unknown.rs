@@ -9,14 +9,17 @@ use crate::{
         comparison::Comparison,
         definition::Definition,
         figures::{Differences, Tally},
+        source::Sources,
     },
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "subject-unknown",
-    explanation: "It reports of a cgroup or mount that did nothing under this name: with the one that is missing instead, where a figure of it is the same; its other figures are then compared with that one. Not evaluated without a figure by cgroup or mount, or where the ground truth does not cover the whole system.",
+    explanation: "It reports of a cgroup or mount that did nothing under this name: with the one that is missing instead, where a figure of it is the same; its other figures are then compared with that one. Not evaluated without a figure by cgroup or mount, where one of these could not be compared, where the ground truth does not cover the whole system, or where a name may be that of others on the machine.",
+    sources: Sources::Figures(|_, whose| matches!(whose, Whose::Cgroup | Whose::Mount)),
+    clear: "each name that it reports is of a cgroup or mount that did something",
     explain: Some(explain),
-    evaluate: |known| known.of_all_figures("no figure by cgroup or mount that can be compared", Vec::new()),
+    evaluate: |known| known.of_figures("no figure by cgroup or mount that can be compared", Vec::new()),
 };
 
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
@@ -43,7 +46,11 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
                 (certainty, format!("the same as really of {whose} {}", one.subject.shown()))
             }
             // What others did on a mount that only their namespace has.
-            None if truth.is_shared => continue,
+            None if truth.is_shared => {
+                let open = || format!("`{name}`, which it reports of, may be a {whose} of others on this machine");
+                tally.open.get_or_insert_with(open);
+                continue;
+            }
             None => (Certainty::Bounded, format!("no {whose} did anything under this name")),
         };
         let text = format!("`{}` of {whose} {name}: {value}; {same}", figure.name());

@@ -5,12 +5,15 @@ use crate::finding::{
     absent,
     certainty::Certainty,
     definition::{Definition, Known},
+    source::{Source, Sources},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "unreadable",
-    explanation: "Its output could not be read as its tool file describes, or no report has a name of the tool file, though what that counts happened. Not evaluated where it reports no figures, or nothing of what a name counts that no report has is known to have happened.",
+    explanation: "Its output could not be read as its tool file describes, or no report has a name of the tool file, though what that counts happened. Not evaluated where it reports no figures, reported nothing or more than was looked at, or nothing of what a name counts that no report has is known to have happened.",
+    sources: Sources::Of(&[Source::Figures, Source::Reports]),
+    clear: "each of its reports was read, and has what its tool file names",
     explain: None,
     evaluate,
 };
@@ -28,8 +31,9 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
         Err(_) => (Vec::new(), readings.absent.iter().map(absent::open).collect()),
     };
     let lines: Vec<_> = unread.into_iter().chain(absent).collect();
-    match open.first().filter(|_| lines.is_empty()) {
-        Some(reason) => FindingStatus::not_evaluated(reason.as_str()),
+    let unheard = known.evidence.report.and_then(|_| readings.unheard());
+    match open.into_iter().next().or(unheard).filter(|_| lines.is_empty()) {
+        Some(reason) => FindingStatus::not_evaluated(reason),
         None => FindingStatus::from_lines(lines),
     }
 }

@@ -2,6 +2,7 @@
 //! Figures by cgroup, mount or process: merged, unknown, or under another name.
 
 use super::*;
+use crate::Vanished;
 
 #[test]
 fn mounts_and_cgroups_merged() {
@@ -215,4 +216,42 @@ fn what_other_operations_explain_shows_none() {
     assert!(evidence.contains("25, really 425: what is missing is exactly read"), "{evidence}");
     assert!(evidence.contains("of mount /n: 0, really 30: nothing of read"), "{evidence}");
     assert_eq!(found(&of(26)), [Kind::CountsTooLow]);
+}
+
+/// An LRU map by file and process: what it evicts is missing of the process, which is still there.
+#[test]
+fn keys_that_vanish_within_a_subject_are_named_with_their_map() {
+    let truth = truth(vec![share("a", "m", Operation::Read, 9, 900, 900)]);
+    let tool = Report {
+        form: Form::Map { map: "counts".to_owned() },
+        ..report(vec![figure(&[Operation::Read], MOVED, Whose::Cgroup)])
+    };
+    let vanished =
+        Vanished { figure: 0, subject: Some("a".to_owned()), keys: 2, amount: 200, last_ns: 50, lacking_ns: 100 };
+    let results = |last: u64| {
+        let samples = [(10, 0, Some("a"), 0), (50, 0, Some("a"), 500), (100, 0, Some("a"), last)];
+        let read = Readings { vanished: vec![vanished.clone()], ..readings(&samples) };
+        let kernel = KernelFacts { evicting: vec!["counts".to_owned()], ..KernelFacts::default() };
+        let evidence = Evidence {
+            report: Some(&tool),
+            readings: Some(&read),
+            truth: Some(&truth),
+            kernel: Some(&kernel),
+            ..Evidence::default()
+        };
+        evaluate(&evidence, &Limits::default())
+    };
+    let cause = "; its map `counts` evicts keys (LRU), on several CPUs before it is full";
+    let explained = results(700);
+    assert_eq!(found(&explained), [Kind::CountsVanish]);
+    let expected = "`v` of a: 2 of its keys, with 200, were there at 50 ns or later, and not at 100 ns or later";
+    assert_eq!(evidence_of(&explained, Kind::CountsVanish), format!("{expected}{cause}"));
+    // What was evicted between reports is in none; and what fell with the keys is explained once.
+    let less = results(400);
+    assert_eq!(found(&less), [Kind::CountsGoBackwards, Kind::CountsVanish, Kind::CountsTooLow]);
+    let evidence = evidence_of(&less, Kind::CountsTooLow);
+    assert!(
+        evidence.contains("400, really 900; 200 of what is missing vanished") && evidence.ends_with(cause),
+        "{evidence}"
+    );
 }

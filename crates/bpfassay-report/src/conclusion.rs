@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What results come to for whoever acts on them: exit codes follow from it.
+
+use bpfassay_results::{FailureKind, Outcome, Results, RunResult};
+use bpfassay_stats::Verdict;
+
+/// What results come to: what is known to be broken first, then what went wrong, then what is not
+/// known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conclusion {
+    /// A gate found a regression.
+    Regression,
+    /// A run ended otherwise than expected, or lacks a figure that it should have.
+    Unexpected,
+    /// The host failed a run, or runs of the plan were not done.
+    Unfinished,
+    /// A gate could not be decided.
+    Inconclusive,
+    /// Everything was measured, and is as it has to be.
+    AsExpected,
+}
+
+/// What `results` come to.
+#[must_use]
+pub fn conclusion(results: &Results) -> Conclusion {
+    let any = |verdict: Verdict| results.gates.iter().any(|gate| gate.verdict == verdict);
+    let is_unfinished = results.cells.iter().any(|cell| {
+        let runs = cell.runs;
+        runs.measured.saturating_add(runs.refused).saturating_add(runs.failed) < runs.planned
+    });
+    match () {
+        () if any(Verdict::Regression) => Conclusion::Regression,
+        () if !as_expected(results) => Conclusion::Unexpected,
+        () if is_unfinished || failed_by_host(results) > 0 => Conclusion::Unfinished,
+        () if any(Verdict::Inconclusive) => Conclusion::Inconclusive,
+        () => Conclusion::AsExpected,
+    }
+}
+
+/// How many runs the host failed, which does not count against what is under test.
+#[must_use]
+pub fn failed_by_host(results: &Results) -> usize {
+    results.runs.iter().filter(|run| is_of_host(&run.record.outcome)).count()
+}
+
+fn is_of_host(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(failure) if failure.kind == FailureKind::Host)
+}
+
+/// Whether every run that was done was measured with all its figures, failed by the host, or was
+/// refused as the study expects, and every feature came out as expected.
+fn as_expected(results: &Results) -> bool {
+    let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_)) && !is_of_host(outcome);
+    // The cells have those of the other runs.
+    let lacks = |run: &RunResult| {
+        let mut metrics = run.derived.iter().flat_map(|derived| &derived.metrics);
+        run.record.control && metrics.any(|metric| metric.calls_of.is_none() && metric.value.value().is_none())
+    };
+    let cells = || results.cells.iter();
+    results.runs.iter().all(|run| !failed(&run.record.outcome) && !lacks(run))
+        && cells().all(|cell| !cell.attach.is_surprise() && cell.without_figures().is_none() && !cell.lacks_counts())
+        && results.kernel_features.iter().all(|matrix| matrix.surprises().next().is_none())
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whatever a journal lacks, and wherever it fails: nothing that is missing is exact, and it comes
+//! to no success.
+
+use std::collections::BTreeSet;
+
+use bpfassay_protocol::message::RunFigures;
+use bpfassay_report::{
+    conclusion::{Conclusion, conclusion},
+    derive,
+    render::{Style, text},
+};
+use bpfassay_results::{Contents, Entry, FailureKind, Outcome, RunFailure, RunRecord};
+use proptest::prelude::*;
+use serde_json::Value;
+
+use crate::common::{contents, figures, study};
+
+/// A way in which a run has less than it should have.
+#[derive(Debug, Clone, Copy)]
+enum Lack {
+    /// It was never done.
+    Run,
+    /// It failed.
+    Failed(FailureKind),
+    /// The summary of the workload cannot be read.
+    Summary,
+    /// The summary has no figure of this place.
+    Figure(usize, &'static str),
+    /// The tracer was not read before or after this phase.
+    Reading(usize, bool),
+    /// The tracer's counters went back in this phase.
+    Back(usize),
+    /// Nothing is known of this phase.
+    Phase(usize),
+}
+
+fn lack() -> impl Strategy<Value = Lack> {
+    let kind = proptest::sample::select(vec![
+        FailureKind::Panic,
+        FailureKind::Host,
+        FailureKind::Run,
+        FailureKind::NotTried,
+        FailureKind::Unsound,
+        FailureKind::PhaseTimeout,
+    ]);
+    prop_oneof![
+        Just(Lack::Run),
+        kind.prop_map(Lack::Failed),
+        Just(Lack::Summary),
+        (0..2_usize, proptest::sample::select(vec!["bwMiB", "access"])).prop_map(|(at, name)| Lack::Figure(at, name)),
+        (0..2_usize, any::<bool>()).prop_map(|(phase, is_after)| Lack::Reading(phase, is_after)),
+        (0..2_usize).prop_map(Lack::Back),
+        (0..2_usize).prop_map(Lack::Phase),
+    ]
+}
+
+impl Lack {
+    /// Whether a run without anything under test can have it: no tracer is read there.
+    const fn is_of_workload(self) -> bool {
+        matches!(self, Self::Run | Self::Failed(_) | Self::Summary | Self::Figure(..))
+    }
+
+    /// Makes `record` lack it; returns whether there is still a record.
+    fn apply(self, record: &mut RunRecord) -> bool {
+        let Outcome::Measured(figures) = &mut record.outcome else { return true };
+        match self {
+            Self::Run => return false,
+            Self::Failed(kind) => {
+                record.outcome =
+                    Outcome::Failed(RunFailure { kind, phase: None, excerpt: Vec::new(), log: None, after: None });
+            }
+            Self::Summary => figures.summary.truncate(99),
+            Self::Figure(at, name) => {
+                let mut summary: Value = serde_json::from_str(&figures.summary).unwrap();
+                summary["tests"][0]["Results"][at][name] = Value::Null;
+                figures.summary = summary.to_string();
+            }
+            Self::Reading(..) | Self::Back(_) | Self::Phase(_) => self.of_tracer(figures),
+        }
+        true
+    }
+
+    fn of_tracer(self, figures: &mut RunFigures) {
+        match self {
+            Self::Reading(phase, true) => figures.phases[phase].interval.after.tracer = None,
+            Self::Reading(phase, false) => figures.phases[phase].interval.before.tracer = None,
+            Self::Back(phase) => {
+                let before = figures.phases[phase].interval.before.tracer.as_mut().unwrap();
+                before.rows.iter_mut().for_each(|row| row.totals.bytes = u64::MAX);
+            }
+            Self::Phase(phase) => drop(figures.phases.remove(phase)),
+            _ => {}
+        }
+    }
+}
+
+/// The journal of a study of which everything was measured and is exact.
+fn whole() -> Contents {
+    contents(&study(None, 2, 1), |_, run| Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0))))
+}
+
+/// Cells that are exact, by the first line of a report, of the six in which something is under test.
+fn exact(results: &bpfassay_results::Results) -> usize {
+    let words = text(results, Style::default());
+    let first = words.lines().next().unwrap();
+    let count = first.split_once("exact, ").and_then(|(_, rest)| rest.split_once(" of "));
+    count.filter(|_| !first.contains("not exact, ")).map_or(0, |(count, _)| count.parse().unwrap())
+}
+
+/// `whole` whose runs lack what `lacks` says, each with the number of a run; and the cells of these.
+fn lacking(lacks: &[(usize, Lack)]) -> (Contents, BTreeSet<String>) {
+    let mut contents = whole();
+    let count = contents.entries.iter().filter(|entry| matches!(entry, Entry::Run(_))).count();
+    let mut harmed = BTreeSet::new();
+    let mut at = 0;
+    contents.entries.retain_mut(|entry| {
+        let Entry::Run(record) = entry else { return true };
+        let of_run: Vec<Lack> =
+            lacks.iter().filter(|(number, _)| number % count == at).map(|(_, lack)| *lack).collect();
+        at += 1;
+        of_run.into_iter().take(1).all(|lack| {
+            let is_baseline = record.cell.ends_with("_none");
+            // Of runs of the baseline beside itself, the plan counts none.
+            if is_baseline && !lack.is_of_workload() || record.control && matches!(lack, Lack::Run) {
+                return true;
+            }
+            harmed.insert(record.cell.clone());
+            lack.apply(record)
+        })
+    });
+    (contents, harmed)
+}
+
+#[test]
+fn a_journal_that_lacks_nothing_is_exact_and_as_expected() {
+    let results = derive(&whole());
+    assert_eq!((exact(&results), conclusion(&results)), (6, Conclusion::AsExpected));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn what_a_journal_lacks_is_never_exact_and_no_success(
+        lacks in proptest::collection::vec((any::<usize>(), lack()), 1..4)
+    ) {
+        let (contents, harmed) = lacking(&lacks);
+        let results = derive(&contents);
+        let tested = harmed.iter().filter(|cell| !cell.ends_with("_none")).count();
+        prop_assert!(exact(&results) <= 6 - tested, "{harmed:?}: {}", text(&results, Style::default()));
+        prop_assert_eq!(conclusion(&results) == Conclusion::AsExpected, harmed.is_empty());
+    }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What kinds of findings are evaluated from. Where one of its sources does not answer, a kind is
+//! not clear.
+
+use crate::{Unit, Whose};
+
+macro_rules! sources {
+    ($($source:ident = $name:literal),+ $(,)?) => {
+        /// A source of findings.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[cfg_attr(not(test), expect(dead_code, reason = "of compared figures, tests alone name the sources"))]
+        pub(super) enum Source {
+            $(#[doc = $name] $source),+
+        }
+
+        impl Source {
+            #[cfg(test)]
+            pub(super) const ALL: &'static [Self] = &[$(Self::$source),+];
+
+            /// Its name in docs/findings.md.
+            #[cfg(test)]
+            pub(super) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$source => $name),+
+                }
+            }
+        }
+    };
+}
+
+sources! {
+    Start = "its start",
+    Prototypes = "its programs beside the kernel's BTF",
+    Figures = "the figures of its tool file",
+    Reports = "its reports",
+    Truth = "the reference tracer",
+    Lost = "its own count of lost events",
+    Programs = "its programs in the kernel",
+    Links = "the list of links",
+    ProgramMisses = "the kernel's count of skipped programs",
+    ProbeHits = "the kernel's count of missed hits",
+    Left = "what is in the guest before and after",
+    Memory = "the memory of its processes, programs and maps",
+    IdleTime = "its CPU time while nothing happens",
+    AttachTime = "the time until it is ready",
+    DetachTime = "the time until it ends",
+}
+
+/// The sources of a kind.
+pub(super) enum Sources {
+    /// Figures beside the truth: those of which the function holds, by what they count and whose.
+    Figures(fn(Unit, Whose) -> bool),
+    /// These.
+    Of(
+        #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the code and the page against it"))]
+        &'static [Source],
+    ),
+}
+
+/// Every figure beside the truth.
+pub(super) const EVERY_FIGURE: Sources = Sources::Figures(|_, _| true);
+
+impl Sources {
+    /// Whether a figure of `unit` and `whose` may show the kind beside the truth.
+    pub(super) fn compares(&self, unit: Unit, whose: Whose) -> bool {
+        matches!(self, Self::Figures(is_of) if is_of(unit, whose))
+    }
+}
