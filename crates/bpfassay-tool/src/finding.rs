@@ -17,6 +17,7 @@ mod flags;
 mod kind;
 mod merged;
 mod missed;
+mod process;
 mod status;
 mod truth;
 
@@ -30,7 +31,7 @@ pub use self::{
     figures::{Compared, NotCompared, Values, compared, moved, not_compared, requested},
     kind::{Advice, Kind},
     status::FindingStatus,
-    truth::{Share, Truth},
+    truth::{Process, Share, Truth},
 };
 
 /// One kind and whether it was found.
