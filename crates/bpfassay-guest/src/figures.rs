@@ -117,6 +117,7 @@ mod tests {
             mount: 9,
             path: None,
             operation: Operation::Read,
+            task: None,
             totals,
             latency: Vec::new(),
         }

@@ -76,6 +76,7 @@ impl Phases {
             moved,
             events,
             mount,
+            tasks: None,
             window,
             calls: None,
             activity,

@@ -43,7 +43,7 @@ pub use operation::Operation;
 pub use probe::ProbeConfiguration;
 
 /// Version of everything in this crate that passes between host and guest. Both sides must agree exactly.
-pub const PROTOCOL_VERSION: u32 = 15;
+pub const PROTOCOL_VERSION: u32 = 16;
 
 /// Name of the virtio-serial port that carries [`message::GuestMessage`] frames to the host; in the guest it is found
 /// under `/sys/class/virtio-ports/*/name`.

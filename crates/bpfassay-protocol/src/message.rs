@@ -16,7 +16,7 @@ use crate::{
     source::ProgramSource,
     symbols::Symbols,
     tool::ToolFigures,
-    tracer::{Attached, Device, Ended, ProgramStatistics, Refusal, Sample},
+    tracer::{Attached, Device, Ended, ProgramStatistics, Refusal, Sample, Task},
 };
 
 /// What a guest sends to the host. The messages come in this order; a host may end a guest that sends them in another:
@@ -290,6 +290,9 @@ pub struct WarmUp {
     pub durations_ns: Vec<Vec<u64>>,
 }
 
+/// Most threads of a workload that are recorded.
+pub const MAX_TASKS: usize = 256;
+
 /// One timed phase of the workload, between two barriers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -308,6 +311,10 @@ pub struct WorkloadPhase {
     /// The mount that it worked on, if that is not the file system under test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mount: Option<MountFacts>,
+    /// The threads of the workload when it began; `None`: not recorded, as without a tool beside
+    /// its reference tracer, or of more than [`MAX_TASKS`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<Vec<Task>>,
     /// The number of the window in which the host may count instructions meanwhile, from 1 in every boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,

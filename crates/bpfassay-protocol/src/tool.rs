@@ -168,6 +168,10 @@ pub struct ToolFigures {
     /// Path of the cgroup in which its own and the workload's were made, below the root of the hierarchy; empty: that root, as in guests.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cgroups: String,
+    /// The name (`comm`) of the agent, which what it starts has until that is executed; empty where
+    /// it is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub agent: String,
     /// From its start until it was ready, in nanoseconds of `CLOCK_MONOTONIC`.
     pub ready_ns: u64,
     /// From the signal until its end, in the same unit; `None` where it was killed.

@@ -198,6 +198,9 @@ pub struct CounterRow {
     pub path: Option<String>,
     /// The operation.
     pub operation: Operation,
+    /// The calling thread; `None` where the map layout does not have it, or had no room for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Task>,
     /// What was counted.
     #[serde(flatten)]
     pub totals: Totals,
@@ -205,6 +208,38 @@ pub struct CounterRow {
     /// nanoseconds (element 0 also those of 0 ns); trailing zeros are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency: Vec<u64>,
+}
+
+impl CounterRow {
+    /// Adds the counters of another key.
+    pub fn add(&mut self, totals: Totals, latency: &[u64]) {
+        self.totals += totals;
+        if self.latency.len() < latency.len() {
+            self.latency.resize(latency.len(), 0);
+        }
+        self.latency.iter_mut().zip(latency).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
+    }
+}
+
+/// A thread, as the kernel had it when it made a call.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Task {
+    /// Id of its process (`tgid`).
+    pub process: u32,
+    /// Its own id, where that is not the id of its process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u32>,
+    /// Its name (`comm`), at most 15 bytes; bytes that are not UTF-8 are replaced.
+    pub name: String,
+}
+
+impl Task {
+    /// The thread `thread` of `process`, called `name`.
+    #[must_use]
+    pub fn new(process: u32, thread: u32, name: impl Into<String>) -> Self {
+        Self { process, thread: (thread != process).then_some(thread), name: name.into() }
+    }
 }
 
 /// A device number as `/proc/self/mountinfo` shows it.
@@ -246,6 +281,22 @@ pub struct Losses {
     /// Events that did not fit into the ring buffer; `None` for layouts without one.
     #[serde(default)]
     pub ring_buffer_drops: Option<u64>,
+}
+
+/// The same counters without their threads: rows of one key are one.
+#[must_use]
+pub fn without_tasks(rows: Vec<CounterRow>) -> Vec<CounterRow> {
+    let mut summed = BTreeMap::<_, CounterRow>::new();
+    for row in rows {
+        let key = (row.cgroup, row.device, row.mount, row.operation);
+        match summed.get_mut(&key) {
+            Some(known) => known.add(row.totals, &row.latency),
+            None => {
+                summed.insert(key, CounterRow { task: None, ..row });
+            }
+        }
+    }
+    summed.into_values().collect()
 }
 
 /// Sums rows over keys: everything that `keep` selects, per operation.

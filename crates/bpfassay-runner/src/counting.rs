@@ -133,6 +133,7 @@ mod tests {
             moved: BTreeMap::new(),
             events: BTreeMap::new(),
             mount: None,
+            tasks: None,
             window: Some(window),
             calls: None,
             activity: None,

@@ -119,6 +119,7 @@ fn sample(samples: &[(&RunFigures, &Sample)], first: &RunFigures, own: &Sample) 
         mount,
         path: (device == first.mount.device && mount == first.mount.id).then(|| first.mount.path.clone()),
         operation,
+        task: None,
         totals,
         latency,
     };

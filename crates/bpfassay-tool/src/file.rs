@@ -206,7 +206,8 @@ pub enum Whose {
     Cgroup,
     /// Those on one mount, named by its path, its mount id, or its device as `major:minor` or as the kernel's number.
     Mount,
-    /// Those of one process, named by its id or its name (`comm`).
+    /// Those of one process or thread, named by its id, by both ids in one number
+    /// (`bpf_get_current_pid_tgid`), or by its name (`comm`).
     Process,
 }
 

@@ -17,6 +17,7 @@ mod flags;
 mod kind;
 mod merged;
 mod missed;
+mod process;
 mod source;
 mod status;
 mod truth;
@@ -31,7 +32,7 @@ pub use self::{
     figures::{Compared, NotCompared, Values, compared, moved, not_compared, requested},
     kind::{Advice, Kind},
     status::FindingStatus,
-    truth::{Share, Truth},
+    truth::{Process, Share, Truth},
 };
 use crate::Report;
 

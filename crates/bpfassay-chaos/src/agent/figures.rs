@@ -133,6 +133,7 @@ fn attached(probe: ProbeConfiguration, drawn: u64) -> Attached {
 fn phase(name: &str, operation: Operation, before: Reading, after: Reading) -> WorkloadPhase {
     let moved = BTreeMap::from([(operation, Totals { calls: CALLS, bytes: MOVED, errors: 0 })]);
     WorkloadPhase {
+        tasks: None,
         window: None,
         mount: None,
         name: name.to_owned(),
@@ -153,6 +154,7 @@ fn reading(probe: ProbeConfiguration, monotonic_ns: u64, written: u64, read: u64
         mount: 30,
         path: None,
         operation,
+        task: None,
         totals: Totals { calls: bytes / (MOVED / CALLS), bytes, errors: 0 },
         latency: Vec::new(),
     };

@@ -180,6 +180,7 @@ impl Phase {
             moved: BTreeMap::new(),
             events: BTreeMap::new(),
             mount: None,
+            tasks: None,
             window: None,
             calls: None,
             interval: Interval { before: EMPTY, after: EMPTY },

@@ -179,6 +179,7 @@ pub(crate) fn sample(at_ns: u64, label: Option<&str>, written: u64, read: u64) -
         mount: 30,
         path: None,
         operation,
+        task: None,
         totals: Totals { calls: bytes / (256 << 10), bytes, errors: 0 },
         latency: Vec::new(),
     };
@@ -207,6 +208,7 @@ pub(crate) fn sample(at_ns: u64, label: Option<&str>, written: u64, read: u64) -
 pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f64) -> RunFigures {
     let moved = |operation| BTreeMap::from([(operation, Totals { calls: 32, bytes: MOVED, errors: 0 })]);
     let phase = |name: &str, operation, before, after| WorkloadPhase {
+        tasks: None,
         window: None,
         mount: None,
         name: name.to_owned(),

@@ -92,6 +92,7 @@ pub(crate) fn paths(probe: ProbeConfiguration) -> RunFigures {
                         mount: 30,
                         path: None,
                         operation,
+                        task: None,
                         totals: Totals { bytes: totals.bytes + extra * totals.calls, ..totals },
                         latency: Vec::new(),
                     })
@@ -112,6 +113,7 @@ pub(crate) fn paths(probe: ProbeConfiguration) -> RunFigures {
         }
         let interval = Interval { before, after: reading(&counted) };
         phases.push(WorkloadPhase {
+            tasks: None,
             window: None,
             mount: None,
             name: path.name().to_owned(),

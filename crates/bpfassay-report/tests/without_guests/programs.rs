@@ -73,6 +73,7 @@ fn run(probe: ProbeConfiguration, lost: u64) -> RunFigures {
     };
     let interval = Interval { before: at(0), after: at(1) };
     let phase = WorkloadPhase {
+        tasks: None,
         window: None,
         mount: None,
         name: "work".to_owned(),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::Operation;
 
-use super::{certainty::Certainty, comparison::Comparison, truth::total};
+use super::{certainty::Certainty, comparison::Comparison, process::ProcessKey, truth::total};
 use crate::{ReportedFigure, Unit, Whose};
 
 /// Most parts that are shown.
@@ -110,10 +110,19 @@ pub(super) fn names(operations: &[Operation]) -> String {
 /// Parts of what happened that are exactly what is missing: of one operation, mount, cgroup, process or phase of the workload.
 fn parts(figure: &ReportedFigure, one: &Comparison<'_>) -> BTreeMap<Part, BTreeSet<Operation>> {
     let mut parts: BTreeMap<Part, (u64, BTreeSet<Operation>)> = BTreeMap::new();
+    // By id, processes are parts beside those of a name where several have it.
+    let ids: BTreeSet<&Vec<String>> = one.subject.shares.iter().map(|share| &share.process.id).collect();
+    let mut subjects =
+        vec![(Whose::Mount, ProcessKey::Name), (Whose::Cgroup, ProcessKey::Name), (Whose::Process, ProcessKey::Name)];
+    if ids.len() > 1 && figure.whose == Whose::Process {
+        subjects.push((Whose::Process, ProcessKey::Id));
+    }
     for share in &one.subject.shares {
         let Some(amount) = share.amount(figure.unit).filter(|amount| *amount > 0) else { continue };
-        let of = |whose: Whose| share.names(whose).first().map(|name| format!("{} {name}", whose.name()));
-        let named = [Whose::Mount, Whose::Cgroup, Whose::Process].into_iter().filter_map(of).map(Part::Subject);
+        let of = |(whose, key): (Whose, ProcessKey)| {
+            share.names(whose, key).first().map(|name| format!("{} {name}", whose.name()))
+        };
+        let named = subjects.iter().copied().filter_map(of).map(Part::Subject);
         for part in named.chain([Part::Operation(share.operation)]) {
             let (sum, operations) = parts.entry(part).or_default();
             *sum = sum.saturating_add(amount);
@@ -150,20 +159,27 @@ fn operations(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<(Certaint
     }
 }
 
-/// What is missing, if exactly the first call of each key is. Keys are the truth's shares, or coarser: the operations.
+/// What is missing, if exactly the first call of each key is. Keys are the truth's shares, without
+/// processes where the figure is of none, or coarser: the operations.
 fn first_calls(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<u64> {
-    let shares: Vec<_> = one.subject.shares.iter().filter(|share| share.calls > 0).collect();
+    let mut shares: BTreeMap<_, (u64, Option<u64>)> = BTreeMap::new();
+    for share in one.subject.shares.iter().filter(|share| share.calls > 0) {
+        let key = (&share.cgroup, &share.mount, share.is_file, share.operation);
+        let (calls, amount) = shares.entry(key).or_insert((0, Some(0)));
+        *calls = calls.saturating_add(share.calls);
+        *amount = amount.zip(share.amount(figure.unit)).map(|(sum, more)| sum.saturating_add(more));
+    }
     // Where nothing was done twice, what is missing is all that happened.
     let twice = |operation: &&Operation| matches!(one.subject.of(**operation, Unit::Calls), 0 | 2..);
     if shares.is_empty() || !figure.operations.iter().all(|operation| twice(&operation)) {
         return None;
     }
-    let by_shares = shares.iter().all(|share| share.calls > 1);
+    let by_shares = shares.values().all(|(calls, _)| *calls > 1);
     // A call of average size, where all may have had the same.
     let of_one_call = |amount: u64, calls: u64| amount.is_multiple_of(calls).then(|| amount / calls);
     let by_share: Option<u64> = by_shares
         .then_some(())
-        .and_then(|()| shares.iter().map(|share| of_one_call(share.amount(figure.unit)?, share.calls)).sum());
+        .and_then(|()| shares.values().map(|&(calls, amount)| of_one_call(amount?, calls)).sum());
     let by_operation: Option<u64> = figure
         .operations
         .iter()

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::truth::{Share, Subject, Truth, total, united};
+use super::{
+    process::ProcessKey,
+    truth::{Share, Subject, Truth, total, united},
+};
 use crate::{
     Readings, Report, ReportedFigure, Unit, Whose,
     readings::{self, negative},
@@ -113,7 +116,7 @@ pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> Str
     };
     let of = match figure.whose {
         Whose::System => String::new(),
-        whose => format!(" of {} {}", whose.name(), subject.shown()),
+        whose => format!(" of {} {}", whose.name(), subject.shown_of(whose)),
     };
     let operations = figure.operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join("+");
     let (name, unit, reported) = (figure.name(), figure.unit.name(), readings::shown(*reported));
@@ -152,8 +155,9 @@ pub(super) fn compare<'t>(
     truth: &'t Truth,
 ) -> Result<(Vec<Comparison<'t>>, Grown), String> {
     let grown = readings.grown(index, figure, truth.from_ns, truth.to_ns)?;
+    let key = ProcessKey::of(index, figure, readings, truth)?;
     let mut comparisons = Vec::new();
-    for subject in united(truth.subjects(figure), grown.keys().flatten()) {
+    for subject in united(truth.subjects(figure, key), grown.keys().flatten()) {
         let known = |shares: &[&Share]| {
             total(shares, figure.unit).ok_or_else(|| {
                 format!("the ground truth does not know the {} of `{}`", figure.unit.name(), figure.name())

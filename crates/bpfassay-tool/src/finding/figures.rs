@@ -13,6 +13,7 @@ use super::{
     certainty::Line,
     comparison::{ComparedFigure, Comparison, Grown, comparable, compare},
     evidence::Evidence,
+    process::ProcessKey,
     source::Sources,
     truth::Truth,
 };
@@ -170,7 +171,8 @@ pub fn not_compared(report: &Report, readings: Option<&Readings>, truth: Option<
 pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(String, Option<&'t str>, u64)> {
     let requested = report.figures.iter().filter(|figure| figure.unit == Unit::BytesRequested);
     let of_figure = requested.flat_map(|figure| {
-        truth.subjects(figure).into_iter().filter_map(|subject| {
+        // Ids are others in each run.
+        truth.subjects(figure, ProcessKey::Name).into_iter().filter_map(|subject| {
             let name = match subject.names {
                 Cow::Borrowed(names) => names.first().map(String::as_str),
                 // Only what a tool calls by one name is united.

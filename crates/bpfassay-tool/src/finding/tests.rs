@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-use bpfassay_protocol::Operation;
+use bpfassay_protocol::{Operation, tracer::Task};
 
 mod absent;
 mod certainty;
@@ -18,7 +18,7 @@ fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: 
         is_file: true,
         cgroup: vec![cgroup.to_owned(), format!("/{cgroup}")],
         mount: vec![mount.to_owned()],
-        process: vec!["7".to_owned()],
+        process: Process::from(&Task::new(7, 7, "ior")),
         operation,
         calls,
         errors: Some(0),

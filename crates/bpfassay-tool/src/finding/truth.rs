@@ -3,8 +3,9 @@
 
 use std::borrow::Cow;
 
-use bpfassay_protocol::Operation;
+use bpfassay_protocol::{Operation, tracer::Task};
 
+use super::process::ProcessKey;
 use crate::{ReportedFigure, Unit, Whose};
 
 /// Ground truth of one run.
@@ -19,10 +20,15 @@ pub struct Truth {
     /// What of `shares` a correct tool may lack: what happened after its last report was made and before the truth was read, and what
     /// the guest's agent, kernel threads and the tool itself did.
     pub optional: Vec<Share>,
+    /// What of `shares` a figure of processes may lack: what the agent's copy did in the workload's
+    /// cgroup until it was executed, with the agent's name.
+    pub copies: Vec<Share>,
     /// What a correct tool may have besides: what happened after its first report was made and before the truth was read.
     pub earlier: Vec<Share>,
     /// What of `shares` happened in each phase of the workload, by its name, where that is known.
     pub phases: Vec<(String, Vec<Share>)>,
+    /// Threads of the workload, whether or not any of `shares` is known to be theirs.
+    pub threads: Vec<Process>,
     /// Whether that is all that happened in the whole system. Otherwise figures of the whole system may be higher.
     pub is_whole_system: bool,
     /// Whether other programs work on the same machine, with mounts and cgroups of which this does not have every name: those of other mount namespaces.
@@ -30,6 +36,30 @@ pub struct Truth {
     /// The units that it has amounts of. What counts something else is left to the truth of another run, or part of one: what calls were
     /// asked to move is not counted where what they moved is.
     pub units: Vec<Unit>,
+}
+
+/// The names of a thread and its process that a tool may use, by kind; none where they are not
+/// known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Process {
+    /// The id of the process.
+    pub id: Vec<String>,
+    /// The id of the thread, and that of both in one number (`bpf_get_current_pid_tgid`).
+    pub thread: Vec<String>,
+    /// The thread's name.
+    pub name: Vec<String>,
+}
+
+impl From<&Task> for Process {
+    fn from(task: &Task) -> Self {
+        let thread = task.thread.unwrap_or(task.process);
+        let both = u64::from(task.process) << 32 | u64::from(thread);
+        Self {
+            id: vec![task.process.to_string()],
+            thread: vec![thread.to_string(), both.to_string()],
+            name: vec![task.name.clone()],
+        }
+    }
 }
 
 /// What one process did on one mount by one operation. Names are all those that a tool may use: see [`Whose`].
@@ -40,7 +70,7 @@ pub struct Share {
     /// Names of the mount.
     pub mount: Vec<String>,
     /// Names of the process.
-    pub process: Vec<String>,
+    pub process: Process,
     /// Whether it was done with a file of a mounted file system.
     pub is_file: bool,
     /// The operation.
@@ -70,14 +100,19 @@ impl Share {
         }
     }
 
-    /// The names of whose it is; none for the whole system.
-    pub(super) fn names(&self, whose: Whose) -> &[String] {
+    /// The names of whose it is, of processes those of one kind; none for the whole system.
+    pub(super) fn names(&self, whose: Whose, key: ProcessKey) -> &[String] {
         match whose {
             Whose::System => &[],
             Whose::Cgroup => &self.cgroup,
             Whose::Mount => &self.mount,
-            Whose::Process => &self.process,
+            Whose::Process => key.names(&self.process),
         }
+    }
+
+    /// Whether `figure` counts it.
+    pub(super) fn is_counted(&self, figure: &ReportedFigure) -> bool {
+        figure.operations.contains(&self.operation) && (self.is_file || !figure.only_files)
     }
 }
 
@@ -120,6 +155,15 @@ impl Subject<'_> {
     pub(super) fn shown(&self) -> &str {
         self.names.first().map_or("whole system", String::as_str)
     }
+
+    /// The same, of a process that is called by its id with its name: `17 (cat)`.
+    pub(super) fn shown_of(&self, whose: Whose) -> Cow<'_, str> {
+        let most = self.shares.iter().max_by_key(|share| share.calls).filter(|_| whose == Whose::Process);
+        match most.and_then(|share| share.process.name.first()) {
+            Some(name) if name != self.shown() => Cow::Owned(format!("{} ({name})", self.shown())),
+            _ => Cow::Borrowed(self.shown()),
+        }
+    }
 }
 
 /// `subjects`, where those are one that a tool calls by one of the names in `reported`: several mounts of a file system have its device, and
@@ -160,17 +204,15 @@ pub(super) fn united<'t, 'n>(
 impl Truth {
     /// Whether a `whose` of this name did anything that is known of.
     pub(super) fn knows(&self, whose: Whose, name: &str) -> bool {
-        let all = self.shares.iter().chain(&self.earlier);
-        all.flat_map(|share| share.names(whose)).any(|known| known == name)
+        let all = || self.shares.iter().chain(&self.earlier);
+        ProcessKey::ALL.iter().any(|&key| all().flat_map(|share| share.names(whose, key)).any(|known| known == name))
     }
 
-    /// What `figure` should count, by subject.
-    pub(super) fn subjects(&self, figure: &ReportedFigure) -> Vec<Subject<'_>> {
+    /// What `figure` should count, by subject; processes are those of `key`.
+    pub(super) fn subjects(&self, figure: &ReportedFigure, key: ProcessKey) -> Vec<Subject<'_>> {
         let mut subjects: Vec<Subject<'_>> = Vec::new();
-        let counts =
-            |share: &&Share| figure.operations.contains(&share.operation) && (share.is_file || !figure.only_files);
-        for share in self.shares.iter().filter(counts) {
-            let names = share.names(figure.whose);
+        for share in self.shares.iter().filter(|share| share.is_counted(figure)) {
+            let names = share.names(figure.whose, key);
             // The name by which a tool would report it is not known.
             if names.is_empty() && figure.whose != Whose::System {
                 continue;
@@ -179,8 +221,9 @@ impl Truth {
             match known {
                 Some(subject) => subject.shares.push(share),
                 None => {
-                    let is_of = |share: &&Share| counts(share) && share.names(figure.whose) == names;
-                    let optional = self.optional.iter().filter(is_of).collect();
+                    let is_of = |share: &&Share| share.is_counted(figure) && share.names(figure.whose, key) == names;
+                    let copies = self.copies.iter().filter(|_| figure.whose == Whose::Process);
+                    let optional = self.optional.iter().chain(copies).filter(is_of).collect();
                     let earlier = self.earlier.iter().filter(is_of).collect();
                     let phases = self.phases.iter();
                     let phases = phases.map(|(name, shares)| (name.as_str(), shares.iter().filter(is_of).collect()));

@@ -63,7 +63,7 @@ pub(super) fn subject<'a>(labels: impl IntoIterator<Item = &'a str>) -> (Whose, 
     const KNOWN: [(Whose, &[&str]); 3] = [
         (Whose::Cgroup, &["cgroup", "cgroupid", "cgid", "cg", "job", "pod", "container"]),
         (Whose::Mount, &["mount", "mountpoint", "mnt", "mntid", "path", "dev", "device"]),
-        (Whose::Process, &["pid", "tgid", "comm", "process"]),
+        (Whose::Process, &["pid", "tgid", "tid", "comm", "process", "thread"]),
     ];
     let labels: Vec<&str> = labels.into_iter().collect();
     for (whose, names) in KNOWN {

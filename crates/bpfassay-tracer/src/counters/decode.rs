@@ -116,6 +116,7 @@ pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterR
         mount: key.mount,
         path: None,
         operation: *operation.ok_or(DecodeError::Operation { number })?,
+        task: None,
         totals: Totals { calls: value.calls, bytes: value.bytes, errors: value.errors },
         latency: latency[..used].to_vec(),
     })

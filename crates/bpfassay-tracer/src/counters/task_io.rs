@@ -82,6 +82,7 @@ impl TaskIo {
             mount: 0,
             path: None,
             operation,
+            task: None,
             totals,
             latency: Vec::new(),
         };

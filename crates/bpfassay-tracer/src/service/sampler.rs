@@ -164,13 +164,9 @@ fn merge(rows: Vec<CounterRow>) -> Vec<CounterRow> {
             Operation::Writev => Operation::Write,
             other => other,
         };
-        let key = (row.cgroup, row.device, row.mount, row.operation);
+        let key = (row.cgroup, row.device, row.mount, row.operation, row.task.clone());
         match merged.get_mut(&key) {
-            Some(known) => {
-                let mut sum = Series { totals: known.totals, latency: std::mem::take(&mut known.latency) };
-                sum.add(row.totals, &row.latency);
-                (known.totals, known.latency) = (sum.totals, sum.latency);
-            }
+            Some(known) => known.add(row.totals, &row.latency),
             None => {
                 merged.insert(key, row);
             }
@@ -194,6 +190,7 @@ mod tests {
             mount,
             path: None,
             operation,
+            task: None,
             totals: Totals { calls: 1, bytes, errors: 0 },
             latency: latency.to_vec(),
         }

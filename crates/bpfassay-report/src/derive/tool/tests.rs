@@ -2,6 +2,7 @@
 //! A tool's reports joined with what its reference tracer counted.
 
 mod newcomers;
+mod processes;
 mod unanswered;
 
 use bpfassay_protocol::{
@@ -11,7 +12,7 @@ use bpfassay_protocol::{
     probe::Probe,
     prototype::{Checked, Prototypes},
     tool::{Reference, Source},
-    tracer::{CounterRow, Device, Losses, Refusal, Sample, Step},
+    tracer::{CounterRow, Device, Losses, Refusal, Sample, Step, Task},
 };
 use bpfassay_tool::{
     ToolFile,
@@ -39,6 +40,7 @@ fn row(cgroup: u64, minor: u32, path: Option<&str>, operation: Operation, calls:
         mount: u64::from(minor) + 100,
         path: path.map(str::to_owned),
         operation,
+        task: (cgroup == CGROUP).then(|| Task::new(4711, 4711, "ior")),
         totals: Totals { calls, bytes, errors: 0 },
         latency: Vec::new(),
     }

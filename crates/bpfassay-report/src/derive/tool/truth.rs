@@ -13,11 +13,11 @@ use bpfassay_protocol::{
     probe::ByteMeaning,
     program_set::ProgramEvent,
     tool::ToolFigures,
-    tracer::{CounterRow, Device, Sample},
+    tracer::{CounterRow, Device, Sample, Task},
 };
 use bpfassay_tool::{
     Report, Unit,
-    finding::{Share, Truth},
+    finding::{Process, Share, Truth},
 };
 
 use super::{
@@ -25,8 +25,8 @@ use super::{
     is_of,
 };
 
-/// Name of the processes of workloads: that of the embedded engine's program, and of IOR's.
-pub(super) const WORKLOAD: &str = "ior";
+/// Name of the processes of bundled workloads: that of their program.
+const WORKLOAD: &str = "ior";
 
 /// Where guests have cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -64,6 +64,11 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
     };
     let between = |start, end, counts: &dyn Fn(&CounterRow) -> bool| shares(start, end, figures, cgroups, counts);
     let mut optional = between(start, end, &|row| counts(row) && is_others(row));
+    let is_copy = |row: &CounterRow| {
+        let is_named = |task: &Task| !seen.agent.is_empty() && task.name == seen.agent;
+        row.cgroup == figures.cgroup && row.task.as_ref().is_some_and(is_named)
+    };
+    let copies = between(start, end, &|row| counts(row) && is_copy(row) && !is_others(row));
     // What happened while a report was made may be in it or not.
     if let Some((_, reference)) = last {
         optional.extend(between(&reference.before, end, &|row| counts(row) && !is_others(row)));
@@ -76,9 +81,24 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
         Some((name_of(phase), between(before, after, &counts)))
     });
     let phases = phases.collect();
+    let threads = figures.phases.iter().flat_map(|phase| phase.tasks.iter().flatten());
+    let threads: BTreeSet<&Task> = threads.collect();
+    let threads = threads.into_iter().map(Process::from).collect();
     // Only agents of running systems report where the cgroups are.
     let is_shared = !seen.cgroups.is_empty();
-    Some(Truth { from_ns, to_ns, shares, optional, earlier, phases, is_whole_system, is_shared, units })
+    Some(Truth {
+        from_ns,
+        to_ns,
+        shares,
+        optional,
+        copies,
+        earlier,
+        phases,
+        threads,
+        is_whole_system,
+        is_shared,
+        units,
+    })
 }
 
 /// The names of cgroups and processes of which the reference tracer had counted nothing before the
@@ -88,34 +108,73 @@ pub(super) fn newcomers(truth: &Truth, figures: &RunFigures, cgroups: &Cgroups) 
     let Some(before) = &figures.whole.before.tracer else { return BTreeSet::new() };
     let were_there: BTreeSet<u64> = before.rows.iter().filter(|row| !is_of_agent(row)).map(|row| row.cgroup).collect();
     let known: Vec<Vec<String>> = were_there.into_iter().map(|cgroup| cgroups.names(cgroup)).collect();
-    let count = || truth.shares.iter().filter(|share| !truth.optional.contains(share));
-    match count().any(|share| known.contains(&share.cgroup)) {
+    let processes: BTreeSet<String> = before
+        .rows
+        .iter()
+        .filter_map(|row| row.task.as_ref())
+        .flat_map(|task| names_of(&Process::from(task)))
+        .collect();
+    let is_others = |share: &Share| truth.optional.contains(share) || truth.copies.contains(share);
+    let count = || truth.shares.iter().filter(|share| !is_others(share));
+    let was_there =
+        |share: &Share| known.contains(&share.cgroup) || names_of(&share.process).any(|name| processes.contains(&name));
+    match count().any(was_there) {
         true => BTreeSet::new(),
-        false => count().flat_map(|share| share.cgroup.iter().chain(&share.process)).cloned().collect(),
+        false => count().flat_map(|share| share.cgroup.iter().cloned().chain(names_of(&share.process))).collect(),
     }
+}
+
+/// All names of a process.
+fn names_of(process: &Process) -> impl Iterator<Item = String> + use<> {
+    let Process { id, thread, name } = process.clone();
+    [id, thread, name].into_iter().flatten()
 }
 
 /// What the workload sent and received, by its own count.
 fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = Share> {
     let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
     let of = move |operation: Operation, event: ProgramEvent| {
-        let mut totals = Totals::default();
-        figures.phases.iter().filter_map(|phase| phase.events.get(&event)).for_each(|one| totals += *one);
-        (returned && totals != Totals::default()).then(|| Share {
-            cgroup: cgroups.names(figures.cgroup),
-            mount: Vec::new(),
-            process: vec![WORKLOAD.to_owned()],
-            is_file: false,
-            operation,
-            calls: totals.calls,
-            errors: Some(totals.errors),
-            bytes_returned: Some(totals.bytes),
-            bytes_requested: None,
-        })
+        let mut shares: Vec<Share> = Vec::new();
+        for phase in figures.phases.iter().filter(|_| returned) {
+            let Some(totals) = phase.events.get(&event).filter(|totals| **totals != Totals::default()) else {
+                continue;
+            };
+            let share = Share {
+                cgroup: cgroups.names(figures.cgroup),
+                mount: Vec::new(),
+                process: of_phase(phase),
+                is_file: false,
+                operation,
+                calls: totals.calls,
+                errors: Some(totals.errors),
+                bytes_returned: Some(totals.bytes),
+                bytes_requested: None,
+            };
+            shares.push(share);
+        }
+        shares
     };
     [(Operation::Send, ProgramEvent::TcpSend), (Operation::Receive, ProgramEvent::TcpReceive)]
         .into_iter()
-        .filter_map(move |(operation, event)| of(operation, event))
+        .flat_map(move |(operation, event)| of(operation, event))
+}
+
+/// Whose it is what the workload counts itself in `phase`: what all its threads have in common.
+/// Only bundled workloads have phases.
+pub(super) fn of_phase(phase: &WorkloadPhase) -> Process {
+    let Some(tasks) = &phase.tasks else {
+        return Process { name: vec![WORKLOAD.to_owned()], ..Process::default() };
+    };
+    let all: Vec<Process> = tasks.iter().map(Process::from).collect();
+    let common = |pick: fn(&Process) -> &Vec<String>| {
+        let first = all.first().map(pick)?;
+        all.iter().all(|one| pick(one) == first).then(|| first.clone())
+    };
+    Process {
+        id: common(|process| &process.id).unwrap_or_default(),
+        thread: common(|process| &process.thread).unwrap_or_default(),
+        name: common(|process| &process.name).unwrap_or_default(),
+    }
 }
 
 /// The name of a phase among those of a run: `write`, or `write (test 1, repetition 2)`.
@@ -137,7 +196,7 @@ fn is_of_agent(row: &CounterRow) -> bool {
     row.path.as_deref().is_some_and(|path| path.starts_with(CGROUPS))
 }
 
-type Key = (u64, Device, u64, Operation);
+type Key<'r> = (u64, Device, u64, Operation, Option<&'r Task>);
 
 /// What of the rows that count happened between two samples.
 fn shares(
@@ -147,12 +206,12 @@ fn shares(
     cgroups: &Cgroups,
     counts: &dyn Fn(&CounterRow) -> bool,
 ) -> Vec<Share> {
-    fn key(row: &CounterRow) -> Key {
-        (row.cgroup, row.device, row.mount, row.operation)
+    fn key(row: &CounterRow) -> Key<'_> {
+        (row.cgroup, row.device, row.mount, row.operation, row.task.as_ref())
     }
     let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
     let devices: BTreeSet<u64> = end.rows.iter().flat_map(|row| numbers(row.device)).collect();
-    let before: BTreeMap<Key, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
+    let before: BTreeMap<Key<'_>, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
     // A mount of the workload's own namespace is nowhere else. Pipes and sockets are in no namespace.
     let in_namespace = |row: &CounterRow| {
         let mounts = figures.namespace.iter().chain(figures.phases.iter().filter_map(|phase| phase.mount.as_ref()));
@@ -164,11 +223,15 @@ fn shares(
     let share = |row: &CounterRow| {
         let path = row.path.as_deref().or_else(|| in_namespace(row));
         let totals = row.totals - before.get(&key(row)).copied().unwrap_or_default();
-        let is_workload = row.cgroup == figures.cgroup && !is_of_agent(row);
+        // Reference tracers that do not distinguish threads leave open who else is in the
+        // workload's cgroup, unless that is bundled.
+        let is_bundled = row.cgroup == figures.cgroup && !figures.phases.is_empty() && !is_of_agent(row);
+        let named =
+            || Process { name: is_bundled.then(|| WORKLOAD.to_owned()).into_iter().collect(), ..Process::default() };
         (totals != Totals::default()).then(|| Share {
             cgroup: cgroups.names(row.cgroup),
             mount: mount_names(path, row.device, row.mount, &devices),
-            process: is_workload.then(|| WORKLOAD.to_owned()).into_iter().collect(),
+            process: row.task.as_ref().map_or_else(named, Process::from),
             is_file: path.is_some(),
             operation: row.operation,
             calls: totals.calls,

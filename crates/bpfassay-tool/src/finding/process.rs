@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a tool calls processes by: their ids, those of their threads, or names. What it reports
+//! shows which.
+
+use super::truth::{Process, Share, Truth};
+use crate::{Readings, ReportedFigure, Whose};
+
+/// Most names that are shown.
+const MOST_NAMES: usize = 3;
+
+/// What a tool calls processes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProcessKey {
+    /// The id of the process.
+    Id,
+    /// That of the thread.
+    Thread,
+    /// The thread's name.
+    Name,
+}
+
+impl ProcessKey {
+    pub(super) const ALL: [Self; 3] = [Self::Id, Self::Thread, Self::Name];
+
+    pub(super) fn names(self, process: &Process) -> &[String] {
+        match self {
+            Self::Id => &process.id,
+            Self::Thread => &process.thread,
+            Self::Name => &process.name,
+        }
+    }
+
+    /// What cannot be said where that is not known.
+    const fn unknown(self) -> &'static str {
+        match self {
+            Self::Id => "which process, by its id,",
+            Self::Thread => "which thread",
+            Self::Name => "which process, by its name,",
+        }
+    }
+
+    /// What `figure`, which is number `index`, calls processes by in `readings`; [`Self::Name`]
+    /// where it is of none.
+    ///
+    /// # Errors
+    /// What a comparison lacks: it is not known whose something is that the figure counts, or
+    /// nobody has a name that was reported.
+    pub(super) fn of(
+        index: usize,
+        figure: &ReportedFigure,
+        readings: &Readings,
+        truth: &Truth,
+    ) -> Result<Self, String> {
+        if figure.whose != Whose::Process {
+            return Ok(Self::Name);
+        }
+        let samples = readings.samples.iter().filter(|sample| sample.figure == index && sample.at_ns <= truth.to_ns);
+        let reported: Vec<&str> =
+            samples.filter_map(|sample| sample.subject.as_deref()).filter(|name| !name.is_empty()).collect();
+        let certain = || {
+            let is_certain = |share: &&Share| {
+                share.is_counted(figure) && !truth.optional.contains(share) && !truth.copies.contains(share)
+            };
+            truth.shares.iter().filter(is_certain)
+        };
+        let lacks = |key: Self| certain().filter(move |share| key.names(&share.process).is_empty());
+        let key = match reported.as_slice() {
+            // It has nothing of any process, whatever it calls them by.
+            [] => Self::ALL.into_iter().find(|&key| lacks(key).next().is_none()).unwrap_or(Self::Id),
+            reported => Self::reported(reported, truth),
+        };
+        if let Some(first) = lacks(key).next() {
+            let calls = lacks(key).fold(0_u64, |sum, share| sum.saturating_add(share.calls));
+            let (operation, what) = (first.operation, key.unknown());
+            return Err(format!(
+                "{what} did {calls} of the calls that `{}` counts ({operation}) is not recorded",
+                figure.name()
+            ));
+        }
+        let is_known = |name: &&str| knows(truth, key, name);
+        if !reported.is_empty() && !reported.iter().any(is_known) && certain().next().is_some() {
+            let mut names = reported;
+            names.sort_unstable();
+            names.dedup();
+            let shown: Vec<String> = names.iter().take(MOST_NAMES).map(|name| format!("`{name}`")).collect();
+            let more = if names.len() > MOST_NAMES { ", …" } else { "" };
+            return Err(format!(
+                "no process that is known to have done anything has a name that it reports ({}{more})",
+                shown.join(", ")
+            ));
+        }
+        Ok(key)
+    }
+
+    /// What `reported` are: the id of a thread that is no process's shows that all are those of
+    /// threads.
+    fn reported(reported: &[&str], truth: &Truth) -> Self {
+        let is_number = |name: &&str| name.bytes().all(|byte| byte.is_ascii_digit());
+        let is = |key: Self, name: &str| knows(truth, key, name);
+        if !reported.iter().all(is_number) {
+            Self::Name
+        } else if reported.iter().any(|name| is(Self::Thread, name) && !is(Self::Id, name)) {
+            Self::Thread
+        } else if reported.iter().any(|name| is(Self::Id, name)) || !reported.iter().any(|name| is(Self::Name, name)) {
+            Self::Id
+        } else {
+            Self::Name
+        }
+    }
+}
+
+/// Whether a process or thread that is known has this name.
+fn knows(truth: &Truth, key: ProcessKey, name: &str) -> bool {
+    let of_shares = truth.shares.iter().chain(&truth.earlier).map(|share| &share.process);
+    of_shares.chain(&truth.threads).flat_map(|process| key.names(process)).any(|known| known == name)
+}
