@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What holds for every tool.
 
+use super::super::process::ProcessKey;
 use proptest::prelude::*;
 
 use super::*;
@@ -33,7 +34,7 @@ proptest! {
         for (unit, whose) in units.iter().flat_map(|unit| whose.iter().map(move |whose| (*unit, *whose))) {
             let mut one = figure(operations, unit, whose);
             one.scale = if unit == Unit::BytesReturned { scale } else { 1 };
-            for subject in truth.subjects(&one, crate::finding::process::ProcessKey::Id) {
+            for subject in truth.subjects(&one, ProcessKey::Id) {
                 let total = subject.total(unit).unwrap();
                 let std::borrow::Cow::Borrowed(names) = subject.names else { panic!("a tool united them") };
                 let name = names.last().map(String::as_str);
