@@ -150,10 +150,15 @@ impl fmt::Display for EndReason {
             Self::BootTimeout { seconds } => {
                 write!(
                     f,
-                    "the agent sent no message within {seconds} s: check that it is in the initramfs, and that the kernel has the virtio console"
+                    "the agent sent no message within {seconds} s, the time for a boot ([deadlines] boot): raise that where its console shows a kernel that was still starting; else check that the agent is in the initramfs, and that the kernel has the virtio console"
                 )
             }
-            Self::PhaseTimeout { seconds } => write!(f, "the guest hung: the phase was not over after {seconds} s"),
+            Self::PhaseTimeout { seconds } => {
+                write!(
+                    f,
+                    "the phase was not over after {seconds} s: the guest hung, or a program in it kept its CPUs busy"
+                )
+            }
             Self::TooLong { seconds } => {
                 write!(f, "the guest had not ended {seconds} s after its start, the time for a whole boot")
             }
@@ -241,6 +246,16 @@ mod tests {
             let text = serde_json::to_string(&ending).unwrap();
             assert_eq!(serde_json::from_str::<Ending>(&text).unwrap(), ending, "{text}");
         }
+    }
+
+    /// Neither is the initramfs at fault where the time is too short, nor does a guest hang whose
+    /// tool burns the CPU.
+    #[test]
+    fn a_time_that_is_over_names_what_may_need_more_of_it() {
+        let boot = ending(EndReason::BootTimeout { seconds: 2 }).to_string();
+        assert!(boot.contains("within 2 s, the time for a boot ([deadlines] boot): raise that where"), "{boot}");
+        let busy = ending(EndReason::PhaseTimeout { seconds: 600 }).to_string();
+        assert!(busy.contains("the guest hung, or a program in it kept its CPUs busy"), "{busy}");
     }
 
     #[test]

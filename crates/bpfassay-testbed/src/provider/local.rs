@@ -45,7 +45,7 @@ pub const NAME: &str = "local";
 /// A kernel that the user built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalKernel {
-    /// Its image: bzImage or Image, which may be compressed by gzip, or an EFI zboot image.
+    /// Its image: bzImage or Image, which may be compressed by gzip, or in a program for EFI firmware.
     pub image: PathBuf,
     /// Its modules.
     pub modules: Option<LocalModules>,
@@ -141,7 +141,7 @@ const GZIP: &[u8] = b"\x1f\x8b";
 /// Largest kernel image that is read, in bytes.
 const MAX_IMAGE: u64 = 1 << 30;
 
-/// The content of the kernel image at `path`, unpacked where gzip compressed it, or where it is an EFI zboot image.
+/// The content of the kernel image at `path`, unpacked where gzip compressed it, or where it is in a program for EFI firmware.
 ///
 /// # Errors
 /// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, a file of more than 1 GiB; [`Error::UnusableImage`] for what cannot be
@@ -168,7 +168,7 @@ pub fn read_image(path: &Path) -> Result<Vec<u8>> {
         .map_err(Error::io("read", path))?;
     let unusable = |problem| Error::UnusableImage { path: path.to_owned(), problem };
     if let Some(kernel) = unpack_zboot(&bytes, MAX_IMAGE).map_err(unusable)? {
-        return Ok(kernel);
+        bytes = kernel;
     }
     if !bytes.starts_with(GZIP) {
         return Ok(bytes);
@@ -387,6 +387,9 @@ mod tests {
         let zboot = work.path().join("vmlinuz.efi");
         fs::write(&zboot, zboot::tests::zboot(&arm64_image("6.99.0-mine"))).unwrap();
         assert_eq!(made(&cache, &zboot, None, None).unwrap().image.sha256, kernel.image.sha256);
+        let unified = work.path().join("vmlinuz");
+        fs::write(&unified, zboot::tests::unified(&zboot::tests::zboot(&arm64_image("6.99.0-mine")))).unwrap();
+        assert_eq!(made(&cache, &unified, None, None).unwrap().image.sha256, kernel.image.sha256);
         fs::write(&path, &packed[..packed.len() / 2]).unwrap();
         let error = made(&cache, &path, None, None).unwrap_err().to_string();
         assert!(error.contains("Image.gz cannot be unpacked: the gzip stream is damaged or cut short"), "{error}");

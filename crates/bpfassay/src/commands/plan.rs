@@ -129,7 +129,13 @@ fn as_text(plan: &Plan) -> String {
                     (_, true) => " (warm-up)",
                     _ => "",
                 };
-                format!("{}{what}", run.spec.probe)
+                match &run.spec.tool {
+                    Some(tool) if run.has_reference() => {
+                        format!("{}{what} beside {}", plain::line(&tool.name), run.spec.probe)
+                    }
+                    Some(tool) => format!("{}{what}", plain::line(&tool.name)),
+                    None => format!("{}{what}", run.spec.probe),
+                }
             })
             .collect();
         let _ = writeln!(text, "  {}: {}", plain::line(&block.id), order.join(", "));
@@ -141,4 +147,24 @@ fn as_text(plan: &Plan) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_study::{Available, Narrowing};
+    use bpfassay_tool::{ToolFile, UnderTest};
+
+    use super::*;
+
+    #[test]
+    fn runs_of_a_tool_have_its_name() {
+        let mut study = bpfassay_study::load("quick").unwrap();
+        let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nguest = { program = '/a' }\n[report]\n\
+                    json-lines = {}\ncounting = 'interval'\nfigures = [{ value = 'n', operations = 'read', unit = 'calls' }]\n";
+        study.test_tool(UnderTest::of(ToolFile::parse("t.toml", text).unwrap())).unwrap();
+        let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        let text = as_text(&plan);
+        let runs = text.lines().find(|line| line.contains(": ") && line.contains(", mine")).unwrap();
+        assert!(runs.contains("none") && runs.contains("mine beside "), "{runs}");
+    }
 }

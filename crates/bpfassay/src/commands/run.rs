@@ -9,11 +9,11 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_report::render;
-use bpfassay_results::{
-    Again, Event, FailureKind, Journal, JournalError, OpenDirectory, Outcome as RunOutcome, Results, event::Concluded,
-    file,
+use bpfassay_report::{
+    conclusion::{Conclusion, conclusion, failed_by_host},
+    render,
 };
+use bpfassay_results::{Again, Event, Journal, JournalError, OpenDirectory, Results, event::Concluded, file};
 use bpfassay_runner::{
     BlockReuse, BlockStore, EventObserver, Interrupted, Like, Selection, Session, Shell, Store, Summary, Testbed,
     is_counted,
@@ -263,7 +263,7 @@ pub(super) fn report(
     format: MessageFormat,
 ) -> Outcome {
     let End { summary: Summary { cancelled, paused, .. }, how_to_continue, against } = end;
-    let failed_by_host = results.runs.iter().filter(|run| is_of_host(&run.record.outcome)).count();
+    let failed_by_host = failed_by_host(&results);
     let judged = match against {
         Some(against) if !cancelled => Some(against.judge(&results)?),
         _ => None,
@@ -333,40 +333,23 @@ fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     args
 }
 
-/// The exit code of the results: what is known to be broken first, then what went wrong, then what is not known. `paused`: whether
-/// blocks were left because the host failed.
+/// The exit code of the results. `paused`: whether blocks were left because the host failed.
 fn verdict(results: &Results, paused: bool) -> u8 {
-    let any = |verdict: Verdict| results.gates.iter().any(|gate| gate.verdict == verdict);
-    if any(Verdict::Regression) {
-        REGRESSION
-    } else if !as_expected(results) {
-        UNEXPECTED
-    } else if paused || results.runs.iter().any(|run| is_of_host(&run.record.outcome)) {
-        INFRASTRUCTURE
-    } else if any(Verdict::Inconclusive) {
-        INCONCLUSIVE
-    } else {
-        SUCCESS
+    match conclusion(results) {
+        Conclusion::Regression => REGRESSION,
+        Conclusion::Unexpected => UNEXPECTED,
+        Conclusion::Unfinished => INFRASTRUCTURE,
+        _ if paused => INFRASTRUCTURE,
+        Conclusion::Inconclusive => INCONCLUSIVE,
+        Conclusion::AsExpected => SUCCESS,
     }
-}
-
-/// Whether the host failed the run, which does not count against what is under test.
-fn is_of_host(outcome: &RunOutcome) -> bool {
-    matches!(outcome, RunOutcome::Failed(failure) if failure.kind == FailureKind::Host)
-}
-
-/// Whether every planned run was measured with all its figures, failed by the host, or was refused
-/// as the study expects, and every feature came out as expected.
-fn as_expected(results: &Results) -> bool {
-    let failed = |outcome: &RunOutcome| matches!(outcome, RunOutcome::Failed(_)) && !is_of_host(outcome);
-    results.runs.iter().all(|run| !failed(&run.record.outcome))
-        && results.cells.iter().all(|cell| !cell.attach.is_surprise() && cell.without_figures().is_none())
-        && results.kernel_features.iter().all(|matrix| matrix.surprises().next().is_none())
 }
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_results::{Contents, Entry, Header, JOURNAL_VERSION, Provenance, RunFailure, RunRecord};
+    use bpfassay_results::{
+        Contents, Entry, FailureKind, Header, JOURNAL_VERSION, Outcome as RunOutcome, Provenance, RunFailure, RunRecord,
+    };
     use bpfassay_study::{Available, Block, Narrowing};
 
     use super::*;
@@ -397,7 +380,8 @@ mod tests {
 
     #[test]
     fn where_nothing_but_the_host_failed_no_tool_is_blamed_by_the_exit_code() {
-        assert_eq!(verdict(&failed(&[]), false), SUCCESS);
+        // Nothing was measured.
+        assert_eq!(verdict(&failed(&[]), false), INFRASTRUCTURE);
         assert_eq!(verdict(&failed(&[]), true), INFRASTRUCTURE, "blocks were left");
         assert_eq!(verdict(&failed(&[FailureKind::Host]), false), INFRASTRUCTURE);
         for kind in [FailureKind::Panic, FailureKind::NotTried, FailureKind::Unsound] {

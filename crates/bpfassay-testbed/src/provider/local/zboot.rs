@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! EFI zboot images of arm64 and riscv64 (`CONFIG_EFI_ZBOOT`): programs for firmware that unpack the kernel in them. QEMU boots a kernel without firmware, so
-//! that it is unpacked here.
+//! Programs for EFI firmware that have a kernel in them. QEMU boots a kernel without firmware, so
+//! that it is unpacked here. What their headers say is not trusted.
 //!
-//! The header is that of drivers/firmware/efi/libstub/zboot-header.S (Linux 6.1 and later). What is in it is not trusted.
+//! - zboot images of arm64 and riscv64 (`CONFIG_EFI_ZBOOT`), which unpack the kernel. The header is
+//!   that of drivers/firmware/efi/libstub/zboot-header.S (Linux 6.1 and later).
+//! - Images of systemd-stub and stubble, as new Ubuntu and Fedora have for arm64: the kernel, which
+//!   may be a zboot image, is in the section `.linux` (unified kernel images). The headers are those
+//!   of "PE Format" by Microsoft: `e_lfanew` at 0x3c, then "PE\0\0", the COFF header with the number
+//!   of sections and the size of the optional header, and a header of 40 bytes for each section.
 
 use bpfassay_protocol::with_causes;
 
@@ -14,19 +19,19 @@ const OFFSET: usize = 8;
 const SIZE: usize = 12;
 const COMPRESSION: std::ops::Range<usize> = 24..56;
 
-/// The kernel in `image`, of at most `limit` bytes; `None` where it is no zboot image.
+/// The kernel in `image`, of at most `limit` bytes; `None` where it is no program that has one in
+/// it.
 ///
 /// # Errors
 /// What is wrong with it, as the end of a sentence about the file.
 pub fn unpack(image: &[u8], limit: u64) -> Result<Option<Vec<u8>>, String> {
+    let section = linux_section(image)?;
+    let image = section.unwrap_or(image);
     if !image.starts_with(b"MZ") || image.get(MARK) != Some(b"zimg") {
-        return Ok(None);
+        return Ok(section.map(<[u8]>::to_vec));
     }
-    let number = |at: usize| {
-        let bytes = image.get(at..at + 4)?.try_into().ok()?;
-        usize::try_from(u32::from_le_bytes(bytes)).ok()
-    };
-    let payload = number(OFFSET).zip(number(SIZE)).and_then(|(at, size)| image.get(at..at.checked_add(size)?));
+    let (at, size) = (number(image, OFFSET), number(image, SIZE));
+    let payload = at.zip(size).and_then(|(at, size)| image.get(at..at.checked_add(size)?));
     let (Some(payload), Some(name)) = (payload, image.get(COMPRESSION)) else {
         return Err("is an EFI zboot image that is cut short; copy or build it again".to_owned());
     };
@@ -45,6 +50,33 @@ pub fn unpack(image: &[u8], limit: u64) -> Result<Option<Vec<u8>>, String> {
         return Err(format!("is an EFI zboot image whose payload is not compressed by {name}; build or copy it again"));
     }
     Ok(Some(kernel))
+}
+
+/// The number of 32 bits at `at`.
+fn number(image: &[u8], at: usize) -> Option<usize> {
+    let bytes = image.get(at..at.checked_add(4)?)?.try_into().ok()?;
+    usize::try_from(u32::from_le_bytes(bytes)).ok()
+}
+
+/// What the section `.linux` of a program for EFI firmware has; `None` without one.
+///
+/// # Errors
+/// It is cut short, as the end of a sentence about the file.
+fn linux_section(image: &[u8]) -> Result<Option<&[u8]>, String> {
+    let header = || {
+        let start = number(image, 0x3c).filter(|_| image.starts_with(b"MZ"))?;
+        let coff = image.get(start..)?.strip_prefix(b"PE\0\0")?;
+        let half = |at: usize| Some(usize::from(u16::from_le_bytes(coff.get(at..at + 2)?.try_into().ok()?)));
+        let (sections, optional) = (half(2)?, half(16)?);
+        let headers = coff.get(20 + optional..)?;
+        headers.chunks_exact(40).take(sections).find(|section| section.starts_with(b".linux\0\0"))
+    };
+    let Some(section) = header() else { return Ok(None) };
+    // The file's part is padded.
+    let size = number(section, 8).into_iter().chain(number(section, 16)).filter(|&size| size > 0).min();
+    let content = number(section, 20).zip(size).and_then(|(at, size)| image.get(at..at.checked_add(size)?));
+    let cut = "is an EFI image whose section .linux, which has the kernel, is cut short; copy or build it again";
+    content.map(Some).ok_or_else(|| cut.to_owned())
 }
 
 #[cfg(test)]
@@ -99,7 +131,54 @@ pub(super) mod tests {
         assert!(error.contains("it is larger than 100 bytes when decompressed"), "{error}");
     }
 
+    /// A program for EFI firmware whose sections are `.text` and `.linux`, padded to 512 bytes.
+    pub(in crate::provider::local) fn unified(kernel: &[u8]) -> Vec<u8> {
+        let mut image = vec![0; 0x400];
+        image[..2].copy_from_slice(b"MZ");
+        image[0x3c] = 0x80;
+        image[0x80..0x84].copy_from_slice(b"PE\0\0");
+        image[0x86] = 2;
+        image[0x94] = 0x10;
+        let padded = kernel.len().next_multiple_of(512);
+        let numbers = [kernel.len(), 0x1000, padded, 0x400];
+        for (index, (name, numbers)) in [(&b".text"[..], [16, 0, 512, 0x200]), (b".linux", numbers)].iter().enumerate()
+        {
+            let at = 0x80 + 24 + 0x10 + 40 * index;
+            image[at..at + name.len()].copy_from_slice(name);
+            for (place, number) in numbers.iter().enumerate() {
+                let place = at + 8 + 4 * place;
+                image[place..place + 4].copy_from_slice(&u32::try_from(*number).unwrap().to_le_bytes());
+            }
+        }
+        image.extend(kernel);
+        image.resize(0x400 + padded, 0);
+        image
+    }
+
+    #[test]
+    fn the_kernel_of_a_section_is_found_as_it_is_or_unpacked() {
+        let kernel = b"MZ and the rest of a kernel".repeat(50);
+        assert_eq!(unpack(&unified(&kernel), LIMIT), Ok(Some(kernel.clone())));
+        assert_eq!(unpack(&unified(&zboot(&kernel)), LIMIT), Ok(Some(kernel.clone())));
+        let whole = unified(&kernel);
+        let error = unpack(&whole[..whole.len() - 600], LIMIT).unwrap_err();
+        assert!(error.contains("section .linux, which has the kernel, is cut short"), "{error}");
+        // A kernel is such a program itself, without that section.
+        let mut other = whole.clone();
+        let at = 0x80 + 24 + 0x10 + 40;
+        other[at..at + 6].copy_from_slice(b".data\0");
+        assert_eq!(unpack(&other, LIMIT), Ok(None));
+    }
+
     proptest! {
+        #[test]
+        fn damage_of_sections_ends_in_a_kernel_or_an_error(at in 0usize..0x400, value: u8, length in 0usize..0x800) {
+            let mut image = unified(&b"a kernel".repeat(100));
+            image[at] = value;
+            image.truncate(length);
+            let _ = unpack(&image, LIMIT);
+        }
+
         #[test]
         fn damage_ends_in_a_kernel_or_an_error(at in 0usize..200, value: u8, length in 0usize..400) {
             let mut image = zboot(&b"a kernel".repeat(100));
