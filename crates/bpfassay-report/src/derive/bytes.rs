@@ -72,8 +72,10 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
 /// counted there.
 fn without_barriers(figures: &RunFigures, workload: &Workload<'_>) -> impl Iterator<Item = ByteFigure> {
     let is_known = |one: &PhaseReport| {
+        // IOR reports a read that is compared (-R) as any other.
+        let has_name = |phase: &str| phase == &*one.name || (phase, &*one.name) == ("readcheck", "read");
         let is_same = |phase: &WorkloadPhase| {
-            (&*phase.name, phase.test, phase.repetition) == (&*one.name, one.test, one.repetition)
+            has_name(&phase.name) && (phase.test, phase.repetition) == (one.test, one.repetition)
         };
         figures.phases.iter().any(is_same)
     };

@@ -67,12 +67,14 @@ fn a_guest_that_is_as_it_was_asked_for_does_not_differ() {
     assert_eq!(asked.difference(&GuestFacts { fixed_threads: None, ..facts(&asked) }), None);
 }
 
+type Change<'a> = &'a dyn Fn(&mut GuestFacts);
+
 #[test]
 fn whatever_differs_is_named_with_both_values() {
     let asked = asked(NFS, Scheduling::Fixed, &["sysctl.vm.swappiness=1", "lsm=landlock,bpf", "x=last"]);
     let line = asked.machine.kernel_command_line();
     let cut = line.strip_suffix(" x=last").unwrap();
-    let changes: [(&dyn Fn(&mut GuestFacts), &str); 14] = [
+    let changes: [(Change<'_>, &str); 14] = [
         (
             &|facts| facts.kernel_release = "6.1.0-50-arm64".to_owned(),
             "kernel release: 6.12.107+deb13-arm64 was asked for, it has 6.1.0-50-arm64",

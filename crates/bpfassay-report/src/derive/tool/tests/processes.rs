@@ -77,9 +77,11 @@ fn processes_are_known_by_ids_and_names() {
     }
 }
 
+type Names<'a> = &'a [(&'a str, u64)];
+
 #[test]
 fn a_process_of_which_less_or_more_is_reported_is_named() {
-    let wrong: [(&[(&str, u64)], Kind, &str); 7] = [
+    let wrong: [(Names<'_>, Kind, &str); 7] = [
         (&[("20", 5), ("21", 67)], Kind::CountsTooLow, "of process 21 (cat): 67, really 70"),
         (&[("20", 5), ("21", 71)], Kind::CountsTooHigh, "of process 21 (cat): 71, really 70"),
         (&[("21", 70)], Kind::CountsTooLow, "of process 20 (sh): 0, really 5 to 6"),
