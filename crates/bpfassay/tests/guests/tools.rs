@@ -159,12 +159,9 @@ fn tools_of_packages_find_what_every_debian_has() {
                 package("bpftrace")
             ),
         };
-        let arguments = if name == "opens" { "[]" } else { "['-f', 'json', '{script}']" };
+        let arguments = if name == "opens" { "" } else { "arguments = ['-f', 'json', '{script}']\n" };
         let head = format!("schema = 1\n[tool]\nname = '{name}'\ndescription = 'x'\n[source]\n{source}\n");
-        write(
-            &format!("{name}.toml"),
-            &format!("{head}[start]\narguments = {arguments}\n{start}\ndeadline = '5min'\n"),
-        );
+        write(&format!("{name}.toml"), &format!("{head}[start]\n{arguments}{start}\ndeadline = '5min'\n"));
         command.arg("--tool").arg(format!("{name}.toml"));
     }
     let output = command.output().unwrap();
