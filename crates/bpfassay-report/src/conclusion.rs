@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What results come to for whoever acts on them: exit codes follow from it.
 
-use bpfassay_results::{FailureKind, Outcome, Results, RunResult};
+use bpfassay_results::{Outcome, Results, RunResult};
 use bpfassay_stats::Verdict;
 
 /// What results come to: what is known to be broken first, then what went wrong, then what is not
@@ -40,24 +40,20 @@ pub fn conclusion(results: &Results) -> Conclusion {
 /// How many runs the host failed, which does not count against what is under test.
 #[must_use]
 pub fn failed_by_host(results: &Results) -> usize {
-    results.runs.iter().filter(|run| is_of_host(&run.record.outcome)).count()
-}
-
-fn is_of_host(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(failure) if failure.kind == FailureKind::Host)
+    results.runs.iter().filter(|run| run.record.is_failed_by_host()).count()
 }
 
 /// Whether every run that was done was measured with all its figures, failed by the host, or was
 /// refused as the study expects, and every feature came out as expected.
 fn as_expected(results: &Results) -> bool {
-    let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_)) && !is_of_host(outcome);
+    let failed = |run: &RunResult| matches!(run.record.outcome, Outcome::Failed(_)) && !run.record.is_failed_by_host();
     // The cells have those of the other runs.
     let lacks = |run: &RunResult| {
         let mut metrics = run.derived.iter().flat_map(|derived| &derived.metrics);
         run.record.control && metrics.any(|metric| metric.calls_of.is_none() && metric.value.value().is_none())
     };
     let cells = || results.cells.iter();
-    results.runs.iter().all(|run| !failed(&run.record.outcome) && !lacks(run))
+    results.runs.iter().all(|run| !failed(run) && !lacks(run))
         && cells().all(|cell| !cell.attach.is_surprise() && cell.without_figures().is_none() && !cell.lacks_counts())
         && results.kernel_features.iter().all(|matrix| matrix.surprises().next().is_none())
 }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::{
-    BootCoverage, BootVerdict, Figure, NodeFacts, NodeRun, Outcome, Provenance, RunCount, RunFailure,
+    BootCoverage, BootVerdict, FailureKind, Figure, NodeFacts, NodeRun, Outcome, Provenance, RunCount, RunFailure,
     provenance::HostFacts,
     tagged::{self, Tagged},
 };
@@ -240,6 +240,12 @@ impl RunRecord {
     #[must_use]
     pub const fn is_counted(&self) -> bool {
         !self.control && !self.statistics && !self.warm_up && !self.has_reference
+    }
+
+    /// Whether the host failed the run, which does not count against what is under test.
+    #[must_use]
+    pub fn is_failed_by_host(&self) -> bool {
+        matches!(&self.outcome, Outcome::Failed(failure) if failure.kind == FailureKind::Host)
     }
 
     /// The record of `run` of `block`.

@@ -40,7 +40,8 @@ const MODE: &str = "BPFASSAY_TEST_HOSTILE";
 
 /// Time limit of the guests, in seconds.
 const SECONDS: u64 = 3;
-/// CPU time that this process may take for a guest. Elapsed time depends on what else the machine does.
+/// CPU time that this process may take for a guest. Elapsed time depends on what else the machine
+/// does.
 const CPU_TIME: Duration = Duration::from_secs(SECONDS + 10);
 /// What a guest may take of the host's memory, in bytes.
 const MEMORY: u64 = 256 << 20;

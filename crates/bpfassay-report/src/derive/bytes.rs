@@ -45,10 +45,7 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
             Some(Interface::Mmap) => {
                 let timed = DATA.iter().any(|operation| operation.name() == phase.name);
                 let bytes = if timed {
-                    from_summary(workload, operation, |reported| {
-                        *reported.name == *phase.name
-                            && (reported.test, reported.repetition) == (phase.test, phase.repetition)
-                    })
+                    from_summary(workload, operation, |reported| is_of(phase, reported))
                 } else {
                     Figure::missing("IOR's summary does not report the bytes of checks")
                 };
@@ -68,15 +65,18 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
     of_phases.chain(without_barriers(figures, workload)).collect()
 }
 
+/// Whether `reported` is of `phase`.
+pub(super) fn is_of(phase: &WorkloadPhase, reported: &PhaseReport) -> bool {
+    *phase.name == *reported.name && (phase.test, phase.repetition) == (reported.test, reported.repetition)
+}
+
 /// The phases that the summary reports, and of which no barriers are known: nothing shows what was
 /// counted there.
 fn without_barriers(figures: &RunFigures, workload: &Workload<'_>) -> impl Iterator<Item = ByteFigure> {
     let is_known = |one: &PhaseReport| {
         // IOR reports a read that is compared (-R) as any other.
-        let has_name = |phase: &str| phase == &*one.name || (phase, &*one.name) == ("readcheck", "read");
-        let is_same = |phase: &WorkloadPhase| {
-            has_name(&phase.name) && (phase.test, phase.repetition) == (one.test, one.repetition)
-        };
+        let compared = PhaseReport { name: "readcheck".parse().unwrap_or_default(), ..*one };
+        let is_same = |phase: &WorkloadPhase| is_of(phase, one) || &*one.name == "read" && is_of(phase, &compared);
         figures.phases.iter().any(is_same)
     };
     let reported = workload.reported.unwrap_or_default().iter().filter(move |one| !is_known(one));

@@ -212,11 +212,8 @@ fn phase_of<'a>(figures: &'a RunFigures, reported: &PhaseReport) -> Result<&'a W
     if figures.phases.is_empty() {
         return Err("the engine cannot be held between phases: only figures of the whole run".to_owned());
     }
-    let PhaseReport { name, test, repetition, .. } = *reported;
-    let is_meant =
-        |phase: &&WorkloadPhase| *phase.name == *name && (phase.test, phase.repetition) == (test, repetition);
-    let found = figures.phases.iter().find(is_meant);
-    found.ok_or_else(|| format!("no barriers around {name} of repetition {repetition}"))
+    let found = figures.phases.iter().find(|phase| bytes::is_of(phase, reported));
+    found.ok_or_else(|| format!("no barriers around {} of repetition {}", reported.name, reported.repetition))
 }
 
 /// Over all repetitions at once: bytes that IOR reports / bytes traced. The time, the same for both, drops out.

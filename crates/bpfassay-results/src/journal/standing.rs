@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_study::{Block, Plan};
 
 use super::Contents;
-use crate::{BlockEnded, BootVerdict, Entry, FailureKind, Outcome, RunFailure, RunRecord};
+use crate::{BlockEnded, BootVerdict, Entry, Outcome, RunFailure, RunRecord};
 
 /// What is done again when a run is resumed, besides what was never brought to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -173,7 +173,7 @@ impl<'a> Standing<'a> {
     /// Whether the record of `run` counts for good, but for host failure.
     #[must_use]
     pub fn is_final(&self, run: &str) -> bool {
-        self.runs.get(run).is_some_and(|stands| stands.settled && !is_of_host(stands.record))
+        self.runs.get(run).is_some_and(|stands| stands.settled && !stands.record.is_failed_by_host())
     }
 
     /// The records that stand, by run.
@@ -235,10 +235,6 @@ fn outline(ended: &BlockEnded) -> BlockEnded {
         verdict: ended.verdict.clone(),
         settled: ended.settled.clone(),
     }
-}
-
-fn is_of_host(record: &RunRecord) -> bool {
-    matches!(&record.outcome, Outcome::Failed(failure) if failure.kind == FailureKind::Host)
 }
 
 impl Contents {

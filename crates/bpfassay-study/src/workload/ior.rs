@@ -296,7 +296,7 @@ impl Kind for IorSpec {
 }
 
 impl IorSpec {
-    /// The cases of the workload `name` with the tests of each: all tests where they share files, else one.
+    /// The cases of the workload `name` with the tests of each: all where they share files, else one.
     fn runs(&self, name: &str) -> impl Iterator<Item = (String, &[IorTest])> {
         let size = if self.text.is_some() { self.tests.len() } else { 1 };
         let runs: Vec<&[IorTest]> = self.tests.chunks(size.max(1)).collect();
@@ -350,8 +350,8 @@ pub(crate) fn check_nodes(spec: &IorSpec, nodes: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Names of the runs of one workload: the workload's name alone where there is one run, with the transfer size
-/// where that distinguishes the runs, else with their number.
+/// Names the runs of one workload: by the workload's name alone where there is one run, with the
+/// transfer size where that distinguishes the runs, else with their number.
 fn case_ids(name: &str, runs: &[&[IorTest]]) -> Vec<String> {
     if runs.len() == 1 {
         return vec![name.to_owned()];

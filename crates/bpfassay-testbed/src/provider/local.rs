@@ -45,7 +45,8 @@ pub const NAME: &str = "local";
 /// A kernel that the user built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalKernel {
-    /// Its image: bzImage or Image, which may be compressed by gzip, or in a program for EFI firmware.
+    /// Its image: bzImage or Image, which may be compressed by gzip, or in a program for EFI
+    /// firmware.
     pub image: PathBuf,
     /// Its modules.
     pub modules: Option<LocalModules>,
@@ -141,7 +142,8 @@ const GZIP: &[u8] = b"\x1f\x8b";
 /// Largest kernel image that is read, in bytes.
 const MAX_IMAGE: u64 = 1 << 30;
 
-/// The content of the kernel image at `path`, unpacked where gzip compressed it, or where it is in a program for EFI firmware.
+/// The content of the kernel image at `path`, unpacked where gzip compressed it, or where it is in a
+/// program for EFI firmware.
 ///
 /// # Errors
 /// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, a file of more than 1 GiB; [`Error::UnusableImage`] for what cannot be

@@ -3,8 +3,8 @@
 
 use bpfassay_ior::Options;
 
-/// What the names of a test's files depend on, apart from the task: a file for each task, a directory
-/// for each task, a file for each repetition.
+/// The options that decide on the names of a test's files: a file for each task, a directory for
+/// each task, a file for each repetition.
 type Layout = (bool, bool, bool);
 
 /// Whether a test works on files that an earlier test of `tests` wrote; `ranks` is how many tasks
