@@ -13,7 +13,7 @@ mod tools;
 
 use self::tools::{reference_runs, tools_for, tools_left_out};
 use crate::{
-    ExpandError, Interface, Study, Target, WarmUp, WarmUpRule,
+    ExpandError, Interface, IorSpec, Study, Target, WarmUp, WarmUpRule, WorkloadKind,
     digest::digest_and_length,
     error::list,
     narrow::{keep_cells, narrow},
@@ -75,6 +75,7 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
         return Err(ExpandError::TooLarge { study: study.name.clone(), limit: MAX_RUNS });
     }
 
+    left_out.extend(files_left_out(study));
     left_out.extend(tools_left_out(study, &narrowed.targets));
     let mut study_of_plan = study.clone();
     study_of_plan.guest.scheduling = Some(study.scheduling());
@@ -120,6 +121,18 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     }
     plan.digest = digest;
     Ok(plan)
+}
+
+/// Options of IOR that say where files are.
+fn files_left_out(study: &Study) -> impl Iterator<Item = LeftOut> {
+    study.workloads.iter().filter_map(|workload| {
+        let WorkloadKind::Ior(IorSpec { files, .. }) = &workload.kind else { return None };
+        let options = files.iter().map(|option| format!("`{option}`")).collect::<Vec<_>>().join(", ");
+        (!files.is_empty()).then(|| LeftOut {
+            what: format!("options {options} of workload {}", workload.name),
+            reason: "the agent decides where files are: choose the file system in [[file_systems]]".to_owned(),
+        })
+    })
 }
 
 /// Per target the cases that can run there; what cannot is added to `left_out`.

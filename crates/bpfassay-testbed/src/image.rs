@@ -99,7 +99,7 @@ pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>
     let signatures = signatures(kernel)?;
     let kept = match signatures {
         Signatures::Kept => "signed",
-        Signatures::Cut => "unsigned",
+        Signatures::Cut => "unsigned, without enum values",
     };
     // A program that looks for others makes another segment.
     let wanted = crate::modules::wanted().collect::<Vec<_>>().join(" ");

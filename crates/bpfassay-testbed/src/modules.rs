@@ -15,6 +15,7 @@
 
 pub(crate) mod built;
 pub mod decompress;
+pub mod enum_values;
 mod installed;
 pub mod modinfo;
 pub mod signature;
@@ -185,7 +186,8 @@ pub enum Signatures {
     /// Modules are taken as they are.
     #[default]
     Kept,
-    /// They are cut off ([`signature::cut`]), so that a guest spends no time on them.
+    /// They are cut off ([`signature::cut`]), and so the tables of enum values are hidden
+    /// ([`enum_values::hide`]), so that a guest spends no time on either.
     Cut,
 }
 
@@ -417,16 +419,23 @@ impl Reader<'_> {
 
     /// The content of a module as guests get it, and what it says about itself.
     fn read(&self, file: &Path) -> Result<(Vec<u8>, ModInfo), ModulesError> {
-        if !file.exists() {
-            return Err(ModulesError::NotBuilt { path: file.to_owned() });
-        }
-        let mut bytes = decompress::module(file, MAX_MODULE)?;
-        if self.set.signatures == Signatures::Cut {
-            bytes.truncate(signature::cut(&bytes).len());
-        }
+        let bytes = content(file, self.set.signatures)?;
         let info = ModInfo::parse(&bytes).map_err(|source| ModulesError::ModInfo { path: file.to_owned(), source })?;
         Ok((bytes, info))
     }
+}
+
+/// The content of the module `file` as guests get it.
+fn content(file: &Path, signatures: Signatures) -> Result<Vec<u8>, ModulesError> {
+    if !file.exists() {
+        return Err(ModulesError::NotBuilt { path: file.to_owned() });
+    }
+    let mut bytes = decompress::module(file, MAX_MODULE)?;
+    if signatures == Signatures::Cut {
+        bytes.truncate(signature::cut(&bytes).len());
+        enum_values::hide(&mut bytes);
+    }
+    Ok(bytes)
 }
 
 /// The names of the modules in the installed tree at `tree`, with `_` for `-`.

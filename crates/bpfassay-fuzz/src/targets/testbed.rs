@@ -10,7 +10,7 @@ use bpfassay_testbed::{
     catalogue::{Catalogue, Pattern},
     compose::TestbedSpec,
     manifest::Manifest,
-    modules::{ModInfo, decompress, signature},
+    modules::{ModInfo, decompress, enum_values, signature},
     payload::Index,
     provider::{
         debian::{builds, compare_versions},
@@ -48,6 +48,9 @@ pub(super) fn module(module: &[u8]) {
     let unsigned = signature::cut(module);
     assert!(module.starts_with(unsigned) && (module.is_empty() || !unsigned.is_empty()));
     let _ = signature::enforced(&crate::lossy(module));
+    let mut hidden = module.to_vec();
+    enum_values::hide(&mut hidden);
+    assert!(hidden.iter().zip(module).filter(|(after, before)| after != before).count() <= 1);
 }
 
 /// The index of a package archive, the builds of kernels in it, and apt's list of downloads.

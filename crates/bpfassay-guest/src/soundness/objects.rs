@@ -11,12 +11,19 @@ use bpfassay_protocol::with_causes;
 use super::compare::Facts;
 use crate::bpf::{self, Kind};
 
-/// Files of tracefs that list, one per line, what was created or enabled, with the name of one entry.
-const LISTS: [(&str, &str); 4] = [
+/// Files of tracefs that list, one per line, what was created, enabled or chosen, with the name of
+/// one entry. An event with a trigger counts as enabled (`__ftrace_event_enable_disable`,
+/// kernel/trace/trace_events.c).
+const LISTS: [(&str, &str); 9] = [
     ("dynamic_events", "event"),
     ("kprobe_events", "event"),
     ("uprobe_events", "event"),
     ("set_event", "enabled event"),
+    ("set_ftrace_filter", "function filter"),
+    ("set_ftrace_notrace", "function exclusion"),
+    ("set_graph_function", "graph function"),
+    ("set_graph_notrace", "graph exclusion"),
+    ("trace_options", "option"),
 ];
 
 /// The event that the kernel itself enables, for good, when the first program that may call `bpf_trace_printk` is loaded
@@ -24,7 +31,18 @@ const LISTS: [(&str, &str); 4] = [
 const OF_KERNEL: &str = "bpf_trace:bpf_trace_printk";
 
 /// Files of tracefs with one value.
-const VALUES: [&str; 4] = ["current_tracer", "tracing_on", "set_event_pid", "set_ftrace_pid"];
+const VALUES: [&str; 10] = [
+    "current_tracer",
+    "max_graph_depth",
+    "set_event_notrace_pid",
+    "set_event_pid",
+    "set_ftrace_notrace_pid",
+    "set_ftrace_pid",
+    "trace_clock",
+    "tracing_cpumask",
+    "tracing_on",
+    "tracing_thresh",
+];
 
 /// Programs, maps and links, by their ids.
 pub(super) fn bpf() -> Facts {
@@ -45,7 +63,7 @@ pub(super) fn programs_and_maps(programs: BTreeSet<u32>, maps: BTreeSet<u32>) ->
     Ok(facts)
 }
 
-/// Probe events, enabled events, tracers and instances.
+/// Probe events, enabled events, filters, options, tracers and instances.
 pub(super) fn tracefs() -> Facts {
     const TRACEFS: &str = "/sys/kernel/tracing";
     let mut facts = BTreeMap::new();

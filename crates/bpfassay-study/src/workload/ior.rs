@@ -47,11 +47,22 @@ fn read_spec(table: &Table<'_>) -> Result<IorSpec, Reported> {
     };
     let text = text.map_err(|message| section.error(message))?;
     let script = script.map(|script| script.name);
+    let files = named_files(&plan);
     let tests: Vec<IorTest> = plan.tests.into_iter().map(to_test).collect();
     for (index, test) in tests.iter().enumerate() {
         fits(test, ranks, table).map_err(|message| section.error(format!("test {index}: {message}")))?;
     }
-    Ok(IorSpec { script, text, tests, ranks, engine: engine?, interfaces: interfaces?, neighbour: neighbour? })
+    Ok(IorSpec { script, text, files, tests, ranks, engine: engine?, interfaces: interfaces?, neighbour: neighbour? })
+}
+
+/// The options of `plan` that say where files are, each once.
+fn named_files(plan: &Plan) -> Vec<String> {
+    let default = Options::default().test_file;
+    let named = plan.tests.iter().map(|test| &test.test_file).filter(|name| **name != default);
+    let mut files: Vec<String> = named.map(|name| format!("-o {name}")).collect();
+    files.extend(plan.output.file.iter().map(|name| format!("-O summaryFile={name}")));
+    files.dedup();
+    files
 }
 
 /// The text of `script`, whose tests share files, as a run of all its tests needs it.
@@ -115,6 +126,9 @@ pub struct IorSpec {
     /// The script's text where its tests share files: then all tests are one run. Else each test is a case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// The options that say where files are. They are not used: the agent decides that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
     /// The tests, in order.
     pub tests: Vec<IorTest>,
     /// MPI ranks.

@@ -7,8 +7,13 @@ use super::*;
 
 /// A relocatable ELF file with this `.modinfo` section, or without one.
 pub(crate) fn module(modinfo: Option<&[u8]>) -> Vec<u8> {
-    let names = b"\0.shstrtab\0.modinfo\0";
-    let body = modinfo.unwrap_or_default();
+    elf(modinfo.map(|modinfo| (".modinfo", modinfo)))
+}
+
+/// A relocatable ELF file with a section of this name and content, or without one.
+pub(crate) fn elf(section: Option<(&str, &[u8])>) -> Vec<u8> {
+    let (name, body) = section.unwrap_or_default();
+    let names = format!("\0.shstrtab\0{name}\0").into_bytes();
     let names_at = 64 + body.len();
     let sections_at = (names_at + names.len()).next_multiple_of(8);
     let section = |name: u32, kind: u32, offset: usize, size: usize| {
@@ -18,7 +23,7 @@ pub(crate) fn module(modinfo: Option<&[u8]>) -> Vec<u8> {
         }
         header
     };
-    let count: u16 = if modinfo.is_some() { 3 } else { 2 };
+    let count: u16 = if name.is_empty() { 2 } else { 3 };
     let mut bytes = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\x3e\0\x01\0\0\0".to_vec();
     bytes.extend([0; 16]);
     bytes.extend((sections_at as u64).to_le_bytes());
@@ -28,11 +33,11 @@ pub(crate) fn module(modinfo: Option<&[u8]>) -> Vec<u8> {
     }
     assert_eq!(bytes.len(), 64);
     bytes.extend(body);
-    bytes.extend(names);
+    bytes.extend(&names);
     bytes.resize(sections_at, 0);
     bytes.extend(section(0, 0, 0, 0));
     bytes.extend(section(1, 3, names_at, names.len()));
-    if modinfo.is_some() {
+    if !name.is_empty() {
         bytes.extend(section(11, 1, 64, body.len()));
     }
     bytes
@@ -272,6 +277,23 @@ fn signatures_are_cut_off_or_kept_as_asked() {
         assert_eq!(set.signatures, signatures);
         let file = Node::File { executable: false, content: expected.clone().into() };
         assert_eq!(archive.get("/bpfassay/modules/nfsd.ko"), Some(&file));
+    }
+}
+
+#[test]
+fn enum_values_are_hidden_where_signatures_are_cut() {
+    let tree = tree(&[], &[]);
+    let file = tree.path().join("kernel/nfsd.ko");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    // It has no information on itself, and so no dependencies.
+    let module = elf(Some(("_ftrace_eval_map", b"table")));
+    let mut hidden = module.clone();
+    enum_values::hide(&mut hidden);
+    assert_ne!(hidden, module);
+    fs::write(&file, &module).unwrap();
+    for (signatures, expected) in [(Signatures::Cut, &hidden), (Signatures::Kept, &module)] {
+        let read = Installed::find(tree.path()).unwrap();
+        assert_eq!(content(&read.files["nfsd"], signatures).unwrap(), *expected);
     }
 }
 

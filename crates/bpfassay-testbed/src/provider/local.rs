@@ -69,15 +69,31 @@ pub enum LocalModules {
     Built(PathBuf),
 }
 
+impl LocalModules {
+    /// The modules in `directory`, the argument of `--modules`.
+    ///
+    /// # Errors
+    /// [`Error::LocalKernel`] where `directory` is no directory.
+    fn installed(directory: Option<&Path>) -> Result<Option<Self>> {
+        let Some(path) = directory.map(Path::to_owned) else { return Ok(None) };
+        if path.is_dir() {
+            return Ok(Some(Self::Installed(path)));
+        }
+        let problem = "is no directory: give --modules INSTALL_MOD_PATH of `make modules_install`".to_owned();
+        Err(Error::LocalKernel { path, problem })
+    }
+}
+
 impl LocalKernel {
     /// The kernel that `path` is, an image or the tree that it was built in, for one of `archs`, or for any where there are none; with the modules
     /// in `modules`, or those of the tree.
     ///
     /// # Errors
-    /// [`Error::LocalKernel`] for a directory that is no build tree, and [`Error::NotBuilt`] for one that lacks what a build makes. An image is not
-    /// looked at.
+    /// [`Error::LocalKernel`] for a directory that is no build tree, and where `modules` is no
+    /// directory; [`Error::NotBuilt`] for a build tree that lacks what a build makes. An image is
+    /// not looked at.
     pub fn find(path: &Path, modules: Option<&Path>, archs: &[Arch]) -> Result<Self> {
-        let modules = modules.map(|directory| LocalModules::Installed(directory.to_owned()));
+        let modules = LocalModules::installed(modules)?;
         if path.is_dir() {
             return build_tree::find(path, modules, archs);
         }
@@ -92,7 +108,7 @@ impl LocalKernel {
     /// [`Error::Package`] for a file that is no package; [`Error::LocalKernel`] for packages without an image, of several kernels, or without the modules that
     /// guests need of them; [`Error::DiskFull`], [`Error::Io`] where the cache cannot take it.
     pub fn of_packages(cache: &Cache, files: &[PathBuf], modules: Option<&Path>) -> Result<Self> {
-        packages::find(cache, files, modules.map(|directory| LocalModules::Installed(directory.to_owned())))
+        packages::find(cache, files, LocalModules::installed(modules)?)
     }
 
     /// Modules that a guest needs by the configuration, with `nfs` for an NFS mount, too, and that are not among those of the kernel's packages; nothing where the

@@ -23,6 +23,9 @@ const SPOILERS: [(&str, &[(&str, &str)]); 3] = [
             ("cgroup", "cgroups: /sys/fs/cgroup/left was not there before"),
             ("program", "BPF objects: program "),
             ("event", "tracing: event p:kprobes/unused"),
+            ("filter", "tracing: function filter vfs_read was not there before"),
+            ("trigger", "tracing: enabled event sched:sched_process_exec was not there before"),
+            ("option", "tracing: option stacktrace was not there before"),
             ("probe", "kprobes: k vfs_read"),
             ("clock", "the clock: nanoseconds between"),
             ("slow-clock", "the clock's speed: microseconds per tick was 10000 and is 9000"),
@@ -121,6 +124,10 @@ static int deed(const char *what)
 	if (!strcmp(what, "cgroup")) status = mkdir("/sys/fs/cgroup/left", 0755);
 	if (!strcmp(what, "program")) status = program();
 	if (!strcmp(what, "event")) status = put("/sys/kernel/tracing/kprobe_events", "p:unused vfs_write\n");
+	if (!strcmp(what, "filter")) status = put("/sys/kernel/tracing/set_ftrace_filter", "vfs_read\n");
+	if (!strcmp(what, "trigger"))
+		status = put("/sys/kernel/tracing/events/sched/sched_process_exec/trigger", "stacktrace\n");
+	if (!strcmp(what, "option")) status = put("/sys/kernel/tracing/trace_options", "stacktrace\n");
 	if (!strcmp(what, "probe"))
 		status = put("/sys/kernel/tracing/kprobe_events", "p:spoilt vfs_read\n") ||
 			 put("/sys/kernel/tracing/events/kprobes/spoilt/enable", "1\n");

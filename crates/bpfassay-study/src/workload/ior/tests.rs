@@ -73,6 +73,7 @@ fn metrics_are_those_that_a_case_asks_for() {
         let spec = IorSpec {
             script: None,
             text: None,
+            files: Vec::new(),
             tests: parse_args(options).unwrap().tests.into_iter().map(to_test).collect(),
             ranks: 1,
             engine: EngineChoice::Auto,
@@ -86,6 +87,24 @@ fn metrics_are_those_that_a_case_asks_for() {
     assert_eq!(only(&["-W"]), []);
     assert_eq!(only(&["-w", "-R"]), [Some(Operation::Write), Some(Operation::Read)]);
     assert_eq!(only(&["-w", "-r"]), [Some(Operation::Write), Some(Operation::Read)]);
+}
+
+/// Where files are is said in vain, and the plan says so.
+#[test]
+fn options_that_name_files_are_left_out_in_so_many_words() {
+    let left_out = |options: &str| {
+        let study = format!("{STUDY}name = \"w\"\noptions = \"{options}\"\n");
+        let study = crate::Study::parse("s.toml", &study, &|_| Ok(None)).unwrap();
+        let plan = crate::expand(&study, &Default::default(), &crate::Available::default()).unwrap();
+        plan.left_out.into_iter().map(|left| (left.what, left.reason)).collect::<Vec<_>>()
+    };
+    assert_eq!(left_out("-w -b 8m"), []);
+    let reason = "the agent decides where files are: choose the file system in [[file_systems]]";
+    let what = "options `-o /mnt/t`, `-O summaryFile=/tmp/s` of workload w";
+    assert_eq!(
+        left_out("-w -b 8m -o /mnt/t -O summaryFormat=JSON -O summaryFile=/tmp/s"),
+        [(what.to_owned(), reason.to_owned())]
+    );
 }
 
 /// The cases of a workload whose script is `text`, each with its arguments, or what is wrong.
