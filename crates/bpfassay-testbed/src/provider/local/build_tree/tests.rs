@@ -127,6 +127,9 @@ fn images_of_two_architectures_are_told_apart_by_name() {
 #[test]
 fn installed_modules_come_before_those_of_the_tree() {
     let tree = tree();
-    let kernel = LocalKernel::find(tree.path(), Some(Path::new("modroot")), &[]).unwrap();
-    assert_eq!(kernel.modules, Some(LocalModules::Installed("modroot".into())));
+    let installed = tempfile::tempdir().unwrap();
+    let kernel = LocalKernel::find(tree.path(), Some(installed.path()), &[]).unwrap();
+    assert_eq!(kernel.modules, Some(LocalModules::Installed(installed.path().to_owned())));
+    let absent = LocalKernel::find(tree.path(), Some(Path::new("modroot")), &[]).unwrap_err().to_string();
+    assert_eq!(absent, "modroot is no directory: give --modules INSTALL_MOD_PATH of `make modules_install`");
 }
