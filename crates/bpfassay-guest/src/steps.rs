@@ -12,7 +12,7 @@ pub(crate) struct Steps(Vec<(String, u64)>);
 impl Steps {
     /// Records that the step `name` ends now.
     pub(crate) fn ended(&mut self, name: impl Into<String>) -> Result<()> {
-        self.0.push((name.into(), now(ClockId::Boottime)?));
+        self.0.push((name.into(), boottime_ns()?));
         Ok(())
     }
 
@@ -20,6 +20,11 @@ impl Steps {
     pub(crate) fn take(self) -> Vec<(String, u64)> {
         self.0
     }
+}
+
+/// Nanoseconds since the boot (`CLOCK_BOOTTIME`).
+pub(crate) fn boottime_ns() -> Result<u64> {
+    now(ClockId::Boottime)
 }
 
 /// Nanoseconds of `CLOCK_MONOTONIC`.

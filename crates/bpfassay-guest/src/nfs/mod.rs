@@ -12,6 +12,8 @@ use std::{
     fs::{self, OpenOptions},
     io::{Read, Write},
     net::Ipv4Addr,
+    thread,
+    time::Duration,
 };
 
 use bpfassay_protocol::{
@@ -25,7 +27,7 @@ use services::{MOUNT_PORT, Services};
 use crate::{
     error::{Error, Result},
     link::Link,
-    steps::Steps,
+    steps::{Steps, boottime_ns},
     system::{mount_with, read, write},
 };
 
@@ -42,6 +44,12 @@ const BLOCK_SIZE: u32 = 1 << 20;
 
 /// Largest NFSv3 file handle, in bytes.
 const HANDLE_SIZE: usize = 64;
+
+/// When a server of NFSv4 may meet its first client, in nanoseconds since the boot. The server marks
+/// an expired client by `cl_time` 0 (`is_client_expired`, fs/nfsd/nfs4state.c), the seconds since the
+/// boot at which it last heard of the client, as of the last tick. So a client of the first second
+/// has expired for good, and its mount never ends.
+const FIRST_CLIENT_NS: u64 = 1_100_000_000;
 
 /// Starts the server and mounts its export at [`MOUNT_POINT`]. Returns whether LOCALIO is in use; `None` where this
 /// kernel has none.
@@ -68,6 +76,8 @@ pub(crate) fn serve(nfs: &Nfs, address: Ipv4Addr, steps: &mut Steps) -> Result<(
     steps.ended("nfs server")?;
     if nfs.version != NfsVersion::V3 {
         end_grace()?;
+        thread::sleep(until_first_client(boottime_ns()?));
+        steps.ended("nfs first second")?;
     }
     if let Some(services) = services {
         services.export(Exported { path: EXPORT.path.to_owned(), handle: root_handle()? });
@@ -89,6 +99,11 @@ fn mount(mount: &Mount, client: &str, steps: &mut Steps) -> Result<Option<bool>>
     let localio = localio::in_use(MOUNT_POINT, client)?;
     steps.ended("nfs first write")?;
     Ok(localio)
+}
+
+/// How long a server of NFSv4 still has to wait, `now` nanoseconds after the boot.
+const fn until_first_client(now: u64) -> Duration {
+    Duration::from_nanos(FIRST_CLIENT_NS.saturating_sub(now))
 }
 
 /// Ends the server's grace period for clients of an earlier instance. When the client tracker has reported that there were
@@ -203,6 +218,15 @@ mod tests {
         let of_node = Mount::of(NfsVersion::V42, Node::server(4).address(), node.address());
         assert_eq!(of_node.source, "192.0.2.1:/");
         assert!(of_node.options.starts_with("vers=4.2,addr=192.0.2.1,clientaddr=192.0.2.3,"), "{}", of_node.options);
+    }
+
+    #[test]
+    fn no_client_comes_in_the_first_second() {
+        for now in [0, 700_000_000, 999_999_999] {
+            let met = Duration::from_nanos(now) + until_first_client(now);
+            assert!(met > Duration::from_secs(1) && met < Duration::from_secs(2), "{now}");
+        }
+        assert_eq!(until_first_client(3_000_000_000), Duration::ZERO);
     }
 
     #[test]
