@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::common::{guests_wanted, printed, results, study, uncounted};
+use crate::common::{guests_wanted, on_aarch64, printed, results, uncounted};
 
 /// Runs the command in `directory` and gives what it printed.
 fn exits(directory: &Path, arguments: &[&str], code: i32) -> String {
@@ -68,7 +68,7 @@ fn merged_shards_are_what_one_run_measures() {
     }
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path();
-    let study = study("shards.toml");
+    let study = on_aarch64("shards.toml", directory);
     let run = ["run", study.to_str().unwrap(), "--yes", "--offline"];
     let with = |more: &[&'static str]| -> Vec<String> { run.iter().chain(more).map(|&text| text.to_owned()).collect() };
     let go = |more: &[&'static str], code| {
@@ -78,14 +78,14 @@ fn merged_shards_are_what_one_run_measures() {
     let whole = go(&["--output", "whole"], 0);
 
     let first = go(&["--shard", "1/2", "--output", "1"], 0);
-    assert!(first.contains("shard 1 of 2") && !first.contains("x86_64 6.12"), "{first}");
+    assert!(first.contains("shard 1 of 2") && !first.contains("aarch64 7.2"), "{first}");
 
     // What is missing is named.
     let refused = exits(directory, &["merge", "out", "1"], 2);
-    assert!(refused.contains("2 of 4 boots are missing: x86_64_6.12_small_tmpfs_1"), "{refused}");
+    assert!(refused.contains("2 of 4 boots are missing: aarch64_7.2_small_tmpfs_1"), "{refused}");
     go(&["--shard", "2/2", "--output", "2"], 0);
     let refused = exits(directory, &["merge", "out", "1", "2", "1"], 2);
-    assert!(refused.contains("both have the block x86_64_6.1_small_tmpfs_1"), "{refused}");
+    assert!(refused.contains("both have the block aarch64_6.12_small_tmpfs_1"), "{refused}");
     assert!(!directory.join("out").exists());
 
     // All but times of the host: plan, provenance, boots, runs, cells, gates.

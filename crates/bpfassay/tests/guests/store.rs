@@ -11,7 +11,7 @@ use std::{
 
 use bpfassay_results::{Contents, Entry, Outcome};
 
-use crate::common::{bpfassay, guests_wanted, printed, results, study};
+use crate::common::{bpfassay, guests_wanted, on_aarch64, printed, results};
 
 /// Runs the command in `directory` and gives what it printed.
 fn exits(directory: &Path, arguments: &[&str], code: i32) -> String {
@@ -75,7 +75,7 @@ fn what_a_store_has_is_not_measured_again() {
     }
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path();
-    let study = study("shards.toml");
+    let study = on_aarch64("shards.toml", directory);
     let run = ["run", study.to_str().unwrap(), "--yes", "--offline", "--kernel", "6.12", "--store", "store"];
     let go = |more: &[&str]| exits(directory, &[&run, more].concat(), 0);
     let of = |name: &str| directory.join(name);

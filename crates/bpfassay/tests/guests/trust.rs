@@ -188,7 +188,7 @@ fn a_guest_that_is_killed_from_outside_is_booted_again(directory: &Path, whole: 
 fn failing_qemu(directory: &Path) -> PathBuf {
     let bin = directory.join("bin");
     fs::create_dir_all(&bin).unwrap();
-    stand_in_for_qemu(&bin, "x86_64", "*' -mon '*) echo 'no such machine today' >&2; exit 1");
+    stand_in_for_qemu(&bin, "aarch64", "*' -mon '*) echo 'no such machine today' >&2; exit 1");
     bin
 }
 
@@ -222,10 +222,10 @@ fn a_run_like_another_has_its_guests_and_its_figures_or_is_refused() {
     let own = directory.join("qemu");
     fs::create_dir(&own).unwrap();
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
-    stand_in_for_qemu(&own, "x86_64", "'') exit 1");
+    stand_in_for_qemu(&own, "aarch64", "'') exit 1");
     let path = format!("{}:{}", own.display(), std::env::var("PATH").unwrap());
     let smoke = |command: &mut Command, out: &str, code| {
-        command.arg(study("smoke.toml")).args(["--arch", "x86_64", "--clock", "instructions", "--output", out]);
+        command.arg(study("smoke.toml")).args(["--arch", "aarch64", "--clock", "instructions", "--output", out]);
         ends(command, code)
     };
     let first = smoke(run(directory).env("PATH", &path), "first", 0);
@@ -243,7 +243,7 @@ fn a_run_like_another_has_its_guests_and_its_figures_or_is_refused() {
     let programs = directory.join("another-qemu");
     fs::create_dir(&programs).unwrap();
     let refused = smoke(like().env("PATH", without_plugins(&programs)), "third", 2);
-    assert!(refused.contains("QEMU for x86_64 was ") && !directory.join("third").exists(), "{refused}");
+    assert!(refused.contains("QEMU for aarch64 was ") && !directory.join("third").exists(), "{refused}");
     let refused = ends(like().args(["kernel-features", "--arch", "x86_64", "--kernel", "5.10"]), 2);
     assert!(refused.contains("they have no guest for x86_64 5.10, only "), "{refused}");
     let refused = ends(like().args(["quick", "--newest"]), 2);
