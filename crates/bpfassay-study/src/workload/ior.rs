@@ -58,11 +58,10 @@ fn read_spec(table: &Table<'_>) -> Result<IorSpec, Reported> {
 /// The options of `plan` that say where files are, each once.
 fn named_files(plan: &Plan) -> Vec<String> {
     let default = Options::default().test_file;
-    let named = plan.tests.iter().map(|test| &test.test_file).filter(|name| **name != default);
-    let mut files: Vec<String> = named.map(|name| format!("-o {name}")).collect();
-    files.extend(plan.output.file.iter().map(|name| format!("-O summaryFile={name}")));
-    files.dedup();
-    files
+    let mut seen = BTreeSet::new();
+    let named = plan.tests.iter().map(|test| &test.test_file);
+    let named = named.filter(|name| **name != default && seen.insert(*name)).map(|name| format!("-o {name}"));
+    named.chain(plan.output.file.iter().map(|name| format!("-O summaryFile={name}"))).collect()
 }
 
 /// The text of `script`, whose tests share files, as a run of all its tests needs it.
@@ -70,9 +69,7 @@ fn named_files(plan: &Plan) -> Vec<String> {
 /// # Errors
 /// Where the script says where files are: the agent decides that.
 fn in_one_run(script: &Script, plan: &Plan) -> Result<String, String> {
-    let file = &Options::default().test_file;
-    let names_files = plan.tests.iter().any(|test| test.test_file != *file) || plan.output != Default::default();
-    match names_files {
+    match !named_files(plan).is_empty() || plan.output != Default::default() {
         false => Ok(script.text.clone()),
         true => Err(format!(
             "{}: its tests share files, so that all are one run, whose files the agent names: leave out testFile, summaryFile and summaryFormat",

@@ -3,9 +3,9 @@
 //!
 //! When a kernel inserts a module, it replaces each of these names in the print format of each
 //! tracepoint of that system (`trace_event_eval_update` in kernel/trace/trace_events.c). `nfsv4` has
-//! hundreds of both, and so this takes a thousand million instructions: a quarter of what a guest
-//! executes until it is ready. Without the table, the file `format` of such a tracepoint has names
-//! in place of numbers. Fields, their offsets and what programs find there are the same.
+//! hundreds of both: on x86_64 6.12 this took 1.0 of the 3.9 s of the instruction clock until the guest
+//! was ready. The file `format` of such a tracepoint has names in place of numbers where a kernel does
+//! not find the table. Fields, their offsets and what programs find there are the same.
 
 use object::{
     Endianness, SectionIndex,
@@ -16,18 +16,18 @@ use object::{
 /// The section of the table (`find_module_sections` in kernel/module/main.c).
 const SECTION: &[u8] = b"_ftrace_eval_map";
 
-/// What the first byte of the name becomes: a kernel does not look for such a section.
+/// Replaces the first byte of the name: a kernel does not look for a section of the new name.
 const RENAMED: u8 = b'.';
 
-/// Renames the table of `module`, an ELF file, so that the kernel does not find it. A module without
-/// the table stays as it is.
+/// Renames the table of `module`, an ELF file, so that the kernel does not find it. A module
+/// without the table stays as it is.
 pub fn hide(module: &mut [u8]) {
     if let Some(byte) = place_of_name(module).and_then(|at| module.get_mut(at)) {
         *byte = RENAMED;
     }
 }
 
-/// Where in `module` the name of the section begins.
+/// Finds where in `module` the name of the section begins.
 fn place_of_name(module: &[u8]) -> Option<usize> {
     let header = FileHeader64::<Endianness>::parse(module).ok()?;
     let endian = header.endian().ok()?;

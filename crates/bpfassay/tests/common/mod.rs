@@ -48,8 +48,8 @@ pub(crate) fn study(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vm-tests").join(name)
 }
 
-/// A copy in `directory` of a study of `vm-tests/` for two kernels of x86_64, for two of aarch64, whose
-/// guests boot in half the time: for tests that boot many.
+/// Copies a study of `vm-tests/` for two kernels of x86_64 into `directory`, for two of aarch64. Their
+/// guests boot in half the time, which matters to tests that boot many.
 pub(crate) fn on_aarch64(name: &str, directory: &Path) -> PathBuf {
     let text = fs::read_to_string(study(name)).unwrap();
     let of_x86_64 = "arch = \"x86_64\"\nkernels = [\"6.1\", \"6.12\"]";

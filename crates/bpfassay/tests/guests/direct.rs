@@ -44,12 +44,12 @@ fn costs(results: &Value) -> Vec<(String, &Value)> {
     metrics.filter(|(_, direct)| !direct.is_null()).collect()
 }
 
-/// Instructions per call that differ by the addresses that generated code loads. On riscv64, compiled
-/// trampolines load them with more or fewer instructions: 73.2, 75.2 and 77.2 of generated code per
-/// call were measured, and the bound has room for 3.1 more. On aarch64, `emit_a64_mov_i64`
-/// (arch/arm64/net/bpf_jit_comp.c) leaves out the move of 16 bits that are all 0. The lowest 16 bits
-/// of a program's address are 0 in one of 16 cases, since programs begin with a page, and a trampoline
-/// loads the addresses of the program and of its own image twice: 335.3 and 337.3 were measured.
+/// Instructions per call that differ by the addresses that generated code loads. On riscv64,
+/// compiled trampolines load them with more or fewer instructions: 73.2, 75.2 and 77.2 of generated
+/// code per call were measured, and the bound has room for 3.1 more. On aarch64, two boots with
+/// other seeds took 335.3 and 337.3 per call. `emit_a64_mov_i64` (arch/arm64/net/bpf_jit_comp.c)
+/// leaves out each move of 16 bits that are 0, and a trampoline loads the address of its image
+/// twice: that fits the difference. The code of the two boots was not compared.
 const ADDRESSES: [(&str, f64); 3] = [("aarch64", 4.1), ("riscv64", 3.1 + 4.1), ("x86_64", 0.0)];
 
 /// Checks that each direct cost has all its parts and is the same in every run, but for 0.5 % and [`ADDRESSES`]. Returns how many there are.

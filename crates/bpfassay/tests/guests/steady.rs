@@ -36,8 +36,8 @@ fn phases_run_under_the_conditions_that_the_study_asks_for() {
     for setting in SETTINGS {
         assert_eq!(fixed[setting], 1.0, "{setting}: {fixed:?}");
     }
-    // How many free pages the CPU's lists have otherwise is the kernel's decision (since Linux 6.7 it
-    // adapts their size).
+    // Without fixed scheduling, the kernel decides how many free pages the CPU's lists have (since
+    // Linux 6.7 it adapts their size).
     assert_eq!(fixed["free-pages"], 1.0, "{fixed:?}");
     for threads in ["nfsd", "kworker", "ksoftirqd"] {
         assert_eq!(kernel[format!("{threads}-fixed").as_str()], 1.0, "{kernel:?}");

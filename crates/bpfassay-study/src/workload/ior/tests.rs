@@ -89,7 +89,7 @@ fn metrics_are_those_that_a_case_asks_for() {
     assert_eq!(only(&["-w", "-r"]), [Some(Operation::Write), Some(Operation::Read)]);
 }
 
-/// Where files are is said in vain, and the plan says so.
+/// The plan names the options that say where files are, each once, since none of them is used.
 #[test]
 fn options_that_name_files_are_left_out_in_so_many_words() {
     let left_out = |options: &str| {
@@ -105,6 +105,8 @@ fn options_that_name_files_are_left_out_in_so_many_words() {
         left_out("-w -b 8m -o /mnt/t -O summaryFormat=JSON -O summaryFile=/tmp/s"),
         [(what.to_owned(), reason.to_owned())]
     );
+    let script = "IOR START\nwriteFile=1\ntestFile=a\nRUN\ntestFile=b\nRUN\ntestFile=a\nRUN\nIOR STOP\n";
+    assert_eq!(named_files(&parse_script("s.ior", script).unwrap()), ["-o a", "-o b"]);
 }
 
 /// The cases of a workload whose script is `text`, each with its arguments, or what is wrong.
