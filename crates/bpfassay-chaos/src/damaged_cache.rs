@@ -6,23 +6,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Makes one at `directory` from the cache of which `manifest` names objects. A file that a guest of the trial needs is damaged: its kernel
-/// or a part of its initramfs; `draw` decides which one, and where.
+/// The file that marks a cache.
+const MARK: &str = "bpfassay-cache";
+
+/// Makes a cache at `directory` from the one of which `manifest` names objects. A file that guests of `arch` need is damaged: their kernel
+/// or a part of their initramfs; `draw` decides which one, and where.
 ///
 /// # Errors
 /// Those of the file system; `NotFound` or similar for a manifest without such objects.
-pub fn make(manifest: &Path, directory: &Path, draw: u64) -> io::Result<()> {
-    let needed = needed(&fs::read(manifest)?)
+pub fn make(manifest: &Path, arch: &str, directory: &Path, draw: u64) -> io::Result<()> {
+    let needed = needed(&fs::read(manifest)?, arch)
         .ok_or_else(|| io::Error::other(format!("{} names no objects of a cache", manifest.display())))?;
     let object = usize::try_from(draw).ok().and_then(|draw| needed.get(draw % needed.len()));
-    let (root, object) = object
-        .and_then(|path| Some((path.ancestors().nth(3)?, path)))
-        .ok_or_else(|| io::Error::other("no object to damage"))?;
+    let (root, object) =
+        object.and_then(|path| Some((root(path)?, path))).ok_or_else(|| io::Error::other("no object to damage"))?;
     fs::create_dir(directory)?;
-    for name in ["objects", "records"] {
+    fs::create_dir(directory.join("trees"))?;
+    for name in ["objects", "records", "trees/kernel"] {
         link(&root.join(name), &directory.join(name))?;
     }
-    for name in ["CACHEDIR.TAG", "bpfassay-cache"] {
+    for name in ["CACHEDIR.TAG", MARK] {
         fs::copy(root.join(name), directory.join(name))?;
     }
     let mut bytes = fs::read(object)?;
@@ -36,15 +39,20 @@ pub fn make(manifest: &Path, directory: &Path, draw: u64) -> io::Result<()> {
     fs::write(copy, bytes)
 }
 
-/// The kernel and the first two parts of the initramfs of x86_64 6.12 in a manifest: all guests of that target need them.
-fn needed(manifest: &[u8]) -> Option<Vec<PathBuf>> {
+/// The kernel and the first two parts of the initramfs of `arch` 6.12 in a manifest: all guests of that target need them.
+fn needed(manifest: &[u8], arch: &str) -> Option<Vec<PathBuf>> {
     let manifest: serde_json::Value = serde_json::from_slice(manifest).ok()?;
-    let is_target = |target: &&serde_json::Value| target["arch"] == "x86_64" && target["name"] == "6.12";
+    let is_target = |target: &&serde_json::Value| target["arch"] == arch && target["name"] == "6.12";
     let target = manifest["targets"].as_array()?.iter().find(is_target)?;
     let places = ["/kernel/image/path", "/initramfs/0/archive/path", "/initramfs/1/archive/path"];
     let paths = places.iter().map(|place| Some(PathBuf::from(target.pointer(place)?.as_str()?)));
     let paths = paths.collect::<Option<Vec<_>>>()?;
-    paths.iter().all(|path| path.ancestors().nth(2).is_some_and(|path| path.ends_with("objects"))).then_some(paths)
+    paths.iter().all(|path| root(path).is_some()).then_some(paths)
+}
+
+/// The cache that the file at `path` is in.
+fn root(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|above| above.join(MARK).exists())
 }
 
 /// The files in `from` by hard links in `to`; copies of them on another file system.
@@ -78,26 +86,27 @@ mod tests {
         let cache = folder.path().join("cache");
         fs::create_dir_all(cache.join("objects/ab")).unwrap();
         fs::create_dir_all(cache.join("records/kernel")).unwrap();
-        for name in ["CACHEDIR.TAG", "bpfassay-cache", "objects/ab/1", "objects/ab/2", "objects/ab/3"] {
+        fs::create_dir_all(cache.join("trees/kernel/1/content")).unwrap();
+        let needed = ["trees/kernel/1/content/vmlinuz", "objects/ab/2", "objects/ab/3"];
+        for name in ["CACHEDIR.TAG", MARK].iter().chain(&needed) {
             fs::write(cache.join(name), name).unwrap();
         }
-        let path = |name: &str| cache.join("objects/ab").join(name);
+        let path = |index: usize| cache.join(needed[index]);
         let manifest = serde_json::json!({ "targets": [{
-            "arch": "x86_64", "name": "6.12", "kernel": { "image": { "path": path("1") } },
-            "initramfs": [{ "archive": { "path": path("2") } }, { "archive": { "path": path("3") } }],
+            "arch": "x86_64", "name": "6.12", "kernel": { "image": { "path": path(0) } },
+            "initramfs": [{ "archive": { "path": path(1) } }, { "archive": { "path": path(2) } }],
         }] });
         let file = folder.path().join("manifest");
         fs::write(&file, manifest.to_string()).unwrap();
         for draw in 0..30 {
             let copy = folder.path().join(format!("copy-{draw}"));
-            make(&file, &copy, draw).unwrap();
-            let differs =
-                |name: &&str| fs::read(copy.join("objects/ab").join(name)).unwrap() != fs::read(path(name)).unwrap();
-            assert_eq!(["1", "2", "3"].iter().filter(|name| differs(name)).count(), 1);
+            make(&file, "x86_64", &copy, draw).unwrap();
+            let differs = |name: &&&str| fs::read(copy.join(name)).unwrap() != fs::read(cache.join(name)).unwrap();
+            assert_eq!(needed.iter().filter(differs).count(), 1);
             assert!(copy.join("records/kernel").is_dir());
         }
-        for name in ["1", "2", "3"] {
-            assert_eq!(fs::read_to_string(path(name)).unwrap(), format!("objects/ab/{name}"));
+        for name in needed {
+            assert_eq!(fs::read_to_string(cache.join(name)).unwrap(), name);
         }
     }
 }

@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn the_studies_are_studies() {
-        for text in [study(Clock::Wall, 2, 1), study(Clock::Instructions, 1, 2)] {
+        for text in [study("x86_64", Clock::Wall, 2, 1), study("aarch64", Clock::Instructions, 1, 2)] {
             bpfassay_study::Study::parse("chaos.toml", &text, &|_| Ok(None)).unwrap();
         }
     }

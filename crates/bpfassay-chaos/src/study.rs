@@ -128,6 +128,7 @@ fn text(shape: Shape) -> String {
         Clock::Wall => ("wall", "10s", "10s"),
     };
     StudyText {
+        arch: "x86_64",
         clock,
         probes: r#""none", "kprobe", "fexit""#,
         block_size: "1m",
@@ -143,6 +144,8 @@ fn text(shape: Shape) -> String {
 
 /// The file of a study with faults: the differences between the scripted one and the one with real guests.
 pub(crate) struct StudyText {
+    /// The architecture of the guests.
+    pub(crate) arch: &'static str,
     pub(crate) clock: &'static str,
     /// The probe configurations, as elements of a list.
     pub(crate) probes: &'static str,
@@ -160,7 +163,7 @@ pub(crate) struct StudyText {
 
 impl fmt::Display for StudyText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { clock, probes, block_size, rounds, replicates, seed, more, boot, phase } = self;
+        let Self { arch, clock, probes, block_size, rounds, replicates, seed, more, boot, phase } = self;
         write!(
             f,
             r#"
@@ -170,7 +173,7 @@ description = "A study with faults."
 clock = "{clock}"
 probes = [{probes}]
 [[targets]]
-arch = "x86_64"
+arch = "{arch}"
 kernels = "6.12"
 [[file_systems]]
 type = "tmpfs"

@@ -123,10 +123,7 @@ impl Known {
             let for_run = format!("bpfassay run {for_run}");
             return [self.unknown_in(own, whole), self.unknown_in(&for_run, whole)].concat();
         }
-        let named = options(part);
-        if named.is_empty() {
-            return named;
-        }
+        let mut missing = options(part);
         let arguments: Vec<&str> = part.split_whitespace().collect();
         let start = arguments.iter().position(|argument| *argument == "bpfassay").map_or(0, |at| at + 1);
         let mut command = &self.bpfassay;
@@ -138,10 +135,14 @@ impl Known {
         }
         let is_command = !std::ptr::eq(command, &self.bpfassay);
         let expected = if is_command { of(command) } else { self.any.clone() };
-        // Other programs are named in the same text.
-        let others: Vec<_> = self.others.iter().filter(|(name, _)| has_name(whole, name)).map(|(_, of)| of).collect();
-        let exists = |option: &String| expected.contains(option) || others.iter().any(|of| of.contains(option));
-        named.into_iter().filter(|option| !exists(option)).collect()
+        missing.retain(|option| !expected.contains(option));
+        // Other programs are named in the same text. It may be long.
+        let is_of_other = |option: &str| {
+            let mut others = self.others.iter().filter(|(_, of)| of.contains(option));
+            others.any(|(name, _)| has_name(whole, name))
+        };
+        missing.retain(|option| !is_of_other(option));
+        missing
     }
 }
 
