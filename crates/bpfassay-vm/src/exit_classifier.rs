@@ -104,8 +104,14 @@ impl ExitClassifier {
         }
     }
 
-    /// Why the guest ended, from everything known after QEMU's exit. The kernel's own death has precedence over all else.
-    pub(crate) fn reason(&self, incidents: &[KernelIncident], status: &io::Result<ExitStatus>) -> EndReason {
+    /// Why the guest ended, from everything known after QEMU's exit, `tail` of the console included.
+    /// The kernel's own death has precedence over all else.
+    pub(crate) fn reason(
+        &self,
+        incidents: &[KernelIncident],
+        tail: &[String],
+        status: &io::Result<ExitStatus>,
+    ) -> EndReason {
         let gone = match status {
             Ok(status) => EndReason::QemuExited { status: status.to_string() },
             Err(error) => EndReason::QemuExited { status: error.to_string() },
@@ -137,11 +143,20 @@ impl ExitClassifier {
         let shutdown = self.shutdown.or(clean.then_some(Shutdown::GuestPowerOff));
         match shutdown {
             Some(Shutdown::GuestPowerOff) if self.progress.done && clean => EndReason::Done,
-            Some(Shutdown::GuestPowerOff) => EndReason::PoweredOffEarly,
+            Some(Shutdown::GuestPowerOff) => match printed_failure(tail).filter(|_| !self.progress.spoke) {
+                Some(message) => EndReason::AgentFailed { message },
+                None => EndReason::PoweredOffEarly,
+            },
             Some(Shutdown::GuestReset | Shutdown::GuestPanic) => EndReason::Reset,
             Some(Shutdown::Host | Shutdown::Error) | None => gone,
         }
     }
+}
+
+/// What the agent printed of its failure, as it does where it cannot send messages: without the
+/// console's driver there is no port.
+fn printed_failure(tail: &[String]) -> Option<String> {
+    tail.iter().find_map(|line| Some(shortened(line.split_once("bpfassay-guest: failed: ")?.1)))
 }
 
 /// The beginning of a guest's message.
@@ -178,18 +193,26 @@ mod tests {
     fn only_a_clean_power_off_after_the_last_message_is_done() {
         let mut good = classifier(DONE);
         good.shutdown = Some(Shutdown::GuestPowerOff);
-        assert_eq!(good.reason(&[], &exited(0)), EndReason::Done);
-        assert_eq!(good.reason(&[], &exited(1)), EndReason::PoweredOffEarly);
+        assert_eq!(good.reason(&[], &[], &exited(0)), EndReason::Done);
+        assert_eq!(good.reason(&[], &[], &exited(1)), EndReason::PoweredOffEarly);
 
         let mut reset = classifier(DONE);
         reset.shutdown = Some(Shutdown::GuestReset);
-        assert_eq!(reset.reason(&[], &exited(0)), EndReason::Reset);
+        assert_eq!(reset.reason(&[], &[], &exited(0)), EndReason::Reset);
 
         // The monitor of QEMU 7.2 for riscv64 does not report a power-off.
-        assert_eq!(classifier(DONE).reason(&[], &exited(0)), EndReason::Done);
-        assert_eq!(classifier(&[]).reason(&[], &exited(0)), EndReason::PoweredOffEarly);
-        assert!(matches!(classifier(DONE).reason(&[], &exited(1)), EndReason::QemuExited { .. }));
-        assert!(matches!(classifier(DONE).reason(&[], &Err(io::Error::other("lost"))), EndReason::QemuExited { .. }));
+        assert_eq!(classifier(DONE).reason(&[], &[], &exited(0)), EndReason::Done);
+        assert_eq!(classifier(&[]).reason(&[], &[], &exited(0)), EndReason::PoweredOffEarly);
+        let tail = ["bpfassay-guest: failed: no port", "[   30.7] reboot: Power down"].map(str::to_owned);
+        let failed = EndReason::AgentFailed { message: "no port".to_owned() };
+        assert_eq!(classifier(&[]).reason(&[], &tail, &exited(0)), failed);
+        // What a tool prints there is not the agent's, which sends messages.
+        assert_eq!(good.reason(&[], &tail, &exited(1)), EndReason::PoweredOffEarly);
+        assert!(matches!(classifier(DONE).reason(&[], &[], &exited(1)), EndReason::QemuExited { .. }));
+        assert!(matches!(
+            classifier(DONE).reason(&[], &[], &Err(io::Error::other("lost"))),
+            EndReason::QemuExited { .. }
+        ));
     }
 
     #[test]
@@ -216,7 +239,7 @@ mod tests {
             details: vec!["epc : f+0x1/0x2".to_owned()],
             ..incident(KernelIncidentKind::Oops, "Oops [#1]")
         };
-        let reason = dead.reason(std::slice::from_ref(&full), &exited(0));
+        let reason = dead.reason(std::slice::from_ref(&full), &[], &exited(0));
         assert_eq!(reason, EndReason::KernelDied { incident: Box::new(full) }, "the first sign, with its details");
     }
 
@@ -225,19 +248,21 @@ mod tests {
         let mut limping = classifier(DONE);
         limping.take_incident(&incident(KernelIncidentKind::Bug, "BUG: scheduling while atomic"));
         assert!(!limping.is_dead());
-        assert_eq!(limping.reason(&[], &exited(0)), EndReason::Done);
+        assert_eq!(limping.reason(&[], &[], &exited(0)), EndReason::Done);
         limping.panicked();
-        assert!(matches!(limping.reason(&[], &exited(0)), EndReason::KernelDied { .. }));
+        assert!(matches!(limping.reason(&[], &[], &exited(0)), EndReason::KernelDied { .. }));
     }
 
     #[test]
     fn messages_of_a_guest_about_its_end_are_bounded() {
         let long = "x".repeat(1 << 20);
         let failed = classifier(&[GuestMessage::Failed { message: long.clone() }]);
-        let EndReason::AgentFailed { message } = failed.reason(&[], &exited(0)) else { panic!("another end") };
+        let EndReason::AgentFailed { message } = failed.reason(&[], &[], &exited(0)) else { panic!("another end") };
         assert_eq!(message.len(), MAX_MESSAGE);
         let unsound = classifier(&[GuestMessage::Unsound { run: "r".to_owned(), differences: vec![long; 100] }]);
-        let EndReason::Unsound { differences, .. } = unsound.reason(&[], &exited(0)) else { panic!("another end") };
+        let EndReason::Unsound { differences, .. } = unsound.reason(&[], &[], &exited(0)) else {
+            panic!("another end")
+        };
         assert_eq!((differences.len(), differences[0].len()), (MAX_DIFFERENCES, MAX_MESSAGE));
     }
 
@@ -246,12 +271,12 @@ mod tests {
         let mut decision = classifier(&[]);
         decision.decide(decision.overdue());
         decision.decide(EndReason::Reset);
-        assert_eq!(decision.reason(&[], &exited(0)), EndReason::BootTimeout { seconds: 60 });
+        assert_eq!(decision.reason(&[], &[], &exited(0)), EndReason::BootTimeout { seconds: 60 });
 
         let failed = GuestMessage::Failed { message: "mount".to_owned() };
         let mut stopped = classifier(std::slice::from_ref(&failed));
-        assert_eq!(stopped.reason(&[], &exited(0)), EndReason::AgentFailed { message: "mount".to_owned() });
+        assert_eq!(stopped.reason(&[], &[], &exited(0)), EndReason::AgentFailed { message: "mount".to_owned() });
         stopped.stop_asked = true;
-        assert_eq!(stopped.reason(&[], &exited(0)), EndReason::Stopped);
+        assert_eq!(stopped.reason(&[], &[], &exited(0)), EndReason::Stopped);
     }
 }

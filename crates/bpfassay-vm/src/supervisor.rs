@@ -329,7 +329,7 @@ impl Supervisor {
             },
         };
         let ending = Ending {
-            reason: classifier.reason(&report.incidents, &status),
+            reason: classifier.reason(&report.incidents, &report.tail, &status),
             phase: classifier.progress.phase,
             run: classifier.progress.run,
             lived_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
