@@ -325,7 +325,7 @@ fn read(directory: &Path) -> Result<Records, bpfassay_results::JournalError> {
     }
     let contents = Contents::read(directory)?;
     let results = bpfassay_report::derive(&contents);
-    Ok(results.runs.into_iter().map(|result| (result.record.run.clone(), result.record)).collect())
+    Ok(results.runs.into_iter().map(|result| (result.record.run.clone(), *result.record)).collect())
 }
 
 /// The peak memory of a process, and the size of the files in memory that it holds now, in KiB.

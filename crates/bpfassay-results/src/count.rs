@@ -95,11 +95,14 @@ pub struct Misses {
 
 impl Misses {
     /// All numbers, in the order of display.
-    const fn numbers(self) -> [u64; 4] {
+    #[must_use]
+    pub const fn numbers(self) -> [u64; 4] {
         [self.l1i, self.l1d, self.l2, self.mispredicted]
     }
 
-    const fn of([l1i, l1d, l2, mispredicted]: [u64; 4]) -> Self {
+    /// Those whose [`Self::numbers`] these are.
+    #[must_use]
+    pub const fn of([l1i, l1d, l2, mispredicted]: [u64; 4]) -> Self {
         Self { l1i, l1d, l2, mispredicted }
     }
 

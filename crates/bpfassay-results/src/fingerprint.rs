@@ -7,7 +7,7 @@
 
 mod canonical;
 
-use std::collections::BTreeMap;
+use std::{borrow::Borrow, collections::BTreeMap};
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -22,8 +22,9 @@ use crate::{
 /// failed are part of it by the kind of their failure only: what a log contains of them depends on
 /// the host.
 #[must_use]
-pub fn fingerprint<'a>(records: impl IntoIterator<Item = &'a RunRecord>) -> String {
-    let sorted: BTreeMap<&str, &RunRecord> = records.into_iter().map(|record| (record.run.as_str(), record)).collect();
+pub fn fingerprint<'a, R: Borrow<RunRecord> + 'a>(records: impl IntoIterator<Item = &'a R>) -> String {
+    let records = records.into_iter().map(|record| -> &'a RunRecord { record.borrow() });
+    let sorted: BTreeMap<&str, &RunRecord> = records.map(|record| (record.run.as_str(), record)).collect();
     let mut hash = Sha256::new();
     let mut canonical = Canonical::default();
     for (run, record) in sorted {
@@ -54,18 +55,25 @@ pub fn of_texts<'a>(
     let sorted: BTreeMap<&str, (&RunRecord, &Place)> =
         records.into_iter().map(|(record, place)| (record.run.as_str(), (record, place))).collect();
     let mut hash = Sha256::new();
-    let (mut text, mut sorting) = (String::new(), Vec::new());
-    for (run, (record, place)) in sorted {
-        hash.update(run.as_bytes());
-        hash.update(b"\n");
-        if matches!(record.outcome, Outcome::Failed(_)) {
-            hash.update(raw(&record.outcome).to_string());
-        } else {
-            texts.get(place, &mut text)?;
-            hash.update(canonical::member(text.as_bytes(), b"\"outcome\"", &mut sorting));
-        }
-        hash.update(b"\n");
-    }
+    let places: Vec<&Place> = sorted.values().map(|(_, place)| *place).collect();
+    let mut records = sorted.iter();
+    texts.each(
+        &places,
+        |text| canonical::member(text.as_bytes(), b"\"outcome\""),
+        |outcome| {
+            let outcome = outcome?;
+            if let Some((run, (record, _))) = records.next() {
+                hash.update(run.as_bytes());
+                hash.update(b"\n");
+                match &record.outcome {
+                    Outcome::Failed(_) => hash.update(raw(&record.outcome).to_string()),
+                    _ => hash.update(outcome),
+                }
+                hash.update(b"\n");
+            }
+            Ok::<(), JournalError>(())
+        },
+    )?;
     Ok(hex(&hash.finalize()))
 }
 

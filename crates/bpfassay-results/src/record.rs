@@ -31,13 +31,13 @@ pub struct Header {
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum Entry {
     /// A guest is about to be booted for a block.
-    BlockStarted(BlockStarted),
+    BlockStarted(Box<BlockStarted>),
     /// The guest is ready.
     GuestReady(Box<GuestReady>),
     /// A run came to its end, measured or not.
     Run(Box<RunRecord>),
     /// The guest is gone.
-    BlockEnded(BlockEnded),
+    BlockEnded(Box<BlockEnded>),
     /// More of the testbed is there, while what was there before is measured. Reading puts this in the place of what the header, or the last
     /// [`Entry::Resumed`], has: no reader of a journal sees it.
     Provisioned {
@@ -73,10 +73,10 @@ impl Tagged for Entry {
             provenance: Box<Provenance>,
         }
         Ok(match kind {
-            "block_started" => Self::BlockStarted(BlockStarted::deserialize(rest)?),
+            "block_started" => Self::BlockStarted(Box::deserialize(rest)?),
             "guest_ready" => Self::GuestReady(Box::deserialize(rest)?),
             "run" => Self::Run(Box::deserialize(rest)?),
-            "block_ended" => Self::BlockEnded(BlockEnded::deserialize(rest)?),
+            "block_ended" => Self::BlockEnded(Box::deserialize(rest)?),
             "resumed" => {
                 let With { at_unix_ms, provenance } = With::deserialize(rest)?;
                 Self::Resumed { at_unix_ms, provenance }

@@ -18,9 +18,9 @@ pub const NO_CALL_TIMES: &str = "the workload did not time its calls";
 #[serde(deny_unknown_fields)]
 pub struct RunResult {
     /// As journalled, with the raw figures.
-    pub record: RunRecord,
+    pub record: Box<RunRecord>,
     /// What follows from the raw figures; `None` where there are none.
-    pub derived: Option<RunDerived>,
+    pub derived: Option<Box<RunDerived>>,
 }
 
 /// Figures of one run.

@@ -153,7 +153,7 @@ impl<'a> Boot<'a> {
             confirming: self.plan.confirming.clone(),
             reused: None,
         };
-        self.context.append(&Entry::BlockStarted(started.clone()))?;
+        self.context.append(&Entry::BlockStarted(Box::new(started.clone())))?;
         self.context.report(&Progress::Booting(self.block, &started));
         Ok(())
     }
@@ -292,7 +292,7 @@ impl<'a> Boot<'a> {
             verdict: conclusion.verdict,
             settled,
         };
-        self.context.append(&Entry::BlockEnded(ended.clone()))?;
+        self.context.append(&Entry::BlockEnded(Box::new(ended.clone())))?;
         self.context.report(&Progress::Ended(self.block, &ended));
         Ok(())
     }

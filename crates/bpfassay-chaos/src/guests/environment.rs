@@ -232,7 +232,7 @@ impl<'a> GuestEnvironment<'a> {
             Ok(Some(contents)) => {
                 let results = bpfassay_report::derive(&contents);
                 let records =
-                    results.runs.into_iter().map(|result| (result.record.run.clone(), result.record)).collect();
+                    results.runs.into_iter().map(|result| (result.record.run.clone(), *result.record)).collect();
                 (Some(contents.header.plan), records)
             }
             Err(error) => {

@@ -11,7 +11,7 @@ use bpfassay_results::{
     ProgramExecutions, ProgramLines, ProgramSource, RunResult,
 };
 
-use super::packed::Packed;
+use super::packed::{packed, unpacked};
 
 /// What ran in the boots whose records stand, by block and boot.
 #[derive(Debug, Default)]
@@ -25,15 +25,8 @@ pub(super) struct Coverages {
 #[derive(Debug)]
 struct Boot {
     programs: Vec<Arc<ProgramSource>>,
-    runs: HashMap<String, Figure<Vec<Executed>>>,
-}
-
-/// What ran of a program in one run.
-#[derive(Debug)]
-struct Executed {
-    /// Index into [`Boot::programs`].
-    program: u32,
-    numbers: Packed,
+    /// What ran in each run, as [`packed`].
+    runs: HashMap<String, Figure<Box<[u8]>>>,
 }
 
 /// A program over several runs: its lines by file and number.
@@ -51,9 +44,7 @@ impl Coverages {
     /// Takes in what ran in boot `boot` of `block`.
     pub(super) fn take(&mut self, block: &str, boot: u32, coverage: Figure<BootCoverage>) {
         let of_boot = coverage.map(|coverage| {
-            let executed = |one: &ProgramExecutions| Executed { program: one.program, numbers: Packed::new(one) };
-            let of_run = |programs: Vec<ProgramExecutions>| programs.iter().map(executed).collect();
-            let runs = coverage.runs.into_iter().map(|run| (run.run, run.programs.map(of_run)));
+            let runs = coverage.runs.into_iter().map(|run| (run.run, run.programs.map(|programs| packed(&programs))));
             let runs = runs.collect();
             Boot { programs: coverage.programs.into_iter().map(|program| self.shared(program)).collect(), runs }
         });
@@ -117,7 +108,7 @@ impl<'a> Programs<'a> {
             Some(Figure::NotMeasured(reason)) => return Err(reason.to_string()),
             Some(Figure::Value(executions)) => executions,
         };
-        for executed in executions {
+        for executed in unpacked(executions) {
             let Some(source) = boot.programs.get(executed.program as usize) else {
                 return Err("the journal does not have the source lines of a program".to_owned());
             };
@@ -125,19 +116,24 @@ impl<'a> Programs<'a> {
                 Figure::NotMeasured(reason) => {
                     self.lines.entry((source.program.clone(), Some(reason.to_string()))).or_default();
                 }
-                Figure::Value(lines) => self.add_lines(source, lines, &executed.numbers)?,
+                Figure::Value(lines) => self.add_lines(source, lines, executed)?,
             }
         }
         Ok(())
     }
 
     /// Adds what ran of the program `source`, which has the lines `lines`.
-    fn add_lines(&mut self, source: &'a ProgramSource, lines: &ProgramLines, executed: &Packed) -> Result<(), String> {
-        if (lines.lines.len(), lines.branches.len()) != (executed.lines, executed.branches) {
+    fn add_lines(
+        &mut self,
+        source: &'a ProgramSource,
+        lines: &ProgramLines,
+        executed: ProgramExecutions,
+    ) -> Result<(), String> {
+        let ProgramExecutions { program: _, lines: of_lines, branches: of_branches } = executed;
+        if (lines.lines.len(), lines.branches.len()) != (of_lines.len(), of_branches.len()) {
             self.lines.entry((source.program.clone(), None)).or_default();
             return Err(contradiction());
         }
-        let (of_lines, of_branches) = executed.numbers();
         let place = *self.places.entry(std::ptr::from_ref(source)).or_insert(self.sums.len());
         let is_sound = match self.sums.get_mut(place) {
             Some(sums) => {

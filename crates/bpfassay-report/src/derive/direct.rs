@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    iter,
     sync::Arc,
 };
 
@@ -10,6 +11,7 @@ use bpfassay_stats::{Summary, summarise};
 use bpfassay_study::{Model, Plan};
 
 use super::{
+    packed::{pack, unpack},
     pairs::metric_of,
     priced::{self, Found, Pricing},
 };
@@ -30,8 +32,8 @@ pub(crate) const OF_SEEDS: f64 = 0.0075;
 /// What was counted in the boots whose records stand.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// The phases of a run, by run and boot.
-    runs: HashMap<String, HashMap<u32, Box<[Phase]>>>,
+    /// The phases of a run in each boot, by run.
+    runs: HashMap<String, Vec<(u32, Box<[Phase]>)>>,
     /// Why a boot has no counts, by block and boot.
     problems: HashMap<String, HashMap<u32, String>>,
     /// The names of phases and functions, each held once, and the place of each among them.
@@ -57,17 +59,38 @@ struct Executed {
     tool: Option<Figure<u64>>,
     /// What a model found in the whole guest; `None` without one.
     misses: Option<Misses>,
-    direct: Box<[Part]>,
+    /// The [`Part`]s, packed.
+    direct: Box<[u8]>,
 }
 
 /// A [`FunctionCount`].
-#[derive(Debug)]
 struct Part {
     /// Place in [`Counts::names`].
-    function: u32,
+    function: u64,
     role: Role,
     instructions: u64,
-    misses: Option<Box<Misses>>,
+    misses: Option<Misses>,
+}
+
+// A packed part has two bits for its role.
+const _: () = assert!(Role::ALL.len() <= 4);
+
+impl Part {
+    /// The numbers that it is packed as: the first has the place of the function, the role, and
+    /// whether there are misses.
+    fn numbers(self) -> impl Iterator<Item = u64> {
+        let first = self.function << 3 | (self.role as u64) << 1 | u64::from(self.misses.is_some());
+        [first, self.instructions].into_iter().chain(self.misses.into_iter().flat_map(Misses::numbers))
+    }
+
+    /// The part whose numbers come next.
+    fn next(numbers: &mut impl Iterator<Item = u64>) -> Option<Self> {
+        let (first, instructions) = (numbers.next()?, numbers.next()?);
+        let mut misses = || Some(Misses::of([numbers.next()?, numbers.next()?, numbers.next()?, numbers.next()?]));
+        let misses = if first & 1 == 1 { Some(misses()?) } else { None };
+        let role = *Role::ALL.get((first >> 1 & 3) as usize)?;
+        Some(Self { function: first >> 3, role, instructions, misses })
+    }
 }
 
 /// The plugin follows calls from function to function, whichever CPU runs them.
@@ -132,7 +155,10 @@ impl Counts {
             Figure::Value(runs) => {
                 for RunCount { run, phases } in runs {
                     let phases = phases.into_iter().map(|phase| self.phase(phase)).collect();
-                    self.runs.entry(run).or_default().insert(boot, phases);
+                    let boots = self.runs.entry(run).or_default();
+                    boots.retain(|(other, _)| *other != boot);
+                    boots.reserve_exact(1);
+                    boots.push((boot, phases));
                 }
             }
             Figure::NotMeasured(reason) => {
@@ -148,14 +174,14 @@ impl Counts {
             unresolved: count.unresolved,
             tool: count.tool,
             misses: count.misses.map(|misses| misses.all),
-            direct: count.direct.into_iter().map(|function| self.part(function)).collect(),
+            direct: pack(count.direct.iter().flat_map(|function| self.part(function).numbers())),
         });
         Phase { name, count }
     }
 
-    fn part(&mut self, count: FunctionCount) -> Part {
+    fn part(&mut self, count: &FunctionCount) -> Part {
         let FunctionCount { function, role, instructions, misses } = count;
-        Part { function: self.name(&function), role, instructions, misses: misses.map(Box::new) }
+        Part { function: self.name(function).into(), role: *role, instructions: *instructions, misses: *misses }
     }
 
     fn name(&mut self, name: &str) -> u32 {
@@ -208,7 +234,8 @@ impl Counts {
     }
 
     fn of(&self, run: &RunResult) -> Option<&[Phase]> {
-        self.runs.get(&run.record.run)?.get(&run.record.boot).map(AsRef::as_ref)
+        let mut boots = self.runs.get(&run.record.run)?.iter();
+        boots.find(|(boot, _)| *boot == run.record.boot).map(|(_, phases)| phases.as_ref())
     }
 
     fn problem(&self, run: &RunResult) -> Option<&String> {
@@ -312,11 +339,12 @@ impl Counts {
             counted.unresolved = counted.unresolved.saturating_add(instructions.unresolved);
             tools.extend(instructions.tool.as_ref().map(Figure::known));
             misses.push(instructions.misses);
-            for part in &instructions.direct {
+            let mut numbers = unpack(&instructions.direct);
+            for part in iter::from_fn(|| Part::next(&mut numbers)) {
                 let Some(function) = self.names.get(part.function as usize) else { continue };
                 let sum = counted.functions.entry((part.role, Arc::clone(function))).or_default();
                 sum.instructions = sum.instructions.saturating_add(part.instructions);
-                sum.misses.push(part.misses.as_deref().copied());
+                sum.misses.push(part.misses);
             }
         }
         counted.misses = priced::sum(misses.into_iter());

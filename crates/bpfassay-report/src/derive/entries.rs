@@ -37,7 +37,7 @@ pub(super) fn standing(contents: &Contents) -> (HashSet<usize>, Vec<String>) {
 #[derive(Default)]
 pub(super) struct Ahead {
     /// Of each record, in their order.
-    derived: Vec<Option<RunDerived>>,
+    derived: Vec<Option<Box<RunDerived>>>,
     counts: Counts,
     coverages: Coverages,
 }
@@ -52,14 +52,14 @@ impl Ahead {
                 Entry::Run(record) => cells.get(record.cell.as_str()).and_then(|cell| runs::derive(plan, cell, record)),
                 _ => None,
             };
-            ahead.take(entry, derived);
+            ahead.take(entry, derived.map(Box::new));
         }
         ahead
     }
 
     /// Takes in the next entry, which is `derived` if it is a record, and takes what was counted
     /// out of it.
-    pub(super) fn take(&mut self, entry: &mut Entry, derived: Option<RunDerived>) {
+    pub(super) fn take(&mut self, entry: &mut Entry, derived: Option<Box<RunDerived>>) {
         match entry {
             Entry::Run(_) => self.derived.push(derived),
             Entry::BlockEnded(ended) => {
@@ -112,12 +112,12 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, ahead: Ah
                 if !cells.contains_key(record.cell.as_str()) {
                     notes.push(format!("run {} belongs to no cell of the plan and was left aside", record.run));
                 } else if stands.contains(&index) {
-                    runs.push(RunResult { record: *record, derived });
+                    runs.push(RunResult { record, derived });
                     numbers.push(number);
                 }
                 // Else it is superseded: the block was booted again.
             }
-            Entry::BlockStarted(started) => boots.start(started),
+            Entry::BlockStarted(started) => boots.start(*started),
             Entry::GuestReady(ready) => {
                 if let Some(boot) = boots.get(&ready.block, ready.boot) {
                     boot.ready_after_ms = Figure::Value(ready.ready_after_ms);

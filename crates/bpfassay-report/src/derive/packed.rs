@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How often lines and branches ran, in few bytes: of 200,000 runs the numbers themselves would be
-//! gigabytes.
+//! Numbers in few bytes: of 200,000 runs what was counted would be gigabytes.
+
+use std::iter;
 
 use bpfassay_results::ProgramExecutions;
 
-/// The executions of a program's lines and branches in one run.
-#[derive(Debug)]
-pub(super) struct Packed {
-    pub(super) lines: usize,
-    pub(super) branches: usize,
-    bytes: Box<[u8]>,
+/// `numbers`, each in seven bits of each byte, the lowest first, with the eighth where more follow;
+/// behind a zero stands how many more zeros follow.
+pub(super) fn pack(numbers: impl IntoIterator<Item = u64>) -> Box<[u8]> {
+    let mut bytes = Vec::new();
+    let mut numbers = numbers.into_iter().peekable();
+    while let Some(number) = numbers.next() {
+        put(&mut bytes, number);
+        if number == 0 {
+            let more = iter::from_fn(|| numbers.next_if_eq(&0)).count();
+            put(&mut bytes, more as u64);
+        }
+    }
+    bytes.into()
 }
 
-impl Packed {
-    pub(super) fn new(executed: &ProgramExecutions) -> Self {
-        let mut bytes = Vec::new();
-        for &line in &executed.lines {
-            put(&mut bytes, line);
+/// The numbers that [`pack`] has put into `bytes`.
+pub(super) fn unpack(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let mut rest = bytes.iter();
+    let mut zeros = 0;
+    iter::from_fn(move || {
+        if zeros > 0 {
+            zeros -= 1;
+            return Some(0);
         }
-        for branch in &executed.branches {
-            put(&mut bytes, u64::from(branch.is_some()));
-            branch.iter().flatten().for_each(|&count| put(&mut bytes, count));
+        let number = next(&mut rest)?;
+        if number == 0 {
+            zeros = next(&mut rest)?;
         }
-        Self { lines: executed.lines.len(), branches: executed.branches.len(), bytes: bytes.into() }
-    }
-
-    /// The executions of each line, and of each branch how often it jumped and how often it did
-    /// not.
-    pub(super) fn numbers(&self) -> (Vec<u64>, Vec<Option<[u64; 2]>>) {
-        let mut rest = self.bytes.iter();
-        let lines = (0..self.lines).map(|_| next(&mut rest)).collect();
-        let branch = |_| (next(&mut rest) > 0).then(|| [next(&mut rest), next(&mut rest)]);
-        (lines, (0..self.branches).map(branch).collect())
-    }
+        Some(number)
+    })
 }
 
-/// Adds `number` to `bytes`: seven bits in each byte, the lowest first, and the eighth where more
-/// follow.
 fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         bytes.push(number as u8 | 0x80);
@@ -46,15 +46,44 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
 }
 
 /// The next number that [`put`] has added.
-fn next<'a>(bytes: &mut impl Iterator<Item = &'a u8>) -> u64 {
+fn next<'a>(bytes: &mut impl Iterator<Item = &'a u8>) -> Option<u64> {
     let mut number = 0;
-    for (&byte, shift) in bytes.zip((0..u64::BITS).step_by(7)) {
+    for shift in (0..u64::BITS).step_by(7) {
+        let byte = *bytes.next()?;
         number |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             break;
         }
     }
-    number
+    Some(number)
+}
+
+/// What ran of `programs` in a run: of each the index, how many lines and branches it has, how often
+/// each line ran, and of each branch 0, how often it jumped and how often it did not, or 1 where that
+/// is not known.
+pub(super) fn packed(programs: &[ProgramExecutions]) -> Box<[u8]> {
+    let of_branch =
+        |&branch: &Option<[u64; 2]>| iter::once(u64::from(branch.is_none())).chain(branch.into_iter().flatten());
+    pack(programs.iter().flat_map(|ProgramExecutions { program, lines, branches }| {
+        let head = [u64::from(*program), lines.len() as u64, branches.len() as u64];
+        head.into_iter().chain(lines.iter().copied()).chain(branches.iter().flat_map(of_branch))
+    }))
+}
+
+/// The programs that [`packed`] has put into `bytes`.
+pub(super) fn unpacked(bytes: &[u8]) -> impl Iterator<Item = ProgramExecutions> + '_ {
+    let mut numbers = unpack(bytes);
+    iter::from_fn(move || {
+        let program = u32::try_from(numbers.next()?).ok()?;
+        let (lines, branches) = (numbers.next()?, numbers.next()?);
+        let lines = (0..lines).map_while(|_| numbers.next()).collect();
+        let mut branch = || match numbers.next()? {
+            0 => Some(Some([numbers.next()?, numbers.next()?])),
+            _ => Some(None),
+        };
+        let branches = (0..branches).map_while(|_| branch()).collect();
+        Some(ProgramExecutions { program, lines, branches })
+    })
 }
 
 #[cfg(test)]
@@ -63,15 +92,33 @@ mod tests {
 
     use super::*;
 
+    fn numbers() -> impl Strategy<Value = u64> {
+        prop_oneof![Just(0), 0..300_u64, any::<u64>()]
+    }
+
+    fn executions() -> impl Strategy<Value = ProgramExecutions> {
+        let branch = prop::option::of(prop::array::uniform2(numbers()));
+        let (lines, branches) = (prop::collection::vec(numbers(), 0..9), prop::collection::vec(branch, 0..9));
+        (any::<u32>(), lines, branches).prop_map(|(program, lines, branches)| ProgramExecutions {
+            program,
+            lines,
+            branches,
+        })
+    }
+
     proptest! {
         #[test]
-        fn what_is_packed_is_unpacked(
-            lines in prop::collection::vec(any::<u64>(), 0..9),
-            branches in prop::collection::vec(any::<Option<[u64; 2]>>(), 0..9),
-        ) {
-            let executed = ProgramExecutions { program: 0, lines, branches };
-            let (lines, branches) = Packed::new(&executed).numbers();
-            prop_assert_eq!((lines, branches), (executed.lines, executed.branches));
+        fn what_is_packed_is_unpacked(programs in prop::collection::vec(executions(), 0..4)) {
+            let bytes = packed(&programs);
+            prop_assert_eq!(unpacked(&bytes).collect::<Vec<_>>(), programs);
+        }
+
+        #[test]
+        fn zeros_take_two_bytes_however_many_they_are(zeros in 1_usize..128) {
+            let numbers = [0].repeat(zeros);
+            let bytes = pack(numbers.iter().copied());
+            prop_assert_eq!(bytes.len(), 2);
+            prop_assert_eq!(unpack(&bytes).collect::<Vec<u64>>(), numbers);
         }
     }
 }

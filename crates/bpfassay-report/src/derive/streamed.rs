@@ -52,7 +52,7 @@ pub fn derive_in(directory: &OpenDirectory) -> Result<Streamed, JournalError> {
         let Entry::Run(record) = entry else { return (None, None) };
         let cell = cell(plan, &cells, &record.cell);
         let derived = cell.and_then(|cell| runs::derive(plan, cell, record));
-        (derived, slim(plan, cell, record))
+        (derived.map(Box::new), slim(plan, cell, record))
     };
     let (contents, texts) = Texts::read(directory, make, |entry, (derived, taken), place| {
         ahead.take(entry, derived);
@@ -94,7 +94,7 @@ impl Streamed {
     /// # Errors
     /// [`JournalError`] where a record cannot be read again.
     pub fn fingerprint(&self) -> Result<String, JournalError> {
-        let records = self.results.runs.iter().map(|run| &run.record);
+        let records = self.results.runs.iter().map(|run| &*run.record);
         fingerprint::of_texts(records.zip(&self.places), &self.texts)
     }
 }

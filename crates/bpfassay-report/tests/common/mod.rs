@@ -336,7 +336,7 @@ pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> O
     let mut entries = Vec::new();
     for block in plan.measured_blocks() {
         let name = block.id.clone();
-        entries.push(Entry::BlockStarted(BlockStarted {
+        entries.push(Entry::BlockStarted(Box::new(BlockStarted {
             block: name.clone(),
             boot: 1,
             at_unix_ms: 1_790_000_000_500,
@@ -346,7 +346,7 @@ pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> O
             runs: block.runs.iter().map(|run| run.spec.id.clone()).collect(),
             confirming: None,
             reused: None,
-        }));
+        })));
         entries.push(Entry::GuestReady(Box::new(GuestReady {
             block: name.clone(),
             boot: 1,
@@ -357,7 +357,7 @@ pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> O
         for run in &block.runs {
             entries.push(Entry::Run(Box::new(record(block, run, outcome(block, run)))));
         }
-        entries.push(Entry::BlockEnded(BlockEnded {
+        entries.push(Entry::BlockEnded(Box::new(BlockEnded {
             counts: None,
             code_coverage: None,
             block: name,
@@ -367,7 +367,7 @@ pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> O
             notes: Vec::new(),
             verdict: BootVerdict::Complete,
             settled: Vec::new(),
-        }));
+        })));
     }
     Contents { header: header(plan), entries, torn: None, digest: None }
 }

@@ -59,7 +59,7 @@ impl<'a> Source<'a> {
     fn new(template: &'a Results) -> Self {
         Self {
             boots: template.boots.iter().map(|boot| (boot.block.as_str(), boot)).collect(),
-            runs: template.runs.iter().map(|run| (run.record.run.as_str(), &run.record)).collect(),
+            runs: template.runs.iter().map(|run| (run.record.run.as_str(), &*run.record)).collect(),
             cells: template.cells.iter().map(|cell| (cell.cell.as_str(), cell)).collect(),
         }
     }
@@ -71,7 +71,7 @@ impl<'a> Source<'a> {
         let counts = records.iter().map(|record| self.counts(record)).collect();
         let coverage = self.coverage(&records);
         let mut entries = vec![
-            Entry::BlockStarted(BlockStarted {
+            Entry::BlockStarted(Box::new(BlockStarted {
                 block: name.clone(),
                 boot: 1,
                 attempt: 1,
@@ -81,7 +81,7 @@ impl<'a> Source<'a> {
                 runs: block.runs.iter().map(|run| run.spec.id.clone()).collect(),
                 confirming: None,
                 reused: None,
-            }),
+            })),
             Entry::GuestReady(Box::new(GuestReady {
                 block: name.clone(),
                 boot: 1,
@@ -91,7 +91,7 @@ impl<'a> Source<'a> {
             })),
         ];
         entries.extend(records.into_iter().map(|record| Entry::Run(Box::new(record))));
-        entries.push(Entry::BlockEnded(BlockEnded {
+        entries.push(Entry::BlockEnded(Box::new(BlockEnded {
             block: name,
             boot: 1,
             at_unix_ms: boot.started_unix_ms,
@@ -101,7 +101,7 @@ impl<'a> Source<'a> {
             code_coverage: Some(Figure::Value(coverage)),
             verdict: BootVerdict::Complete,
             settled: Vec::new(),
-        }));
+        })));
         entries
     }
 

@@ -198,7 +198,7 @@ fn broken_off(verdict: Option<BootVerdict>, settled: &[usize]) -> (Contents, Vec
     let runs: Vec<String> = contents.header.plan.blocks[0].runs.iter().map(|run| run.spec.id.clone()).collect();
     contents.entries.truncate(2 + runs.len() - 1);
     if let Some(verdict) = verdict {
-        contents.entries.push(Entry::BlockEnded(BlockEnded {
+        contents.entries.push(Entry::BlockEnded(Box::new(BlockEnded {
             counts: None,
             code_coverage: None,
             block: contents.header.plan.blocks[0].id.clone(),
@@ -208,13 +208,13 @@ fn broken_off(verdict: Option<BootVerdict>, settled: &[usize]) -> (Contents, Vec
             notes: Vec::new(),
             verdict,
             settled: settled.iter().map(|&at| runs[at].clone()).collect(),
-        }));
+        })));
     }
     (contents, runs)
 }
 
 fn booted(contents: &mut Contents, boot: u32, runs: &[String], confirming: Option<&String>) {
-    contents.entries.push(Entry::BlockStarted(BlockStarted {
+    contents.entries.push(Entry::BlockStarted(Box::new(BlockStarted {
         block: contents.header.plan.blocks[0].id.clone(),
         boot,
         attempt: 1,
@@ -224,7 +224,7 @@ fn booted(contents: &mut Contents, boot: u32, runs: &[String], confirming: Optio
         runs: runs.to_vec(),
         confirming: confirming.cloned(),
         reused: None,
-    }));
+    })));
 }
 
 #[test]

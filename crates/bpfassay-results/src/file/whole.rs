@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::{ResultsError, print, write_value};
 use crate::{
-    JournalError, OpenDirectory, Results, RunDerived, RunResult,
+    JournalError, OpenDirectory, Results, RunDerived,
     journal::{Place, Texts},
 };
 
@@ -100,24 +100,26 @@ struct Runs<'a>(&'a Whole<'a>);
 #[derive(Serialize)]
 struct Run<'a> {
     record: &'a RawValue,
-    derived: &'a Option<RunDerived>,
+    derived: Option<&'a RunDerived>,
 }
 
 impl Serialize for Runs<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeSeq;
         let Whole { results, texts, places, failed } = self.0;
-        let mut text = String::new();
-        let mut runs = serializer.serialize_seq(Some(results.runs.len()))?;
-        for (RunResult { record: _, derived }, place) in results.runs.iter().zip(*places) {
-            if let Err(error) = texts.get(place, &mut text) {
+        let mut sequence = serializer.serialize_seq(Some(results.runs.len()))?;
+        let mut runs = results.runs.iter();
+        let places: Vec<&Place> = places.iter().take(results.runs.len()).collect();
+        texts.each(&places, RawValue::from_string, |text| {
+            let text = text.map_err(|error| {
                 let message = S::Error::custom(&error);
                 *failed.borrow_mut() = Some(error);
-                return Err(message);
-            }
-            let record = serde_json::from_str(&text).map_err(S::Error::custom)?;
-            runs.serialize_element(&Run { record, derived })?;
-        }
-        runs.end()
+                message
+            })?;
+            let record = &*text.map_err(S::Error::custom)?;
+            let derived = runs.next().and_then(|run| run.derived.as_deref());
+            sequence.serialize_element(&Run { record, derived })
+        })?;
+        sequence.end()
     }
 }

@@ -95,13 +95,13 @@ fn key(text: &[u8]) -> Cow<'_, [u8]> {
 
 /// The value of `key`, which has its quotes, in the object that `text` is, with the keys of every
 /// object in order. `text` was written by serde_json without white space.
-pub(super) fn member<'a>(text: &[u8], key: &[u8], sorted: &'a mut Vec<u8>) -> &'a [u8] {
-    sorted.clear();
+pub(super) fn member(text: &[u8], key: &[u8]) -> Vec<u8> {
+    let mut sorted = Vec::with_capacity(text.len());
     let mut at = 1;
     while let Some(name) = string(text, at) {
         let value = at + name.len() + 1;
         if name == key {
-            copy(text, value, sorted);
+            copy(text, value, &mut sorted);
             break;
         }
         at = skip(text, value) + 1;
@@ -288,9 +288,8 @@ mod tests {
             let wanted = serde_json::to_value(&value).unwrap();
             prop_assert_eq!(text(&value), wanted.to_string());
             let unsorted = format!("{{\"f\\\"\":[{{}},[1,\"}}\"]],\"of\":{}}}", serde_json::to_string(&value).unwrap());
-            let mut sorted = Vec::new();
-            let found = member(unsorted.as_bytes(), b"\"of\"", &mut sorted);
-            prop_assert_eq!(String::from_utf8_lossy(found), wanted.to_string());
+            let found = member(unsorted.as_bytes(), b"\"of\"");
+            prop_assert_eq!(String::from_utf8_lossy(&found), wanted.to_string());
             prop_assert_eq!(serde_json::from_str::<Value>(&text(&value)).unwrap(), wanted);
         }
     }

@@ -24,7 +24,7 @@ impl Contents {
         let mut entries: Vec<Entry> = provenance.map(resumed).collect();
         let verdicts: BTreeMap<(String, u32), Option<BootVerdict>> =
             boots.into_iter().map(|boot| ((boot.block, boot.boot), boot.verdict)).collect();
-        let mut of_boots = BTreeMap::<(String, u32), Vec<RunRecord>>::new();
+        let mut of_boots = BTreeMap::<(String, u32), Vec<Box<RunRecord>>>::new();
         for run in runs {
             of_boots.entry((run.record.block.clone(), run.record.boot)).or_default().push(run.record);
         }
@@ -35,7 +35,7 @@ impl Contents {
             let is_open = matches!(verdict, BootVerdict::Complete | BootVerdict::Interrupted | BootVerdict::Host);
             let settled = if is_open { Vec::new() } else { ids.clone() };
             let (block, boot) = key;
-            entries.push(Entry::BlockStarted(BlockStarted {
+            entries.push(Entry::BlockStarted(Box::new(BlockStarted {
                 block: block.clone(),
                 boot,
                 at_unix_ms: started_unix_ms,
@@ -45,9 +45,9 @@ impl Contents {
                 runs: ids,
                 confirming: None,
                 reused: None,
-            }));
-            entries.extend(records.into_iter().map(|record| Entry::Run(Box::new(record))));
-            entries.push(Entry::BlockEnded(BlockEnded {
+            })));
+            entries.extend(records.into_iter().map(Entry::Run));
+            entries.push(Entry::BlockEnded(Box::new(BlockEnded {
                 block,
                 boot,
                 at_unix_ms: started_unix_ms,
@@ -57,7 +57,7 @@ impl Contents {
                 code_coverage: None,
                 verdict,
                 settled,
-            }));
+            })));
         }
         Self { header, entries, torn: None, digest: None }
     }

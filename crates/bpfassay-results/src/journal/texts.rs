@@ -9,8 +9,11 @@
 use std::{
     fs::File,
     io::{self, Write},
+    num::NonZero,
     os::unix::fs::FileExt,
     path::PathBuf,
+    sync::mpsc,
+    thread,
 };
 
 use bpfassay_study::Plan;
@@ -27,6 +30,11 @@ use crate::{
 
 /// What stands before the keys of a record in the journal, its comma not included.
 const TAG: &[u8] = b"{\"entry\":\"run\"";
+
+/// Most threads that read texts: what takes them keeps no more of them busy.
+const MOST_MAKERS: usize = 4;
+/// Texts that wait to be taken, for each thread.
+const WAITING: usize = 16;
 
 /// Where the text of a record is, and its SHA-256.
 #[derive(Debug, Clone)]
@@ -103,19 +111,46 @@ impl Texts {
         Ok(place)
     }
 
-    /// Puts the text at `place` into `text`.
+    /// Gives what `make` makes of the text at each of `places`, on several threads, to `take`, in the
+    /// order of `places`. In place of that, `take` is given [`JournalError::Io`] where a text cannot
+    /// be read, or is another by now.
+    ///
+    /// # Errors
+    /// Those of `take`.
+    pub(crate) fn each<T: Send, E>(
+        &self,
+        places: &[&Place],
+        make: impl Fn(String) -> T + Sync,
+        mut take: impl FnMut(Result<T, JournalError>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let makers = thread::available_parallelism().map_or(1, NonZero::get).min(MOST_MAKERS);
+        thread::scope(|scope| {
+            let made: Vec<_> = (0..makers)
+                .map(|first| {
+                    let (sender, made) = mpsc::sync_channel(WAITING);
+                    let make = &make;
+                    let mut own = places.iter().skip(first).step_by(makers);
+                    scope.spawn(move || own.try_for_each(|place| sender.send(self.get(place).map(make))));
+                    made
+                })
+                .collect();
+            // The first that gives no more has no text after those of the others.
+            made.iter().cycle().map_while(|made| made.recv().ok()).try_for_each(&mut take)
+        })
+    }
+
+    /// The text at `place`.
     ///
     /// # Errors
     /// [`JournalError::Io`] where it cannot be read, or is another by now.
-    pub fn get(&self, place: &Place, text: &mut String) -> Result<(), JournalError> {
-        let mut read = || {
+    fn get(&self, place: &Place) -> Result<String, JournalError> {
+        let read = || {
             let file = match place.source {
                 Source::Journal => Some(&self.journal),
                 Source::Spool => self.spool.as_ref(),
             };
             let changed = || io::Error::new(io::ErrorKind::InvalidData, "it was changed while it was read");
-            let mut bytes = std::mem::take(text).into_bytes();
-            bytes.resize(place.length, 0);
+            let mut bytes = vec![0; place.length];
             file.ok_or_else(changed)?.read_exact_at(&mut bytes, place.at)?;
             if let (Source::Journal, Some(comma)) = (place.source, bytes.first_mut()) {
                 *comma = b'{';
@@ -125,8 +160,7 @@ impl Texts {
                 false => Err(changed()),
             }
         };
-        *text = read().map_err(|source| JournalError::io("read", &self.path, source))?;
-        Ok(())
+        read().map_err(|source| JournalError::io("read", &self.path, source))
     }
 }
 
@@ -135,7 +169,8 @@ impl Texts {
 /// # Errors
 /// Where the record has no JSON form.
 fn text_of(record: &RunRecord, object: Object<'_>) -> Result<Made, serde_json::Error> {
-    let text = serde_json::to_vec(record)?;
+    let mut text = Vec::with_capacity(object.text.len());
+    serde_json::to_writer(&mut text, record)?;
     let is_in_journal = object.text.strip_prefix(TAG).is_some_and(|rest| rest.get(1..) == text.get(1..));
     let source = if is_in_journal { Source::Journal } else { Source::Spool };
     let at = object.at.saturating_add(TAG.len() as u64);
@@ -182,7 +217,7 @@ mod tests {
             confirming: None,
             reused: None,
         };
-        journal.append(&Entry::BlockStarted(started)).unwrap();
+        journal.append(&Entry::BlockStarted(Box::new(started))).unwrap();
         journal.append(&Entry::Run(Box::new(records[0].clone()))).unwrap();
         let mut other = serde_json::to_value(Entry::Run(Box::new(records[1].clone()))).unwrap();
         other.as_object_mut().unwrap().remove("statistics");
@@ -192,16 +227,19 @@ mod tests {
         let (contents, texts) = Texts::read(&directory, |_, _| (), |_, (), place| places.extend(place)).unwrap();
         assert_eq!(contents, Contents::read(folder.path()).unwrap());
         assert!(texts.spool.is_some());
-        let mut text = String::new();
         for (place, record) in places.iter().zip(&records) {
-            texts.get(place, &mut text).unwrap();
-            assert_eq!(text, serde_json::to_string(record).unwrap());
+            assert_eq!(texts.get(place).unwrap(), serde_json::to_string(record).unwrap());
         }
+        let mut wanted = records.iter().cycle().map(|record| record.run.clone());
+        let all: Vec<&Place> = places.iter().cycle().take(99).collect();
+        let name = |text: String| serde_json::from_str::<RunRecord>(&text).unwrap().run;
+        texts.each(&all, name, |run| Ok::<(), JournalError>(assert_eq!(Some(run?), wanted.next()))).unwrap();
         assert_eq!(places.len(), 2);
         let path = folder.path().join(FILE_NAME);
         fs::write(&path, fs::read_to_string(&path).unwrap().replace("\"duration_ms\":3", "\"duration_ms\":4")).unwrap();
-        assert!(texts.get(&places[0], &mut text).is_err());
-        assert!(texts.get(&places[1], &mut text).is_ok());
+        assert!(texts.get(&places[0]).is_err());
+        assert!(texts.get(&places[1]).is_ok());
+        texts.each(&all, |_| (), |text| text.map(drop)).unwrap_err();
     }
 
     const STUDY: &str = r#"

@@ -30,10 +30,10 @@ impl Records {
         let (mut started, mut ready, mut runs, mut ended) = (None, None, Vec::new(), None);
         for entry in entries {
             match entry {
-                Entry::BlockStarted(begun) => (started, ready, runs, ended) = (Some(begun), None, Vec::new(), None),
+                Entry::BlockStarted(begun) => (started, ready, runs, ended) = (Some(*begun), None, Vec::new(), None),
                 Entry::GuestReady(now) => ready = Some(*now),
                 Entry::Run(record) => runs.push(*record),
-                Entry::BlockEnded(end) => ended = Some(end),
+                Entry::BlockEnded(end) => ended = Some(*end),
                 Entry::Provisioned { .. } | Entry::Resumed { .. } => {
                     return Err("it has entries that are of no block".to_owned());
                 }
@@ -156,10 +156,10 @@ impl Records {
 
     fn entries(self) -> Vec<Entry> {
         let runs = self.runs.into_iter().map(|run| Entry::Run(Box::new(run)));
-        [Entry::BlockStarted(self.started), Entry::GuestReady(Box::new(self.ready))]
+        [Entry::BlockStarted(Box::new(self.started)), Entry::GuestReady(Box::new(self.ready))]
             .into_iter()
             .chain(runs)
-            .chain([Entry::BlockEnded(self.ended)])
+            .chain([Entry::BlockEnded(Box::new(self.ended))])
             .collect()
     }
 }

@@ -98,7 +98,7 @@ pub(crate) fn measured(plan: Plan, host: &str) -> Contents {
     let mut entries = Vec::new();
     for block in plan.measured_blocks() {
         let (id, boot) = (block.id.clone(), 1);
-        entries.push(Entry::BlockStarted(BlockStarted {
+        entries.push(Entry::BlockStarted(Box::new(BlockStarted {
             block: id.clone(),
             boot,
             attempt: 1,
@@ -108,7 +108,7 @@ pub(crate) fn measured(plan: Plan, host: &str) -> Contents {
             runs: block.runs.iter().map(|run| run.spec.id.clone()).collect(),
             confirming: None,
             reused: None,
-        }));
+        })));
         let facts = GuestFacts::default();
         let ready = GuestReady { block: id.clone(), boot, ready_after_ms: 1, facts, nodes: Vec::new() };
         entries.push(Entry::GuestReady(Box::new(ready)));
@@ -117,7 +117,7 @@ pub(crate) fn measured(plan: Plan, host: &str) -> Contents {
             let refusal = Refusal::new(Step::Load, message);
             entries.push(Entry::Run(Box::new(RunRecord::new(block, run, boot, 3000, 5, Outcome::Refused(refusal)))));
         }
-        entries.push(Entry::BlockEnded(BlockEnded {
+        entries.push(Entry::BlockEnded(Box::new(BlockEnded {
             block: id,
             boot,
             at_unix_ms: 4000,
@@ -127,7 +127,7 @@ pub(crate) fn measured(plan: Plan, host: &str) -> Contents {
             code_coverage: None,
             verdict: BootVerdict::Complete,
             settled: Vec::new(),
-        }));
+        })));
     }
     let provenance = provenance(&plan, host);
     let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 1000, plan, provenance };
@@ -141,7 +141,8 @@ fn put(folder: &TempDir, name: &str, contents: &Contents) -> PathBuf {
     journal.append_all(&contents.entries).unwrap();
     fs::create_dir(directory.join(LOGS)).unwrap();
     for entry in &contents.entries {
-        if let Entry::BlockStarted(BlockStarted { block, log: Some(log), .. }) = entry
+        if let Entry::BlockStarted(started) = entry
+            && let BlockStarted { block, log: Some(log), .. } = started.as_ref()
             && is_log(log)
         {
             fs::write(directory.join(log), format!("console of {block}\n")).unwrap();

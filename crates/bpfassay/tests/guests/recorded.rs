@@ -12,7 +12,7 @@ use crate::common::{bpfassay, guests_wanted, printed};
 /// The runs of results on `kernel`, by name.
 fn runs(path: &Path, kernel: &str) -> BTreeMap<String, RunRecord> {
     let results = file::read(path).unwrap();
-    let of_kernel = results.runs.into_iter().map(|run| run.record).filter(|record| record.block.contains(kernel));
+    let of_kernel = results.runs.into_iter().map(|run| *run.record).filter(|record| record.block.contains(kernel));
     of_kernel.map(|record| (record.run.clone(), record)).collect()
 }
 

@@ -23,7 +23,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         let of_cell = runs.get(cell.cell.as_str()).into_iter().flatten();
         let counted = of_cell.filter(|run| run.record.is_counted());
         let derived: Vec<&RunDerived> =
-            counted.filter_map(|run: &&RunResult| run.derived.as_ref()).filter(|run| !run.nodes.is_empty()).collect();
+            counted.filter_map(|run: &&RunResult| run.derived.as_deref()).filter(|run| !run.nodes.is_empty()).collect();
         for (index, figures) in of_runs(&derived, &mut remarks).into_iter().enumerate() {
             rows.push(row(cell_names, cell, index == 0, figures));
         }

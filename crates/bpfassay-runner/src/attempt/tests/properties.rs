@@ -86,7 +86,7 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
             };
             let conclusion = attempt.ended(&boot, &seen, &end, NOW);
             let mut entries = vec![
-                Entry::BlockStarted(BlockStarted {
+                Entry::BlockStarted(Box::new(BlockStarted {
                     block: block.id.clone(),
                     boot: boot.boot,
                     attempt: boot.attempt,
@@ -96,7 +96,7 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
                     runs: boot.ids(),
                     confirming: boot.confirming.clone(),
                     reused: None,
-                }),
+                })),
                 Entry::GuestReady(Box::new(GuestReady {
                     block: block.id.clone(),
                     boot: boot.boot,
@@ -111,7 +111,7 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
                 Entry::Run(Box::new(RunRecord::new(block, run, boot.boot, 0, 1, outcome)))
             }));
             entries.extend(conclusion.failed.iter().map(|failed| Entry::Run(Box::new(failed.record(block)))));
-            entries.push(Entry::BlockEnded(BlockEnded {
+            entries.push(Entry::BlockEnded(Box::new(BlockEnded {
                 counts: None,
                 code_coverage: None,
                 block: block.id.clone(),
@@ -121,7 +121,7 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
                 notes: Vec::new(),
                 verdict: conclusion.verdict.clone(),
                 settled: conclusion.settled(),
-            }));
+            })));
             if let Disturbance::Killed(at) = disturbance {
                 entries.truncate(at % (entries.len() + 1));
                 contents.entries.extend(entries);

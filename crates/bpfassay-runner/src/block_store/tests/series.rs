@@ -181,7 +181,7 @@ fn journal_of(results: Results) -> Contents {
     for boot in boots {
         let (block, number) = (boot.block, boot.boot);
         let of_boot = runs.iter().filter(|run| run.record.block == block && run.record.boot == number);
-        entries.push(Entry::BlockStarted(BlockStarted {
+        entries.push(Entry::BlockStarted(Box::new(BlockStarted {
             block: block.clone(),
             boot: number,
             attempt: 1,
@@ -191,7 +191,7 @@ fn journal_of(results: Results) -> Contents {
             runs: of_boot.clone().map(|run| run.record.run.clone()).collect(),
             confirming: None,
             reused: None,
-        }));
+        })));
         entries.push(Entry::GuestReady(Box::new(GuestReady {
             block: block.clone(),
             boot: number,
@@ -199,8 +199,8 @@ fn journal_of(results: Results) -> Contents {
             facts: boot.facts.unwrap(),
             nodes: boot.nodes,
         })));
-        entries.extend(of_boot.map(|run| Entry::Run(Box::new(run.record.clone()))));
-        entries.push(Entry::BlockEnded(BlockEnded {
+        entries.extend(of_boot.map(|run| Entry::Run(run.record.clone())));
+        entries.push(Entry::BlockEnded(Box::new(BlockEnded {
             block,
             boot: number,
             at_unix_ms: boot.started_unix_ms,
@@ -210,7 +210,7 @@ fn journal_of(results: Results) -> Contents {
             code_coverage: None,
             verdict: BootVerdict::Complete,
             settled: Vec::new(),
-        }));
+        })));
     }
     let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan, provenance: provenance[0].clone() };
     let mut contents = Contents { header, entries, torn: None, digest: None };
