@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Longest line that a reader of the tracer accepts, in bytes.
-pub const MAX_LINE: usize = 1 << 20;
+pub const MAX_LINE: usize = 2 << 20;
 
 /// One line of the tracer's output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -224,6 +224,30 @@ fn requested_bytes_have_a_reference_of_their_own_of_the_same_kind() {
 }
 
 #[test]
+fn figures_by_process_have_references_that_count_by_thread() {
+    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nguest = { program = '/a' }\n[report]\njson-lines = {}\n\
+                counting = 'interval'\nfigures = [{ value = 'n', operations = 'read', unit = 'bytes-requested' }, \
+                { value = 'm', operations = 'read', unit = 'calls', whose = 'process' }]\n";
+    let tool = bpfassay_tool::UnderTest::of(bpfassay_tool::ToolFile::parse("t.toml", text).unwrap());
+    let mut study = bpfassay_study::load("quick").unwrap();
+    let without = plan(&study, &Narrowing::default()).unwrap();
+    study.test_tool(tool).unwrap();
+    let plan = plan(&study, &Narrowing::default()).unwrap();
+    for (block, alone) in plan.blocks.iter().zip(&without.blocks) {
+        let probes = |is_beside: bool| {
+            let runs = block.runs.iter().filter(move |run| run.has_reference() == is_beside);
+            runs.map(|run| run.spec.probe.to_string()).collect::<BTreeSet<_>>()
+        };
+        let kind = if probes(true).contains("fexit+threads") { ["fentry", "fexit"] } else { ["kprobe", "kretprobe"] };
+        assert_eq!(probes(true), kind.map(|probe| format!("{probe}+threads")).into(), "{}", block.id);
+        assert_eq!(probes(false), alone.runs.iter().map(|run| run.spec.probe.to_string()).collect());
+    }
+    // What kernels refuse is known of the layouts that are compared.
+    let expected = plan.study.expectations.iter().flat_map(|expectation| &expectation.probes);
+    assert!(expected.clone().count() > 20 && expected.into_iter().all(|probe| !probe.to_string().contains("threads")));
+}
+
+#[test]
 fn sampling_sequentially_needs_boots_to_choose_from() {
     let study = study(1, 1, 1, "auto");
     let until = Some("0.5%".parse().unwrap());

@@ -9,12 +9,17 @@ use std::{
 use bpfassay_protocol::{
     Operation,
     operation::Totals,
-    tracer::{CounterRow, Device},
+    tracer::{CounterRow, Device, Task},
 };
-use bpfassay_tracer_common::{Histogram, Key, LATENCY_SLOTS, PATH_BYTES, Pair, PathKey, SLOTS, Slot, Value};
+use bpfassay_tracer_common::{
+    Histogram, Key, LATENCY_SLOTS, NAME_BYTES, PATH_BYTES, Pair, PathKey, SLOTS, Slot, ThreadKey, Value,
+};
 
 use super::error::DecodeError;
 use crate::kernel::mounts::Mounts;
+
+/// Rows by their keys, and by their threads where the layout has these.
+pub(crate) type Rows = BTreeMap<(Key, Option<Task>), CounterRow>;
 
 /// The key in the bytes of a map's key.
 ///
@@ -28,6 +33,20 @@ pub(crate) fn key(bytes: &[u8]) -> Result<Key, DecodeError> {
         device: u32_at(bytes, offset_of!(Key, device)),
         operation: u32_at(bytes, offset_of!(Key, operation)),
     })
+}
+
+/// The key in the bytes of a map's key, and the thread where these have one.
+///
+/// # Errors
+/// [`DecodeError::Size`] where `bytes` have the size of neither key.
+pub(crate) fn key_by_thread(bytes: &[u8]) -> Result<(Key, Option<Task>), DecodeError> {
+    if bytes.len() != size_of::<ThreadKey>() {
+        return Ok((key(bytes)?, None));
+    }
+    let [process, thread] = [32, 0].map(|shift| u64_at(bytes, offset_of!(ThreadKey, task)) >> shift & 0xffff_ffff);
+    let name = bytes[offset_of!(ThreadKey, name)..][..NAME_BYTES].split(|&byte| byte == 0).next().unwrap_or_default();
+    let task = Task::new(process as u32, thread as u32, String::from_utf8_lossy(name));
+    Ok((key(&bytes[offset_of!(ThreadKey, key)..][..size_of::<Key>()])?, Some(task)))
 }
 
 /// The key of the layout that has a path: mount and device are those of what is mounted there now, the topmost if there are
@@ -122,12 +141,12 @@ pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterR
     })
 }
 
-/// Adds to the row of `key`.
+/// Adds to the row of `key` and of its thread, where it has one.
 ///
 /// # Errors
 /// [`DecodeError::Operation`] where the number of the key's operation is too large.
-pub(crate) fn add(rows: &mut BTreeMap<Key, CounterRow>, key: Key, value: Value) -> Result<(), DecodeError> {
-    let row = row_of(key, value, &[])?;
+pub(crate) fn add(rows: &mut Rows, key: (Key, Option<Task>), value: Value) -> Result<(), DecodeError> {
+    let row = CounterRow { task: key.1.clone(), ..row_of(key.0, value, &[])? };
     match rows.entry(key) {
         Entry::Vacant(vacant) => {
             vacant.insert(row);
@@ -137,14 +156,15 @@ pub(crate) fn add(rows: &mut BTreeMap<Key, CounterRow>, key: Key, value: Value) 
     Ok(())
 }
 
-/// Stores a histogram in the row of `key`.
+/// Stores a histogram in the row of `key`, in the first one where it has several.
 ///
 /// # Errors
 /// [`DecodeError::Operation`] where the number of the key's operation is too large.
-pub(crate) fn add_latency(rows: &mut BTreeMap<Key, CounterRow>, key: Key, latency: &[u64]) -> Result<(), DecodeError> {
+pub(crate) fn add_latency(rows: &mut Rows, key: Key, latency: &[u64]) -> Result<(), DecodeError> {
     let row = row_of(key, Value::default(), latency)?;
+    let first = rows.range_mut((key, None)..).next();
     // A call that was timed after its row was read has none yet: it is in the next reading.
-    if let Some(known) = rows.get_mut(&key) {
+    if let Some((_, known)) = first.filter(|((found, _), _)| *found == key) {
         known.latency = row.latency;
     }
     Ok(())
@@ -171,9 +191,12 @@ pub(crate) fn total<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Resu
     })
 }
 
-/// Sorts rows by their keys.
+/// Sorts rows by their keys and threads.
 pub(crate) fn sort(rows: &mut [CounterRow]) {
-    rows.sort_unstable_by_key(|row| (row.cgroup, row.device, row.mount, row.operation));
+    fn key(row: &CounterRow) -> impl Ord {
+        (row.cgroup, row.device, row.mount, row.operation, row.task.as_ref())
+    }
+    rows.sort_unstable_by(|one, other| key(one).cmp(&key(other)));
 }
 
 /// The number at `offset` of bytes whose size was checked.
@@ -194,11 +217,11 @@ pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
 mod tests {
     use bpfassay_protocol::probe::{MapLayout, Probe};
     use libbpf_rs::{
-        Btf, HasSize as _,
+        Btf, HasSize as _, ObjectBuilder,
         btf::types::{Enum, Struct},
     };
 
-    use bpfassay_tracer_common::{Event, Prototype, Settings};
+    use bpfassay_tracer_common::{Event, KEYS, Prototype, Settings, THREAD_KEYS, map};
 
     use super::*;
     use crate::loader::plan::objects;
@@ -261,6 +284,12 @@ mod tests {
                 if map == MapLayout::LruShared {
                     assert_same_layout!(&btf, "counter_path_key", PathKey { cgroup, path, operation, zero });
                 }
+                if map == MapLayout::Threads {
+                    assert_same_layout!(&btf, "counter_thread_key", ThreadKey { key, task, name });
+                    let open = ObjectBuilder::default().name("x").and_then(|builder| builder.open_memory(elf)).unwrap();
+                    let entries = |name: &str| open.maps().find(|map| map.name() == name).unwrap().max_entries();
+                    assert_eq!((entries(map::COUNTERS), entries(map::OTHERS)), (THREAD_KEYS, KEYS));
+                }
                 if matches!(probe, Probe::Kprobe | Probe::Fentry) {
                     assert_same_layout!(&btf, "name_prototype", Prototype { source, argument });
                 }
@@ -296,6 +325,45 @@ mod tests {
         assert_eq!(row.operation, Operation::Write);
         assert_eq!(row.totals, Totals { calls: 3, bytes: 4106, errors: 1 });
         assert_eq!(total([1u64.to_ne_bytes(), 41u64.to_ne_bytes()]), Ok(42));
+    }
+
+    #[test]
+    fn threads_have_rows_of_their_own_and_those_without_room_one_row() {
+        let of = |task: u64, name: &[u8]| {
+            let mut bytes = [key(7, 8, 21, 0), task.to_ne_bytes().to_vec(), vec![0; NAME_BYTES]].concat();
+            bytes[offset_of!(ThreadKey, name)..][..name.len()].copy_from_slice(name);
+            bytes
+        };
+        let cat = |thread: u64| 20 << 32 | thread;
+        let entries = [
+            (of(cat(21), b"cat\0left over"), 40),
+            (of(cat(20), b"cat"), 30),
+            (of(cat(20), b"sixteen bytes of"), 2),
+            // Two names that are one where bytes of no text are replaced.
+            (of(cat(20), b"\xff"), 4),
+            (of(cat(20), b"\xfe"), 5),
+            (key(7, 8, 21, 0), 3),
+        ];
+        let mut rows = Rows::new();
+        for (bytes, calls) in &entries {
+            add(&mut rows, key_by_thread(bytes).unwrap(), Value { calls: *calls, ..Value::default() }).unwrap();
+        }
+        add_latency(&mut rows, super::key(&key(7, 8, 21, 0)).unwrap(), &[0, 84]).unwrap();
+        add_latency(&mut rows, super::key(&key(7, 8, 21, 1)).unwrap(), &[1]).unwrap();
+        let mut rows: Vec<_> = rows.into_values().rev().collect();
+        sort(&mut rows);
+        let task = |thread, name: &str| Some(Task::new(20, thread, name));
+        let expected = [
+            (None, 3),
+            (task(20, "cat"), 30),
+            (task(20, "sixteen bytes of"), 2),
+            (task(20, "\u{fffd}"), 9),
+            (task(21, "cat"), 40),
+        ];
+        let found: Vec<_> = rows.iter().map(|row| (row.task.clone(), row.totals.calls)).collect();
+        assert_eq!(found, expected);
+        assert_eq!(rows.iter().flat_map(|row| &row.latency).copied().collect::<Vec<_>>(), [0, 84]);
+        assert!(matches!(key_by_thread(&[0; 47]), Err(DecodeError::Size { length: 47, .. })));
     }
 
     #[test]

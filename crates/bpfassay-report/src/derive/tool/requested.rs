@@ -52,7 +52,7 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &C
             Some(Share {
                 cgroup: cgroups.names(figures.cgroup),
                 mount: mount_names(Some(&mount.path), mount.device, mount.id, &BTreeSet::new()),
-                process: of_phase(phase),
+                process: of_phase(figures, phase),
                 is_file: true,
                 operation,
                 calls: totals.calls,

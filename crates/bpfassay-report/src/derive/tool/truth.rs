@@ -10,7 +10,7 @@ use bpfassay_protocol::{
     Operation,
     message::{RunFigures, WorkloadPhase},
     operation::Totals,
-    probe::ByteMeaning,
+    probe::{ByteMeaning, MapLayout},
     program_set::ProgramEvent,
     tool::ToolFigures,
     tracer::{CounterRow, Device, Sample, Task},
@@ -142,7 +142,7 @@ fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = S
             let share = Share {
                 cgroup: cgroups.names(figures.cgroup),
                 mount: Vec::new(),
-                process: of_phase(phase),
+                process: of_phase(figures, phase),
                 is_file: false,
                 operation,
                 calls: totals.calls,
@@ -159,12 +159,16 @@ fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = S
         .flat_map(move |(operation, event)| of(operation, event))
 }
 
+/// Whose it is what a workload with phases did whose threads are not recorded. Only bundled ones
+/// have phases. Where other threads are recorded, it may be anyone's.
+fn of_workload(figures: &RunFigures) -> Process {
+    let is_named = !figures.phases.is_empty() && figures.probe.map != MapLayout::Threads;
+    Process { name: is_named.then(|| WORKLOAD.to_owned()).into_iter().collect(), ..Process::default() }
+}
+
 /// Whose it is what the workload counts itself in `phase`: what all its threads have in common.
-/// Only bundled workloads have phases.
-pub(super) fn of_phase(phase: &WorkloadPhase) -> Process {
-    let Some(tasks) = &phase.tasks else {
-        return Process { name: vec![WORKLOAD.to_owned()], ..Process::default() };
-    };
+pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> Process {
+    let Some(tasks) = &phase.tasks else { return of_workload(figures) };
     let all: Vec<Process> = tasks.iter().map(Process::from).collect();
     let common = |pick: fn(&Process) -> &Vec<String>| {
         let first = all.first().map(pick)?;
@@ -225,13 +229,12 @@ fn shares(
         let totals = row.totals - before.get(&key(row)).copied().unwrap_or_default();
         // Reference tracers that do not distinguish threads leave open who else is in the
         // workload's cgroup, unless that is bundled.
-        let is_bundled = row.cgroup == figures.cgroup && !figures.phases.is_empty() && !is_of_agent(row);
-        let named =
-            || Process { name: is_bundled.then(|| WORKLOAD.to_owned()).into_iter().collect(), ..Process::default() };
+        let is_workload = row.cgroup == figures.cgroup && !is_of_agent(row);
+        let unrecorded = || if is_workload { of_workload(figures) } else { Process::default() };
         (totals != Totals::default()).then(|| Share {
             cgroup: cgroups.names(row.cgroup),
             mount: mount_names(path, row.device, row.mount, &devices),
-            process: row.task.as_ref().map_or_else(named, Process::from),
+            process: row.task.as_ref().map_or_else(unrecorded, Process::from),
             is_file: path.is_some(),
             operation: row.operation,
             calls: totals.calls,
