@@ -119,7 +119,7 @@ mod tests {
         Operation, ProbeConfiguration,
         job::IorEngine,
         message::{MountFacts, Reading},
-        operation::Totals,
+        operation::{Totals, Variant},
         tool::{OutputPiece, Reference, Source, ToolFigures},
         tracer::{CounterRow, Device, Task},
     };
@@ -136,6 +136,7 @@ mod tests {
             mount: 9,
             path: None,
             operation: Operation::Read,
+            variant: None,
             task: None,
             totals,
             latency: Vec::new(),
@@ -236,6 +237,24 @@ mod tests {
             let is_sum = |row: &CounterRow| row.task.is_none() && (row.totals.calls, row.totals.bytes) == (9, 18);
             assert!(sample.rows.iter().all(is_sum), "{sample:?}");
         }
+    }
+
+    #[test]
+    fn variants_stay_where_threads_go() {
+        let RunOutcome::Measured(mut figures) = figures(0, 0) else { panic!("measured above") };
+        let of = |variant, id| CounterRow {
+            operation: Operation::Fsync,
+            variant: Some(variant),
+            task: Some(Task::new(id, id, "x")),
+            ..row(7, 44)
+        };
+        let of_threads = |variant| (1..=30).map(move |id| of(variant, id));
+        let rows: Vec<_> = of_threads(Variant::Fsync).chain(of_threads(Variant::Fdatasync).take(20)).collect();
+        figures.whole.after.tracer = Some(sample(rows));
+        let (frame, _) = report("r", RunOutcome::Measured(figures), 3000).unwrap();
+        let rows = decode(&frame).whole.after.tracer.unwrap().rows;
+        let found: Vec<_> = rows.iter().map(|row| (row.variant, row.totals.calls)).collect();
+        assert_eq!(found, [(Some(Variant::Fsync), 30), (Some(Variant::Fdatasync), 20)]);
     }
 
     #[test]

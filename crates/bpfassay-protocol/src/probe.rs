@@ -54,8 +54,8 @@ names! {
         LruShared = "lru-shared",
         /// An event per call through a ring buffer, added up by the tracer.
         Ringbuf = "ringbuf",
-        /// One hash for all CPUs with the calling thread in the key: that of reference tracers beside
-        /// tools with figures by process.
+        /// One hash for all CPUs with the calling thread and the variant of the operation in the key:
+        /// that of reference tracers.
         Threads = "threads",
     }
 }

@@ -56,7 +56,7 @@ pub mod map {
     pub const COUNTERS: &str = "counters";
     /// The same, by the later copies of a program.
     pub const COUNTERS_2: &str = "counters_2";
-    /// [`Key`](crate::Key) → [`Value`](crate::Value): threads for which [`COUNTERS`] had no room.
+    /// [`VariantKey`](crate::VariantKey) → [`Value`](crate::Value): threads for which [`COUNTERS`] had no room.
     pub const OTHERS: &str = "others";
     /// Per-CPU array of [`SLOTS`](crate::SLOTS) [`Slot`](crate::Slot)s in [`Pair`](crate::Pair)s, in programs in C: element
     /// `copy * Operation::DATA + operation`.
@@ -175,12 +175,36 @@ pub struct PathKey {
     pub zero: u32,
 }
 
+/// Key of the layout `threads` where it has no thread.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VariantKey {
+    /// What every layout has.
+    pub key: Key,
+    /// Which of the calls of the operation: see [`variant`].
+    pub variant: u32,
+    /// Zero.
+    pub zero: u32,
+}
+
+/// Numbers of the variants of an operation.
+pub mod variant {
+    /// The call that is named as the operation; any, of operations that have no variants.
+    pub const USUAL: u32 = 0;
+    /// `fdatasync`, of [`Operation::Fsync`](crate::Operation::Fsync).
+    pub const FDATASYNC: u32 = 1;
+    /// Opening what `execve` executes, of [`Operation::Open`](crate::Operation::Open).
+    pub const EXEC: u32 = 2;
+    /// The program cannot tell.
+    pub const UNKNOWN: u32 = 3;
+}
+
 /// Key of the layout `threads`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadKey {
-    /// What every layout has.
-    pub key: Key,
+    /// What was called.
+    pub call: VariantKey,
     /// Ids of the calling thread's process, in the upper half, and of the thread
     /// (`bpf_get_current_pid_tgid`).
     pub task: u64,
@@ -325,7 +349,8 @@ mod tests {
     fn no_key_has_implicit_padding() {
         assert_eq!(size_of::<Key>(), 8 + 8 + 4 + 4);
         assert_eq!(size_of::<PathKey>(), 8 + PATH_BYTES + 4 + 4);
-        assert_eq!(size_of::<ThreadKey>(), size_of::<Key>() + 8 + NAME_BYTES);
+        assert_eq!(size_of::<VariantKey>(), size_of::<Key>() + 4 + 4);
+        assert_eq!(size_of::<ThreadKey>(), size_of::<VariantKey>() + 8 + NAME_BYTES);
         assert_eq!(size_of::<Event>(), size_of::<Key>() + 3 * 8);
         assert!(RING_BYTES.is_power_of_two() && RING_BYTES.is_multiple_of(1 << 16));
     }

@@ -9,7 +9,7 @@ use bpfassay_protocol::{
     probe::{MapLayout, Probe},
     tool::Tool,
 };
-use bpfassay_tool::{Unit, Whose};
+use bpfassay_tool::Unit;
 
 use crate::{
     Study, Target, expectation,
@@ -51,7 +51,8 @@ fn reference_probe(study: &Study, target: &Target) -> ProbeConfiguration {
 }
 
 /// What a tool's figures are compared with, if it reports any: where some are bytes that were asked for, the same kind of probe
-/// at the entry of calls counts those. Where some are by process, it counts by thread, which takes longer: it is compared with no other run.
+/// at the entry of calls counts those. They count by thread and variant, which takes longer: they are
+/// compared with no other run.
 fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'static str, ProbeConfiguration)> {
     let known = study.tool_files.iter().find(|known| known.file.name == tool.name);
     let Some(report) = known.and_then(|known| known.file.report.as_ref()) else { return Vec::new() };
@@ -64,10 +65,8 @@ fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'stati
         _ => None,
     };
     let second = entry.filter(|_| requested).map(|entry| ("-requested", ProbeConfiguration::with_defaults(entry)));
-    let by_process = report.figures.iter().any(|figure| figure.whose == Whose::Process);
-    let map = if by_process { MapLayout::Threads } else { returned.map };
     let all = std::iter::once(("", returned)).chain(second);
-    all.map(|(what, probe)| (what, ProbeConfiguration { map, ..probe })).collect()
+    all.map(|(what, probe)| (what, ProbeConfiguration { map: MapLayout::Threads, ..probe })).collect()
 }
 
 /// One more run of each tool that reports figures, by its tool file, with its reference tracer beside it, or two with one each. A round of their

@@ -12,7 +12,7 @@ use bpfassay_tracer_common::{COPIES, Operation, PathKey, map, tally};
 
 use crate::{
     counters::{
-        decode::{self, Rows},
+        decode::{self, RowKey, Rows},
         error::ReadError,
         misses,
         ring::Ring,
@@ -73,7 +73,7 @@ impl CounterMaps {
         self.ring.as_mut().map_or(Ok(()), Ring::reset).map_err(failed)
     }
 
-    /// The counters since attaching, one row per key and, where the layout has these, thread, sorted by both.
+    /// The counters since attaching, one row per key and, where the layout has these, variant and thread, sorted by all.
     ///
     /// # Errors
     /// [`ReadError`] where a map or the mount table cannot be read, or a map holds bytes that no program of the tracer writes.
@@ -87,8 +87,10 @@ impl CounterMaps {
             }
             for (key, (value, latency)) in &sums.counters {
                 let row = decode::row_of(*key, *value, latency);
-                let key = (*key, None);
-                rows.insert(key, row.map_err(|source| ReadError::Content { map: map::EVENTS.to_owned(), source })?);
+                rows.insert(
+                    (*key).into(),
+                    row.map_err(|source| ReadError::Content { map: map::EVENTS.to_owned(), source })?,
+                );
             }
         }
         if let Some(mounts) = &mut self.mounts {
@@ -99,8 +101,8 @@ impl CounterMaps {
             let failed = |source| ReadError::Content { map: name.to_owned(), source };
             for entry in map.entries().map_err(|source| ReadError::Map { map: name.to_owned(), source })? {
                 let key = match &self.mounts {
-                    Some(mounts) => decode::key_by_path(&entry.key, mounts).map(|key| (key, None)),
-                    None => decode::key_by_thread(&entry.key),
+                    Some(mounts) => decode::key_by_path(&entry.key, mounts).map(RowKey::from),
+                    None => decode::row_key(&entry.key),
                 };
                 let key = key.map_err(failed)?;
                 let value = decode::sum(entry.values).map_err(failed)?;
@@ -117,7 +119,7 @@ impl CounterMaps {
                     break;
                 };
                 for (key, value) in decode::slots(element % Operation::DATA, &values).map_err(failed)? {
-                    decode::add(&mut rows, (key, None), value).map_err(failed)?;
+                    decode::add(&mut rows, key.into(), value).map_err(failed)?;
                 }
             }
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures by process and thread in a guest: each process of a workload has its own truth, whatever the workload is and
-//! whatever a tool calls processes by.
+//! whatever a tool calls processes by. So has each variant of an operation, and calls that failed.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test fails by panicking")]
 
 use std::{collections::BTreeSet, fs, path::Path};
@@ -17,6 +17,77 @@ fn lossy(directory: &Path) -> &'static str {
     fs::write(directory.join("lossy.toml"), text.replace("\"by-id\"", "\"lossy\"").replace("by-id.", "lossy."))
         .unwrap();
     "lossy"
+}
+
+/// Tools of tests/variants: a name, how it is compiled, the unit of its figures where they are of the
+/// variants alone that are named as their operations, and the finding of one that is wrong, with the ends
+/// of its evidence.
+const VARIANTS: [Variants; 5] = [
+    ("all", &[], None, None),
+    ("plain", &["-DPLAIN"], Some("calls"), None),
+    ("successes", &["-DPLAIN", "-DSUCCESSES"], Some("successes"), None),
+    (
+        "lacks-variants",
+        &["-DPLAIN"],
+        None,
+        Some(("operations-not-seen", ["the 8 calls of fdatasync are missing", "opens by execve are missing"])),
+    ),
+    (
+        "lacks-failed",
+        &["-DSUCCESSES"],
+        None,
+        Some(("counts-too-low", ["the 5 calls that failed are missing", "calls that failed are missing"])),
+    ),
+];
+
+type Variants =
+    (&'static str, &'static [&'static str], Option<&'static str>, Option<(&'static str, [&'static str; 2])>);
+
+/// Builds them, and writes their files.
+fn build_variants(directory: &Path) {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/variants");
+    let text = fs::read_to_string(sources.join("calls.toml")).unwrap();
+    for (name, options, unit, _) in VARIANTS {
+        let object = format!("{name}.bpf.o");
+        wrong_tools::compile(&wrong_tools::clang(), &sources.join("calls.bpf.c"), options, &directory.join(&object));
+        let mut text = text.replace("name = \"calls\"", &format!("name = \"{name}\"")).replace("calls.bpf.o", &object);
+        if let Some(unit) = unit {
+            text = text.replace("unit = \"calls\"", &format!("unit = \"{unit}\""));
+            for operation in ["fsync", "open"] {
+                let own = format!("operations = \"{operation}\"");
+                text = text.replace(&own, &format!("{own}, variants = \"{operation}\""));
+            }
+        }
+        fs::write(directory.join(format!("{name}.toml")), text).unwrap();
+    }
+}
+
+/// Nothing is found of those that are right, and of those that are wrong what is missing, and no other
+/// cause.
+fn check_variants(cell: &dyn Fn(&str) -> Value) {
+    for (name, _, _, wrong) in VARIANTS {
+        let cell = cell(name);
+        let found = found(&cell);
+        let not_compared = &cell["tool_result"]["not_compared"];
+        assert!(not_compared.as_array().is_none_or(Vec::is_empty), "{name}: {not_compared:#}");
+        let Some((kind, ends)) = wrong else {
+            assert!(found.is_empty(), "{name}: {found:#?}");
+            let figures = cell["tool_result"]["figures"].as_array().unwrap();
+            let most = |operation: &str| {
+                let of = figures.iter().filter(|figure| figure["operations"][0] == operation);
+                of.map(|figure| figure["reported"].as_u64().unwrap()).max().unwrap()
+            };
+            assert!(most("fsync") >= 29 && most("open") >= 20, "{name}: {figures:#?}");
+            continue;
+        };
+        let [found] = found.as_slice() else { panic!("{name}: {found:#?}") };
+        let lines: Vec<&str> =
+            found["evidence"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+        assert_eq!((found["kind"].as_str().unwrap(), lines.len()), (kind, 2), "{name}: {found:#}");
+        for (line, end) in lines.iter().zip(ends) {
+            assert!(line.ends_with(end) && !line.contains("as much as"), "{name}: {line}");
+        }
+    }
 }
 
 /// What `cell`'s tool has of the calls of each process: its name, what was reported, and what happened.
@@ -42,10 +113,12 @@ fn processes_are_compared_by_ids_and_names() {
     }
     let directory = tempfile::tempdir().unwrap();
     wrong_tools::build("right-tools", directory.path());
+    build_variants(directory.path());
     let programs = tempfile::tempdir().unwrap();
     let mut command = bpfassay(directory.path());
     command.args(["run", "--yes", "--output", "out"]).arg(study("processes.toml"));
-    for tool in ["by-id", "by-process", lossy(directory.path())] {
+    let of_processes = ["by-id", "by-process", lossy(directory.path())];
+    for tool in of_processes.into_iter().chain(VARIANTS.map(|(name, ..)| name)) {
         command.arg("--tool").arg(format!("{tool}.toml"));
     }
     let output = command.env("PATH", without_plugins(programs.path())).output().unwrap();
@@ -89,4 +162,5 @@ fn processes_are_compared_by_ids_and_names() {
         let kinds: Vec<&str> = found.iter().map(|finding| finding["kind"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["counts-too-low"], "{case}: {found:#?}");
     }
+    check_variants(&|tool| cell("forks", tool).clone());
 }

@@ -55,6 +55,7 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &C
                 process: of_phase(figures, phase),
                 is_file: true,
                 operation,
+                variant: None,
                 calls: totals.calls,
                 errors: Some(totals.errors),
                 bytes_returned: Some(totals.bytes),
