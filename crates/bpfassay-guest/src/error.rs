@@ -42,8 +42,8 @@ pub(crate) enum Error {
     },
     /// The port to the host did not appear.
     #[error(
-        "no virtio-serial port named {name} appeared within {seconds} s: add a `virtserialport` with that name to QEMU, \
-         and virtio_pci and virtio_console to the job's modules where the kernel does not have them built in"
+        "no virtio-serial port named {name} appeared within {seconds} s: the kernel has no drivers of it, \
+         virtio_pci and virtio_console: name its modules with --modules, or build the drivers in"
     )]
     NoPort {
         /// Its name.

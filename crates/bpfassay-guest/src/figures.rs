@@ -3,8 +3,8 @@
 
 use bpfassay_protocol::{
     frame::{self, FrameError},
-    message::{GuestMessage, RunFigures, RunOutcome},
-    tracer::Sample,
+    message::{GuestMessage, Interval, RunFigures, RunOutcome, WorkloadPhase},
+    tracer::{Sample, without_tasks},
 };
 
 use crate::error::Result;
@@ -38,7 +38,9 @@ pub(crate) fn report(run: &str, mut outcome: RunOutcome, largest: usize) -> Resu
     }
 }
 
-const THINNING: u32 = 2;
+const THREADS: u32 = 1;
+const READINGS: u32 = THREADS + 1;
+const THINNING: u32 = READINGS + 1;
 const TOOL_OUTPUT: u32 = THINNING + 1;
 
 /// The next way of making it smaller: `None` where there is none left, a note where something was left out.
@@ -63,13 +65,21 @@ fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
                 )
             }))
         }
-        1 => {
-            let phases = figures.phases.iter_mut().map(|phase| &mut phase.interval);
-            let mut readings = phases
-                .chain([&mut figures.whole])
-                .flat_map(|interval| [&mut interval.before, &mut interval.after])
-                .filter_map(|reading| reading.tracer.as_mut());
-            let dropped = ours(&mut readings);
+        THREADS => {
+            // All at once: what is between two of them has the same keys in both.
+            let of_tool = figures.tool.iter_mut().flat_map(|tool| &mut tool.output);
+            let beside = of_tool.filter_map(|piece| piece.reference.as_mut());
+            let beside = beside.flat_map(|reference| [&mut reference.before, &mut reference.after]);
+            let samples = readings(&mut figures.phases, &mut figures.whole).chain(&mut figures.samples).chain(beside);
+            let mut before = 0;
+            for sample in samples.filter(|sample| sample.rows.iter().any(|row| row.task.is_some())) {
+                before += sample.rows.len();
+                sample.rows = without_tasks(std::mem::take(&mut sample.rows));
+            }
+            Some((before > 0).then(|| format!("the threads of {before} rows left out")))
+        }
+        READINGS => {
+            let dropped = ours(&mut readings(&mut figures.phases, &mut figures.whole));
             Some((dropped > 0).then(|| {
                 format!("{dropped} rows of readings left out: neither the workload's cgroup nor its file system")
             }))
@@ -95,14 +105,23 @@ fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
     }
 }
 
+/// The tracer's samples around a run and its phases.
+fn readings<'a>(phases: &'a mut [WorkloadPhase], whole: &'a mut Interval) -> impl Iterator<Item = &'a mut Sample> {
+    let intervals = phases.iter_mut().map(|phase| &mut phase.interval).chain([whole]);
+    intervals
+        .flat_map(|interval| [&mut interval.before, &mut interval.after])
+        .filter_map(|reading| reading.tracer.as_mut())
+}
+
 #[cfg(test)]
 mod tests {
     use bpfassay_protocol::{
         Operation, ProbeConfiguration,
         job::IorEngine,
-        message::{Interval, MountFacts, Reading},
-        operation::Totals,
-        tracer::{CounterRow, Device},
+        message::{MountFacts, Reading},
+        operation::{Totals, Variant},
+        tool::{OutputPiece, Reference, Source, ToolFigures},
+        tracer::{CounterRow, Device, Task},
     };
 
     use super::*;
@@ -117,6 +136,7 @@ mod tests {
             mount: 9,
             path: None,
             operation: Operation::Read,
+            variant: None,
             task: None,
             totals,
             latency: Vec::new(),
@@ -182,6 +202,59 @@ mod tests {
         let figures = decode(&frame);
         assert_eq!(figures.samples.len(), 10);
         assert!(figures.samples.iter().all(|sample| sample.rows == [row(7, 44)]));
+    }
+
+    /// No row of the whole system: figures of it have the truth that they had.
+    #[test]
+    fn threads_go_before_rows_of_readings_and_from_all_readings() {
+        let RunOutcome::Measured(mut figures) = figures(0, 5) else { panic!("measured above") };
+        let by_thread = |rows: &[CounterRow]| -> Vec<CounterRow> {
+            let of = |row: &CounterRow| {
+                (1..=9).map(|id| CounterRow { task: Some(Task::new(id, id, "x")), ..row.clone() }).collect()
+            };
+            rows.iter().flat_map::<Vec<_>, _>(of).collect()
+        };
+        let before = figures.whole.before.tracer.as_mut().unwrap();
+        before.rows = by_thread(&before.rows);
+        let rows = before.rows.clone();
+        figures.whole.after.tracer = Some(sample(rows.clone()));
+        let reference = Reference { before: sample(rows.clone()), after: sample(rows) };
+        let piece = OutputPiece {
+            monotonic_ns: 1,
+            source: Source::Output,
+            endpoint: 0,
+            text: String::new(),
+            reference: Some(Box::new(reference)),
+        };
+        figures.tool = Some(Box::new(ToolFigures { output: vec![piece], ..ToolFigures::default() }));
+        let (frame, notes) = report("r", RunOutcome::Measured(figures), 8000).unwrap();
+        assert_eq!(notes, ["the threads of 216 rows left out"]);
+        let figures = decode(&frame);
+        let reference = figures.tool.as_ref().unwrap().output[0].reference.as_ref().unwrap();
+        let [before, after] = [&figures.whole.before, &figures.whole.after].map(|reading| reading.tracer.as_ref());
+        for sample in [before.unwrap(), after.unwrap(), &reference.before, &reference.after] {
+            assert_eq!(sample.rows.len(), 6);
+            let is_sum = |row: &CounterRow| row.task.is_none() && (row.totals.calls, row.totals.bytes) == (9, 18);
+            assert!(sample.rows.iter().all(is_sum), "{sample:?}");
+        }
+    }
+
+    #[test]
+    fn variants_stay_where_threads_go() {
+        let RunOutcome::Measured(mut figures) = figures(0, 0) else { panic!("measured above") };
+        let of = |variant, id| CounterRow {
+            operation: Operation::Fsync,
+            variant: Some(variant),
+            task: Some(Task::new(id, id, "x")),
+            ..row(7, 44)
+        };
+        let of_threads = |variant| (1..=30).map(move |id| of(variant, id));
+        let rows: Vec<_> = of_threads(Variant::Fsync).chain(of_threads(Variant::Fdatasync).take(20)).collect();
+        figures.whole.after.tracer = Some(sample(rows));
+        let (frame, _) = report("r", RunOutcome::Measured(figures), 3000).unwrap();
+        let rows = decode(&frame).whole.after.tracer.unwrap().rows;
+        let found: Vec<_> = rows.iter().map(|row| (row.variant, row.totals.calls)).collect();
+        assert_eq!(found, [(Some(Variant::Fsync), 30), (Some(Variant::Fdatasync), 20)]);
     }
 
     #[test]

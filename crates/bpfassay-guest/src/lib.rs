@@ -46,6 +46,7 @@ mod stop;
 mod symbols;
 mod system;
 mod test_dir;
+mod threads;
 mod tool;
 mod tracer;
 mod tree;

@@ -10,6 +10,7 @@ use bpfassay_protocol::{
     message::{Interval, MountFacts, Reading, WorkloadPhase},
     operation::Totals,
     program_set::ProgramEvent,
+    tracer::Task,
 };
 
 use crate::proc::activity::Activity;
@@ -25,6 +26,8 @@ pub(crate) struct Phases {
     open: Option<(PhaseName, (Reading, Activity))>,
     /// The window that began with it.
     window: Option<u64>,
+    /// The threads that the workload had when it began, where they are recorded.
+    tasks: Option<Vec<Task>>,
 }
 
 impl Phases {
@@ -45,6 +48,11 @@ impl Phases {
     /// Takes the number of the window that begins with the phase that has begun.
     pub(crate) fn window(&mut self, number: u64) {
         self.window = Some(number);
+    }
+
+    /// Takes the threads of the workload when the phase began that has begun.
+    pub(crate) fn tasks(&mut self, tasks: Option<Vec<Task>>) {
+        self.tasks = tasks;
     }
 
     /// The same as [`Self::begin`] for its end, with what it `moved`, the `events` that it counted, and its `mount`, if that is not the file system
@@ -68,7 +76,7 @@ impl Phases {
         }
         let PhaseName { phase: name, test, repetition } = phase;
         let (interval, activity) = (Interval { before, after }, Some(now.since(&then)));
-        let window = self.window.take();
+        let (window, tasks) = (self.window.take(), self.tasks.take());
         self.ended.push(WorkloadPhase {
             name,
             test,
@@ -76,7 +84,7 @@ impl Phases {
             moved,
             events,
             mount,
-            tasks: None,
+            tasks,
             window,
             calls: None,
             activity,
@@ -162,6 +170,18 @@ mod tests {
         assert_eq!((phase.name.as_str(), phase.test, phase.repetition), ("write", 0, 1));
         assert_eq!((phase.interval.before.monotonic_ns, phase.interval.after.monotonic_ns), (5, 9));
         assert_eq!(phase.moved, BTreeMap::from([(Operation::Write, Totals { calls: 2, bytes: 8, errors: 0 })]));
+    }
+
+    #[test]
+    fn a_phase_has_the_threads_that_were_there_when_it_began() {
+        let mut phases = Phases::default();
+        for tasks in [Some(vec![Task::new(7, 8, "ior")]), None] {
+            phases.take(event(BEGIN), reading(5)).unwrap();
+            phases.tasks(tasks);
+            phases.take(event(END), reading(9)).unwrap();
+        }
+        let tasks: Vec<_> = phases.finish().unwrap().into_iter().map(|phase| phase.tasks).collect();
+        assert_eq!(tasks, [Some(vec![Task::new(7, 8, "ior")]), None]);
     }
 
     #[test]

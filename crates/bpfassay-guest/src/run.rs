@@ -7,6 +7,7 @@ mod measure;
 use bpfassay_protocol::{
     job::RunSpec,
     message::{GuestMessage, Phase, RunFigures, RunOutcome, WarmUp},
+    probe::MapLayout,
     run_name,
     tool::Tool,
     tracer::Refusal,
@@ -28,7 +29,7 @@ use crate::{
     nfs::remove_tree,
     phases::Phases,
     soundness::Snapshot,
-    stop, system, tool,
+    stop, system, threads, tool,
     tracer::{self, Started, pool::Pool},
     workload::RunPaths,
 };
@@ -230,6 +231,7 @@ fn attempt(
         phases: Phases::default(),
         for_phase: ForPhase::default(),
         workload_code: Vec::new(),
+        by_thread: by_thread(spec),
     };
     let measured = run.measure(spec, paths);
     let Run { mut tracer, tool, phases, children, .. } = run;
@@ -240,7 +242,10 @@ fn attempt(
     let remains = tracer.map(|tracer| tracers.stop(tracer, children)).transpose();
     is_sent?;
     let measured = measured?;
-    let (tool, tool_statistics) = stopped?.unzip();
+    let (mut tool, tool_statistics) = stopped?.unzip();
+    if let Some(tool) = tool.as_mut().filter(|_| by_thread(spec)) {
+        tool.agent = threads::own_name();
+    }
     let phases = phases.finish().map_err(misspoke)?;
     let (tracer, samples, ended) = match remains? {
         Some(remains) => {
@@ -270,6 +275,11 @@ fn attempt(
         samples,
         warm_up: None,
     })))
+}
+
+/// Whether a reference tracer counts by thread.
+fn by_thread(spec: &RunSpec) -> bool {
+    spec.tool.is_some() && spec.probe.map == MapLayout::Threads
 }
 
 /// No files of earlier runs, no cached data, and the directories of this one. What nodes share is made by the first of them.

@@ -311,8 +311,8 @@ pub struct WorkloadPhase {
     /// The mount that it worked on, if that is not the file system under test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mount: Option<MountFacts>,
-    /// The threads of the workload when it began; `None`: not recorded, as without a tool beside
-    /// its reference tracer, or of more than [`MAX_TASKS`].
+    /// The threads of the workload when it began; `None`: not recorded, as without a reference
+    /// tracer that counts by thread, or of more than [`MAX_TASKS`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<Vec<Task>>,
     /// The number of the window in which the host may count instructions meanwhile, from 1 in every boot.

@@ -26,7 +26,7 @@ names! {
         Rmdir = "rmdir",
         /// Names changed.
         Rename = "rename",
-        /// `fsync` and `fdatasync`.
+        /// `fsync` and `fdatasync`: see [`Variant`].
         Fsync = "fsync",
         /// Pages of a mapped file made readable by a page fault: the part of reading through a mapping that can be traced
         /// in the kernel. Bytes of whole pages, not of the loads.
@@ -78,6 +78,31 @@ impl Operation {
             // Not from or to a file.
             | Self::Send
             | Self::Receive => None,
+        }
+    }
+}
+
+names! {
+    /// Which of the calls of an operation it was, of those that have several kinds of call.
+    pub enum Variant: "variant of an operation" {
+        /// An `open` by a call for that: `open`, `openat`, `openat2`, `creat`, a request of io_uring.
+        Open = "open",
+        /// An `open` by `execve`: of what it executes, and of its interpreters.
+        Exec = "exec",
+        /// A `fsync` by that system call.
+        Fsync = "fsync",
+        /// A `fsync` by `fdatasync`.
+        Fdatasync = "fdatasync",
+    }
+}
+
+impl Variant {
+    /// The operation that it is a variant of.
+    #[must_use]
+    pub const fn operation(self) -> Operation {
+        match self {
+            Self::Open | Self::Exec => Operation::Open,
+            Self::Fsync | Self::Fdatasync => Operation::Fsync,
         }
     }
 }

@@ -54,7 +54,15 @@ names! {
         LruShared = "lru-shared",
         /// An event per call through a ring buffer, added up by the tracer.
         Ringbuf = "ringbuf",
+        /// One hash for all CPUs with the calling thread and the variant of the operation in the key:
+        /// that of reference tracers.
+        Threads = "threads",
     }
+}
+
+impl MapLayout {
+    /// Those that are compared with each other, and that `+*` stands for in studies.
+    pub const COMPARED: [Self; 4] = [Self::Percpu, Self::HashShared, Self::LruShared, Self::Ringbuf];
 }
 
 names! {

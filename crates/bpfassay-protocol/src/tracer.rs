@@ -13,12 +13,16 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Operation, ProbeConfiguration, feature::Feature, finding::Finding, operation::Totals, program_set::EventRow,
+    Operation, ProbeConfiguration,
+    feature::Feature,
+    finding::Finding,
+    operation::{Totals, Variant},
+    program_set::EventRow,
     prototype::Prototypes,
 };
 
 /// Longest line that a reader of the tracer accepts, in bytes.
-pub const MAX_LINE: usize = 1 << 20;
+pub const MAX_LINE: usize = 2 << 20;
 
 /// One line of the tracer's output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -198,6 +202,10 @@ pub struct CounterRow {
     pub path: Option<String>,
     /// The operation.
     pub operation: Operation,
+    /// Which of its calls; `None` where it has no variants, or the map layout or the probe does not
+    /// distinguish them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<Variant>,
     /// The calling thread; `None` where the map layout does not have it, or had no room for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Task>,
@@ -288,7 +296,7 @@ pub struct Losses {
 pub fn without_tasks(rows: Vec<CounterRow>) -> Vec<CounterRow> {
     let mut summed = BTreeMap::<_, CounterRow>::new();
     for row in rows {
-        let key = (row.cgroup, row.device, row.mount, row.operation);
+        let key = (row.cgroup, row.device, row.mount, row.operation, row.variant);
         match summed.get_mut(&key) {
             Some(known) => known.add(row.totals, &row.latency),
             None => {

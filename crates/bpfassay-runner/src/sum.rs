@@ -8,13 +8,13 @@ use bpfassay_protocol::{
     calls::CallTimes,
     finding::Finding,
     message::{Interval, MountFacts, MountStats, Reading, RunFigures, WorkloadPhase},
-    operation::Totals,
+    operation::{Totals, Variant},
     tracer::{CounterRow, Device, Ended, Losses, ProgramStatistics, Sample},
 };
 use bpfassay_results::NodeRun;
 
-/// The key of a row of the sum: device, mount, operation.
-type Key = (Device, u64, Operation);
+/// The key of a row of the sum: device, mount, operation and which of its calls.
+type Key = (Device, u64, Operation, Option<Variant>);
 
 /// The figures of all `nodes`: counters are summed, as if the cgroup and the mount of each were those of the first; summary, times and the tracer as it
 /// attached are those of the first.
@@ -105,7 +105,7 @@ fn sample(samples: &[(&RunFigures, &Sample)], first: &RunFigures, own: &Sample) 
     for (figures, sample) in samples {
         for row in sample.rows.iter().filter(|row| row.cgroup == figures.cgroup) {
             let Some((device, mount)) = place(figures, row, &first.mount) else { continue };
-            let (totals, latency) = sums.entry((device, mount, row.operation)).or_default();
+            let (totals, latency) = sums.entry((device, mount, row.operation, row.variant)).or_default();
             *totals += row.totals;
             if latency.len() < row.latency.len() {
                 latency.resize(row.latency.len(), 0);
@@ -113,12 +113,13 @@ fn sample(samples: &[(&RunFigures, &Sample)], first: &RunFigures, own: &Sample) 
             latency.iter_mut().zip(&row.latency).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
         }
     }
-    let row = |((device, mount, operation), (totals, latency)): (Key, (Totals, Vec<u64>))| CounterRow {
+    let row = |((device, mount, operation, variant), (totals, latency)): (Key, (Totals, Vec<u64>))| CounterRow {
         cgroup: first.cgroup,
         device,
         mount,
         path: (device == first.mount.device && mount == first.mount.id).then(|| first.mount.path.clone()),
         operation,
+        variant,
         task: None,
         totals,
         latency,

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
     Operation,
+    operation::Variant,
     tool::{Ready, Stop, Stream},
 };
 use schemars::JsonSchema;
@@ -111,6 +112,10 @@ pub struct ReportedFigure {
     pub labelled: BTreeMap<String, String>,
     /// The operations that it counts, together.
     pub operations: Vec<Operation>,
+    /// The variants that it counts of operations that have some; all of an operation of which none is
+    /// here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
     /// What it counts of them.
     pub unit: Unit,
     /// One unit of what it prints stands for so many: 1024 for KiB, rounded down by the tool.
@@ -143,6 +148,23 @@ impl ReportedFigure {
         let value = if self.value.is_empty() { "events" } else { self.value.as_str() };
         self.part.as_ref().map_or_else(|| value.to_owned(), |part| format!("{part}: {value}"))
     }
+
+    /// Whether it counts no variants of `operation` but some.
+    pub(crate) fn distinguishes(&self, operation: Operation) -> bool {
+        self.variants.iter().any(|variant| variant.operation() == operation)
+    }
+
+    /// What it counts: see [`counted`].
+    pub(crate) fn counted(&self) -> String {
+        counted(&self.operations, &self.variants)
+    }
+}
+
+/// Operations, and the variants of which no others are counted: `fsync+open by fdatasync`.
+pub(crate) fn counted(operations: &[Operation], variants: &[Variant]) -> String {
+    let operations = operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join("+");
+    let variants: Vec<&str> = variants.iter().map(|variant| variant.name()).collect();
+    if variants.is_empty() { operations } else { format!("{operations} by {}", variants.join("+")) }
 }
 
 const fn one() -> u64 {
@@ -182,6 +204,11 @@ impl Unit {
         ("errors", Self::Errors),
         ("successes", Self::Successes),
     ];
+
+    /// Whether it is a number of events, each of which has a line.
+    pub(crate) const fn is_of_lines(self) -> bool {
+        matches!(self, Self::Calls | Self::Successes)
+    }
 
     /// The name in tool files.
     #[must_use]

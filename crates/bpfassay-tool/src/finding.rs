@@ -15,6 +15,7 @@ mod evidence;
 mod figures;
 mod flags;
 mod kind;
+mod left_out;
 mod merged;
 mod missed;
 mod process;

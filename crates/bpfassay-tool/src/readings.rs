@@ -82,7 +82,7 @@ pub struct Readings {
     /// Names of cgroups and processes that did nothing before the workload began, as far as that is
     /// known of all that count: what a tool reports of them is all theirs, whether or not it
     /// reported anything before.
-    pub newcomers: BTreeSet<String>,
+    pub newcomers: BTreeMap<Whose, BTreeSet<String>>,
 }
 
 /// Keys of a map that a reading lacks, and that the one before had.
@@ -348,9 +348,9 @@ impl Readings {
             }
             return Ok(grown);
         }
-        let is_of_newcomers = !self.newcomers.is_empty() && matches!(figure.whose, Whose::Cgroup | Whose::Process);
+        let newcomers = self.newcomers.get(&figure.whose).filter(|names| !names.is_empty());
         let begins_late = !self.reports.iter().any(|&at| at <= from_ns);
-        if begins_late && !is_of_newcomers {
+        if begins_late && newcomers.is_none() {
             return Err("the tool reported nothing before the workload began: what it counted until then is not known"
                 .to_owned());
         }
@@ -365,7 +365,9 @@ impl Readings {
                 before.insert(&sample.subject, sample.value);
             }
         }
-        let is_new = |subject: &Option<String>| subject.as_ref().is_some_and(|name| self.newcomers.contains(name));
+        let is_new = |subject: &Option<String>| {
+            subject.as_ref().zip(newcomers).is_some_and(|(name, newcomers)| newcomers.contains(name))
+        };
         for (subject, value) in last.into_iter().filter(|(subject, _)| !begins_late || is_new(subject)) {
             let earlier = before.get(subject).copied().unwrap_or(0);
             let is_signed = [value, earlier].into_iter().any(|value| negative(value).is_some());

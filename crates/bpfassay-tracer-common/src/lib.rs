@@ -26,6 +26,12 @@ pub const LRU_KEYS: u32 = 16384;
 /// Bytes of the mount path in a [`PathKey`], as in the CEEMS talk.
 pub const PATH_BYTES: usize = 64;
 
+/// Most keys of the layout `threads`: a reading of so many fits into a line of the tracer.
+pub const THREAD_KEYS: u32 = 4096;
+
+/// Bytes of a thread's name with the zero byte at its end (`TASK_COMM_LEN`, include/linux/sched.h).
+pub const NAME_BYTES: usize = 16;
+
 /// Size of the ring buffer in bytes: a power of two and a multiple of every page size. An [`Event`] takes 64.
 pub const RING_BYTES: u32 = 8 << 20;
 
@@ -45,10 +51,13 @@ pub const COPIES: u32 = 6;
 
 /// Names of maps. The kernel keeps 15 bytes of a name.
 pub mod map {
-    /// [`Key`](crate::Key) or [`PathKey`](crate::PathKey) → [`Value`](crate::Value), by the first copy of a program.
+    /// [`Key`](crate::Key), [`PathKey`](crate::PathKey) or [`ThreadKey`](crate::ThreadKey) → [`Value`](crate::Value), by
+    /// the first copy of a program.
     pub const COUNTERS: &str = "counters";
     /// The same, by the later copies of a program.
     pub const COUNTERS_2: &str = "counters_2";
+    /// [`VariantKey`](crate::VariantKey) → [`Value`](crate::Value): threads for which [`COUNTERS`] had no room.
+    pub const OTHERS: &str = "others";
     /// Per-CPU array of [`SLOTS`](crate::SLOTS) [`Slot`](crate::Slot)s in [`Pair`](crate::Pair)s, in programs in C: element
     /// `copy * Operation::DATA + operation`.
     pub const SLOTS: &str = "slots";
@@ -137,7 +146,7 @@ impl Operation {
     ];
 }
 
-/// Key of every layout but `lru-shared`. No implicit padding: maps compare keys byte by byte.
+/// Key of every layout but `lru-shared` and `threads`. No implicit padding: maps compare keys byte by byte.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -164,6 +173,43 @@ pub struct PathKey {
     pub operation: u32,
     /// Zero.
     pub zero: u32,
+}
+
+/// Key of the layout `threads` where it has no thread.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VariantKey {
+    /// What every layout has.
+    pub key: Key,
+    /// Which of the calls of the operation: see [`variant`].
+    pub variant: u32,
+    /// Zero.
+    pub zero: u32,
+}
+
+/// Numbers of the variants of an operation.
+pub mod variant {
+    /// The call that is named as the operation; any, of operations that have no variants.
+    pub const USUAL: u32 = 0;
+    /// `fdatasync`, of [`Operation::Fsync`](crate::Operation::Fsync).
+    pub const FDATASYNC: u32 = 1;
+    /// Opening what `execve` executes, of [`Operation::Open`](crate::Operation::Open).
+    pub const EXEC: u32 = 2;
+    /// The program cannot tell.
+    pub const UNKNOWN: u32 = 3;
+}
+
+/// Key of the layout `threads`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThreadKey {
+    /// What was called.
+    pub call: VariantKey,
+    /// Ids of the calling thread's process, in the upper half, and of the thread
+    /// (`bpf_get_current_pid_tgid`).
+    pub task: u64,
+    /// The thread's name (`comm`) when it made the call; ends with the first zero byte.
+    pub name: [u8; NAME_BYTES],
 }
 
 /// What is counted per key; all of it only grows, modulo 2^64.
@@ -303,6 +349,8 @@ mod tests {
     fn no_key_has_implicit_padding() {
         assert_eq!(size_of::<Key>(), 8 + 8 + 4 + 4);
         assert_eq!(size_of::<PathKey>(), 8 + PATH_BYTES + 4 + 4);
+        assert_eq!(size_of::<VariantKey>(), size_of::<Key>() + 4 + 4);
+        assert_eq!(size_of::<ThreadKey>(), size_of::<VariantKey>() + 8 + NAME_BYTES);
         assert_eq!(size_of::<Event>(), size_of::<Key>() + 3 * 8);
         assert!(RING_BYTES.is_power_of_two() && RING_BYTES.is_multiple_of(1 << 16));
     }

@@ -117,6 +117,7 @@ pub fn maps(bytes: &[u8]) {
     if let (Ok(key), Ok(value)) = (decode::key(first), decode::sum(rest.chunks(24))) {
         let _ = decode::row_of(key, value, &[value.calls, 0]);
     }
+    let _ = decode::row_key(&bytes[..bytes.len().min(56)]);
     let _ = decode::sum([bytes]);
     let _ = decode::slots(1, &[bytes.to_vec()]);
     let _ = decode::histogram([bytes]);

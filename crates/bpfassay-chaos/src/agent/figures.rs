@@ -154,6 +154,7 @@ fn reading(probe: ProbeConfiguration, monotonic_ns: u64, written: u64, read: u64
         mount: 30,
         path: None,
         operation,
+        variant: None,
         task: None,
         totals: Totals { calls: bytes / (MOVED / CALLS), bytes, errors: 0 },
         latency: Vec::new(),

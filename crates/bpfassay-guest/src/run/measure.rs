@@ -37,7 +37,7 @@ use crate::{
     proc::{activity::Activity, idle, mountinfo, mountstats},
     ranks::Part,
     steps::monotonic_ns,
-    tool,
+    threads, tool,
     tracer::Tracer,
     user_code::{self, Mapping},
     workload::{self, Output, RunPaths, Running},
@@ -61,6 +61,8 @@ pub(super) struct Run<'a, 'm> {
     pub(super) for_phase: ForPhase,
     /// Where the workload's processes had code when its last phase began.
     pub(super) workload_code: Vec<Mapping>,
+    /// Whether the threads that the workload has when a phase begins are recorded.
+    pub(super) by_thread: bool,
 }
 
 /// What the agent has set for a phase; dropped at the end of the phase, and where the workload
@@ -276,6 +278,9 @@ impl Run<'_, '_> {
             PhaseEvent::Begin(phase) => {
                 if self.conditions.symbols() {
                     self.workload_code = user_code::of_processes(cgroup.processes()?);
+                }
+                if self.by_thread {
+                    self.phases.tasks(threads::of_processes(cgroup.processes()?));
                 }
                 self.conditions.rest(self.tool.as_mut())?;
                 self.meetings.meet()?;

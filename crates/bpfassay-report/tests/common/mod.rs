@@ -179,6 +179,7 @@ pub(crate) fn sample(at_ns: u64, label: Option<&str>, written: u64, read: u64) -
         mount: 30,
         path: None,
         operation,
+        variant: None,
         task: None,
         totals: Totals { calls: bytes / (256 << 10), bytes, errors: 0 },
         latency: Vec::new(),

@@ -92,6 +92,7 @@ pub(crate) fn paths(probe: ProbeConfiguration) -> RunFigures {
                         mount: 30,
                         path: None,
                         operation,
+                        variant: None,
                         task: None,
                         totals: Totals { bytes: totals.bytes + extra * totals.calls, ..totals },
                         latency: Vec::new(),

@@ -158,6 +158,7 @@ fn a_figure_within_bounds_is_not_said_to_be_exact() {
         let figure = Compared {
             figure: "reads".to_owned(),
             operations: vec![Operation::Read],
+            variants: Vec::new(),
             unit: Unit::Calls,
             whose: Whose::System,
             subject: None,

@@ -3,7 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use bpfassay_protocol::{ProbeConfiguration, job::RunSpec, probe::Probe, tool::Tool};
+use bpfassay_protocol::{
+    ProbeConfiguration,
+    job::RunSpec,
+    probe::{MapLayout, Probe},
+    tool::Tool,
+};
 use bpfassay_tool::Unit;
 
 use crate::{
@@ -46,7 +51,8 @@ fn reference_probe(study: &Study, target: &Target) -> ProbeConfiguration {
 }
 
 /// What a tool's figures are compared with, if it reports any: where some are bytes that were asked for, the same kind of probe
-/// at the entry of calls counts those.
+/// at the entry of calls counts those. They count by thread and variant, which takes longer: they are
+/// compared with no other run.
 fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'static str, ProbeConfiguration)> {
     let known = study.tool_files.iter().find(|known| known.file.name == tool.name);
     let Some(report) = known.and_then(|known| known.file.report.as_ref()) else { return Vec::new() };
@@ -59,7 +65,8 @@ fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'stati
         _ => None,
     };
     let second = entry.filter(|_| requested).map(|entry| ("-requested", ProbeConfiguration::with_defaults(entry)));
-    std::iter::once(("", returned)).chain(second).collect()
+    let all = std::iter::once(("", returned)).chain(second);
+    all.map(|(what, probe)| (what, ProbeConfiguration { map: MapLayout::Threads, ..probe })).collect()
 }
 
 /// One more run of each tool that reports figures, by its tool file, with its reference tracer beside it, or two with one each. A round of their

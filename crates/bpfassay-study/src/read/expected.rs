@@ -50,8 +50,8 @@ pub(super) fn read(field: &Field<'_, '_>) -> Result<Vec<Expectation>, Reported> 
     })
 }
 
-/// The configurations that a name stands for: `fexit` for itself, `fexit+*` for every map layout, `fexit+*@*` for every map
-/// layout and loader.
+/// The configurations that a name stands for: `fexit` for itself, `fexit+*` for every map layout
+/// that is compared with others, `fexit+*@*` for each of them by every loader.
 fn configurations(field: &Field<'_, '_>) -> Result<Vec<ProbeConfiguration>, Reported> {
     let text = field.text()?;
     let (rest, any_loader) = text.strip_suffix("@*").map_or((text, false), |rest| (rest, true));
@@ -63,7 +63,7 @@ fn configurations(field: &Field<'_, '_>) -> Result<Vec<ProbeConfiguration>, Repo
     if one.is_baseline() {
         return Err(field.error("the baseline attaches nothing, so no kernel can refuse it"));
     }
-    let maps = if any_map { MapLayout::ALL } else { std::slice::from_ref(&one.map) };
+    let maps = if any_map { &MapLayout::COMPARED } else { std::slice::from_ref(&one.map) };
     let loaders = if any_loader { Loader::ALL } else { std::slice::from_ref(&one.loader) };
     let all = loaders.iter().flat_map(|&loader| maps.iter().map(move |&map| ProbeConfiguration { map, loader, ..one }));
     Ok(all.collect())

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
     job::{IorEngine, Program},
-    probe::Probe,
+    probe::{MapLayout, Probe},
 };
 use bpfassay_study::{Available, ExpandError, Interface, Narrowing, Plan, Study, Target, WarmUp, WarmUpRule, expand};
 use proptest::prelude::*;
@@ -193,7 +193,7 @@ fn a_tool_runs_alone_and_once_beside_its_reference_where_there_is_one_for_the_ar
         }
         let beside: Vec<_> = runs.iter().filter(|run| run.has_reference()).collect();
         assert_eq!(beside.len(), 1);
-        assert_eq!(beside[0].spec.probe.to_string(), "fexit");
+        assert_eq!(beside[0].spec.probe.to_string(), "fexit+threads");
         // A round of its own: compared with no other run.
         assert_eq!(beside[0].round, study.design.rounds + 1);
         for tool in ["mine", "silent"] {
@@ -218,9 +218,35 @@ fn requested_bytes_have_a_reference_of_their_own_of_the_same_kind() {
         // The kernel has no trampolines there.
         let without = block.target.arch == Arch::Aarch64 && ["5.10", "6.1"].contains(&block.target.kernel.as_str());
         let expected = if without { [Probe::Kretprobe, Probe::Kprobe] } else { [Probe::Fexit, Probe::Fentry] };
-        assert_eq!(probes, expected.map(ProbeConfiguration::with_defaults), "{}", block.id);
+        let by_thread =
+            |probe| ProbeConfiguration { map: MapLayout::Threads, ..ProbeConfiguration::with_defaults(probe) };
+        assert_eq!(probes, expected.map(by_thread), "{}", block.id);
     }
     assert!(plan.blocks.iter().any(|block| block.target.arch == Arch::Aarch64 && block.target.kernel == "6.1"));
+}
+
+#[test]
+fn references_count_by_thread_and_no_other_runs_do() {
+    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nguest = { program = '/a' }\n[report]\njson-lines = {}\n\
+                counting = 'interval'\nfigures = [{ value = 'n', operations = 'read', unit = 'bytes-requested' }, \
+                { value = 'm', operations = 'fsync', unit = 'calls' }]\n";
+    let tool = bpfassay_tool::UnderTest::of(bpfassay_tool::ToolFile::parse("t.toml", text).unwrap());
+    let mut study = bpfassay_study::load("quick").unwrap();
+    let without = plan(&study, &Narrowing::default()).unwrap();
+    study.test_tool(tool).unwrap();
+    let plan = plan(&study, &Narrowing::default()).unwrap();
+    for (block, alone) in plan.blocks.iter().zip(&without.blocks) {
+        let probes = |is_beside: bool| {
+            let runs = block.runs.iter().filter(move |run| run.has_reference() == is_beside);
+            runs.map(|run| run.spec.probe.to_string()).collect::<BTreeSet<_>>()
+        };
+        let kind = if probes(true).contains("fexit+threads") { ["fentry", "fexit"] } else { ["kprobe", "kretprobe"] };
+        assert_eq!(probes(true), kind.map(|probe| format!("{probe}+threads")).into(), "{}", block.id);
+        assert_eq!(probes(false), alone.runs.iter().map(|run| run.spec.probe.to_string()).collect());
+    }
+    // What kernels refuse is known of the layouts that are compared.
+    let expected = plan.study.expectations.iter().flat_map(|expectation| &expectation.probes);
+    assert!(expected.clone().count() > 20 && expected.into_iter().all(|probe| !probe.to_string().contains("threads")));
 }
 
 #[test]

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is as much as what a tool's number lacks: parts of what happened, operations, the first call of each key. A cause is named only where nothing
-//! else is as much.
+//! What is as much as what a tool's number lacks: calls that failed or are of one variant, parts of
+//! what happened, operations, the first call of each key. Calls that failed or are of one variant come
+//! before all others; any other cause is named only where nothing else is as much.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::Operation;
 
-use super::{certainty::Certainty, comparison::Comparison, process::ProcessKey, truth::total};
+use super::{certainty::Certainty, comparison::Comparison, left_out::LeftOut, process::ProcessKey, truth::total};
 use crate::{ReportedFigure, Unit, Whose};
 
 /// Most parts that are shown.
@@ -37,6 +38,10 @@ impl Part {
 
 /// All that is exactly as much as what is missing of one number.
 pub(super) struct Candidates {
+    /// Calls that failed or are of one variant: several where more than one are as much.
+    left_out: Vec<LeftOut>,
+    /// How sure it is that what is exactly as much is missing.
+    certainty: Certainty,
     /// Parts, and the operations of each. Of a subject that is one part only, this says nothing.
     parts: BTreeMap<Part, BTreeSet<Operation>>,
     /// The fewest operations, where only one such set is as much.
@@ -56,7 +61,23 @@ pub(super) struct Unseen<'c> {
 impl Candidates {
     /// Those of what `figure` lacks of `one`.
     pub(super) fn of(figure: &ReportedFigure, one: &Comparison<'_>) -> Self {
-        Self { parts: parts(figure, one), operations: operations(figure, one), first_calls: first_calls(figure, one) }
+        Self {
+            left_out: LeftOut::of(figure, one),
+            certainty: Certainty::of_amount(one),
+            parts: parts(figure, one),
+            operations: operations(figure, one),
+            first_calls: first_calls(figure, one),
+        }
+    }
+
+    /// That the calls of variants are missing, if these and no operations are as much.
+    pub(super) fn variants(&self) -> Option<(Certainty, String)> {
+        let [one] = self.left_out.as_slice() else { return None };
+        if !one.is_of_variants() || self.operations.is_some() {
+            return None;
+        }
+        let is_alone = self.parts.is_empty() && self.first_calls.is_none();
+        Some((if is_alone { self.certainty } else { Certainty::Fitting }, one.missing()))
     }
 
     /// The operations, if no mount, cgroup, process or other operation and no other way of counting explains the same amount. A phase in which
@@ -68,7 +89,7 @@ impl Candidates {
             Part::Operation(operation) => operations.as_slice() == [*operation],
             Part::Phase(_) => of.iter().all(|operation| operations.contains(operation)),
         };
-        if self.first_calls.is_some() || !self.parts.iter().all(is_same) {
+        if !self.left_out.is_empty() || self.first_calls.is_some() || !self.parts.iter().all(is_same) {
             return None;
         }
         let phases: Vec<String> =
@@ -79,18 +100,28 @@ impl Candidates {
 
     /// What the first call of each key is, if nothing else is as much.
     pub(super) fn first_calls(&self) -> Option<u64> {
-        self.first_calls.filter(|_| self.operations.is_none() && self.parts.is_empty())
+        self.first_calls.filter(|_| self.left_out.is_empty() && self.operations.is_none() && self.parts.is_empty())
     }
 
     /// All of them, for the end of a line of evidence.
     pub(super) fn shown(&self) -> String {
+        let operations = self.operations.as_ref().map_or(&[][..], |(_, operations)| operations.as_slice());
+        match self.left_out.as_slice() {
+            [] => {}
+            [one] if operations.is_empty() => return format!(": {}", one.missing()),
+            several => {
+                let mut all: Vec<String> = several.iter().map(LeftOut::shown).collect();
+                all.extend((!operations.is_empty()).then(|| format!("operation {}", names(operations))));
+                return as_much_as(all);
+            }
+        }
         let mut all: Vec<String> = self.parts.keys().map(Part::shown).take(MOST_PARTS).collect();
         let more = self.parts.len().saturating_sub(MOST_PARTS);
         if more > 0 {
             all.push(format!("one of {more} other parts"));
         }
         // A single one is a part.
-        if let Some((_, several @ [_, _, ..])) = self.operations.as_ref().map(|(of, all)| (of, all.as_slice())) {
+        if let several @ [_, _, ..] = operations {
             all.push(format!("operations {}", names(several)));
         }
         all.extend(self.first_calls.map(|_| "the first call of each key".to_owned()));

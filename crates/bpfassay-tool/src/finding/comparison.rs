@@ -118,10 +118,9 @@ pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> Str
         Whose::System => String::new(),
         whose => format!(" of {} {}", whose.name(), subject.shown_of(whose)),
     };
-    let operations = figure.operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join("+");
     let (name, unit, reported) = (figure.name(), figure.unit.name(), readings::shown(*reported));
     let causes: String = causes.iter().map(|cause| format!("; {cause}")).collect();
-    format!("`{name}` ({operations}, {unit}){of}: {reported}, really {really}{causes}")
+    format!("`{name}` ({}, {unit}){of}: {reported}, really {really}{causes}", figure.counted())
 }
 
 /// What a figure grew by, by subject.
@@ -155,6 +154,12 @@ pub(super) fn compare<'t>(
     truth: &'t Truth,
 ) -> Result<(Vec<Comparison<'t>>, Grown), String> {
     let grown = readings.grown(index, figure, truth.from_ns, truth.to_ns)?;
+    let unknown = || truth.shares.iter().chain(&truth.earlier).filter(|share| share.may_be_counted(figure));
+    if let Some(Share { operation, .. }) = unknown().next() {
+        let of_operation = unknown().filter(|share| share.operation == *operation);
+        let calls = of_operation.fold(0_u64, |sum, share| sum.saturating_add(share.calls));
+        return Err(format!("the variant of {calls} calls of `{operation}` is not recorded"));
+    }
     let key = ProcessKey::of(index, figure, readings, truth)?;
     let mut comparisons = Vec::new();
     for subject in united(truth.subjects(figure, key), grown.keys().flatten()) {

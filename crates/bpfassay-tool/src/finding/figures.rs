@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use bpfassay_protocol::{Operation, prototype::Checked};
+use bpfassay_protocol::{Operation, operation::Variant, prototype::Checked};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     Readings, Report, ReportedFigure, Unit, Whose,
+    file::counted,
     readings::{Absent, Bucket},
 };
 
@@ -30,6 +31,9 @@ pub struct Compared {
     pub figure: String,
     /// The operations that it counts.
     pub operations: Vec<Operation>,
+    /// The variants of them that it counts: [`ReportedFigure::variants`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
     /// What it counts of them.
     pub unit: Unit,
     /// Whose.
@@ -87,6 +91,12 @@ impl Values {
 }
 
 impl Compared {
+    /// The operations that it counts, and the variants of which it counts no others.
+    #[must_use]
+    pub fn counted(&self) -> String {
+        counted(&self.operations, &self.variants)
+    }
+
     /// Whether the two agree.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
@@ -115,6 +125,7 @@ pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Comp
         all.extend(comparisons.into_iter().filter(|one| (one.expected, one.reported) != (0, 0)).map(|one| Compared {
             figure: figure.name(),
             operations: figure.operations.clone(),
+            variants: figure.variants.clone(),
             unit: figure.unit,
             whose: figure.whose,
             subject: one.subject.names.first().cloned(),
@@ -158,8 +169,7 @@ pub fn not_compared(report: &Report, readings: Option<&Readings>, truth: Option<
     };
     let of_figure = |(index, figure): (usize, &ReportedFigure)| {
         let reason = why(index, figure)?;
-        let operations = figure.operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join("+");
-        let figure = format!("`{}` ({operations}, {})", figure.name(), figure.unit.name());
+        let figure = format!("`{}` ({}, {})", figure.name(), figure.counted(), figure.unit.name());
         Some(NotCompared { index, figure, reason })
     };
     declared.filter_map(of_figure).collect()

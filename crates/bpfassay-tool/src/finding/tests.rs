@@ -8,6 +8,7 @@ mod last_component;
 mod properties;
 mod sources;
 mod subjects;
+mod variants;
 mod without_figures;
 
 use super::*;
@@ -20,6 +21,7 @@ fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: 
         mount: vec![mount.to_owned()],
         process: Process::from(&Task::new(7, 7, "ior")),
         operation,
+        variant: None,
         calls,
         errors: Some(0),
         bytes_returned: Some(returned),
@@ -38,6 +40,7 @@ fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> ReportedFigure 
         value: "v".to_owned(),
         labelled: [].into(),
         operations: operations.to_vec(),
+        variants: Vec::new(),
         unit,
         scale: 1,
         whose,

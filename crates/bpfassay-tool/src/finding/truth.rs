@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use bpfassay_protocol::{Operation, tracer::Task};
+use bpfassay_protocol::{Operation, operation::Variant, tracer::Task};
 
 use super::process::ProcessKey;
 use crate::{ReportedFigure, Unit, Whose};
@@ -75,6 +75,8 @@ pub struct Share {
     pub is_file: bool,
     /// The operation.
     pub operation: Operation,
+    /// Which of its calls; `None`: it has one kind only, or that is not known.
+    pub variant: Option<Variant>,
     /// Calls, those that failed included.
     pub calls: u64,
     /// Calls that failed; `None`: not known.
@@ -110,9 +112,20 @@ impl Share {
         }
     }
 
-    /// Whether `figure` counts it.
-    pub(super) fn is_counted(&self, figure: &ReportedFigure) -> bool {
+    /// Whether `figure` counts its operation, and what it is done with.
+    pub(super) fn is_of(&self, figure: &ReportedFigure) -> bool {
         figure.operations.contains(&self.operation) && (self.is_file || !figure.only_files)
+    }
+
+    /// Whether `figure` counts it; what may be of any variant, too.
+    pub(super) fn is_counted(&self, figure: &ReportedFigure) -> bool {
+        let is_wanted = |variant| !figure.distinguishes(self.operation) || figure.variants.contains(&variant);
+        self.is_of(figure) && self.variant.is_none_or(is_wanted)
+    }
+
+    /// Whether `figure` counts some variants of its operation, and which it is is not known.
+    pub(super) fn may_be_counted(&self, figure: &ReportedFigure) -> bool {
+        self.is_of(figure) && self.variant.is_none() && figure.distinguishes(self.operation)
     }
 }
 

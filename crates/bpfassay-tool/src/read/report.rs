@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bpfassay_input::document::{Field, Reported, Section, suggestion};
-use bpfassay_protocol::{Operation, UnknownName};
+use bpfassay_protocol::{Operation, UnknownName, operation::Variant};
 
 use super::{HOUR_MS, MAX_ENTRIES, line, one_of, pattern, places::mount_point};
 use crate::{Counting, Form, Lost, MetricsPage, Report, ReportedFigure, Stream, Unit, Whose, readings::MAX_KEYS};
@@ -218,6 +218,7 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         "value",
         "where",
         "operations",
+        "variants",
         "unit",
         "scale",
         "whose",
@@ -244,6 +245,9 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         }),
         (None, Err(reported)) => Err(*reported),
     };
+    let variants = section.or("variants", Vec::new(), |field| field.distinct("variant", Field::name::<Variant>));
+    let variants =
+        variants.and_then(|variants| check_variants(section, variants, operations.as_deref().unwrap_or_default()));
     let missing = |key: &str| section.error(format!("key `{key}` is missing here and in `report`"));
     let whose = section.or("whose", usual.whose, |field| field.choice(Whose::NAMES));
     let label = whose.and_then(|whose| match (section.get("label"), whose) {
@@ -260,7 +264,7 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         }
     });
     let unit_of = |unit: Unit| match (form, &value) {
-        (Form::Events { .. }, Ok(value)) if value.is_empty() && unit != Unit::Calls => Err(section
+        (Form::Events { .. }, Ok(value)) if value.is_empty() && !unit.is_of_lines() => Err(section
             .error(format!("`value` is missing: it names what the call returned, of which {} are known", unit.name()))),
         _ => Ok(unit),
     };
@@ -281,6 +285,7 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         value: value?,
         labelled: labelled?,
         operations: operations?,
+        variants: variants?,
         unit: unit?,
         scale: scale?,
         whose: whose?,
@@ -290,6 +295,22 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         blank_is_zero: blank_is_zero?,
         differs: differs?,
     })
+}
+
+/// Variants of the figure's own operations.
+fn check_variants(
+    section: &Section<'_, '_>,
+    variants: Vec<Variant>,
+    operations: &[Operation],
+) -> Result<Vec<Variant>, Reported> {
+    let foreign = variants.iter().find(|variant| !operations.contains(&variant.operation()));
+    match foreign.filter(|_| !operations.is_empty()) {
+        None => Ok(variants),
+        Some(variant) => Err(section.error(format!(
+            "variant `{variant}` is one of the operation `{}`, which this figure does not count",
+            variant.operation()
+        ))),
+    }
 }
 
 /// The page or map of a figure, where there are several.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Event streams: a line for each event, which is counted here.
 //!
-//! A figure of calls counts the lines. `value` is what the call returned: bytes, or a negative number where it failed.
+//! A figure of calls counts the lines, and so does one of successes of a tool that has no lines for
+//! others. `value` is what the call returned: bytes, or a negative number where it failed.
 
 use std::borrow::Cow;
 

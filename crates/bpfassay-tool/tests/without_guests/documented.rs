@@ -74,6 +74,7 @@ fn files_of_the_book_read_the_output_that_stands_before_them() {
             ("two-pages".to_owned(), of("/job", &[4])),
             ("nfsdist".to_owned(), of("system", &[43])),
             ("iosnoop".to_owned(), of("ior", &[1, 65536, 0, 1, 0, 1])),
+            ("syncs".to_owned(), of("system", &[1, 1, 1])),
         ]
     );
     for kind in ["requested-as-moved", "operations-not-seen", "counts-go-backwards"] {

@@ -9,7 +9,7 @@
 
 use std::{fs, path::Path};
 
-use bpfassay_protocol::{Arch, Operation};
+use bpfassay_protocol::{Arch, Operation, operation::Variant};
 use bpfassay_tool::{
     Counting, Form, Ready, Service, Signal, Source, Stop, Stream, ToolFile, Unit, Whose, bundled, file::of_target, load,
 };
@@ -250,7 +250,9 @@ fn histograms_and_events_have_figures_of_their_own() {
     let label = refused(histogram, "value = 'usecs.count', where = { o = 'r' }, operations = 'read', unit = 'calls'");
     assert!(label.contains("the heading has no group named `o`; it has op"), "{label}");
     let events = "events = { line = '^(?<op>\\w+) (?<ret>\\d+)' }";
-    assert!(form(events, "operations = 'read', unit = 'calls'").is_ok());
+    for unit in ["calls", "successes"] {
+        assert!(form(events, &format!("operations = 'read', unit = '{unit}'")).is_ok());
+    }
     assert!(refused(events, "operations = 'read', unit = 'errors'").contains("`value` is missing"));
     assert!(
         refused(events, "value = 'x', operations = 'read', unit = 'calls'")
@@ -455,4 +457,30 @@ proptest! {
         let _ = ToolFile::parse("t.toml", &format!("{}{text}{}", &GOOD[..from], &GOOD[to..]));
         let _ = ToolFile::parse("t.toml", &text);
     }
+}
+
+#[test]
+fn variants_are_those_of_the_figures_own_operations() {
+    let figure = |text: &str| {
+        let (head, _) = GOOD.split_once("[report]").unwrap();
+        let figure = format!("value = 'n', unit = 'calls', {text}");
+        ToolFile::parse(
+            "t.toml",
+            &format!("{head}[report]\njson-lines = {{}}\ncounting = 'interval'\nfigures = [{{ {figure} }}]\n"),
+        )
+    };
+    let variants = |text: &str| figure(text).unwrap().figures()[0].variants.clone();
+    assert_eq!(variants("operations = ['read', 'fsync']"), []);
+    assert_eq!(variants("operations = ['read', 'fsync'], variants = 'fdatasync'"), [Variant::Fdatasync]);
+    assert_eq!(variants("operations = 'open', variants = ['open', 'exec']"), [Variant::Open, Variant::Exec]);
+    let refused = |text: &str| figure(text).unwrap_err().to_string();
+    let foreign = refused("operations = ['read', 'fsync'], variants = ['fsync', 'exec']");
+    assert!(
+        foreign.contains("variant `exec` is one of the operation `open`, which this figure does not count"),
+        "{foreign}"
+    );
+    let unknown = refused("operations = 'fsync', variants = 'msync'");
+    assert!(unknown.contains("known are open, exec, fsync, fdatasync"), "{unknown}");
+    let twice = refused("operations = 'fsync', variants = ['fsync', 'fsync']");
+    assert!(twice.contains("this variant is listed twice"), "{twice}");
 }

@@ -119,8 +119,11 @@ static __always_inline void count(struct file *file, enum operation operation, l
 {
 	struct subject subject;
 
-	if (subject_of_file(&subject, file))
-		count_call_returned(&subject, operation, ret, 0);
+	if (!subject_of_file(&subject, file))
+		return;
+	/* Which of the two a request of io_uring is, its flags say. */
+	subject.variant = operation == OPERATION_FSYNC ? VARIANT_UNKNOWN : VARIANT_USUAL;
+	count_call_returned(&subject, operation, ret, 0);
 }
 
 /* The same for what a task of `cgroup` requested and another one, or an interrupt, completes. */

@@ -48,6 +48,18 @@ enum operation {
 /* Those that move data by a call of their own: the first ones. */
 #define OPERATION_DATA_COUNT (OPERATION_WRITEV + 1)
 
+/*
+ * Which of the calls of an operation it was, where the operation has several: fdatasync is one of OPERATION_FSYNC, and
+ * opening what execve executes one of OPERATION_OPEN. Only layouts with LAYOUT_HAS_VARIANTS have it in their keys.
+ */
+enum variant {
+	VARIANT_USUAL,
+	VARIANT_FDATASYNC,
+	VARIANT_EXEC,
+	/* The program cannot tell. */
+	VARIANT_UNKNOWN,
+};
+
 /* No implicit padding: the map compares keys byte by byte. */
 struct counter_key {
 	__u64 cgroup;
@@ -148,7 +160,8 @@ struct subject {
 	/* The mount itself, for its path; null where the hook does not know it. Only for reading with bpf_probe_read_kernel. */
 	const struct vfsmount *vfsmount;
 	__u32 device;
-	__u32 zero;
+	/* Usual, until who counts the call sets another one. */
+	enum variant variant;
 };
 
 static __always_inline struct counter_key key_of(const struct subject *subject, enum operation operation)
@@ -173,6 +186,10 @@ static __always_inline __u32 mount_id(const struct vfsmount *mnt)
 }
 
 #include MAP_LAYOUT
+
+#ifndef LAYOUT_HAS_VARIANTS
+#define LAYOUT_HAS_VARIANTS 0
+#endif
 
 /*
  * Fills `subject` in for the calling task; false if it is not to be counted. Where the hook does not know the mount,

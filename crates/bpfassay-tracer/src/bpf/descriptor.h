@@ -28,7 +28,8 @@ struct {
 } pending SEC(".maps");
 
 /* Another copy of the program may have run for this call before: see raw-tracepoint.bpf.c. */
-static __always_inline void call_begins(__u32 copy, enum operation operation, bool by_descriptor, long descriptor)
+static __always_inline void variant_begins(__u32 copy, enum operation operation, enum variant variant,
+					   bool by_descriptor, long descriptor)
 {
 	__u32 thread = bpf_get_current_pid_tgid();
 	struct pending_call call = { .operation = operation, .start = latency_clock() };
@@ -50,8 +51,15 @@ static __always_inline void call_begins(__u32 copy, enum operation operation, bo
 		call.wanted = subject_of(&call.subject, NULL, 0);
 	if (!call.wanted)
 		return;
+	if (LAYOUT_HAS_VARIANTS)
+		call.subject.variant = variant;
 	if (bpf_map_update_elem(&pending, &thread, &call, BPF_ANY))
 		tally_add(TALLY_UNMATCHED);
+}
+
+static __always_inline void call_begins(__u32 copy, enum operation operation, bool by_descriptor, long descriptor)
+{
+	variant_begins(copy, operation, VARIANT_USUAL, by_descriptor, descriptor);
 }
 
 static __always_inline void call_ends(__u32 copy, long ret)
@@ -73,7 +81,7 @@ static __always_inline void call_ends(__u32 copy, long ret)
 	case OPERATION_OPEN:
 		file = ret < 0 ? (void *)ret : file_of(ret);
 		/* Another thread may have closed it by now; then counted without a mount, as a failed call, but without its error. */
-		count_opened_copy(copy, file ? file : (void *)-9L, call->start);
+		count_opened_copy(copy, file ? file : (void *)-9L, VARIANT_USUAL, call->start);
 		return;
 	default:
 		count_call_copy(copy, &call->subject, call->operation, 0, ret < 0, call->start);

@@ -18,17 +18,25 @@ struct iovec {
 	__u64 iov_len;
 };
 
-static __always_inline int count_file(const struct file *file, __u64 bytes, enum operation operation)
+static __always_inline int count_variant(const struct file *file, __u64 bytes, enum operation operation,
+					 enum variant variant)
 {
 	struct subject subject;
 
 	if (settings.plain) {
 		subject_of_argument(&subject, file, true);
+		subject.variant = variant;
 		counter_add(0, &subject, operation, bytes, 0, NO_DURATION);
 	} else if (subject_of_argument(&subject, file, false)) {
+		subject.variant = variant;
 		count_call(&subject, operation, bytes, 0, 0);
 	}
 	return 0;
+}
+
+static __always_inline int count_file(const struct file *file, __u64 bytes, enum operation operation)
+{
+	return count_variant(file, bytes, operation, VARIANT_USUAL);
 }
 
 /* The sum of the lengths in an iovec of user space, as far as they can be read without a page fault. */
@@ -73,25 +81,33 @@ int writev_entry(context *ctx)
 			  OPERATION_WRITEV);
 }
 
-static __always_inline int count_fsync(context *ctx)
+static __always_inline int count_fsync(context *ctx, enum variant variant)
 {
 	struct subject subject;
 
-	if (subject_of_syscall(&subject, (void *)argument(ctx, 0)))
+	if (subject_of_syscall(&subject, (void *)argument(ctx, 0))) {
+		subject.variant = variant;
 		count_call(&subject, OPERATION_FSYNC, 0, 0, 0);
+	}
 	return 0;
 }
 
 HOOK("sys_fsync")
 int fsync_entry(context *ctx)
 {
-	return count_fsync(ctx);
+	return count_fsync(ctx, VARIANT_USUAL);
 }
 
 HOOK("sys_fdatasync")
 int fdatasync_entry(context *ctx)
 {
-	return count_fsync(ctx);
+	return count_fsync(ctx, VARIANT_FDATASYNC);
+}
+
+/* The flags of the open are those of the file before do_dentry_open (alloc_empty_file in fs/file_table.c, 5.10 to 7.2). */
+static __always_inline enum variant variant_of_file(const struct file *file)
+{
+	return LAYOUT_HAS_VARIANTS && BPF_CORE_READ(file, f_flags) & FMODE_EXEC ? VARIANT_EXEC : VARIANT_USUAL;
 }
 
 HOOK("do_dentry_open")
@@ -99,7 +115,7 @@ int open_entry(context *ctx)
 {
 	const struct file *file = (void *)argument(ctx, 0);
 
-	count_file(file, 0, OPERATION_OPEN);
+	count_variant(file, 0, OPERATION_OPEN, variant_of_file(file));
 	if (BPF_CORE_READ(file, f_mode) & FMODE_CREATED)
 		count_file(file, 0, OPERATION_CREATE);
 	return 0;

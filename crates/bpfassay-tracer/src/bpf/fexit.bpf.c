@@ -194,31 +194,33 @@ DATA(writev, "vfs_writev", OPERATION_WRITEV, 5)
 	}
 
 /* The descriptor is looked up at the end: another thread may have closed it by then, and the call counts without a mount. */
-static __always_inline int count_fsync(__u32 copy, context *ctx)
+static __always_inline int count_fsync(__u32 copy, context *ctx, enum variant variant)
 {
 	struct subject subject;
 
-	if (is_first(copy, OPERATION_FSYNC) && subject_of_syscall(&subject, (void *)ctx[0]))
+	if (is_first(copy, OPERATION_FSYNC) && subject_of_syscall(&subject, (void *)ctx[0])) {
+		subject.variant = variant;
 		count_call_copy(copy, &subject, OPERATION_FSYNC, 0, (int)ctx[1] < 0, began(OPERATION_FSYNC));
+	}
 	return 0;
 }
 
-#define FSYNC_COPY(name, suffix, function, copy)                                                                   \
+#define FSYNC_COPY(name, suffix, function, variant, copy)                                                          \
 	SEC("fexit/" function)                                                                                     \
 	int name##_exit##suffix(context *ctx)                                                                      \
 	{                                                                                                          \
-		return count_fsync(copy, ctx);                                                                     \
+		return count_fsync(copy, ctx, variant);                                                            \
 	}                                                                                                          \
 	MARK(name##_mark##suffix, function, OPERATION_FSYNC)
 
-#define FSYNC(name, function)                                                                                      \
-	FSYNC_COPY(name, , function, 0)                                                                            \
-	FSYNC_COPY(name, _2, function, 1)                                                                          \
-	FSYNC_COPY(name, _3, function, 2)                                                                          \
+#define FSYNC(name, function, variant)                                                                             \
+	FSYNC_COPY(name, , function, variant, 0)                                                                   \
+	FSYNC_COPY(name, _2, function, variant, 1)                                                                 \
+	FSYNC_COPY(name, _3, function, variant, 2)                                                                 \
 	BEGIN(name, function, OPERATION_FSYNC)
 
-FSYNC(fsync, "sys_fsync")
-FSYNC(fdatasync, "sys_fdatasync")
+FSYNC(fsync, "sys_fsync", VARIANT_USUAL)
+FSYNC(fdatasync, "sys_fdatasync", VARIANT_FDATASYNC)
 
 MARK(open_mark, "do_filp_open", OPERATION_OPEN)
 MARK(open_mark_2, "do_filp_open", OPERATION_OPEN)
@@ -229,7 +231,8 @@ MARK(open_mark_3, "do_filp_open", OPERATION_OPEN)
 	int name(context *ctx)                                                                                     \
 	{                                                                                                          \
 		if (is_first(copy, OPERATION_OPEN))                                                                \
-			count_opened_copy(copy, (void *)ctx[3], began(OPERATION_OPEN));                            \
+			count_opened_copy(copy, (void *)ctx[3], variant_of_open((void *)ctx[2]),                   \
+					  began(OPERATION_OPEN));                                                  \
 		return 0;                                                                                          \
 	}
 

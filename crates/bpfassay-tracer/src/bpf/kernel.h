@@ -95,8 +95,14 @@ struct path {
 
 struct file {
 	unsigned int f_mode;
+	unsigned int f_flags;
 	struct inode *f_inode;
 	struct path f_path;
+};
+
+/* fs/internal.h, 5.10 to 7.2 */
+struct open_flags {
+	int open_flag;
 };
 
 /* The argument of vfs_rename from 5.12 on (9fe61450972d). */
@@ -169,6 +175,8 @@ struct trace_event_raw_sys_exit {
 
 /* include/linux/fs.h: set in f_mode of a file that this open created */
 #define FMODE_CREATED 0x100000
+/* The same file, 5.10 to 7.2: among the flags of an open by execve, and among those of no system call. */
+#define FMODE_EXEC 0x20
 
 /* include/linux/err.h */
 #define IS_ERR_VALUE(x) ((unsigned long)(x) >= (unsigned long)-4095)

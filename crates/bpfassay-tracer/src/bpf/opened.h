@@ -10,25 +10,38 @@
 
 #include "counters.h"
 
-static __always_inline void count_opened_copy(__u32 copy, const struct file *file, __u64 start)
+/*
+ * Which open it is, by the last argument of do_filp_open: what execve opens has a flag that no other does (do_open_execat in
+ * fs/exec.c, 5.10 to 7.2).
+ */
+static __always_inline enum variant variant_of_open(const struct open_flags *flags)
+{
+	return LAYOUT_HAS_VARIANTS && BPF_CORE_READ(flags, open_flag) & FMODE_EXEC ? VARIANT_EXEC : VARIANT_USUAL;
+}
+
+static __always_inline void count_opened_copy(__u32 copy, const struct file *file, enum variant variant, __u64 start)
 {
 	struct subject subject;
 
 	if (IS_ERR_VALUE(file)) {
-		if (subject_of(&subject, NULL, 0))
-			count_call_copy(copy, &subject, OPERATION_OPEN, 0, 1, start);
+		if (!subject_of(&subject, NULL, 0))
+			return;
+		subject.variant = variant;
+		count_call_copy(copy, &subject, OPERATION_OPEN, 0, 1, start);
 		return;
 	}
 	if (!subject_of_file(&subject, file))
 		return;
+	subject.variant = variant;
 	count_call_copy(copy, &subject, OPERATION_OPEN, 0, 0, start);
+	subject.variant = VARIANT_USUAL;
 	if (BPF_CORE_READ(file, f_mode) & FMODE_CREATED)
 		count_call_copy(copy, &subject, OPERATION_CREATE, 0, 0, 0);
 }
 
-static __always_inline void count_opened(const struct file *file, __u64 start)
+static __always_inline void count_opened(const struct file *file, enum variant variant, __u64 start)
 {
-	count_opened_copy(0, file, start);
+	count_opened_copy(0, file, variant, start);
 }
 
 #endif

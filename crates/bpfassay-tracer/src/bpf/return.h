@@ -110,12 +110,15 @@ static __always_inline int file_return(context *ctx, enum operation operation, b
 	return 0;
 }
 
-static __always_inline int fsync_entry_of(context *ctx)
+static __always_inline int fsync_entry_of(context *ctx, enum variant variant)
 {
 	struct call *call = push(ctx, OPERATION_FSYNC);
 
-	if (call)
-		call->wanted = subject_of_syscall(&call->subject, (void *)argument(ctx, 0));
+	if (!call)
+		return 0;
+	call->wanted = subject_of_syscall(&call->subject, (void *)argument(ctx, 0));
+	if (LAYOUT_HAS_VARIANTS)
+		call->subject.variant = variant;
 	return 0;
 }
 
@@ -135,8 +138,8 @@ BOTH_ENDS(read, "vfs_read", file_entry(ctx, OPERATION_READ), file_return(ctx, OP
 BOTH_ENDS(write, "vfs_write", file_entry(ctx, OPERATION_WRITE), file_return(ctx, OPERATION_WRITE, true))
 BOTH_ENDS(readv, "vfs_readv", file_entry(ctx, OPERATION_READV), file_return(ctx, OPERATION_READV, true))
 BOTH_ENDS(writev, "vfs_writev", file_entry(ctx, OPERATION_WRITEV), file_return(ctx, OPERATION_WRITEV, true))
-BOTH_ENDS(fsync, "sys_fsync", fsync_entry_of(ctx), file_return(ctx, OPERATION_FSYNC, false))
-BOTH_ENDS(fdatasync, "sys_fdatasync", fsync_entry_of(ctx), file_return(ctx, OPERATION_FSYNC, false))
+BOTH_ENDS(fsync, "sys_fsync", fsync_entry_of(ctx, VARIANT_USUAL), file_return(ctx, OPERATION_FSYNC, false))
+BOTH_ENDS(fdatasync, "sys_fdatasync", fsync_entry_of(ctx, VARIANT_FDATASYNC), file_return(ctx, OPERATION_FSYNC, false))
 BOTH_ENDS(mknod, "do_mknodat", is_regular(argument(ctx, 2)) ? name_begins() : 0,
 	  name_ends(0, OPERATION_CREATE, PT_REGS_RC(ctx)))
 BOTH_ENDS(mkdir, "do_mkdirat", name_begins(), name_ends(0, OPERATION_MKDIR, PT_REGS_RC(ctx)))
@@ -153,7 +156,11 @@ int wants_entry(context *ctx)
 ENTRY("do_filp_open")
 int open_entry(context *ctx)
 {
-	push(ctx, OPERATION_OPEN);
+	struct call *call = push(ctx, OPERATION_OPEN);
+
+	/* The rest of the subject is known afterwards. */
+	if (LAYOUT_HAS_VARIANTS && call)
+		call->subject.variant = variant_of_open((void *)argument(ctx, 2));
 	return 0;
 }
 
@@ -163,6 +170,6 @@ int open_return(context *ctx)
 	const struct call *call = pop(OPERATION_OPEN);
 
 	if (call)
-		count_opened((void *)PT_REGS_RC(ctx), call->start);
+		count_opened((void *)PT_REGS_RC(ctx), call->subject.variant, call->start);
 	return 0;
 }

@@ -29,7 +29,8 @@ static __always_inline void syscall_begins(__u32 copy, long number, unsigned lon
 		return call_begins(copy, OPERATION_WRITEV, true, a0);
 	case NR_fsync:
 	case NR_fdatasync:
-		return call_begins(copy, OPERATION_FSYNC, true, a0);
+		return variant_begins(copy, OPERATION_FSYNC,
+				      number == NR_fdatasync ? VARIANT_FDATASYNC : VARIANT_USUAL, true, a0);
 	case NR_openat:
 	case NR_openat2:
 #ifdef ARCH_OLDER_CALLS

@@ -39,12 +39,14 @@ static __always_inline void keep_stack(struct pt_regs *ctx)
 		bpf_tail_call(ctx, &nothing, 0);
 }
 
-#define BEGINS(name, operation, by_descriptor)                                                                     \
+#define BEGINS(name, operation, by_descriptor) VARIANT_BEGINS(name, operation, VARIANT_USUAL, by_descriptor)
+
+#define VARIANT_BEGINS(name, operation, variant, by_descriptor)                                                    \
 	SEC("uprobe/" #name)                                                                                       \
 	int name##_entry(struct pt_regs *ctx)                                                                      \
 	{                                                                                                          \
 		keep_stack(ctx);                                                                                           \
-		call_begins(0, operation, by_descriptor, PT_REGS_PARM1(ctx));                                         \
+		variant_begins(0, operation, variant, by_descriptor, PT_REGS_PARM1(ctx));                          \
 		return 0;                                                                                          \
 	}
 
@@ -52,7 +54,8 @@ BEGINS(read, OPERATION_READ, true)
 BEGINS(write, OPERATION_WRITE, true)
 BEGINS(readv, OPERATION_READV, true)
 BEGINS(writev, OPERATION_WRITEV, true)
-BEGINS(fsync, OPERATION_FSYNC, true)
+/* fdatasync has the same program. */
+VARIANT_BEGINS(fsync, OPERATION_FSYNC, VARIANT_UNKNOWN, true)
 BEGINS(open, OPERATION_OPEN, false)
 BEGINS(mkdir, OPERATION_MKDIR, false)
 BEGINS(unlink, OPERATION_UNLINK, false)

@@ -29,7 +29,8 @@ Options:
       --mount PATH           Count only the mount that PATH is on
       --latency              Measure durations, too, where the probe sees both ends of a call
       --map-entries N        Most keys in the counters' map (for `ringbuf`: events, of 64 bytes each), in place
-                             of the layout's own number; keys and events beyond are counted as lost
+                             of the layout's own number; keys and events beyond are counted as lost, but by the
+                             layout `threads` as of no thread
       --maxactive N          Most calls that a kretprobe watches at once, up to 4096; default: 1024
       --uprobe FILE          A program or library whose functions the probe `uprobe` hooks; of a dynamic program also the
                              libraries with the C library's and MPI-IO's functions, as its dynamic linker lists them; may

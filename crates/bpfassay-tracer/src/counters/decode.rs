@@ -8,13 +8,34 @@ use std::{
 
 use bpfassay_protocol::{
     Operation,
-    operation::Totals,
-    tracer::{CounterRow, Device},
+    operation::{Totals, Variant},
+    tracer::{CounterRow, Device, Task},
 };
-use bpfassay_tracer_common::{Histogram, Key, LATENCY_SLOTS, PATH_BYTES, Pair, PathKey, SLOTS, Slot, Value};
+use bpfassay_tracer_common::{
+    Histogram, Key, LATENCY_SLOTS, NAME_BYTES, PATH_BYTES, Pair, PathKey, SLOTS, Slot, ThreadKey, Value, VariantKey,
+    variant,
+};
 
 use super::error::DecodeError;
 use crate::kernel::mounts::Mounts;
+
+/// What a row is of.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RowKey {
+    key: Key,
+    /// The number of the variant, where the layout has these.
+    variant: Option<u32>,
+    /// Likewise.
+    task: Option<Task>,
+}
+
+impl From<Key> for RowKey {
+    fn from(key: Key) -> Self {
+        Self { key, variant: None, task: None }
+    }
+}
+
+pub(crate) type Rows = BTreeMap<RowKey, CounterRow>;
 
 /// The key in the bytes of a map's key.
 ///
@@ -28,6 +49,39 @@ pub(crate) fn key(bytes: &[u8]) -> Result<Key, DecodeError> {
         device: u32_at(bytes, offset_of!(Key, device)),
         operation: u32_at(bytes, offset_of!(Key, operation)),
     })
+}
+
+/// The key in the bytes of a map's key, with variant and thread where these have them.
+///
+/// # Errors
+/// [`DecodeError::Size`] where `bytes` have the size of no key.
+pub(crate) fn row_key(bytes: &[u8]) -> Result<RowKey, DecodeError> {
+    if bytes.len() == size_of::<VariantKey>() {
+        let key = key(&bytes[offset_of!(VariantKey, key)..][..size_of::<Key>()])?;
+        return Ok(RowKey { key, variant: Some(u32_at(bytes, offset_of!(VariantKey, variant))), task: None });
+    }
+    if bytes.len() != size_of::<ThreadKey>() {
+        return key(bytes).map(RowKey::from);
+    }
+    let [process, thread] = [32, 0].map(|shift| u64_at(bytes, offset_of!(ThreadKey, task)) >> shift & 0xffff_ffff);
+    let name = bytes[offset_of!(ThreadKey, name)..][..NAME_BYTES].split(|&byte| byte == 0).next().unwrap_or_default();
+    let task = Task::new(process as u32, thread as u32, String::from_utf8_lossy(name));
+    Ok(RowKey { task: Some(task), ..row_key(&bytes[offset_of!(ThreadKey, call)..][..size_of::<VariantKey>()])? })
+}
+
+/// The variant of `operation` that has this number; `None` where the operation has none, or the program cannot tell.
+///
+/// # Errors
+/// [`DecodeError::Variant`] where the operation has no such variant.
+fn variant_of(operation: Operation, number: u32) -> Result<Option<Variant>, DecodeError> {
+    match (operation, number) {
+        (Operation::Open, variant::USUAL) => Ok(Some(Variant::Open)),
+        (Operation::Open, variant::EXEC) => Ok(Some(Variant::Exec)),
+        (Operation::Fsync, variant::USUAL) => Ok(Some(Variant::Fsync)),
+        (Operation::Fsync, variant::FDATASYNC) => Ok(Some(Variant::Fdatasync)),
+        (_, variant::USUAL | variant::UNKNOWN) => Ok(None),
+        _ => Err(DecodeError::Variant { number, operation }),
+    }
 }
 
 /// The key of the layout that has a path: mount and device are those of what is mounted there now, the topmost if there are
@@ -116,6 +170,7 @@ pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterR
         mount: key.mount,
         path: None,
         operation: *operation.ok_or(DecodeError::Operation { number })?,
+        variant: None,
         task: None,
         totals: Totals { calls: value.calls, bytes: value.bytes, errors: value.errors },
         latency: latency[..used].to_vec(),
@@ -125,9 +180,12 @@ pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterR
 /// Adds to the row of `key`.
 ///
 /// # Errors
-/// [`DecodeError::Operation`] where the number of the key's operation is too large.
-pub(crate) fn add(rows: &mut BTreeMap<Key, CounterRow>, key: Key, value: Value) -> Result<(), DecodeError> {
-    let row = row_of(key, value, &[])?;
+/// [`DecodeError::Operation`] where the number of the key's operation is too large, [`DecodeError::Variant`] where the
+/// operation has no such variant.
+pub(crate) fn add(rows: &mut Rows, key: RowKey, value: Value) -> Result<(), DecodeError> {
+    let row = row_of(key.key, value, &[])?;
+    let variant = key.variant.map(|number| variant_of(row.operation, number)).transpose()?.flatten();
+    let row = CounterRow { variant, task: key.task.clone(), ..row };
     match rows.entry(key) {
         Entry::Vacant(vacant) => {
             vacant.insert(row);
@@ -137,14 +195,15 @@ pub(crate) fn add(rows: &mut BTreeMap<Key, CounterRow>, key: Key, value: Value) 
     Ok(())
 }
 
-/// Stores a histogram in the row of `key`.
+/// Stores a histogram in the row of `key`, in the first one where it has several.
 ///
 /// # Errors
 /// [`DecodeError::Operation`] where the number of the key's operation is too large.
-pub(crate) fn add_latency(rows: &mut BTreeMap<Key, CounterRow>, key: Key, latency: &[u64]) -> Result<(), DecodeError> {
+pub(crate) fn add_latency(rows: &mut Rows, key: Key, latency: &[u64]) -> Result<(), DecodeError> {
     let row = row_of(key, Value::default(), latency)?;
+    let first = rows.range_mut(RowKey::from(key)..).next();
     // A call that was timed after its row was read has none yet: it is in the next reading.
-    if let Some(known) = rows.get_mut(&key) {
+    if let Some((_, known)) = first.filter(|(found, _)| found.key == key) {
         known.latency = row.latency;
     }
     Ok(())
@@ -171,9 +230,12 @@ pub(crate) fn total<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Resu
     })
 }
 
-/// Sorts rows by their keys.
+/// Sorts rows by their keys, variants and threads.
 pub(crate) fn sort(rows: &mut [CounterRow]) {
-    rows.sort_unstable_by_key(|row| (row.cgroup, row.device, row.mount, row.operation));
+    fn key(row: &CounterRow) -> impl Ord {
+        (row.cgroup, row.device, row.mount, row.operation, row.variant, row.task.as_ref())
+    }
+    rows.sort_unstable_by(|one, other| key(one).cmp(&key(other)));
 }
 
 /// The number at `offset` of bytes whose size was checked.
@@ -194,11 +256,11 @@ pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
 mod tests {
     use bpfassay_protocol::probe::{MapLayout, Probe};
     use libbpf_rs::{
-        Btf, HasSize as _,
+        Btf, HasSize as _, ObjectBuilder,
         btf::types::{Enum, Struct},
     };
 
-    use bpfassay_tracer_common::{Event, Prototype, Settings};
+    use bpfassay_tracer_common::{Event, KEYS, Prototype, Settings, THREAD_KEYS, map};
 
     use super::*;
     use crate::loader::plan::objects;
@@ -210,6 +272,11 @@ mod tests {
         bytes[offset_of!(Key, device)..][..4].copy_from_slice(&device.to_ne_bytes());
         bytes[offset_of!(Key, operation)..][..4].copy_from_slice(&operation.to_ne_bytes());
         bytes
+    }
+
+    /// The key of a layout with variants.
+    fn variant_key(operation: u32, variant: u32) -> Vec<u8> {
+        [key(7, 8, 21, operation), variant.to_ne_bytes().to_vec(), vec![0; 4]].concat()
     }
 
     /// A row as the reader makes it.
@@ -261,6 +328,13 @@ mod tests {
                 if map == MapLayout::LruShared {
                     assert_same_layout!(&btf, "counter_path_key", PathKey { cgroup, path, operation, zero });
                 }
+                if map == MapLayout::Threads {
+                    assert_same_layout!(&btf, "counter_variant_key", VariantKey { key, variant, zero });
+                    assert_same_layout!(&btf, "counter_thread_key", ThreadKey { call, task, name });
+                    let open = ObjectBuilder::default().name("x").and_then(|builder| builder.open_memory(elf)).unwrap();
+                    let entries = |name: &str| open.maps().find(|map| map.name() == name).unwrap().max_entries();
+                    assert_eq!((entries(map::COUNTERS), entries(map::OTHERS)), (THREAD_KEYS, KEYS));
+                }
                 if matches!(probe, Probe::Kprobe | Probe::Fentry) {
                     assert_same_layout!(&btf, "name_prototype", Prototype { source, argument });
                 }
@@ -276,6 +350,13 @@ mod tests {
                     .map(|(number, name)| (number, format!("operation_{}", name.name().replace('-', "_"))))
                     .collect();
                 assert_eq!(numbers, expected);
+                if map == MapLayout::Threads {
+                    let numbers = btf.type_by_name::<Enum<'_>>("variant").unwrap();
+                    let names = numbers.iter().map(|constant| constant.name.unwrap().to_str().unwrap().to_owned());
+                    let expected = ["VARIANT_USUAL", "VARIANT_FDATASYNC", "VARIANT_EXEC", "VARIANT_UNKNOWN"];
+                    assert_eq!(names.collect::<Vec<_>>(), expected);
+                    assert_eq!([variant::USUAL, variant::FDATASYNC, variant::EXEC, variant::UNKNOWN], [0, 1, 2, 3]);
+                }
             }
         }
     }
@@ -296,6 +377,69 @@ mod tests {
         assert_eq!(row.operation, Operation::Write);
         assert_eq!(row.totals, Totals { calls: 3, bytes: 4106, errors: 1 });
         assert_eq!(total([1u64.to_ne_bytes(), 41u64.to_ne_bytes()]), Ok(42));
+    }
+
+    #[test]
+    fn threads_have_rows_of_their_own_and_those_without_room_one_row() {
+        let of = |task: u64, name: &[u8]| {
+            let mut bytes = [variant_key(0, 0), task.to_ne_bytes().to_vec(), vec![0; NAME_BYTES]].concat();
+            bytes[offset_of!(ThreadKey, name)..][..name.len()].copy_from_slice(name);
+            bytes
+        };
+        let cat = |thread: u64| 20 << 32 | thread;
+        let entries = [
+            (of(cat(21), b"cat\0left over"), 40),
+            (of(cat(20), b"cat"), 30),
+            (of(cat(20), b"sixteen bytes of"), 2),
+            // Two names that are one where bytes of no text are replaced.
+            (of(cat(20), b"\xff"), 4),
+            (of(cat(20), b"\xfe"), 5),
+            (variant_key(0, 0), 3),
+        ];
+        let mut rows = Rows::new();
+        for (bytes, calls) in &entries {
+            add(&mut rows, row_key(bytes).unwrap(), Value { calls: *calls, ..Value::default() }).unwrap();
+        }
+        add_latency(&mut rows, super::key(&key(7, 8, 21, 0)).unwrap(), &[0, 84]).unwrap();
+        add_latency(&mut rows, super::key(&key(7, 8, 21, 1)).unwrap(), &[1]).unwrap();
+        let mut rows: Vec<_> = rows.into_values().rev().collect();
+        sort(&mut rows);
+        let task = |thread, name: &str| Some(Task::new(20, thread, name));
+        let expected = [
+            (None, 3),
+            (task(20, "cat"), 30),
+            (task(20, "sixteen bytes of"), 2),
+            (task(20, "\u{fffd}"), 9),
+            (task(21, "cat"), 40),
+        ];
+        let found: Vec<_> = rows.iter().map(|row| (row.task.clone(), row.totals.calls)).collect();
+        assert_eq!(found, expected);
+        assert_eq!(rows.iter().flat_map(|row| &row.latency).copied().collect::<Vec<_>>(), [0, 84]);
+        assert!(matches!(row_key(&[0; 47]), Err(DecodeError::Size { length: 47, .. })));
+    }
+
+    #[test]
+    fn variants_of_an_operation_have_rows_of_their_own() {
+        let number = |operation| Operation::COUNTED.iter().position(|one| *one == operation).unwrap() as u32;
+        let row = |operation, variant| {
+            let mut rows = Rows::new();
+            add(&mut rows, row_key(&variant_key(number(operation), variant))?, Value::default())?;
+            Ok(rows.into_values().next().unwrap().variant)
+        };
+        assert_eq!(row(Operation::Fsync, variant::USUAL), Ok(Some(Variant::Fsync)));
+        assert_eq!(row(Operation::Fsync, variant::FDATASYNC), Ok(Some(Variant::Fdatasync)));
+        assert_eq!(row(Operation::Open, variant::USUAL), Ok(Some(Variant::Open)));
+        assert_eq!(row(Operation::Open, variant::EXEC), Ok(Some(Variant::Exec)));
+        // io_uring's, which are either; and operations that have none.
+        assert_eq!(row(Operation::Fsync, variant::UNKNOWN), Ok(None));
+        assert_eq!(row(Operation::Read, variant::USUAL), Ok(None));
+        for (operation, number) in [(Operation::Fsync, variant::EXEC), (Operation::Read, 1), (Operation::Open, 4)] {
+            assert_eq!(row(operation, number), Err(DecodeError::Variant { number, operation }));
+        }
+        // Layouts that do not distinguish them.
+        let mut rows = Rows::new();
+        add(&mut rows, row_key(&key(7, 8, 21, number(Operation::Fsync))).unwrap(), Value::default()).unwrap();
+        assert_eq!(rows.into_values().next().unwrap().variant, None);
     }
 
     #[test]

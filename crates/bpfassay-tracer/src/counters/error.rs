@@ -29,6 +29,8 @@ pub(crate) enum DecodeError {
     Size { what: &'static str, length: usize, expected: usize },
     #[error("operation number {number}, where the largest is {}", Operation::COUNTED.len() - 1)]
     Operation { number: u32 },
+    #[error("variant number {number} of {operation}, which has none of this number")]
+    Variant { number: u32, operation: Operation },
     #[error("event number {number}, where the largest is {}", ProgramEvent::ALL.len() - 1)]
     Event { number: u32 },
 }

@@ -8,10 +8,15 @@ use std::{
 
 use bpfassay_bpf::Map;
 use bpfassay_protocol::tracer::{CounterRow, Losses};
-use bpfassay_tracer_common::{COPIES, Key, Operation, PathKey, map, tally};
+use bpfassay_tracer_common::{COPIES, Operation, PathKey, map, tally};
 
 use crate::{
-    counters::{decode, error::ReadError, misses, ring::Ring},
+    counters::{
+        decode::{self, RowKey, Rows},
+        error::ReadError,
+        misses,
+        ring::Ring,
+    },
     kernel::mounts::Mounts,
     loader::plan::hooked::Hooked,
 };
@@ -68,12 +73,12 @@ impl CounterMaps {
         self.ring.as_mut().map_or(Ok(()), Ring::reset).map_err(failed)
     }
 
-    /// The counters since attaching, one row per key, sorted by key.
+    /// The counters since attaching, one row per key and, where the layout has these, variant and thread, sorted by all.
     ///
     /// # Errors
     /// [`ReadError`] where a map or the mount table cannot be read, or a map holds bytes that no program of the tracer writes.
     pub(crate) fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
-        let mut rows = BTreeMap::<Key, CounterRow>::new();
+        let mut rows = Rows::new();
         if let Some(ring) = &mut self.ring {
             let failed = |source| ReadError::Map { map: map::EVENTS.to_owned(), source };
             let sums = ring.drain_all().map_err(failed)?;
@@ -82,19 +87,22 @@ impl CounterMaps {
             }
             for (key, (value, latency)) in &sums.counters {
                 let row = decode::row_of(*key, *value, latency);
-                rows.insert(*key, row.map_err(|source| ReadError::Content { map: map::EVENTS.to_owned(), source })?);
+                rows.insert(
+                    (*key).into(),
+                    row.map_err(|source| ReadError::Content { map: map::EVENTS.to_owned(), source })?,
+                );
             }
         }
         if let Some(mounts) = &mut self.mounts {
             mounts.refresh().map_err(ReadError::Mounts)?;
         }
-        for name in [map::COUNTERS, map::COUNTERS_2] {
+        for name in [map::COUNTERS, map::COUNTERS_2, map::OTHERS] {
             let Some(map) = self.maps.get(name) else { continue };
             let failed = |source| ReadError::Content { map: name.to_owned(), source };
             for entry in map.entries().map_err(|source| ReadError::Map { map: name.to_owned(), source })? {
                 let key = match &self.mounts {
-                    Some(mounts) => decode::key_by_path(&entry.key, mounts),
-                    None => decode::key(&entry.key),
+                    Some(mounts) => decode::key_by_path(&entry.key, mounts).map(RowKey::from),
+                    None => decode::row_key(&entry.key),
                 };
                 let key = key.map_err(failed)?;
                 let value = decode::sum(entry.values).map_err(failed)?;
@@ -111,7 +119,7 @@ impl CounterMaps {
                     break;
                 };
                 for (key, value) in decode::slots(element % Operation::DATA, &values).map_err(failed)? {
-                    decode::add(&mut rows, key, value).map_err(failed)?;
+                    decode::add(&mut rows, key.into(), value).map_err(failed)?;
                 }
             }
         }

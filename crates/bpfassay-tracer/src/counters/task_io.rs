@@ -82,6 +82,7 @@ impl TaskIo {
             mount: 0,
             path: None,
             operation,
+            variant: None,
             task: None,
             totals,
             latency: Vec::new(),

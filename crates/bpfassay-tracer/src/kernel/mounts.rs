@@ -230,6 +230,7 @@ nonsense
             mount,
             path: None,
             operation: Operation::Read,
+            variant: None,
             task: None,
             totals: Totals::default(),
             latency: Vec::new(),

@@ -164,7 +164,7 @@ fn merge(rows: Vec<CounterRow>) -> Vec<CounterRow> {
             Operation::Writev => Operation::Write,
             other => other,
         };
-        let key = (row.cgroup, row.device, row.mount, row.operation, row.task.clone());
+        let key = (row.cgroup, row.device, row.mount, row.operation, row.variant, row.task.clone());
         match merged.get_mut(&key) {
             Some(known) => known.add(row.totals, &row.latency),
             None => {
@@ -190,6 +190,7 @@ mod tests {
             mount,
             path: None,
             operation,
+            variant: None,
             task: None,
             totals: Totals { calls: 1, bytes, errors: 0 },
             latency: latency.to_vec(),

@@ -18,6 +18,7 @@ mod mounts;
 mod nodes;
 mod paths;
 mod pitfalls;
+mod processes;
 mod programs;
 mod qemu;
 mod recorded;

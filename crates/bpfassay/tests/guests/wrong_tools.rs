@@ -106,8 +106,8 @@ impl Amount {
 }
 
 /// Tools of which nothing may be found.
-const RIGHT: [&str; 8] =
-    ["by-cgroup", "by-mount", "by-process", "configured", "events", "leaving-out", "of-system", "two-maps"];
+const RIGHT: [&str; 9] =
+    ["by-cgroup", "by-id", "by-mount", "by-process", "configured", "events", "leaving-out", "of-system", "two-maps"];
 
 /// One of them without the contents of its maps and constants: it counts nothing.
 const UNCONFIGURED: &str = "unconfigured";

@@ -52,9 +52,10 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &C
             Some(Share {
                 cgroup: cgroups.names(figures.cgroup),
                 mount: mount_names(Some(&mount.path), mount.device, mount.id, &BTreeSet::new()),
-                process: of_phase(phase),
+                process: of_phase(figures, phase),
                 is_file: true,
                 operation,
+                variant: None,
                 calls: totals.calls,
                 errors: Some(totals.errors),
                 bytes_returned: Some(totals.bytes),

@@ -4,6 +4,7 @@
 mod newcomers;
 mod processes;
 mod unanswered;
+mod variants;
 
 use bpfassay_protocol::{
     Operation, ProbeConfiguration,
@@ -40,6 +41,7 @@ fn row(cgroup: u64, minor: u32, path: Option<&str>, operation: Operation, calls:
         mount: u64::from(minor) + 100,
         path: path.map(str::to_owned),
         operation,
+        variant: None,
         task: (cgroup == CGROUP).then(|| Task::new(4711, 4711, "ior")),
         totals: Totals { calls, bytes, errors: 0 },
         latency: Vec::new(),

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_protocol::{
     Operation,
     message::{RunFigures, WorkloadPhase},
-    operation::Totals,
-    probe::ByteMeaning,
+    operation::{Totals, Variant},
+    probe::{ByteMeaning, MapLayout},
     program_set::ProgramEvent,
     tool::ToolFigures,
     tracer::{CounterRow, Device, Sample, Task},
 };
 use bpfassay_tool::{
-    Report, Unit,
+    Report, Unit, Whose,
     finding::{Process, Share, Truth},
 };
 
@@ -103,9 +103,9 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
 
 /// The names of cgroups and processes of which the reference tracer had counted nothing before the
 /// workload began: no tool can have. None where others count that were there before, since what a
-/// tool reported of those until then is not known.
-pub(super) fn newcomers(truth: &Truth, figures: &RunFigures, cgroups: &Cgroups) -> BTreeSet<String> {
-    let Some(before) = &figures.whole.before.tracer else { return BTreeSet::new() };
+/// tool reported of those until then is not known; of processes none where one of them was there.
+pub(super) fn newcomers(truth: &Truth, figures: &RunFigures, cgroups: &Cgroups) -> BTreeMap<Whose, BTreeSet<String>> {
+    let Some(before) = &figures.whole.before.tracer else { return BTreeMap::new() };
     let were_there: BTreeSet<u64> = before.rows.iter().filter(|row| !is_of_agent(row)).map(|row| row.cgroup).collect();
     let known: Vec<Vec<String>> = were_there.into_iter().map(|cgroup| cgroups.names(cgroup)).collect();
     let processes: BTreeSet<String> = before
@@ -116,12 +116,14 @@ pub(super) fn newcomers(truth: &Truth, figures: &RunFigures, cgroups: &Cgroups) 
         .collect();
     let is_others = |share: &Share| truth.optional.contains(share) || truth.copies.contains(share);
     let count = || truth.shares.iter().filter(|share| !is_others(share));
-    let was_there =
-        |share: &Share| known.contains(&share.cgroup) || names_of(&share.process).any(|name| processes.contains(&name));
-    match count().any(was_there) {
-        true => BTreeSet::new(),
-        false => count().flat_map(|share| share.cgroup.iter().cloned().chain(names_of(&share.process))).collect(),
+    if count().any(|share| known.contains(&share.cgroup)) {
+        return BTreeMap::new();
     }
+    let of_cgroups = count().flat_map(|share| share.cgroup.iter().cloned()).collect();
+    let of_processes: BTreeSet<String> = count().flat_map(|share| names_of(&share.process)).collect();
+    let were_there = !of_processes.is_disjoint(&processes);
+    let of_processes = (!were_there).then_some((Whose::Process, of_processes));
+    std::iter::once((Whose::Cgroup, of_cgroups)).chain(of_processes).collect()
 }
 
 /// All names of a process.
@@ -142,9 +144,10 @@ fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = S
             let share = Share {
                 cgroup: cgroups.names(figures.cgroup),
                 mount: Vec::new(),
-                process: of_phase(phase),
+                process: of_phase(figures, phase),
                 is_file: false,
                 operation,
+                variant: None,
                 calls: totals.calls,
                 errors: Some(totals.errors),
                 bytes_returned: Some(totals.bytes),
@@ -159,12 +162,16 @@ fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = S
         .flat_map(move |(operation, event)| of(operation, event))
 }
 
+/// Whose it is what a workload with phases did whose threads are not recorded. Only bundled ones
+/// have phases. Where other threads are recorded, it may be anyone's.
+fn of_workload(figures: &RunFigures) -> Process {
+    let is_named = !figures.phases.is_empty() && figures.probe.map != MapLayout::Threads;
+    Process { name: is_named.then(|| WORKLOAD.to_owned()).into_iter().collect(), ..Process::default() }
+}
+
 /// Whose it is what the workload counts itself in `phase`: what all its threads have in common.
-/// Only bundled workloads have phases.
-pub(super) fn of_phase(phase: &WorkloadPhase) -> Process {
-    let Some(tasks) = &phase.tasks else {
-        return Process { name: vec![WORKLOAD.to_owned()], ..Process::default() };
-    };
+pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> Process {
+    let Some(tasks) = &phase.tasks else { return of_workload(figures) };
     let all: Vec<Process> = tasks.iter().map(Process::from).collect();
     let common = |pick: fn(&Process) -> &Vec<String>| {
         let first = all.first().map(pick)?;
@@ -196,7 +203,7 @@ fn is_of_agent(row: &CounterRow) -> bool {
     row.path.as_deref().is_some_and(|path| path.starts_with(CGROUPS))
 }
 
-type Key<'r> = (u64, Device, u64, Operation, Option<&'r Task>);
+type Key<'r> = (u64, Device, u64, Operation, Option<Variant>, Option<&'r Task>);
 
 /// What of the rows that count happened between two samples.
 fn shares(
@@ -207,7 +214,7 @@ fn shares(
     counts: &dyn Fn(&CounterRow) -> bool,
 ) -> Vec<Share> {
     fn key(row: &CounterRow) -> Key<'_> {
-        (row.cgroup, row.device, row.mount, row.operation, row.task.as_ref())
+        (row.cgroup, row.device, row.mount, row.operation, row.variant, row.task.as_ref())
     }
     let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
     let devices: BTreeSet<u64> = end.rows.iter().flat_map(|row| numbers(row.device)).collect();
@@ -225,15 +232,15 @@ fn shares(
         let totals = row.totals - before.get(&key(row)).copied().unwrap_or_default();
         // Reference tracers that do not distinguish threads leave open who else is in the
         // workload's cgroup, unless that is bundled.
-        let is_bundled = row.cgroup == figures.cgroup && !figures.phases.is_empty() && !is_of_agent(row);
-        let named =
-            || Process { name: is_bundled.then(|| WORKLOAD.to_owned()).into_iter().collect(), ..Process::default() };
+        let is_workload = row.cgroup == figures.cgroup && !is_of_agent(row);
+        let unrecorded = || if is_workload { of_workload(figures) } else { Process::default() };
         (totals != Totals::default()).then(|| Share {
             cgroup: cgroups.names(row.cgroup),
             mount: mount_names(path, row.device, row.mount, &devices),
-            process: row.task.as_ref().map_or_else(named, Process::from),
+            process: row.task.as_ref().map_or_else(unrecorded, Process::from),
             is_file: path.is_some(),
             operation: row.operation,
+            variant: row.variant,
             calls: totals.calls,
             errors: returned.then_some(totals.errors),
             bytes_returned: returned.then_some(totals.bytes),

@@ -66,12 +66,11 @@ pub(super) fn figures(results: &Results) -> Option<Table> {
 }
 
 fn meaning(one: &Compared) -> String {
-    let operations = one.operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join("+");
     let of = match &one.subject {
         None => String::new(),
         Some(subject) => format!(" of {} {subject}", one.whose.name()),
     };
-    format!("{} of {operations}{of}", one.unit.name())
+    format!("{} of {}{of}", one.unit.name(), one.counted())
 }
 
 fn difference(one: &Compared) -> String {

@@ -3,15 +3,16 @@
 
 use crate::finding::{
     certainty::Certainty,
-    comparison::shown,
+    comparison::{Comparison, shown},
     definition::Definition,
     figures::{Differences, NONE, Tally},
+    left_out::besides,
     source::EVERY_FIGURE,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "counts-too-high",
-    explanation: "It counted more than happened, also more than what others did while it reported would add. Not evaluated where one of its figures could not be compared, as those of the whole system where the ground truth does not cover it.",
+    explanation: "It counted more than happened, also more than what others did while it reported would add. Where that is exactly the calls that failed, or those of variants, which the tool file leaves out, these are named. Not evaluated where one of its figures could not be compared, as those of the whole system where the ground truth does not cover it.",
     sources: EVERY_FIGURE,
     clear: "no figure has more than happened",
     explain: Some(explain),
@@ -21,5 +22,7 @@ pub(super) const FINDING: Definition = Definition {
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     tally.evaluated |= !differences.comparisons.is_empty();
     let excessive = differences.comparisons.iter().filter(|one| one.is_open() && one.reported > one.at_most);
-    tally.evidence.extend(excessive.map(|one| Certainty::Bounded.line(shown(differences.figure, one))));
+    let (figure, truth) = (differences.figure, differences.truth);
+    let text = |one: &Comparison<'_>| shown(figure, one) + &besides(figure, one, truth);
+    tally.evidence.extend(excessive.map(|one| Certainty::Bounded.line(text(one))));
 }

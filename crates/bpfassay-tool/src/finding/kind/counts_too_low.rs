@@ -20,7 +20,7 @@ const MAX_ERRNO: i128 = 133;
 
 pub(super) const FINDING: Definition = Definition {
     name: "counts-too-low",
-    explanation: "It counted less than happened, also less than what it may leave out, and none of the findings before explains it. Where what is missing is exactly what an operation, mount, cgroup, process or phase of the workload did, or as much as the first calls of keys, all that fit are shown, and so is a mount, cgroup or process that it has nothing of, though it counts what that did. A sum of return values may be negative: each failed call adds a negative number. Not evaluated where one of its figures could not be compared.",
+    explanation: "It counted less than happened, also less than what it may leave out, and none of the findings before explains it. Where what is missing is exactly the calls that failed, these are named; where it is what an operation, mount, cgroup, process or phase of the workload did, or as much as the first calls of keys, all that fit are shown, and so is a mount, cgroup or process that it has nothing of, though it counts what that did. A sum of return values may be negative: each failed call adds a negative number. Not evaluated where one of its figures could not be compared.",
     sources: EVERY_FIGURE,
     clear: "no figure lacks more than other findings explain",
     explain: Some(explain),

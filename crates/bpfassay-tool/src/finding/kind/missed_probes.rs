@@ -2,7 +2,7 @@
 //! The kernel skips probes.
 
 use crate::{
-    Unit,
+    ReportedFigure, Unit,
     finding::{
         certainty::Certainty,
         comparison::{ComparedFigure, Comparison, shown},
@@ -43,8 +43,8 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     }
     for other in ComparedFigure::all(report, readings, truth) {
         let counts = &other.figure;
-        let is_same =
-            (counts.unit, &counts.operations, counts.whose) == (figure.unit, &figure.operations, figure.whose);
+        let calls = |one: &ReportedFigure| (one.unit, one.counted(), one.whose);
+        let is_same = calls(counts) == calls(figure);
         let (true, Ok((all, _))) = (is_same && other.index != *index, &other.compared) else { continue };
         for one in comparisons.iter().filter(|one| is_less(one)) {
             let is_right = |all: &&Comparison<'_>| all.subject.names == one.subject.names && all.may_be(all.reported);

@@ -13,7 +13,7 @@ use crate::{
         comparison::{Comparison, shown},
         definition::{Definition, Known},
         figures::{Differences, NONE, Tally},
-        flags,
+        flags, left_out,
         missed::shown_of_others,
         source::EVERY_FIGURE,
         status::FindingStatus,
@@ -23,7 +23,7 @@ use crate::{
 
 pub(super) const FINDING: Definition = Definition {
     name: "operations-not-seen",
-    explanation: "An operation happened that the tool reports no figure of, or of which its figure stayed at 0 for all that did it, or the fewest operations whose shares are exactly what a figure over several lacks, where nothing else that is known of is as much; of vectored calls, but for their flags, where a program takes those for what a call returned. Not evaluated where one of its figures could not be compared.",
+    explanation: "An operation happened that the tool reports no figure of, or of which its figure stayed at 0 for all that did it, or the fewest operations whose shares are exactly what a figure over several lacks, where nothing else that is known of is as much, or a variant of an operation, as fdatasync is of fsync; of vectored calls, but for their flags, where a program takes those for what a call returned. Not evaluated where one of its figures could not be compared.",
     sources: EVERY_FIGURE,
     clear: "each operation of its figures is in them, and none of their direction is without a figure",
     explain: Some(explain),
@@ -78,9 +78,13 @@ fn unseen(prototypes: &[Checked], figure: &ReportedFigure, one: &Comparison<'_>)
         let happened = |operation: &Operation| one.subject.of(*operation, figure.unit) > 0;
         let operations: Vec<Operation> = figure.operations.iter().copied().filter(happened).collect();
         let names = operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");
-        return Some((Certainty::Proven, format!("{shown}: nothing of {names}{}", why(&operations))));
+        let only = left_out::only(figure, one);
+        return Some((Certainty::Proven, format!("{shown}: nothing of {names}{only}{}", why(&operations))));
     }
     let candidates = Candidates::of(figure, one);
+    if let Some((certainty, missing)) = candidates.variants() {
+        return Some((certainty, format!("{shown}: {missing}")));
+    }
     if let Some(Unseen { certainty, operations, phases }) = candidates.operations() {
         let names = names(operations);
         let text = format!("{shown}: what is missing is exactly {names}{}{phases}", why(operations));

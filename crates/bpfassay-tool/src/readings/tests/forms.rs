@@ -149,6 +149,7 @@ figures = [
   { value = "ret", where = { op = "read" }, operations = "read", unit = "bytes-returned", label = "comm" },
   { value = "ret", where = { op = "read" }, operations = "read", unit = "errors", label = "comm" },
   { value = "ret", where = { op = "read" }, operations = "read", unit = "successes", label = "comm" },
+  { where = { op = "read" }, operations = "read", unit = "successes", label = "comm" },
 ]"#,
         false,
     );
@@ -160,6 +161,8 @@ figures = [
     };
     let of = |ior: u64, sh: u64| vec![("ior".to_owned(), ior), ("sh".to_owned(), sh)];
     assert_eq!([sums(0), sums(1), sums(2), sums(3)], [of(2, 1), of(4096, 0), of(1, 0), of(1, 1)]);
+    // A tool that has lines for successes only.
+    assert_eq!(sums(4), of(2, 1));
     assert_eq!((readings.unread, readings.lost), (0, Some(7)));
     for (line, why) in [
         ("read ior many\n", "`ret` is no whole number below 2^64: read ior many"),

@@ -46,6 +46,22 @@ fn what_was_there_before_needs_a_report_before_the_workload() {
     }
 }
 
+/// Another process of that name, in another cgroup.
+#[test]
+fn a_name_that_was_there_says_nothing_of_a_new_cgroup() {
+    let compared = |figure: &str, subject: &str| {
+        let line = format!("{{\"c\":\"{subject}\",\"n\":40}}\n");
+        let mut run = run_of(vec![piece(2100, &line, Some(60))], false);
+        let before = run.whole.before.tracer.as_mut().unwrap();
+        let task = Some(Task::new(9, 9, "ior"));
+        before.rows.push(CounterRow { task, ..row(1, 9, Some("/"), Operation::Read, 3, 3) });
+        let (findings, beside) = of_run(&tool(figure), None, true, &run);
+        (found(&findings), beside.not_compared.len())
+    };
+    assert_eq!(compared(BY_CGROUP, "77"), (vec![Kind::CountsTooLow], 0));
+    assert_eq!(compared(BY_PROCESS, "ior"), (vec![], 1));
+}
+
 #[test]
 fn figures_that_nothing_is_beside_are_named() {
     let mut run = run_of(vec![piece(2100, "{\"n\":1}\n", None)], false);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures by process: whatever a tool calls processes by.
 
-use bpfassay_protocol::{message::WorkloadPhase, program_set::ProgramEvent};
+use bpfassay_protocol::{message::WorkloadPhase, probe::MapLayout, program_set::ProgramEvent};
 
 use super::*;
 
@@ -167,6 +167,26 @@ fn phase(tasks: Option<Vec<Task>>) -> WorkloadPhase {
         activity: None,
         interval: Interval { before: reading(1000, 10), after: reading(2000, 60) },
     }
+}
+
+/// Where there was no room for threads of a bundled workload, or its threads were too many.
+#[test]
+fn no_thread_is_taken_for_the_workload_where_threads_are_recorded() {
+    let by = |label: &str, rows: &[CounterRow], names: &[(&str, u64)]| {
+        let mut run = run_of(rows, names);
+        run.probe.map = MapLayout::Threads;
+        run.phases = vec![phase(None)];
+        let (findings, beside) = of_run(&tool(label), None, true, &run);
+        (found(&findings), beside.not_compared.into_iter().map(|one| one.reason).collect::<String>())
+    };
+    let mut some = rows();
+    some.push(CounterRow { task: None, ..read(0, 0, "", 3) });
+    let expected = "which process, by its name, did 3 of the calls that `n` counts (read) is not recorded";
+    assert_eq!(by(READS, &some, &[("sh", 5), ("cat", 70)]), (vec![], expected.to_owned()));
+    let sends = READS.replace("read", "send");
+    let (findings, reason) = by(&sends, &rows(), &[("ior", 7)]);
+    assert_eq!(findings, []);
+    assert!(reason.ends_with("did 10 of the calls that `n` counts (send) is not recorded"), "{reason}");
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn row(cgroup: u64, device: Device, mount: u64, bytes: u64) -> CounterRow {
         mount,
         path: None,
         operation: Operation::Write,
+        variant: None,
         task: None,
         totals: Totals { calls: bytes / 4, bytes, errors: 0 },
         latency: vec![0, bytes / 4],

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Calls that tools leave out all together: those that failed, and those of one variant of an
+//! operation. What is exactly as much needs no other cause.
+
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::{Operation, operation::Variant};
+
+use super::{
+    comparison::Comparison,
+    process::ProcessKey,
+    truth::{Share, Truth},
+};
+use crate::{ReportedFigure, Unit, Whose};
+
+/// Calls of which a tool counts all or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Calls {
+    Of(Variant),
+    /// Of those that are of no other kind.
+    Failed,
+}
+
+impl Calls {
+    /// `many` of them, as `the 8 calls of fdatasync`.
+    fn shown(self, many: u64) -> String {
+        let (noun, of) = match self {
+            Self::Of(Variant::Open) => ("open", "by other calls than execve"),
+            Self::Of(Variant::Exec) => ("open", "by execve"),
+            Self::Of(Variant::Fsync) => ("call", "of fsync itself"),
+            Self::Of(Variant::Fdatasync) => ("call", "of fdatasync"),
+            Self::Failed => ("call", "that failed"),
+        };
+        let plural = if many == 1 { "" } else { "s" };
+        format!("the {many} {noun}{plural} {of}")
+    }
+}
+
+/// Some of these that are together as much as what is missing.
+#[derive(Debug)]
+pub(super) struct LeftOut {
+    calls: Vec<(Calls, u64)>,
+}
+
+impl LeftOut {
+    /// The fewest that are as much as what `figure` lacks of `one`: several where more than one set of so few is.
+    pub(super) fn of(figure: &ReportedFigure, one: &Comparison<'_>) -> Vec<Self> {
+        let all = sets(figure, one).into_iter().map(|set| Self { calls: amounts(figure, one, &set) });
+        let is_whole = |set: &Self| set.calls.iter().all(|(_, amount)| *amount > 0);
+        let is_missing = |set: &Self| (1..one.expected).contains(&set.amount()) && one.lacks(set.amount());
+        let mut missing: Vec<Self> = all.filter(|set| is_whole(set) && is_missing(set)).collect();
+        let fewest = missing.iter().map(|set| set.calls.len()).min();
+        missing.retain(|set| Some(set.calls.len()) == fewest);
+        missing
+    }
+
+    fn amount(&self) -> u64 {
+        self.calls.iter().fold(0, |sum, (_, amount)| sum.saturating_add(*amount))
+    }
+
+    /// Whether they are all those of variants, whether or not they failed.
+    pub(super) fn is_of_variants(&self) -> bool {
+        self.calls.iter().all(|(calls, _)| *calls != Calls::Failed)
+    }
+
+    /// As `the 8 calls of fdatasync and the 2 calls that failed`.
+    pub(super) fn shown(&self) -> String {
+        let all: Vec<String> = self.calls.iter().map(|(calls, amount)| calls.shown(*amount)).collect();
+        all.join(" and ")
+    }
+
+    /// That they are missing.
+    pub(super) fn missing(&self) -> String {
+        let verb = if self.amount() == 1 { "is" } else { "are" };
+        format!("{} {verb} missing", self.shown())
+    }
+}
+
+/// All that tools may leave out together: of each operation at most one variant, if it has others as
+/// well.
+fn sets(figure: &ReportedFigure, one: &Comparison<'_>) -> Vec<Vec<Calls>> {
+    let mut sets = vec![Vec::new()];
+    for operation in [Operation::Open, Operation::Fsync] {
+        let whole = one.subject.of(operation, figure.unit);
+        let of_operation = Variant::ALL.iter().filter(|variant| variant.operation() == operation);
+        let some = of_operation.filter(|variant| of_variant(figure, one, **variant) < whole);
+        let with: Vec<Vec<Calls>> = some
+            .flat_map(|variant| sets.iter().map(move |set| [set.as_slice(), &[Calls::Of(*variant)]].concat()))
+            .collect();
+        sets.extend(with);
+    }
+    if figure.unit == Unit::Calls && one.subject.total(Unit::Errors).is_some() {
+        let with: Vec<Vec<Calls>> = sets.iter().map(|set| [set.as_slice(), &[Calls::Failed]].concat()).collect();
+        sets.extend(with);
+    }
+    sets.retain(|set| !set.is_empty());
+    sets
+}
+
+fn of_variant(figure: &ReportedFigure, one: &Comparison<'_>, variant: Variant) -> u64 {
+    let shares = one.subject.shares.iter().filter(|share| share.variant == Some(variant));
+    shares.filter_map(|share| share.amount(figure.unit)).fold(0, u64::saturating_add)
+}
+
+/// How much each of `set` is.
+fn amounts(figure: &ReportedFigure, one: &Comparison<'_>, set: &[Calls]) -> Vec<(Calls, u64)> {
+    let is_other = |share: &&&Share| !share.variant.is_some_and(|variant| set.contains(&Calls::Of(variant)));
+    let amount = |calls: &Calls| match *calls {
+        Calls::Of(variant) => of_variant(figure, one, variant),
+        Calls::Failed => {
+            let others = one.subject.shares.iter().filter(is_other);
+            others.filter_map(|share| share.amount(Unit::Errors)).fold(0, u64::saturating_add)
+        }
+    };
+    set.iter().map(|calls| (*calls, amount(calls))).collect()
+}
+
+/// Says of what has nothing in `figure` that it was all by another call than the one that the operation
+/// is named after.
+pub(super) fn only(figure: &ReportedFigure, one: &Comparison<'_>) -> String {
+    let is_all = |variant: &&Variant| one.expected > 0 && of_variant(figure, one, **variant) == one.expected;
+    let unusual = [Variant::Exec, Variant::Fdatasync];
+    let variant = unusual.iter().find(is_all);
+    variant.map(|variant| format!(", which is {}", Calls::Of(*variant).shown(one.expected))).unwrap_or_default()
+}
+
+/// Says which calls `figure` has of `one` besides, where that is exactly those that it does not count
+/// by the tool file.
+pub(super) fn besides(figure: &ReportedFigure, one: &Comparison<'_>, truth: &Truth) -> String {
+    let is_excess = |amount: u64| {
+        amount > one.at_most - one.at_least && one.reported.checked_sub(amount).is_some_and(|rest| one.may_be(rest))
+    };
+    let is_of_subject = |share: &&Share| {
+        let mut names = ProcessKey::ALL.iter().flat_map(|&key| share.names(figure.whose, key));
+        figure.whose == Whose::System || names.any(|name| one.subject.has_name(name))
+    };
+    let mut others: BTreeMap<Variant, u64> = BTreeMap::new();
+    for share in truth.shares.iter().filter(|share| share.is_of(figure) && !share.is_counted(figure)) {
+        if let (Some(variant), Some(amount)) =
+            (share.variant, share.amount(figure.unit).filter(|_| is_of_subject(&share)))
+        {
+            let sum = others.entry(variant).or_default();
+            *sum = sum.saturating_add(amount);
+        }
+    }
+    let failed = one.subject.total(Unit::Errors).filter(|_| figure.unit == Unit::Successes);
+    let all = others.into_iter().map(|(variant, amount)| (Calls::Of(variant), amount));
+    let all = all.chain(failed.map(|amount| (Calls::Failed, amount)));
+    let shown: Vec<String> =
+        all.filter(|(_, amount)| is_excess(*amount)).map(|(calls, amount)| calls.shown(amount)).collect();
+    if shown.is_empty() { String::new() } else { format!("; as much more as {}", shown.join(", or ")) }
+}
