@@ -13,7 +13,7 @@ use bpfassay_tool::{
 use super::{
     cgroups::Cgroups,
     is_of,
-    truth::{mount_names, of_phase},
+    truth::{mount_names, of_operation},
 };
 
 /// Whether the tool reports requested bytes as moved ones, phase by phase, and which of its figures are such.
@@ -52,7 +52,7 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &C
             Some(Share {
                 cgroup: cgroups.names(figures.cgroup),
                 mount: mount_names(Some(&mount.path), mount.device, mount.id, &BTreeSet::new()),
-                process: of_phase(figures, phase),
+                process: of_operation(figures, phase, operation),
                 is_file: true,
                 operation,
                 variant: None,

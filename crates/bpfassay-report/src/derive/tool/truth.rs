@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{
     Operation,
-    message::{RunFigures, WorkloadPhase},
+    message::{Reading, RunFigures, WorkloadPhase},
     operation::{Totals, Variant},
     probe::{ByteMeaning, MapLayout},
     program_set::ProgramEvent,
@@ -181,6 +181,27 @@ pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> Process {
         id: common(|process| &process.id).unwrap_or_default(),
         thread: common(|process| &process.thread).unwrap_or_default(),
         name: common(|process| &process.name).unwrap_or_default(),
+    }
+}
+
+/// Whose it is what the workload counts itself in `phase` by `operation`: that of the only thread of
+/// the workload that the reference tracer saw do such meanwhile, or else as of [`of_phase`].
+pub(super) fn of_operation(figures: &RunFigures, phase: &WorkloadPhase, operation: Operation) -> Process {
+    let calls = |reading: &Reading| {
+        let rows = reading.tracer.iter().flat_map(|sample| &sample.rows);
+        let mut calls = BTreeMap::new();
+        for row in rows.filter(|row| row.cgroup == figures.cgroup && row.operation == operation) {
+            let sum: &mut u64 = calls.entry(row.task.clone()).or_default();
+            *sum = sum.wrapping_add(row.totals.calls);
+        }
+        calls
+    };
+    let before = calls(&phase.interval.before);
+    let mut callers = calls(&phase.interval.after);
+    callers.retain(|task, calls| before.get(task).copied().unwrap_or_default() != *calls);
+    match callers.into_keys().collect::<Vec<_>>().as_slice() {
+        [Some(task)] => Process::from(task),
+        _ => of_phase(figures, phase),
     }
 }
 

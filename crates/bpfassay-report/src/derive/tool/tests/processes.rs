@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::{message::WorkloadPhase, probe::MapLayout, program_set::ProgramEvent};
 
-use super::*;
+use super::{super::truth::of_operation, *};
 
 const READS: &str = "{ value = 'n', operations = 'read', unit = 'calls', whose = 'process', label = 'c' }";
 
@@ -209,4 +209,26 @@ fn what_the_workload_sends_is_that_of_its_process() {
     let (findings, reason) = sent(&[("21", 6), ("23", 4)], two);
     assert_eq!(findings, []);
     assert_eq!(reason, "which process, by its id, did 10 of the calls that `n` counts (send) is not recorded");
+}
+
+/// The kernel's threads of io_uring have names of their own, and did nothing in this phase.
+#[test]
+fn what_a_phase_did_is_that_of_the_only_thread_that_did_it() {
+    let threads = vec![Task::new(21, 21, "ior"), Task::new(21, 22, "iou-wrk-21")];
+    let names = |first: u64, second: u64| {
+        let run = run_of(&[], &[]);
+        let mut phase = phase(Some(threads.clone()));
+        let rows = |rows: [CounterRow; 2]| rows.map(|row| CounterRow { cgroup: run.cgroup, ..row }).to_vec();
+        let sample = |more: [u64; 2]| Sample {
+            rows: rows([read(21, 21, "ior", 5 + more[0]), read(21, 22, "iou-wrk-21", 7 + more[1])]),
+            ..sample(1000, 0)
+        };
+        phase.interval.before.tracer = Some(sample([0, 0]));
+        phase.interval.after.tracer = Some(sample([first, second]));
+        of_operation(&run, &phase, Operation::Read).name
+    };
+    assert_eq!(names(2, 0), ["ior"]);
+    assert_eq!(names(0, 2), ["iou-wrk-21"]);
+    assert_eq!(names(2, 2), [""; 0]);
+    assert_eq!(names(0, 0), [""; 0]);
 }
