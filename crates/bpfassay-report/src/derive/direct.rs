@@ -29,11 +29,14 @@ const CONSTANT: u64 = 2_000;
 /// instructions by where a seed has put these, and compiled programs have more or fewer by what the addresses in them are.
 pub(crate) const OF_SEEDS: f64 = 0.0075;
 
+/// A boot, and the phases of a run in it.
+type PhasesOfBoot = (u32, Box<[Phase]>);
+
 /// What was counted in the boots whose records stand.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// The phases of a run in each boot, by run.
-    runs: HashMap<String, Vec<(u32, Box<[Phase]>)>>,
+    runs: HashMap<String, Vec<PhasesOfBoot>>,
     /// Why a boot has no counts, by block and boot.
     problems: HashMap<String, HashMap<u32, String>>,
     /// The names of phases and functions, each held once, and the place of each among them.

@@ -233,7 +233,11 @@ mod tests {
         let mut wanted = records.iter().cycle().map(|record| record.run.clone());
         let all: Vec<&Place> = places.iter().cycle().take(99).collect();
         let name = |text: String| serde_json::from_str::<RunRecord>(&text).unwrap().run;
-        texts.each(&all, name, |run| Ok::<(), JournalError>(assert_eq!(Some(run?), wanted.next()))).unwrap();
+        let compare = |run: Result<_, JournalError>| {
+            assert_eq!(Some(run?), wanted.next());
+            Ok::<(), JournalError>(())
+        };
+        texts.each(&all, name, compare).unwrap();
         assert_eq!(places.len(), 2);
         let path = folder.path().join(FILE_NAME);
         fs::write(&path, fs::read_to_string(&path).unwrap().replace("\"duration_ms\":3", "\"duration_ms\":4")).unwrap();
