@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The file that marks a cache.
-const MARK: &str = "bpfassay-cache";
+use bpfassay_testbed::cache::MARKER;
 
-/// Makes a cache at `directory` from the one of which `manifest` names objects. A file that guests of `arch` need is damaged: their kernel
-/// or a part of their initramfs; `draw` decides which one, and where.
+/// Makes a cache at `directory` from the one of which `manifest` names objects. A file that guests of
+/// `arch` need is damaged: their kernel or a part of their initramfs. `draw` decides which one, and
+/// where.
 ///
 /// # Errors
 /// Those of the file system; `NotFound` or similar for a manifest without such objects.
@@ -25,7 +25,7 @@ pub fn make(manifest: &Path, arch: &str, directory: &Path, draw: u64) -> io::Res
     for name in ["objects", "records", "trees/kernel"] {
         link(&root.join(name), &directory.join(name))?;
     }
-    for name in ["CACHEDIR.TAG", MARK] {
+    for name in ["CACHEDIR.TAG", MARKER] {
         fs::copy(root.join(name), directory.join(name))?;
     }
     let mut bytes = fs::read(object)?;
@@ -39,7 +39,8 @@ pub fn make(manifest: &Path, arch: &str, directory: &Path, draw: u64) -> io::Res
     fs::write(copy, bytes)
 }
 
-/// The kernel and the first two parts of the initramfs of `arch` 6.12 in a manifest: all guests of that target need them.
+/// The kernel and the first two parts of the initramfs of `arch` 6.12 in a manifest: all guests of
+/// that target need them.
 fn needed(manifest: &[u8], arch: &str) -> Option<Vec<PathBuf>> {
     let manifest: serde_json::Value = serde_json::from_slice(manifest).ok()?;
     let is_target = |target: &&serde_json::Value| target["arch"] == arch && target["name"] == "6.12";
@@ -52,7 +53,7 @@ fn needed(manifest: &[u8], arch: &str) -> Option<Vec<PathBuf>> {
 
 /// The cache that the file at `path` is in.
 fn root(path: &Path) -> Option<&Path> {
-    path.ancestors().find(|above| above.join(MARK).exists())
+    path.ancestors().find(|above| above.join(MARKER).exists())
 }
 
 /// The files in `from` by hard links in `to`; copies of them on another file system.
@@ -88,7 +89,7 @@ mod tests {
         fs::create_dir_all(cache.join("records/kernel")).unwrap();
         fs::create_dir_all(cache.join("trees/kernel/1/content")).unwrap();
         let needed = ["trees/kernel/1/content/vmlinuz", "objects/ab/2", "objects/ab/3"];
-        for name in ["CACHEDIR.TAG", MARK].iter().chain(&needed) {
+        for name in ["CACHEDIR.TAG", MARKER].iter().chain(&needed) {
             fs::write(cache.join(name), name).unwrap();
         }
         let path = |index: usize| cache.join(needed[index]);

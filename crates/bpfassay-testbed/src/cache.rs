@@ -47,6 +47,7 @@ pub use self::{
     digest::{Digest, Hasher, NotADigest},
     lock::Lock,
     object::{Object, ObjectWriter},
+    place::MARKER,
     session::Scratch,
     tree::{Tree, TreeFile},
     usage::{Item, ItemKind},

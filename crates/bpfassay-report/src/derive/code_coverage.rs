@@ -25,7 +25,7 @@ pub(super) struct Coverages {
 #[derive(Debug)]
 struct Boot {
     programs: Vec<Arc<ProgramSource>>,
-    /// What ran in each run, as [`packed`].
+    /// The executions of programs in each run, as [`packed`] gives them.
     runs: HashMap<String, Figure<Box<[u8]>>>,
 }
 

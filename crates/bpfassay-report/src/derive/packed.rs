@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers in few bytes: of 200,000 runs what was counted would be gigabytes.
+//! Numbers in few bytes: the counts of 200,000 runs would be gigabytes.
 
 use std::iter;
 
@@ -58,9 +58,9 @@ fn next<'a>(bytes: &mut impl Iterator<Item = &'a u8>) -> Option<u64> {
     Some(number)
 }
 
-/// What ran of `programs` in a run: of each the index, how many lines and branches it has, how often
-/// each line ran, and of each branch 0, how often it jumped and how often it did not, or 1 where that
-/// is not known.
+/// Packs what ran in a run. Each program has its index, its numbers of lines and branches, and how
+/// often each line ran. Each branch has 0, how often it jumped and how often it did not, or 1 where
+/// these are not known.
 pub(super) fn packed(programs: &[ProgramExecutions]) -> Box<[u8]> {
     let of_branch =
         |&branch: &Option<[u64; 2]>| iter::once(u64::from(branch.is_none())).chain(branch.into_iter().flatten());

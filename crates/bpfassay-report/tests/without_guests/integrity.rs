@@ -71,7 +71,8 @@ impl Generator {
     }
 }
 
-/// 1,500 in a journal and 1,500 in results. A journal whose last line feed is another byte has lost that line, as after a crash, and no more.
+/// 1,500 in a journal and 1,500 in results. A journal whose last line feed is another byte has lost
+/// that line, as after a crash, and no more.
 #[test]
 fn of_three_thousand_bit_flips_none_is_accepted() {
     let folder = tempfile::tempdir().unwrap();

@@ -79,7 +79,7 @@ pub(super) fn read_each<T: Send>(
             message: "the header is missing, so no run was ever begun".to_owned(),
         });
     };
-    // Of 200,000 runs what is held in reserve would be hundreds of megabytes.
+    // The capacity in reserve of 200,000 runs would be hundreds of megabytes.
     header.plan.blocks.iter_mut().for_each(|block| block.runs.shrink_to_fit());
     let sound = Sound::new(&header.plan).map_err(|message| lines.corrupt(message))?;
     let makers = makers(size);
@@ -115,7 +115,12 @@ pub(super) fn read_each<T: Send>(
 /// How many threads make entries of a journal of `size` bytes.
 fn makers(size: u64) -> usize {
     let useful = usize::try_from(size / SMALL).unwrap_or(MOST_MAKERS).min(MOST_MAKERS);
-    thread::available_parallelism().map_or(1, NonZero::get).min(useful).max(1)
+    threads(useful).max(1)
+}
+
+/// How many threads work side by side here, `most` at most.
+pub(super) fn threads(most: usize) -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get).min(most)
 }
 
 /// The text of an entry, and where in the file it begins.

@@ -9,7 +9,6 @@
 use std::{
     fs::File,
     io::{self, Write},
-    num::NonZero,
     os::unix::fs::FileExt,
     path::PathBuf,
     sync::mpsc,
@@ -123,7 +122,7 @@ impl Texts {
         make: impl Fn(String) -> T + Sync,
         mut take: impl FnMut(Result<T, JournalError>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let makers = thread::available_parallelism().map_or(1, NonZero::get).min(MOST_MAKERS);
+        let makers = read::threads(MOST_MAKERS);
         thread::scope(|scope| {
             let made: Vec<_> = (0..makers)
                 .map(|first| {

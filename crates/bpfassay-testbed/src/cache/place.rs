@@ -34,7 +34,7 @@ const SIGNATURE: &str = "Signature: 8a477f597d28d172789f06886806bc55";
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by bpfassay.\n";
 
 /// Says that the directory is ours, and in which layout.
-pub(super) const MARKER: &str = "bpfassay-cache";
+pub const MARKER: &str = "bpfassay-cache";
 const MARKER_TEXT: &str = "bpfassay cache 1\n";
 const MARKER_START: &str = "bpfassay cache ";
 

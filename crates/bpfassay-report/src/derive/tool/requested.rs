@@ -52,7 +52,7 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &C
             Some(Share {
                 cgroup: cgroups.names(figures.cgroup),
                 mount: mount_names(Some(&mount.path), mount.device, mount.id, &BTreeSet::new()),
-                process: of_operation(figures, phase, operation),
+                process: of_operation(figures, cgroups, phase, operation),
                 is_file: true,
                 operation,
                 variant: None,

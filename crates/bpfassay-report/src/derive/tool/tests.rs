@@ -61,6 +61,20 @@ fn reading(at_ns: u64, calls: u64) -> Reading {
     Reading { monotonic_ns: at_ns, idle_ns: None, tracer: Some(sample(at_ns, calls)), mountstats: None }
 }
 
+/// Readings around a report, at both of which the reference tracer has `rows`.
+fn beside(at_ns: u64, rows: &[CounterRow]) -> Option<Box<Reference>> {
+    let at = |at_ns: u64| Sample { rows: rows.to_vec(), ..sample(at_ns, 0) };
+    Some(Box::new(Reference { before: at(at_ns - 1), after: at(at_ns) }))
+}
+
+/// What shows the finding of this kind.
+fn evidence(findings: &[FindingResult], kind: Kind) -> String {
+    match &findings.iter().find(|one| one.kind == kind).unwrap().status {
+        FindingStatus::Found { evidence, .. } => evidence.join("\n"),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// What a tool printed when the workload had made `calls` calls.
 fn piece(at_ns: u64, text: &str, calls: Option<u64>) -> OutputPiece {
     let reference = calls.map(|calls| around(at_ns, calls, calls));

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{
     Operation,
-    message::{Reading, RunFigures, WorkloadPhase},
+    message::{RunFigures, WorkloadPhase},
     operation::{Totals, Variant},
     probe::{ByteMeaning, MapLayout},
     program_set::ProgramEvent,
@@ -162,14 +162,15 @@ fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = S
         .flat_map(move |(operation, event)| of(operation, event))
 }
 
-/// Whose it is what a workload with phases did whose threads are not recorded. Only bundled ones
-/// have phases. Where other threads are recorded, it may be anyone's.
+/// The process of a workload with phases whose threads are not recorded. Only bundled workloads have
+/// phases. Where other threads are recorded, it may be any.
 fn of_workload(figures: &RunFigures) -> Process {
     let is_named = !figures.phases.is_empty() && figures.probe.map != MapLayout::Threads;
     Process { name: is_named.then(|| WORKLOAD.to_owned()).into_iter().collect(), ..Process::default() }
 }
 
-/// Whose it is what the workload counts itself in `phase`: what all its threads have in common.
+/// The process that did what the workload counts itself in `phase`: what all its threads have in
+/// common.
 pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> Process {
     let Some(tasks) = &phase.tasks else { return of_workload(figures) };
     let all: Vec<Process> = tasks.iter().map(Process::from).collect();
@@ -184,23 +185,21 @@ pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> Process {
     }
 }
 
-/// Whose it is what the workload counts itself in `phase` by `operation`: that of the only thread of
-/// the workload that the reference tracer saw do such meanwhile, or else as of [`of_phase`].
-pub(super) fn of_operation(figures: &RunFigures, phase: &WorkloadPhase, operation: Operation) -> Process {
-    let calls = |reading: &Reading| {
-        let rows = reading.tracer.iter().flat_map(|sample| &sample.rows);
-        let mut calls = BTreeMap::new();
-        for row in rows.filter(|row| row.cgroup == figures.cgroup && row.operation == operation) {
-            let sum: &mut u64 = calls.entry(row.task.clone()).or_default();
-            *sum = sum.wrapping_add(row.totals.calls);
-        }
-        calls
-    };
-    let before = calls(&phase.interval.before);
-    let mut callers = calls(&phase.interval.after);
-    callers.retain(|task, calls| before.get(task).copied().unwrap_or_default() != *calls);
-    match callers.into_keys().collect::<Vec<_>>().as_slice() {
-        [Some(task)] => Process::from(task),
+/// The process that did what the workload counts itself in `phase` by `operation`: that of the only
+/// thread of the workload that the reference tracer saw do such meanwhile, or else as of [`of_phase`].
+pub(super) fn of_operation(
+    figures: &RunFigures,
+    cgroups: &Cgroups,
+    phase: &WorkloadPhase,
+    operation: Operation,
+) -> Process {
+    let readings = phase.interval.before.tracer.as_ref().zip(phase.interval.after.tracer.as_ref());
+    let is_of_workload = |row: &CounterRow| row.cgroup == figures.cgroup && row.operation == operation;
+    let done = readings.map(|(before, after)| shares(before, after, figures, cgroups, &is_of_workload));
+    let mut processes: Vec<Process> = done.into_iter().flatten().map(|share| share.process).collect();
+    processes.dedup();
+    match processes.as_slice() {
+        [one] if *one != Process::default() => one.clone(),
         _ => of_phase(figures, phase),
     }
 }

@@ -32,12 +32,8 @@ fn run_of(rows: &[CounterRow], names: &[(&str, u64)]) -> RunFigures {
     let print = |all: &dyn Fn(u64) -> u64| -> String {
         names.iter().map(|(name, calls)| format!("{{\"c\":\"{name}\",\"n\":{}}}\n", all(*calls))).collect()
     };
-    let at = |at_ns: u64, rows: &[CounterRow]| Sample { rows: rows.to_vec(), ..sample(at_ns, 0) };
-    let reference = |at_ns: u64, rows: &[CounterRow]| {
-        Some(Box::new(Reference { before: at(at_ns - 1, rows), after: at(at_ns, rows) }))
-    };
-    let first = OutputPiece { reference: reference(900, &[]), ..piece(900, &print(&|_| 0), None) };
-    let last = OutputPiece { reference: reference(2100, rows), ..piece(2100, &print(&|calls| calls), None) };
+    let first = OutputPiece { reference: beside(900, &[]), ..piece(900, &print(&|_| 0), None) };
+    let last = OutputPiece { reference: beside(2100, rows), ..piece(2100, &print(&|calls| calls), None) };
     let mut figures = figures(vec![first, last]);
     figures.tool.as_mut().unwrap().agent = "agent".to_owned();
     figures
@@ -48,13 +44,6 @@ fn run_of(rows: &[CounterRow], names: &[(&str, u64)]) -> RunFigures {
 fn reported(rows: &[CounterRow], names: &[(&str, u64)]) -> (Vec<FindingResult>, Vec<String>) {
     let (findings, beside) = of_run(&tool(READS), None, true, &run_of(rows, names));
     (findings, beside.not_compared.into_iter().map(|one| one.reason).collect())
-}
-
-fn evidence(findings: &[FindingResult], kind: Kind) -> String {
-    match &findings.iter().find(|one| one.kind == kind).unwrap().status {
-        FindingStatus::Found { evidence, .. } => evidence.join("\n"),
-        other => panic!("{other:?}"),
-    }
 }
 
 #[test]
@@ -225,7 +214,7 @@ fn what_a_phase_did_is_that_of_the_only_thread_that_did_it() {
         };
         phase.interval.before.tracer = Some(sample([0, 0]));
         phase.interval.after.tracer = Some(sample([first, second]));
-        of_operation(&run, &phase, Operation::Read).name
+        of_operation(&run, &Cgroups::of("r", &ToolFigures::default(), &run), &phase, Operation::Read).name
     };
     assert_eq!(names(2, 0), ["ior"]);
     assert_eq!(names(0, 2), ["iou-wrk-21"]);

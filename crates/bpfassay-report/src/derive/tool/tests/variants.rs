@@ -18,10 +18,6 @@ fn fsync(variant: Option<Variant>, calls: u64, errors: u64) -> CounterRow {
 /// What is found where a tool with this figure reports `n` for what `rows` have, and the reasons
 /// why it is not compared.
 fn reported(figure: &str, rows: &[CounterRow], n: u64) -> (Vec<FindingResult>, Vec<String>) {
-    let at = |at_ns: u64, rows: &[CounterRow]| Sample { rows: rows.to_vec(), ..sample(at_ns, 0) };
-    let beside = |at_ns: u64, rows: &[CounterRow]| {
-        Some(Box::new(Reference { before: at(at_ns - 1, rows), after: at(at_ns, rows) }))
-    };
     // Half of it happened before.
     let half: Vec<CounterRow> = rows
         .iter()
@@ -31,14 +27,6 @@ fn reported(figure: &str, rows: &[CounterRow], n: u64) -> (Vec<FindingResult>, V
     let last = OutputPiece { reference: beside(2100, rows), ..piece(2100, &format!("{{\"n\":{n}}}\n"), None) };
     let (findings, beside) = of_run(&tool(figure), None, true, &figures(vec![first, last]));
     (findings, beside.not_compared.into_iter().map(|one| one.reason).collect())
-}
-
-fn evidence(findings: &[FindingResult]) -> String {
-    let lines = findings.iter().filter_map(|finding| match &finding.status {
-        FindingStatus::Found { evidence, .. } => Some(evidence.join("\n")),
-        _ => None,
-    });
-    lines.collect::<Vec<_>>().join("\n")
 }
 
 const ALL: &str = "{ value = 'n', operations = 'fsync', unit = 'calls' }";
@@ -51,7 +39,10 @@ fn variants_are_told_apart_from_report_to_report() {
     assert_eq!(found(&reported(ALL, &rows, 41).0), []);
     let (findings, _) = reported(ALL, &rows, 33);
     assert_eq!(found(&findings), [Kind::OperationsNotSeen]);
-    assert_eq!(evidence(&findings), "`n` (fsync, calls): 33, really 41: the 8 calls of fdatasync are missing");
+    assert_eq!(
+        evidence(&findings, Kind::OperationsNotSeen),
+        "`n` (fsync, calls): 33, really 41: the 8 calls of fdatasync are missing"
+    );
     assert_eq!(reported(ITSELF, &rows, 33), (reported(ALL, &rows, 41).0, vec![]));
     assert_eq!(found(&reported(ITSELF, &rows, 41).0), [Kind::CountsTooHigh]);
 }
@@ -61,7 +52,10 @@ fn failed_calls_are_named_and_left_out_as_successes() {
     let rows = [fsync(Some(Variant::Fsync), 82, 8)];
     let (findings, _) = reported(ALL, &rows, 33);
     assert_eq!(found(&findings), [Kind::CountsTooLow]);
-    assert_eq!(evidence(&findings), "`n` (fsync, calls): 33, really 41: the 8 calls that failed are missing");
+    assert_eq!(
+        evidence(&findings, Kind::CountsTooLow),
+        "`n` (fsync, calls): 33, really 41: the 8 calls that failed are missing"
+    );
     assert_eq!(found(&reported(&ALL.replace("calls", "successes"), &rows, 33).0), []);
 }
 
