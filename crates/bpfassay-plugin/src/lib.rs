@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A plugin of QEMU that counts how often each block of a guest's code is executed, and what the counts mean.
+//! It also holds QEMU's main loop back while a guest executes (`main_loop.rs`), so that a busy host changes no figure.
 //!
 //! Here: the plugin for the versions of QEMU's interface ([`plugins`]), reading what it writes ([`Windows`]), the functions that the blocks
 //! belong to ([`Functions`]), what of them a probe costs directly ([`direct`]), and which source lines of programs they are of ([`Coverage`]). All but the plugin itself is pure.
@@ -22,6 +23,8 @@ mod model;
 #[allow(dead_code, missing_docs, unreachable_pub, reason = "a library of its own (build.rs), here for the lints only")]
 mod qemu;
 mod role;
+#[cfg(test)]
+mod turn;
 mod windows;
 
 pub use self::{

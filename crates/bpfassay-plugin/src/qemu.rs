@@ -21,10 +21,14 @@ use self::api::{Counters, Info, PluginId, TranslationBlock};
 mod api;
 #[path = "format.rs"]
 mod format;
+#[path = "main_loop.rs"]
+mod main_loop;
 #[path = "marker.rs"]
 mod marker;
 #[path = "modelling.rs"]
 mod modelling;
+#[path = "turn.rs"]
+mod turn;
 
 /// Blocks that have a counter of their own: several times as many as kernels of a boot have.
 const BLOCKS: usize = 1 << 20;

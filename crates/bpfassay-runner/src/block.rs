@@ -169,7 +169,7 @@ fn prepare(boot: &Boot<'_>, host_setup: &HostSetup, node: Option<Node>) -> Resul
         options.deadlines.set_up = options.deadlines.whole_boot;
     }
     options.initramfs = Some(Arc::new(initramfs));
-    options.plugin = host_setup.plugin(study, block.target.arch).map(|plugin| plugin.code);
+    options.plugin = host_setup.plugins.get(&block.target.arch).map(|plugin| plugin.code);
     Ok(Prepared { machine, options, log, asked })
 }
 

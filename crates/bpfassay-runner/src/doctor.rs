@@ -89,15 +89,13 @@ pub enum Remedy {
     PermitKvm,
     /// Use a host whose KVM boots guests, where time is to be measured.
     UseKvmHost,
-    /// Permit this user to have threads of real-time priority, where the host is busy.
-    PermitRealTime,
 }
 
-/// Looks at packages, memory, real-time threads, cache, guest programs, kernels, QEMU and KVM of this host. What cannot be looked at is
+/// Looks at packages, memory, cache, guest programs, kernels, QEMU and KVM of this host. What cannot be looked at is
 /// reported as such, and the others follow all the same.
 pub async fn examine_host(options: &StoreOptions) -> Vec<HostCheck> {
     let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
-    let mut checks = vec![packages(missing_packages(HOST_PACKAGES, &archs, options.qemu)), memory(), real_time()];
+    let mut checks = vec![packages(missing_packages(HOST_PACKAGES, &archs, options.qemu)), memory()];
     let store = Store::open(options);
     match &store {
         Ok(store) => {
@@ -152,20 +150,6 @@ fn memory() -> HostCheck {
     let available = host.room.available_mib;
     let memory = format!("memory: {available} MiB available; {} CPUs ({})", facts.cpus, facts.cpu_model);
     if available >= MEMORY_MIB { good(memory) } else { note(memory, Remedy::FreeMemory) }
-}
-
-/// What figures by the instruction clock need on a busy host.
-fn real_time() -> HostCheck {
-    if bpfassay_vm::may_be_real_time() {
-        good(
-            "real-time threads: permitted, so that figures by the instruction clock do not depend on how busy this host is",
-        )
-    } else {
-        note(
-            "real-time threads: not permitted; figures by the instruction clock can differ in places while this host is busy",
-            Remedy::PermitRealTime,
-        )
-    }
 }
 
 fn disk(store: &Store) -> HostCheck {

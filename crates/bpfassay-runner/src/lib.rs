@@ -33,7 +33,6 @@ mod blame;
 mod block;
 mod block_store;
 mod boot;
-mod busy;
 mod context;
 mod counting;
 mod doctor;

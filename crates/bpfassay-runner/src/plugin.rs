@@ -4,7 +4,7 @@
 use bpfassay_plugin::{Plugin, plugins};
 use bpfassay_vm::Qemu;
 
-/// The plugin that `qemu` loads. Where it loads none, the reason goes to the log, too: nothing but the direct cost is missing then.
+/// The plugin that `qemu` loads. Where it loads none, the reason goes to the log, too: there are no direct costs then, and a busy host can change figures.
 ///
 /// # Errors
 /// Why it loads none, in one line.
@@ -16,6 +16,10 @@ pub(crate) async fn find(qemu: &Qemu) -> Result<Plugin, String> {
             Err(reason) => refusal = reason,
         }
     }
-    tracing::warn!("{} does not load the plugin that counts direct costs: {refusal}", qemu.program.display());
+    tracing::warn!(
+        "{} does not load bpfassay's plugin: there will be no direct costs, and a few figures can differ from those of other hosts while \
+         this host is busy: {refusal}",
+        qemu.program.display()
+    );
     Err(refusal)
 }

@@ -177,7 +177,6 @@ impl Session {
         observer: &dyn Observer,
         cancel: &CancellationToken,
     ) -> Result<Summary, Error> {
-        crate::busy::report(self.plan.study.clock, self.provenance().host.cpus);
         let (directory, never_ready) = (work.directory.clone(), work.never_ready.clone());
         work.until_narrow(&self.plan, async |blocks, journal| {
             self.once(blocks, never_ready.clone(), journal, &directory, observer, cancel).await

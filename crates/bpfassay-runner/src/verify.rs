@@ -141,7 +141,6 @@ impl Verification {
         cancel: &CancellationToken,
     ) -> Result<Verified, Error> {
         let plan = &self.plan;
-        crate::busy::report(plan.study.clock, session.provenance().host.cpus);
         let again = tempfile::Builder::new().prefix("bpfassay-verify-").tempdir().map_err(Error::Temporary)?;
         let directory = again.path().join("results");
         let provenance = session.provenance().clone();

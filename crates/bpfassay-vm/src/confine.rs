@@ -120,10 +120,10 @@ fn may_change_user() -> Result<bool, String> {
     Ok(true)
 }
 
-/// The first required capability that `/proc/self/status` does not show as effective: to change users, and afterwards to kill such a
-/// QEMU and to decide how its threads are scheduled (`cpu_pinning.rs`).
+/// The first required capability that `/proc/self/status` does not show as effective: to change users, and afterwards to
+/// kill such a QEMU.
 fn missing_capability(status: &str) -> Option<&'static str> {
-    const NEEDED: [(u32, &str); 4] = [(5, "CAP_KILL"), (6, "CAP_SETGID"), (7, "CAP_SETUID"), (23, "CAP_SYS_NICE")];
+    const NEEDED: [(u32, &str); 3] = [(5, "CAP_KILL"), (6, "CAP_SETGID"), (7, "CAP_SETUID")];
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or_default();
     NEEDED.iter().find(|(bit, _)| effective >> bit & 1 == 0).map(|(_, name)| *name)
@@ -178,7 +178,7 @@ async fn try_start(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    let mut child = process::spawn(command, inherited, None, limits).await.map_err(|error| error.to_string())?;
+    let mut child = process::spawn(command, inherited, limits).await.map_err(|error| error.to_string())?;
     let quit = b"{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"quit\"}\n";
     let attempt = async {
         if let Some(mut stdin) = child.stdin.take() {
@@ -217,7 +217,7 @@ pub(crate) async fn print(
         let limits = Limits { groups: own_user.then(Vec::new), cpus: 1 };
         let (mut command, root) = own_root::command(program, own_root, &limits)?;
         command.arg(argument).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-        let mut child = process::spawn(command, root.into_iter().collect(), None, limits).await?;
+        let mut child = process::spawn(command, root.into_iter().collect(), limits).await?;
         Ok(timeout(patience, printed(&mut child)).await.ok().map(|(stdout, _)| stdout))
     };
     if may_change_user().unwrap_or(false) {
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn missing_capabilities_are_named() {
-        assert_eq!(missing_capability("Name:\tx\nCapEff:\t000001ffff7fffff\n"), Some("CAP_SYS_NICE"));
+        assert_eq!(missing_capability("Name:\tx\nCapEff:\t000001ffffffff7f\n"), Some("CAP_SETUID"));
         assert_eq!(missing_capability("CapEff:\t000001fffeffffff\n"), None);
         assert_eq!(missing_capability("CapEff:\t0000000000000000\n"), Some("CAP_KILL"));
         assert_eq!(missing_capability(""), Some("CAP_KILL"));

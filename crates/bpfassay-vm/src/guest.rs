@@ -12,7 +12,6 @@ use tokio::{
 use crate::{
     BootedFor, Deadlines, Ending, Event, Initramfs, Machine, Qemu, QemuVersion, VmError,
     console::ConsoleLog,
-    cpu_pinning::CpuPinning,
     device::descriptor,
     event::{Delivery, StopRequest},
     flood, load,
@@ -45,7 +44,9 @@ pub struct BootOptions {
     /// The initramfs, for a machine with [`Initramfs::OpenFile`]: any file that is open for reading, at any offset.
     /// [`crate::file_for_initramfs`] returns one without a name.
     pub initramfs: Option<Arc<File>>,
-    /// The plugin, for a machine with one ([`Machine::plugin`]): a shared object that QEMU loads. [`Guest::read_counts`] returns its output.
+    /// The plugin, a shared object that QEMU loads (`bpfassay-plugin`), for a guest that counts
+    /// instructions: without it, a busy host can change the guest's clock. Where the machine has a
+    /// plugin ([`Machine::plugin`]), it also counts, and [`Guest::read_counts`] returns the counts.
     pub plugin: Option<&'static [u8]>,
     /// The ends of the cables of a machine that is a node ([`cables`]): of a node its own, of the server one for each node.
     pub network: Vec<Arc<OwnedFd>>,
@@ -102,7 +103,6 @@ pub struct Guest {
     unconfined: Vec<String>,
     ended: Option<Box<Ending>>,
     counts: Option<Tail>,
-    _cpu_pinning: Option<CpuPinning>,
 }
 
 /// The console of an interactive guest.
@@ -135,13 +135,13 @@ impl Guest {
             let cable = cable.try_clone().map_err(|source| VmError::System { what: "a descriptor", source })?;
             loaded.push((cable, number));
         }
-        let counts = match (machine.plugin, options.plugin) {
-            (false, _) => None,
-            (true, None) => return Err(VmError::NoPlugin),
-            (true, Some(plugin)) => {
+        let counts = match options.plugin {
+            None if machine.plugin => return Err(VmError::NoPlugin),
+            None => None,
+            Some(plugin) => {
                 let (inherited, counts) = load::plugin(plugin)?;
                 loaded.extend(inherited);
-                Some(counts)
+                machine.plugin.then_some(counts)
             }
         };
         if options.interactive && machine.clock.is_one_way() {
@@ -185,9 +185,6 @@ impl Guest {
             let stderr = timeout(REFUSAL_PATIENCE, stderr).await.ok().and_then(Result::ok).unwrap_or_default();
             return Err(VmError::Refused { status, stderr });
         };
-        if let (Some(cpu_pinning), Some(process)) = (&process.cpu_pinning, process_id) {
-            cpu_pinning.favour_main_loop(process);
-        }
         let qemu_version = monitor.version;
         let (event_sender, events) = mpsc::channel(supervisor::EVENT_BACKLOG);
         let (stop_requests, stop_receiver) = mpsc::unbounded_channel();
@@ -232,7 +229,6 @@ impl Guest {
             unconfined,
             ended: None,
             counts,
-            _cpu_pinning: process.cpu_pinning,
         })
     }
 

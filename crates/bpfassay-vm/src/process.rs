@@ -16,10 +16,7 @@ use std::{
     thread,
 };
 
-use rustix::{
-    process::{Signal, getpid, getppid, set_parent_process_death_signal},
-    thread::CpuSet,
-};
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use tokio::{
     io::AsyncReadExt,
     net::{UnixStream, unix::OwnedWriteHalf},
@@ -31,8 +28,7 @@ use tokio::{
 
 use crate::{
     Clock, VmError,
-    cpu_pinning::{self, CpuPinning},
-    device::descriptor,
+    device::{descriptor, path_of},
     limits::Limits,
     output::{Backlog, Output, Tail, file_in_memory},
     own_root::{self, OwnRoot},
@@ -47,8 +43,6 @@ pub(crate) struct Process {
     pub(crate) console: Channel,
     pub(crate) agent: Channel,
     pub(crate) monitor: UnixStream,
-    /// For guests that count instructions.
-    pub(crate) cpu_pinning: Option<CpuPinning>,
 }
 
 /// This side's end of a character device (`device::channel`).
@@ -119,9 +113,8 @@ pub(crate) async fn start(
         // A group of its own: Ctrl-C reaches this program, which stops its guests in order.
         .process_group(0)
         .kill_on_drop(true);
-    let cpu_pinning = if clock.is_one_way() { CpuPinning::take() } else { None };
-    let child = spawn(command, inherited, cpu_pinning.as_ref().map(CpuPinning::cpus), limits).await?;
-    Ok(Process { child, console, agent, monitor, cpu_pinning })
+    let child = spawn(command, inherited, limits).await?;
+    Ok(Process { child, console, agent, monitor })
 }
 
 /// Reads QEMU's standard error to its end and keeps the beginning.
@@ -151,28 +144,28 @@ fn pair() -> Result<(UnixStream, OwnedFd), VmError> {
     make().map_err(|source| VmError::System { what: "a socket pair", source })
 }
 
-/// Starts `command`: with `descriptors` under the numbers beside them, on `cpus`, within `limits`, and so that it dies with this program.
+/// Starts `command` with `descriptors` under the numbers beside them, within `limits`, and so that it
+/// dies with this program. A plugin among them is loaded before the C library, too: it holds QEMU's
+/// main loop back while the guest executes (`main_loop.rs` of bpfassay-plugin).
 ///
 /// # Errors
 /// [`VmError::Spawn`] where the program cannot be started, or what is done between fork and exec fails.
 pub(crate) async fn spawn(
     mut command: Command,
     descriptors: Vec<(OwnedFd, RawFd)>,
-    cpus: Option<CpuSet>,
     limits: Limits,
 ) -> Result<Child, VmError> {
     let program = PathBuf::from(command.as_std().get_program());
-    prepare(&mut command, descriptors, cpus, limits);
+    if descriptors.iter().any(|(_, number)| *number == descriptor::PLUGIN) {
+        command.env("LD_PRELOAD", path_of(descriptor::PLUGIN));
+    }
+    prepare(&mut command, descriptors, limits);
     on_spawner(command).await?.map_err(|source| VmError::Spawn { program, source })
 }
 
-fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, cpus: Option<CpuSet>, limits: Limits) {
+fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, limits: Limits) {
     let parent = getpid();
     let prepare = move || -> io::Result<()> {
-        // Steps that need the rights of this program come before it gives them up.
-        if let Some(cpus) = &cpus {
-            cpu_pinning::pin(cpus)?;
-        }
         for (descriptor, number) in &descriptors {
             place(descriptor, *number)?;
         }

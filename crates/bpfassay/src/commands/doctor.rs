@@ -94,9 +94,6 @@ fn described(remedy: &Remedy) -> String {
         Remedy::PermitKvm => {
             "where /dev/kvm is to be used, let this user: as root, adduser USER kvm, then log in again"
         }
-        Remedy::PermitRealTime => {
-            "measure while the host is idle; or, as root, permit priority 1 in /etc/security/limits.d (`USER - rtprio 1`), and log in again"
-        }
         Remedy::UseKvmHost => {
             "guests run under TCG, where wall-clock figures are functional only; for timing use a host whose KVM boots"
         }

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Holds QEMU's main loop back while the virtual CPU executes code, so that a guest that counts
+//! instructions does not notice how fast the threads of the host run.
+//!
+//! QEMU has one place where such a guest would notice. A virtual CPU that goes to sleep first marks
+//! itself as halted. Then it adds the instructions of its slice to the clock
+//! (`icount_process_data`), and then it takes QEMU's lock. The main loop is woken at deadlines of
+//! the guest's timers (`icount_notify_aio_contexts`). Where it gets the lock in that gap, it finds
+//! the CPU halted and advances the clock to the next timer from where the clock was before the
+//! slice (`icount_start_warp_timer`). The slice is added on top: the timer is late by as many
+//! instructions (QEMU 7.2: accel/tcg/tcg-accel-ops-rr.c, softmmu/icount.c). A busy host makes the
+//! gap longer.
+//!
+//! QEMU loads this library before the C library (`LD_PRELOAD` of ld.so(8)), and three functions of
+//! threads are these ones. The main loop gets the lock only while no virtual CPU executes. All
+//! virtual CPUs of a guest that counts instructions share one thread. Mostly, the main loop waits
+//! until that thread sleeps. After [`PATIENCE`] it waits with the lock, so that its turn comes at the
+//! end of the slice. A slice has 2^31 instructions at most (`icount_get_limit`).
+
+use std::{
+    cell::Cell,
+    ffi::{CStr, c_char, c_int, c_void},
+    ptr,
+    sync::atomic::{AtomicPtr, Ordering},
+    time::{Duration, Instant},
+};
+
+use super::turn::Turn;
+
+type OfMutex = unsafe extern "C" fn(*mut c_void) -> c_int;
+type OfCondition = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+
+/// `RTLD_NEXT`.
+const NEXT: *mut c_void = ptr::without_provenance_mut(usize::MAX);
+
+unsafe extern "C" {
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn getpid() -> c_int;
+    fn gettid() -> c_int;
+}
+
+/// How long the main loop waits for the virtual CPUs to sleep.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// What a thread of QEMU does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Unknown,
+    MainLoop,
+    VirtualCpu,
+    Other,
+}
+
+thread_local! {
+    static ROLE: Cell<Role> = const { Cell::new(Role::Unknown) };
+}
+
+/// The lock under which the main loop works; null until the thread of the virtual CPUs is known.
+static LOCK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+/// The mutex with which the first thread waited last.
+static AWAITED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static TURN: Turn = Turn::new();
+
+static MUTEX_LOCK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static MUTEX_UNLOCK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static COND_WAIT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// The function of the C library, which `known` keeps.
+fn next(known: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    let mut function = known.load(Ordering::Relaxed);
+    if function.is_null() {
+        // SAFETY: the name ends with 0.
+        function = unsafe { dlsym(NEXT, name.as_ptr()) };
+        known.store(function, Ordering::Relaxed);
+    }
+    function
+}
+
+fn role() -> Role {
+    let known = ROLE.get();
+    if known != Role::Unknown {
+        return known;
+    }
+    // SAFETY: both functions only return a number.
+    let role = if unsafe { getpid() == gettid() } { Role::MainLoop } else { Role::Other };
+    ROLE.set(role);
+    role
+}
+
+/// The role of the calling thread, where `mutex` is QEMU's lock.
+fn role_with(mutex: *mut c_void) -> Option<Role> {
+    (mutex == LOCK.load(Ordering::Acquire)).then(role)
+}
+
+/// # Safety
+/// As of pthread_mutex_lock(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut c_void) -> c_int {
+    // SAFETY: the C library's function has this type.
+    let lock: OfMutex = unsafe { std::mem::transmute(next(&MUTEX_LOCK, c"pthread_mutex_lock")) };
+    let role = role_with(mutex);
+    if role == Some(Role::VirtualCpu) {
+        TURN.end();
+    }
+    // SAFETY: the caller vouches for the mutex.
+    let result = unsafe { lock(mutex) };
+    if role != Some(Role::MainLoop) || !TURN.is_executing() {
+        return result;
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        // SAFETY: this thread has locked it, as the caller wanted.
+        let result = unsafe {
+            unlock_mutex(mutex);
+            TURN.wait(PATIENCE);
+            lock(mutex)
+        };
+        if !TURN.is_executing() {
+            return result;
+        }
+    }
+    while TURN.is_executing() {
+        TURN.wait(PATIENCE);
+    }
+    result
+}
+
+/// # Safety
+/// As of pthread_mutex_unlock(3).
+unsafe fn unlock_mutex(mutex: *mut c_void) -> c_int {
+    // SAFETY: the C library's function has this type, and the caller vouches for the mutex.
+    unsafe {
+        let unlock: OfMutex = std::mem::transmute(next(&MUTEX_UNLOCK, c"pthread_mutex_unlock"));
+        unlock(mutex)
+    }
+}
+
+/// # Safety
+/// As of pthread_mutex_unlock(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut c_void) -> c_int {
+    if role_with(mutex) == Some(Role::VirtualCpu) {
+        TURN.begin();
+    }
+    // SAFETY: the caller vouches for the mutex.
+    unsafe { unlock_mutex(mutex) }
+}
+
+/// Finds the thread of the virtual CPUs and QEMU's lock: `qemu_init_vcpu` waits, with the lock,
+/// until the thread exists. The thread then waits, with the same lock, until it may execute code.
+///
+/// # Safety
+/// As of pthread_cond_wait(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cond_wait(condition: *mut c_void, mutex: *mut c_void) -> c_int {
+    // SAFETY: the C library's function has this type.
+    let wait: OfCondition = unsafe { std::mem::transmute(next(&COND_WAIT, c"pthread_cond_wait")) };
+    match role() {
+        Role::MainLoop => AWAITED.store(mutex, Ordering::Release),
+        Role::Other if LOCK.load(Ordering::Acquire).is_null() && mutex == AWAITED.load(Ordering::Acquire) => {
+            ROLE.set(Role::VirtualCpu);
+            LOCK.store(mutex, Ordering::Release);
+        }
+        _ => {}
+    }
+    // SAFETY: the caller vouches for both.
+    unsafe { wait(condition, mutex) }
+}
