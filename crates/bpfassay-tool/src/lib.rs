@@ -20,6 +20,7 @@ mod error;
 pub mod file;
 pub mod finding;
 pub mod guest;
+pub mod helper;
 pub mod init;
 mod pattern;
 mod read;

@@ -201,7 +201,7 @@ fn configuration(result: &CellResult, runs: &[&RunResult]) -> ConfigurationCell 
         Attach::Refused { refusal, expectation, expected } => {
             let mut reason = refusal.message.clone();
             if let Some(line) = &refusal.verifier {
-                reason = format!("{reason}: {line}");
+                reason = format!("{reason}: {}", bpfassay_tool::helper::named(line));
             }
             match (expectation, expected) {
                 (Some(expectation), true) => refused(

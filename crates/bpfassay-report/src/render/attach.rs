@@ -38,7 +38,7 @@ pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
         Attach::Refused { refusal, expectation, .. } => {
             let mut remark = refusal.message.clone();
             if let Some(line) = &refusal.verifier {
-                remark = format!("{remark}; verifier: {line}");
+                remark = format!("{remark}; verifier: {}", bpfassay_tool::helper::named(line));
             }
             if let Some(expectation) = expectation {
                 remark = format!("{remark}; expected was errno {}", expectation.errno);

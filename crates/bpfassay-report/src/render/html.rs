@@ -189,7 +189,10 @@ fn failures(results: &Results) -> Vec<Failure> {
         Attach::Refused { refusal, expected: false, .. } => Some(Failure {
             what: cell.cell.clone(),
             why: labels::refusal(refusal),
-            excerpt: [Some(refusal.message.clone()), refusal.verifier.clone()].into_iter().flatten().collect(),
+            excerpt: [Some(refusal.message.clone()), refusal.verifier.as_deref().map(bpfassay_tool::helper::named)]
+                .into_iter()
+                .flatten()
+                .collect(),
             log: None,
         }),
         _ => None,

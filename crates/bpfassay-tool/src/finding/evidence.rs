@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use bpfassay_protocol::{prototype::Checked, tracer::Refusal};
 
 use super::truth::Truth;
-use crate::{Readings, Report};
+use crate::{Readings, Report, helper};
 
 /// Everything that is known of one run of a tool. `None` always means: not measured.
 #[derive(Debug, Clone, Copy, Default)]
@@ -129,5 +129,7 @@ pub(super) fn lines_of(refusal: &Refusal) -> Vec<String> {
     let program = refusal.program.as_ref().map(|program| format!("{program}: ")).unwrap_or_default();
     let errno = refusal.errno.map(|errno| format!(" (error {errno})")).unwrap_or_default();
     let first = format!("{program}{}{errno}", refusal.message);
-    std::iter::once(first).chain(refusal.verifier.as_ref().map(|line| format!("verifier: {line}"))).collect()
+    std::iter::once(first)
+        .chain(refusal.verifier.as_ref().map(|line| format!("verifier: {}", helper::named(line))))
+        .collect()
 }

@@ -56,7 +56,19 @@ pub(crate) fn bring_up(elf: &[u8], programs: &[String], contents: &Encoded) -> R
         done => return done.map_err(|failure| log.refusal(failure)),
     }
     let log = log::capture();
-    load_and_attach(elf, programs, contents, Logged::Nothing).map_err(|failure| log.refusal(failure))
+    load_and_attach(elf, programs, contents, Logged::Nothing).map_err(|failure| {
+        let mut refusal = log.refusal(failure);
+        if log::name_of("map", &refusal.message).is_some_and(|map| is_unsized(elf, map)) {
+            refusal.message.push_str("; its size (max_entries) is 0 in the object: the loader of the tool may set it");
+        }
+        refusal
+    })
+}
+
+/// Whether the object `elf` leaves the size of that map to a loader.
+fn is_unsized(elf: &[u8], map: &str) -> bool {
+    let open = ObjectBuilder::default().name(OBJECT).and_then(|builder| builder.open_memory(elf));
+    open.is_ok_and(|open| open.maps().any(|found| found.name().to_string_lossy() == map && found.max_entries() == 0))
 }
 
 fn load_and_attach(elf: &[u8], programs: &[String], contents: &Encoded, logged: Logged) -> Result<Bare, Failure> {

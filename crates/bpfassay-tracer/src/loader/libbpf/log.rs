@@ -44,13 +44,25 @@ impl Log {
 
 pub(crate) fn refusal(failure: Failure, printed: &str) -> Refusal {
     let (library, verifier) = split(printed);
-    let about_a_program = library.iter().find(|line| program_of(line).is_some()).or(library.first());
+    let cause = cause(&library);
     Refusal {
-        program: failure.program.or_else(|| about_a_program.and_then(|line| program_of(line)).map(str::to_owned)),
+        program: failure.program.or_else(|| cause.and_then(|line| name_of("prog", line)).map(str::to_owned)),
         errno: failure.error.raw_os_error(),
         verifier: reason(&verifier).map(shorten),
-        ..Refusal::new(failure.step, about_a_program.map_or_else(|| failure.error.to_string(), |line| shorten(line)))
+        ..Refusal::new(failure.step, cause.map_or_else(|| failure.error.to_string(), shorten))
     }
+}
+
+/// The line of libbpf that states what failed: the first of the last lines about one program or map.
+/// Without such lines it is the first line, except for those about what libbpf goes on without.
+fn cause<'a>(library: &[&'a str]) -> Option<&'a str> {
+    let named = |line: &&'a str| name_of("prog", line).or_else(|| name_of("map", line));
+    let goes_on = |line: &str| ["Retrying", "ignoring", "skipping"].iter().any(|word| line.contains(word));
+    let Some(last) = library.iter().rposition(|line| named(line).is_some()) else {
+        return library.iter().find(|line| !goes_on(line)).or(library.first()).copied();
+    };
+    let name = named(&library[last]);
+    library[..=last].iter().rev().take_while(|line| named(line) == name).last().copied()
 }
 
 /// Lines of libbpf itself, and those of the last verifier log among them.
@@ -74,9 +86,9 @@ fn split(printed: &str) -> (Vec<&str>, Vec<&str>) {
     (library, verifier)
 }
 
-/// The program that a line of libbpf is about.
-fn program_of(line: &str) -> Option<&str> {
-    line.strip_prefix("prog '")?.split_once('\'').map(|(name, _)| name)
+/// The name of the program (`kind` is `prog`) or the map (`map`) that a line of libbpf is about.
+pub(super) fn name_of<'a>(kind: &str, line: &'a str) -> Option<&'a str> {
+    line.strip_prefix(kind)?.strip_prefix(" '")?.split_once('\'').map(|(name, _)| name)
 }
 
 #[cfg(test)]
@@ -114,6 +126,29 @@ libbpf: failed to load object 'bpfassay'
                 ..Refusal::new(Step::Load, "prog 'read_exit': BPF program load failed: -EACCES".into())
             }
         );
+    }
+
+    #[test]
+    fn what_libbpf_goes_on_without_is_no_reason() {
+        let printed = "libbpf: Error in bpf_create_map_xattr(per_cpu_state): -EINVAL. Retrying without BTF.
+libbpf: map 'per_cpu_state': failed to create: -EINVAL
+libbpf: failed to load object 'object'
+";
+        let of_a_map = refusal(failure(Step::Load, None, libc::EINVAL), printed);
+        assert_eq!(of_a_map.message, "map 'per_cpu_state': failed to create: -EINVAL");
+        assert_eq!(of_a_map.program, None);
+        let printed = "libbpf: Error loading .BTF into kernel: -EINVAL. BTF is optional, ignoring.
+libbpf: failed to find valid kernel BTF
+libbpf: Error loading vmlinux BTF: -ESRCH
+";
+        assert_eq!(refusal(failure(Step::Load, None, libc::ESRCH), printed).message, "failed to find valid kernel BTF");
+        let printed = "libbpf: prog 'first': relo #1: kernel has no such kfunc, skipping
+libbpf: prog 'second': BPF program load failed: -EACCES
+libbpf: prog 'second': failed to load: -EACCES
+";
+        let of_a_program = refusal(failure(Step::Load, None, libc::EACCES), printed);
+        assert_eq!(of_a_program.message, "prog 'second': BPF program load failed: -EACCES");
+        assert_eq!(of_a_program.program.as_deref(), Some("second"));
     }
 
     #[test]
