@@ -112,16 +112,14 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut c_void) -> c_int {
         // SAFETY: this thread has locked it, as the caller wanted.
         let result = unsafe {
             unlock_mutex(mutex);
-            TURN.wait(PATIENCE);
+            TURN.wait_for_sleep(PATIENCE);
             lock(mutex)
         };
         if !TURN.is_executing() {
             return result;
         }
     }
-    while TURN.is_executing() {
-        TURN.wait(PATIENCE);
-    }
+    TURN.wait_for_end();
     result
 }
 
@@ -162,6 +160,9 @@ pub unsafe extern "C" fn pthread_cond_wait(condition: *mut c_void, mutex: *mut c
             LOCK.store(mutex, Ordering::Release);
         }
         _ => {}
+    }
+    if role_with(mutex) == Some(Role::VirtualCpu) {
+        TURN.sleep();
     }
     // SAFETY: the caller vouches for both.
     unsafe { wait(condition, mutex) }

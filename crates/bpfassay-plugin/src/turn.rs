@@ -6,52 +6,77 @@ use std::{
     time::Duration,
 };
 
-/// A turn of the virtual CPU, which one other thread waits for.
+/// Whether the virtual CPU executes, for one other thread that waits until it does not.
 pub(crate) struct Turn {
     state: Mutex<State>,
-    ended: Condvar,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Executes,
+    /// It does not execute, and can begin again at any time.
+    Stopped,
+    Sleeps,
 }
 
 #[derive(Clone, Copy)]
 struct State {
-    is_executing: bool,
-    is_awaited: bool,
+    stage: Stage,
+    /// What is waited for.
+    awaited: Option<Stage>,
 }
 
 impl Turn {
     pub(crate) const fn new() -> Self {
-        Self { state: Mutex::new(State { is_executing: false, is_awaited: false }), ended: Condvar::new() }
+        Self { state: Mutex::new(State { stage: Stage::Stopped, awaited: None }), changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn enter(&self, stage: Stage) {
+        let mut state = self.state();
+        state.stage = stage;
+        if state.awaited == Some(stage) {
+            self.changed.notify_one();
+        }
+    }
+
     /// The virtual CPU begins to execute code.
     pub(crate) fn begin(&self) {
-        self.state().is_executing = true;
+        self.enter(Stage::Executes);
     }
 
     /// The virtual CPU has stopped, and its clock is up to date.
     pub(crate) fn end(&self) {
-        let mut state = self.state();
-        state.is_executing = false;
-        if state.is_awaited {
-            self.ended.notify_one();
-        }
+        self.enter(Stage::Stopped);
+    }
+
+    /// The virtual CPU, which has stopped, goes to sleep.
+    pub(crate) fn sleep(&self) {
+        self.enter(Stage::Sleeps);
     }
 
     pub(crate) fn is_executing(&self) -> bool {
-        self.state().is_executing
+        self.state().stage == Stage::Executes
     }
 
-    /// Returns when the virtual CPU has stopped, or after `limit`.
-    pub(crate) fn wait(&self, limit: Duration) {
+    /// Returns when the virtual CPU sleeps, or after `limit`.
+    pub(crate) fn wait_for_sleep(&self, limit: Duration) {
         let mut state = self.state();
-        state.is_awaited = true;
-        let waited = self.ended.wait_timeout_while(state, limit, |state| state.is_executing);
-        state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        state.is_awaited = false;
+        state.awaited = Some(Stage::Sleeps);
+        let waited = self.changed.wait_timeout_while(state, limit, |state| state.stage != Stage::Sleeps);
+        waited.unwrap_or_else(PoisonError::into_inner).0.awaited = None;
+    }
+
+    /// Returns when the virtual CPU has stopped.
+    pub(crate) fn wait_for_end(&self) {
+        let mut state = self.state();
+        state.awaited = Some(Stage::Stopped);
+        let waited = self.changed.wait_while(state, |state| state.stage == Stage::Executes);
+        waited.unwrap_or_else(PoisonError::into_inner).awaited = None;
     }
 }
 
@@ -72,9 +97,7 @@ mod tests {
             scope.spawn(|| {
                 while !done.load(Ordering::SeqCst) {
                     let held = lock.lock().unwrap();
-                    while turn.is_executing() {
-                        turn.wait(Duration::from_secs(60));
-                    }
+                    turn.wait_for_end();
                     in_turn.fetch_add(is_halted.load(Ordering::SeqCst).into(), Ordering::SeqCst);
                     thread::yield_now();
                     in_turn.fetch_add(is_halted.load(Ordering::SeqCst).into(), Ordering::SeqCst);
@@ -95,5 +118,27 @@ mod tests {
             drop(held);
         });
         assert_eq!(in_turn.into_inner(), 0);
+    }
+
+    #[test]
+    fn a_stop_does_not_wake_who_waits_for_sleep() {
+        let turn = Turn::new();
+        turn.begin();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| turn.wait_for_sleep(Duration::from_secs(600)));
+            while turn.state().awaited.is_none() {
+                thread::yield_now();
+            }
+            for _ in 0..100 {
+                turn.end();
+                turn.begin();
+                thread::yield_now();
+            }
+            assert!(!waiter.is_finished());
+            turn.end();
+            turn.sleep();
+            waiter.join().unwrap();
+        });
+        assert!(!turn.is_executing());
     }
 }

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A running guest as its owner sees it.
 
-use std::{fs::File, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fs::File,
+    os::fd::{OwnedFd, RawFd},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use bpfassay_protocol::{frame, message::HostMessage};
 use tokio::{
@@ -14,7 +20,9 @@ use crate::{
     console::ConsoleLog,
     device::descriptor,
     event::{Delivery, StopRequest},
-    flood, load,
+    flood,
+    limits::Limits,
+    load,
     monitor::Monitor,
     output::{Backlog, Tail},
     process, supervisor,
@@ -105,11 +113,49 @@ pub struct Guest {
     counts: Option<Tail>,
 }
 
+/// A file that QEMU inherits, and the number that it has there.
+type Inherited = (OwnedFd, RawFd);
+
 /// The console of an interactive guest.
 #[derive(Debug)]
 pub(crate) struct TerminalEnds {
     pub(crate) output: mpsc::Receiver<Vec<u8>>,
     pub(crate) input: mpsc::Sender<Vec<u8>>,
+}
+
+/// The files that QEMU inherits for `machine`, and the file of the plugin's counts, where it counts.
+///
+/// # Errors
+/// [`VmError::Input`], [`VmError::NoInitramfs`], [`VmError::NoPlugin`] where a file is missing or
+/// unreadable, [`VmError::System`] where the host refuses a descriptor or a file in memory.
+fn loaded(
+    machine: &Machine,
+    options: &BootOptions,
+    limits: &Limits,
+) -> Result<(Vec<Inherited>, Option<File>), VmError> {
+    let kernel = load::open("kernel", &machine.kernel, limits)?;
+    let initrd = match (&machine.initrd, &options.initramfs) {
+        (None, _) => None,
+        (Some(Initramfs::Path(path)), _) => Some(load::open("initramfs", path, limits)?),
+        (Some(Initramfs::OpenFile), Some(file)) => Some(load::inherit("initramfs", file, limits)?),
+        (Some(Initramfs::OpenFile), None) => return Err(VmError::NoInitramfs),
+    };
+    let mut loaded = vec![(kernel, descriptor::KERNEL)];
+    loaded.extend(initrd.map(|initrd| (initrd, descriptor::INITRD)));
+    for (cable, number) in options.network.iter().zip(descriptor::NETWORK..) {
+        let cable = cable.try_clone().map_err(|source| VmError::System { what: "a descriptor", source })?;
+        loaded.push((cable, number));
+    }
+    let counts = match options.plugin {
+        None if machine.plugin => return Err(VmError::NoPlugin),
+        None => None,
+        Some(plugin) => {
+            let (inherited, counts) = load::plugin(plugin)?;
+            loaded.extend(inherited);
+            machine.plugin.then_some(counts)
+        }
+    };
+    Ok((loaded, counts))
 }
 
 impl Guest {
@@ -122,28 +168,7 @@ impl Guest {
     /// [`VmError::MonitorSilent`], [`VmError::Monitor`] where its monitor failed.
     pub async fn boot(qemu: &Qemu, machine: &Machine, options: BootOptions) -> Result<Self, VmError> {
         let (limits, mut unconfined) = qemu.confinement.limits(machine.accelerator, machine.cpus);
-        let kernel = load::open("kernel", &machine.kernel, &limits)?;
-        let initrd = match (&machine.initrd, &options.initramfs) {
-            (None, _) => None,
-            (Some(Initramfs::Path(path)), _) => Some(load::open("initramfs", path, &limits)?),
-            (Some(Initramfs::OpenFile), Some(file)) => Some(load::inherit("initramfs", file, &limits)?),
-            (Some(Initramfs::OpenFile), None) => return Err(VmError::NoInitramfs),
-        };
-        let mut loaded = vec![(kernel, descriptor::KERNEL)];
-        loaded.extend(initrd.map(|initrd| (initrd, descriptor::INITRD)));
-        for (cable, number) in options.network.iter().zip(descriptor::NETWORK..) {
-            let cable = cable.try_clone().map_err(|source| VmError::System { what: "a descriptor", source })?;
-            loaded.push((cable, number));
-        }
-        let counts = match options.plugin {
-            None if machine.plugin => return Err(VmError::NoPlugin),
-            None => None,
-            Some(plugin) => {
-                let (inherited, counts) = load::plugin(plugin)?;
-                loaded.extend(inherited);
-                machine.plugin.then_some(counts)
-            }
-        };
+        let (loaded, counts) = loaded(machine, &options, &limits)?;
         if options.interactive && machine.clock.is_one_way() {
             return Err(VmError::OneWay);
         }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
 
 /// Tools, what has to be found of each and nothing else, and with which amount.
-const FAULTS: [(&str, &str, Amount); 32] = [
+const FAULTS: [(&str, &str, Amount); 33] = [
     ("argument-for-return", "prototype-differs", Amount::Text("takes argument 5 for a number of 64 bits")),
     ("backwards", "counts-go-backwards", Amount::Number),
     ("dropping", "counts-too-low", Amount::Of(|reported, really| reported.abs_diff(really / 2) <= 2)),
@@ -45,6 +45,8 @@ const FAULTS: [(&str, &str, Amount); 32] = [
     ("too-high", "counts-too-high", Amount::Of(|reported, really| reported == 2 * really)),
     ("unreadable", "unreadable", Amount::Text("reads many")),
     ("unseeing", "operations-not-seen", Amount::Text("what is missing is exactly write")),
+    // The map, and not what libbpf went on without.
+    ("unsized", "does-not-load", Amount::Text("map 'per_cpu_state': failed to create: -EINVAL; its size ")),
     // Three pieces a call, of 16 KiB or 4 KiB.
     (
         "vlen",
