@@ -87,7 +87,7 @@ fn direct_costs_are_exact_and_counting_them_changes_no_figure() {
 
     let directory = tempfile::tempdir().unwrap();
     let (uncounted, without, printed) = run(&without_plugins(directory.path()), "direct.toml", &[]);
-    assert!(printed.contains("does not load the plugin"), "{printed}");
+    assert!(printed.contains("does not load bpfassay's plugin"), "{printed}");
     assert!(costs(&uncounted).is_empty(), "{printed}");
     assert_eq!(with, without, "the guests noticed that they were counted");
 }
