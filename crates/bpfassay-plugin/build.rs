@@ -53,11 +53,11 @@ impl Compiler {
         let mut rustc = Command::new(&self.rustc);
         rustc.args(["--crate-type", "cdylib", "--crate-name", "bpfassay_plugin", "--edition", "2024"]);
         rustc.args(["--target", &self.target, "-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols"]);
-        // With functions that are found when they are called: a wrapper of QEMU, such as a shell, loads
-        // the plugin before the C library, too, and has no functions of QEMU.
-        rustc
-            .args(["-C", "relro-level=partial", "-C", "codegen-units=1", "--cfg"])
-            .arg(format!("bpfassay_plugin_api=\"{api}\""));
+        // A wrapper of QEMU, such as a shell, loads the plugin before the C library, too. With
+        // partial RELRO, functions of QEMU, which a wrapper does not have, are looked up when they
+        // are called.
+        rustc.args(["-C", "relro-level=partial", "-C", "codegen-units=1"]);
+        rustc.arg("--cfg").arg(format!("bpfassay_plugin_api=\"{api}\""));
         if let Some(linker) = &self.linker {
             let mut option = OsString::from("linker=");
             option.push(linker);

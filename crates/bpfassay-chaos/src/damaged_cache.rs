@@ -8,9 +8,9 @@ use std::{
 
 use bpfassay_testbed::cache::MARKER;
 
-/// Makes a cache at `directory` from the one of which `manifest` names objects. A file that guests of
-/// `arch` need is damaged: their kernel or a part of their initramfs. `draw` decides which one, and
-/// where.
+/// Makes a cache at `directory` from the one of which `manifest` names objects. A file that guests
+/// of `arch` need is damaged: their kernel or a part of their initramfs. `draw` decides which one,
+/// and where.
 ///
 /// # Errors
 /// Those of the file system; `NotFound` or similar for a manifest without such objects.

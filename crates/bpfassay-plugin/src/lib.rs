@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A plugin of QEMU that counts how often each block of a guest's code is executed, and what the counts mean.
-//! It also holds QEMU's main loop back while a guest executes (`main_loop.rs`), so that a busy host changes no figure.
+//! It also holds QEMU's main loop back while a guest executes (`main_loop.rs`), so that a busy host
+//! changes no figure.
 //!
 //! Here: the plugin for the versions of QEMU's interface ([`plugins`]), reading what it writes ([`Windows`]), the functions that the blocks
 //! belong to ([`Functions`]), what of them a probe costs directly ([`direct`]), and which source lines of programs they are of ([`Coverage`]). All but the plugin itself is pure.

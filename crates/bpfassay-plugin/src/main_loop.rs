@@ -14,8 +14,8 @@
 //! QEMU loads this library before the C library (`LD_PRELOAD` of ld.so(8)), and three functions of
 //! threads are these ones. The main loop gets the lock only while no virtual CPU executes. All
 //! virtual CPUs of a guest that counts instructions share one thread. Mostly, the main loop waits
-//! until that thread sleeps. After [`PATIENCE`] it waits with the lock, so that its turn comes at the
-//! end of the slice. A slice has 2^31 instructions at most (`icount_get_limit`).
+//! until that thread sleeps. After [`PATIENCE`] the main loop waits with the lock, until the end of
+//! the slice. A slice has 2^31 instructions at most (`icount_get_limit`).
 
 use std::{
     cell::Cell,
@@ -27,8 +27,8 @@ use std::{
 
 use super::turn::Turn;
 
-type OfMutex = unsafe extern "C" fn(*mut c_void) -> c_int;
-type OfCondition = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+type OnMutex = unsafe extern "C" fn(*mut c_void) -> c_int;
+type OnCondition = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 
 /// `RTLD_NEXT`.
 const NEXT: *mut c_void = ptr::without_provenance_mut(usize::MAX);
@@ -42,7 +42,7 @@ unsafe extern "C" {
 /// How long the main loop waits for the virtual CPUs to sleep.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// What a thread of QEMU does.
+/// The task of a thread of QEMU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Unknown,
@@ -92,67 +92,80 @@ fn role_with(mutex: *mut c_void) -> Option<Role> {
     (mutex == LOCK.load(Ordering::Acquire)).then(role)
 }
 
+/// Locks a mutex as the C library does.
+///
 /// # Safety
-/// As of pthread_mutex_lock(3).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut c_void) -> c_int {
-    // SAFETY: the C library's function has this type.
-    let lock: OfMutex = unsafe { std::mem::transmute(next(&MUTEX_LOCK, c"pthread_mutex_lock")) };
-    let role = role_with(mutex);
-    if role == Some(Role::VirtualCpu) {
-        TURN.end();
-    }
-    // SAFETY: the caller vouches for the mutex.
-    let result = unsafe { lock(mutex) };
-    if role != Some(Role::MainLoop) || !TURN.is_executing() {
-        return result;
-    }
+/// The caller fulfils the conditions of pthread_mutex_lock(3).
+unsafe fn lock(mutex: *mut c_void) -> c_int {
+    // SAFETY: the C library's function has this type, and the caller vouches for the mutex.
+    unsafe { std::mem::transmute::<*mut c_void, OnMutex>(next(&MUTEX_LOCK, c"pthread_mutex_lock"))(mutex) }
+}
+
+/// Unlocks a mutex as the C library does.
+///
+/// # Safety
+/// The caller fulfils the conditions of pthread_mutex_unlock(3).
+unsafe fn unlock(mutex: *mut c_void) -> c_int {
+    // SAFETY: the C library's function has this type, and the caller vouches for the mutex.
+    unsafe { std::mem::transmute::<*mut c_void, OnMutex>(next(&MUTEX_UNLOCK, c"pthread_mutex_unlock"))(mutex) }
+}
+
+/// Locks QEMU's lock for the main loop.
+///
+/// # Safety
+/// The caller fulfils the conditions of pthread_mutex_lock(3).
+unsafe fn lock_between_turns(mutex: *mut c_void) -> c_int {
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
-        // SAFETY: this thread has locked it, as the caller wanted.
-        let result = unsafe {
-            unlock_mutex(mutex);
-            TURN.wait_for_sleep(PATIENCE);
-            lock(mutex)
-        };
+    loop {
+        // SAFETY: the caller vouches for the mutex.
+        let result = unsafe { lock(mutex) };
         if !TURN.is_executing() {
             return result;
         }
-    }
-    TURN.wait_for_end();
-    result
-}
-
-/// # Safety
-/// As of pthread_mutex_unlock(3).
-unsafe fn unlock_mutex(mutex: *mut c_void) -> c_int {
-    // SAFETY: the C library's function has this type, and the caller vouches for the mutex.
-    unsafe {
-        let unlock: OfMutex = std::mem::transmute(next(&MUTEX_UNLOCK, c"pthread_mutex_unlock"));
-        unlock(mutex)
+        if begun.elapsed() >= PATIENCE {
+            TURN.wait_for_end();
+            return result;
+        }
+        // SAFETY: this thread has locked it.
+        unsafe { unlock(mutex) };
+        TURN.wait_for_sleep(PATIENCE);
     }
 }
 
 /// # Safety
-/// As of pthread_mutex_unlock(3).
+/// The caller fulfils the conditions of pthread_mutex_lock(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut c_void) -> c_int {
+    match role_with(mutex) {
+        // SAFETY: the caller vouches for the mutex.
+        Some(Role::MainLoop) => return unsafe { lock_between_turns(mutex) },
+        Some(Role::VirtualCpu) => TURN.end(),
+        _ => {}
+    }
+    // SAFETY: the caller vouches for the mutex.
+    unsafe { lock(mutex) }
+}
+
+/// # Safety
+/// The caller fulfils the conditions of pthread_mutex_unlock(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut c_void) -> c_int {
     if role_with(mutex) == Some(Role::VirtualCpu) {
         TURN.begin();
     }
     // SAFETY: the caller vouches for the mutex.
-    unsafe { unlock_mutex(mutex) }
+    unsafe { unlock(mutex) }
 }
 
 /// Finds the thread of the virtual CPUs and QEMU's lock: `qemu_init_vcpu` waits, with the lock,
 /// until the thread exists. The thread then waits, with the same lock, until it may execute code.
 ///
 /// # Safety
-/// As of pthread_cond_wait(3).
+/// The caller fulfils the conditions of pthread_cond_wait(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_wait(condition: *mut c_void, mutex: *mut c_void) -> c_int {
     // SAFETY: the C library's function has this type.
-    let wait: OfCondition = unsafe { std::mem::transmute(next(&COND_WAIT, c"pthread_cond_wait")) };
+    let wait: OnCondition = unsafe { std::mem::transmute(next(&COND_WAIT, c"pthread_cond_wait")) };
     match role() {
         Role::MainLoop => AWAITED.store(mutex, Ordering::Release),
         Role::Other if LOCK.load(Ordering::Acquire).is_null() && mutex == AWAITED.load(Ordering::Acquire) => {

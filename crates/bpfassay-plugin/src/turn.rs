@@ -20,10 +20,9 @@ enum Stage {
     Sleeps,
 }
 
-#[derive(Clone, Copy)]
 struct State {
     stage: Stage,
-    /// What is waited for.
+    /// The stage that the other thread waits for.
     awaited: Option<Stage>,
 }
 

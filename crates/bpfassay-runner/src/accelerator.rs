@@ -89,7 +89,8 @@ impl HostSetup {
             };
             if plan.study.clock == Clock::Instructions {
                 let plugin = plugin::find(&found).await;
-                if let (Err(reason), Some(model)) = (&plugin, &plan.study.model) {
+                let refusal = plugin.as_ref().map_or_else(Some, |loaded| loaded.refusal.as_ref());
+                if let (Some(reason), Some(model)) = (refusal, &plan.study.model) {
                     let (model, reason) = (model.name.clone(), reason.clone());
                     return Err(Error::NoPlugin { model, program: found.program, reason });
                 }

@@ -169,9 +169,7 @@ fn prepare(boot: &Boot<'_>, host_setup: &HostSetup, node: Option<Node>) -> Resul
         options.deadlines.set_up = options.deadlines.whole_boot;
     }
     options.initramfs = Some(Arc::new(initramfs));
-    // A QEMU that counts nothing loads it all the same, before the C library.
-    let plugin = host_setup.plugins.get(&block.target.arch).copied().or_else(|| bpfassay_plugin::plugins().pop());
-    options.plugin = plugin.filter(|_| study.clock == bpfassay_study::Clock::Instructions).map(|plugin| plugin.code);
+    options.plugin = host_setup.plugins.get(&block.target.arch).map(|loaded| loaded.plugin.code);
     Ok(Prepared { machine, options, log, asked })
 }
 

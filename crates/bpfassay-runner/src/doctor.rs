@@ -91,8 +91,8 @@ pub enum Remedy {
     UseKvmHost,
 }
 
-/// Looks at packages, memory, cache, guest programs, kernels, QEMU and KVM of this host. What cannot be looked at is
-/// reported as such, and the others follow all the same.
+/// Looks at packages, memory, cache, guest programs, kernels, QEMU and KVM of this host. A check
+/// that fails is reported, and the others follow all the same.
 pub async fn examine_host(options: &StoreOptions) -> Vec<HostCheck> {
     let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
     let mut checks = vec![packages(missing_packages(HOST_PACKAGES, &archs, options.qemu)), memory()];

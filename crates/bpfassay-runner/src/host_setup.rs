@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs::File, path::Path};
 
-use crate::nodes;
+use crate::{nodes, plugin::LoadedPlugin};
 use bpfassay_plugin::Plugin;
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
@@ -24,8 +24,9 @@ pub struct HostSetup {
     pub qemu: BTreeMap<Arch, (Qemu, AcceleratorChoice)>,
     /// The package that QEMU comes from, per architecture, where it is that of the lock.
     pub qemu_packages: BTreeMap<Arch, Package>,
-    /// The plugin that QEMU loads to count instructions, per architecture; none where it loads none.
-    pub plugins: BTreeMap<Arch, Plugin>,
+    /// The plugin that QEMU loads, per architecture; none where it loads none, and by the wall
+    /// clock.
+    pub plugins: BTreeMap<Arch, LoadedPlugin>,
     /// The guest per target.
     pub images: BTreeMap<Target, GuestImage>,
 }
@@ -83,10 +84,11 @@ impl HostSetup {
         self.qemu.get(&arch).ok_or(HostSetupError::NoQemu(arch))
     }
 
-    /// The plugin for guests of `arch`; only where instructions are counted.
+    /// The plugin that counts instructions of guests of `arch`; none where none are counted.
     #[must_use]
     pub fn plugin(&self, study: &Study, arch: Arch) -> Option<Plugin> {
-        self.plugins.get(&arch).copied().filter(|_| study.counts_instructions())
+        let loaded = self.plugins.get(&arch).filter(|loaded| loaded.refusal.is_none());
+        loaded.filter(|_| study.counts_instructions()).map(|loaded| loaded.plugin)
     }
 
     /// The job of a boot that does `runs` of `block`, on one of several nodes if `node`: the server does none.

@@ -81,6 +81,7 @@ pub use host_setup::{HostSetup, HostSetupError};
 pub use like::Like;
 pub use merge::{Merge, MergeError};
 pub use observer::{Observer, Progress};
+pub use plugin::LoadedPlugin;
 pub use pool::{RunnerError, Summary};
 pub use same_guests::Bundling;
 pub use selection::Selection;

@@ -2,24 +2,38 @@
 //! Which plugin a QEMU loads, found out by starting it with each.
 
 use bpfassay_plugin::{Plugin, plugins};
-use bpfassay_vm::Qemu;
+use bpfassay_vm::{PluginUse, Qemu};
 
-/// The plugin that `qemu` loads. Where it loads none, the reason goes to the log, too: there are no direct costs then, and a busy host can change figures.
+/// A plugin that QEMU loads before the C library, so that the guest does not notice how busy the
+/// host is.
+#[derive(Debug, Clone)]
+pub struct LoadedPlugin {
+    /// The plugin.
+    pub plugin: Plugin,
+    /// Why the plugin cannot count instructions in this QEMU; none where it can.
+    pub refusal: Option<String>,
+}
+
+/// The plugin that `qemu` loads. The log has what is missing with this QEMU, and why.
 ///
 /// # Errors
-/// Why it loads none, in one line.
-pub(crate) async fn find(qemu: &Qemu) -> Result<Plugin, String> {
+/// One line with the reason where `qemu` does not start with any plugin.
+pub(crate) async fn find(qemu: &Qemu) -> Result<LoadedPlugin, String> {
     let mut refusal = "this program was compiled without it".to_owned();
     for plugin in plugins() {
-        match qemu.try_plugin(plugin.code).await {
-            Ok(()) => return Ok(plugin),
+        match qemu.try_plugin(plugin.code, PluginUse::Counts).await {
+            Ok(()) => return Ok(LoadedPlugin { plugin, refusal: None }),
             Err(reason) => refusal = reason,
         }
     }
-    tracing::warn!(
-        "{} does not load bpfassay's plugin: there will be no direct costs, and a few figures can differ from those of other hosts while \
-         this host is busy: {refusal}",
-        qemu.program.display()
-    );
-    Err(refusal)
+    let mut loaded = None;
+    let mut lacking = "there will be no direct costs, and figures can differ from those of other hosts";
+    if let Some(plugin) = plugins().pop()
+        && qemu.try_plugin(plugin.code, PluginUse::HoldsMainLoop).await.is_ok()
+    {
+        loaded = Some(LoadedPlugin { plugin, refusal: Some(refusal.clone()) });
+        lacking = "there will be no direct costs";
+    }
+    tracing::warn!("{} does not load bpfassay's plugin: {lacking}: {refusal}", qemu.program.display());
+    loaded.ok_or(refusal)
 }

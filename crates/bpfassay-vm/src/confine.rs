@@ -25,6 +25,7 @@ use crate::{
     machine::{board::Board, no_defaults::NoDefaults, plugin::Plugin, sandbox::Sandbox},
     own_root::{self, OwnRoot},
     process,
+    qemu::PluginUse,
 };
 
 /// How long a trial may take.
@@ -71,17 +72,18 @@ impl Confinement {
         Self { sandbox: true, own_user, lacking }
     }
 
-    /// Makes `program` load `plugin`, as confined as its guests are.
+    /// Starts `program` with `plugin`, as confined as its guests are.
     ///
     /// # Errors
-    /// Why it does not load it, in one line.
+    /// One line with the reason where it does not load the plugin.
     pub(crate) async fn try_plugin(
         &self,
         (program, own_root): (&Path, Option<&OwnRoot>),
         arch: Arch,
         plugin: &[u8],
+        plugin_use: PluginUse,
     ) -> Result<(), String> {
-        try_start((program, own_root), arch, self.sandbox, self.own_user, Some(plugin)).await
+        try_start((program, own_root), arch, self.sandbox, self.own_user, Some((plugin, plugin_use))).await
     }
 
     /// The confinement of a QEMU with that accelerator, and what is missing of it.
@@ -120,8 +122,8 @@ fn may_change_user() -> Result<bool, String> {
     Ok(true)
 }
 
-/// The first required capability that `/proc/self/status` does not show as effective: to change users, and afterwards to
-/// kill such a QEMU.
+/// The first required capability that `/proc/self/status` does not show as effective. They are
+/// needed to change users, and afterwards to kill a QEMU of another user.
 fn missing_capability(status: &str) -> Option<&'static str> {
     const NEEDED: [(u32, &str); 3] = [(5, "CAP_KILL"), (6, "CAP_SETGID"), (7, "CAP_SETUID")];
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -157,16 +159,16 @@ async fn try_start(
     arch: Arch,
     sandbox: bool,
     own_user: bool,
-    plugin: Option<&[u8]>,
+    plugin: Option<(&[u8], PluginUse)>,
 ) -> Result<(), String> {
     let limits = Limits { groups: own_user.then(Vec::new), cpus: 1 };
     let devices: [&dyn Device; 4] = [
         &Sandbox { on: sandbox },
         &NoDefaults,
         &Board { arch, accelerator: Accelerator::Tcg },
-        &Plugin { on: plugin.is_some(), model: None },
+        &Plugin { on: plugin.is_some_and(|(_, plugin_use)| plugin_use == PluginUse::Counts), model: None },
     ];
-    let inherited = plugin.map(load::plugin).transpose().map_err(|error| error.to_string())?;
+    let inherited = plugin.map(|(plugin, _)| load::plugin(plugin)).transpose().map_err(|error| error.to_string())?;
     let mut inherited: Vec<_> = inherited.into_iter().flat_map(|(inherited, _)| inherited).collect();
     let started = own_root::command(program, own_root, &limits);
     let (mut command, root) = started.map_err(|error| with_causes(&error))?;

@@ -123,7 +123,7 @@ pub(crate) struct TerminalEnds {
     pub(crate) input: mpsc::Sender<Vec<u8>>,
 }
 
-/// The files that QEMU inherits for `machine`, and the file of the plugin's counts, where it counts.
+/// The files that QEMU inherits for `machine`, and where the plugin counts, the file of its counts.
 ///
 /// # Errors
 /// [`VmError::Input`], [`VmError::NoInitramfs`], [`VmError::NoPlugin`] where a file is missing or

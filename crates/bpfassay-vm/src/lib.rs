@@ -51,4 +51,4 @@ pub use order::{BootedFor, MessageOrder, OutOfOrder};
 pub use output::file_for_initramfs;
 pub use own_root::OwnRoot;
 pub use progress::Deadlines;
-pub use qemu::{Qemu, QemuVersion};
+pub use qemu::{PluginUse, Qemu, QemuVersion};

@@ -144,9 +144,9 @@ fn pair() -> Result<(UnixStream, OwnedFd), VmError> {
     make().map_err(|source| VmError::System { what: "a socket pair", source })
 }
 
-/// Starts `command` with `descriptors` under the numbers beside them, within `limits`, and so that it
-/// dies with this program. A plugin among them is loaded before the C library, too: it holds QEMU's
-/// main loop back while the guest executes (`main_loop.rs` of bpfassay-plugin).
+/// Starts `command` with `descriptors` under the numbers beside them, within `limits`, and so that
+/// it dies with this program. A plugin among `descriptors` is loaded before the C library: it holds
+/// QEMU's main loop back while the guest executes (`main_loop.rs` of bpfassay-plugin).
 ///
 /// # Errors
 /// [`VmError::Spawn`] where the program cannot be started, or what is done between fork and exec fails.

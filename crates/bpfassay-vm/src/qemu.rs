@@ -41,6 +41,16 @@ pub struct Qemu {
     pub confinement: Confinement,
 }
 
+/// The task of a plugin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PluginUse {
+    /// It holds QEMU's main loop back while the guest executes. Any dynamically linked QEMU with
+    /// the plugin's C library loads it so.
+    HoldsMainLoop,
+    /// It counts instructions, too: QEMU must have TCG plugins.
+    Counts,
+}
+
 /// A version of QEMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct QemuVersion {
@@ -152,12 +162,13 @@ impl Qemu {
 }
 
 impl Qemu {
-    /// Whether it loads `plugin`, a shared object, determined by starting it so. `Err`: why it does not, in one line.
+    /// Starts QEMU with `plugin`, a shared object, for this `plugin_use`, and makes it quit.
     ///
     /// # Errors
-    /// What QEMU printed, where it does not load it.
-    pub async fn try_plugin(&self, plugin: &[u8]) -> Result<(), String> {
-        self.confinement.try_plugin((&self.program, self.own_root.as_ref()), self.arch, plugin).await
+    /// One line with the reason, such as what QEMU printed, where it does not load the plugin.
+    pub async fn try_plugin(&self, plugin: &[u8], plugin_use: PluginUse) -> Result<(), String> {
+        let program = (self.program.as_path(), self.own_root.as_ref());
+        self.confinement.try_plugin(program, self.arch, plugin, plugin_use).await
     }
 
     /// The beginning of the command line that starts it, in front of the arguments of a [`crate::Machine`].

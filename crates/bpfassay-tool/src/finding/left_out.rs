@@ -43,8 +43,8 @@ pub(super) struct LeftOut {
 }
 
 impl LeftOut {
-    /// The fewest that are as much as what `figure` lacks of `one`: several where more than one set of
-    /// so few is.
+    /// The fewest that are as much as what `figure` lacks of `one`: several where more than one set
+    /// of so few is.
     pub(super) fn of(figure: &ReportedFigure, one: &Comparison<'_>) -> Vec<Self> {
         let all = sets(figure, one).into_iter().map(|set| Self { calls: amounts(figure, one, &set) });
         let is_whole = |set: &Self| set.calls.iter().all(|(_, amount)| *amount > 0);
@@ -77,8 +77,8 @@ impl LeftOut {
     }
 }
 
-/// All that tools may leave out together: at most one variant of each operation, if the operation has
-/// others as well.
+/// All that tools may leave out together: at most one variant of each operation, if the operation
+/// has others as well.
 fn sets(figure: &ReportedFigure, one: &Comparison<'_>) -> Vec<Vec<Calls>> {
     let mut sets = vec![Vec::new()];
     for operation in [Operation::Open, Operation::Fsync] {

@@ -23,7 +23,6 @@ const KERNEL: &[u8] = include_bytes!("../../../bpfassay-btf/tests/data/kernel.bt
 fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
     let directory = tempfile::tempdir().unwrap();
     let tools = built::build("wrong-tools", directory.path());
-    assert_eq!(tools.len(), 32, "{tools:?}");
     for &arch in Arch::ALL {
         let mut differing = Vec::new();
         for name in &tools {
@@ -31,7 +30,7 @@ fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
             assert_eq!(tool.name, *name);
             let path = match &tool.source {
                 Source::Object(_) => tool.source.object(arch, "6.12").unwrap().1.path.clone(),
-                // Of the others there is no object.
+                // The tool is a script or runs commands: it has no object.
                 Source::Script(scripts) if !scripts[0].path.ends_with(".bpf.o") => continue,
                 Source::Script(scripts) => scripts[0].path.clone(),
                 other => panic!("{name}: {other:?}"),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_vm::{BootOptions, Clock, Deadlines, Guest, Initramfs, Machine, Qemu};
+use bpfassay_vm::{BootOptions, Clock, Deadlines, Guest, Initramfs, Machine, PluginUse, Qemu};
 use tempfile::TempDir;
 
 /// A kernel to boot, from `BPFASSAY_TEST_KERNEL_X86_64` and the same for other architectures: 6.12 or newer, which has the virtio console built in;
@@ -84,7 +84,7 @@ impl TestBoot {
     pub(crate) async fn count_instructions(&mut self) {
         self.machine.clock = Clock::Instructions;
         for plugin in bpfassay_plugin::plugins() {
-            if self.qemu.try_plugin(plugin.code).await.is_ok() {
+            if self.qemu.try_plugin(plugin.code, PluginUse::Counts).await.is_ok() {
                 self.options.plugin = Some(plugin.code);
                 return;
             }

@@ -219,7 +219,8 @@ mod scenario {
         assert_eq!(ending.reason, EndReason::PoweredOffEarly, "it read the message: {ending:?}");
     }
 
-    /// Without the plugin, which holds QEMU's main loop back while the guest executes, the naps differ.
+    /// The naps differ without the plugin, which holds QEMU's main loop back while the guest
+    /// executes.
     pub(crate) async fn naps_by_the_instruction_clock_are_the_same_beside_any_load(arch: Arch) {
         let mut lines = Vec::new();
         for loaded in [true, false] {

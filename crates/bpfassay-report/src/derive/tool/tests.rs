@@ -67,7 +67,7 @@ fn beside(at_ns: u64, rows: &[CounterRow]) -> Option<Box<Reference>> {
     Some(Box::new(Reference { before: at(at_ns - 1), after: at(at_ns) }))
 }
 
-/// What shows the finding of this kind.
+/// The evidence of the finding of this kind.
 fn evidence(findings: &[FindingResult], kind: Kind) -> String {
     match &findings.iter().find(|one| one.kind == kind).unwrap().status {
         FindingStatus::Found { evidence, .. } => evidence.join("\n"),

@@ -162,8 +162,8 @@ fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = S
         .flat_map(move |(operation, event)| of(operation, event))
 }
 
-/// The process of a workload with phases whose threads are not recorded. Only bundled workloads have
-/// phases. Where other threads are recorded, it may be any.
+/// The process of a workload with phases whose threads are not recorded. Only bundled workloads
+/// have phases. Where other threads are recorded, it may be any.
 fn of_workload(figures: &RunFigures) -> Process {
     let is_named = !figures.phases.is_empty() && figures.probe.map != MapLayout::Threads;
     Process { name: is_named.then(|| WORKLOAD.to_owned()).into_iter().collect(), ..Process::default() }
@@ -186,7 +186,8 @@ pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> Process {
 }
 
 /// The process that did what the workload counts itself in `phase` by `operation`: that of the only
-/// thread of the workload that the reference tracer saw do such meanwhile, or else as of [`of_phase`].
+/// thread of the workload that the reference tracer saw do such meanwhile, or else that of
+/// [`of_phase`].
 pub(super) fn of_operation(
     figures: &RunFigures,
     cgroups: &Cgroups,
