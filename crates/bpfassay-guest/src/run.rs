@@ -198,25 +198,12 @@ fn attempt(
         true => tracer::features(environment, paths.output("features")?, children)?,
         false => Vec::new(),
     };
-    let tool = match &spec.tool {
-        None => None,
-        Some(tool) => {
-            let name = run_name::of_tool(&spec.id);
-            let tool = match tool::Running::start(tool, (environment, &name), spec.bpf_stats, children) {
-                Ok(tool::Started::Ready(running)) => Ok(*running),
-                Ok(tool::Started::Refused(refusal)) => {
-                    Err(Ok(RunOutcome::Refused(Refusal { run: Some(spec.id.clone()), ..refusal })))
-                }
-                Err(error) => Err(Err(error)),
-            };
-            match tool {
-                Ok(running) => Some(running),
-                Err(outcome) => {
-                    // Nor does its reference tracer see anything.
-                    started.map(|tracer| tracers.stop(tracer, children)).transpose()?;
-                    return outcome;
-                }
-            }
+    let tool = match start_tool(spec, environment, children) {
+        Ok(tool) => tool,
+        Err(outcome) => {
+            // Without the tool, its reference tracer sees nothing.
+            started.map(|tracer| tracers.stop(tracer, children)).transpose()?;
+            return outcome;
         }
     };
     let mut run = Run {
@@ -275,6 +262,25 @@ fn attempt(
         samples,
         warm_up: None,
     })))
+}
+
+/// Starts the tool under test, if `spec` has one.
+///
+/// # Errors
+/// The outcome of the run where the tool does not become ready.
+fn start_tool(
+    spec: &RunSpec,
+    environment: &Environment,
+    children: &mut Children,
+) -> std::result::Result<Option<tool::Running>, Result<RunOutcome>> {
+    let Some(tool) = &spec.tool else { return Ok(None) };
+    let name = run_name::of_tool(&spec.id);
+    match tool::Running::start(tool, (environment, &name), spec.bpf_stats, children).map_err(Err)? {
+        tool::Started::Ready(running) => Ok(Some(*running)),
+        tool::Started::Refused(refusal) => {
+            Err(Ok(RunOutcome::Refused(Refusal { run: Some(spec.id.clone()), ..refusal })))
+        }
+    }
 }
 
 /// Whether a reference tracer counts by thread.

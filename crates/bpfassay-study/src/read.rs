@@ -157,24 +157,14 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
         true => root.need("probes", |field| field.distinct("probe configuration", Field::name::<ProbeConfiguration>)),
         false => Ok(Vec::new()),
     };
-    let features = root.optional("expected_features", |own| match &workloads {
-        Ok(workloads) if !asks_for_features(workloads) => {
-            Err(own.error("no workload of type `kernel-features` lists features, so none can be expected"))
-        }
-        _ => FeatureExpectations::read(&own.table()?),
-    });
+    let features = root.optional("expected_features", |field| features(field, workloads.as_deref().ok()));
     let some_probes = probes.as_deref().unwrap_or_default();
     let tools = root.or("tools", Vec::new(), |field| tools(field, some_probes));
     let deadlines = root.or("deadlines", Deadlines::default(), deadlines);
     let tracer_arguments = root.or("tracer", Vec::new(), tracer_arguments);
     let clock = root.optional("clock", |clock| clock.choice(Clock::NAMES));
-    let model = root.optional("model", |model| match &clock {
-        Ok(Some(Clock::Wall)) => {
-            Err(model.error("a model prices counted instructions: it needs `clock = \"instructions\"`"))
-        }
-        _ if loads_only => Err(model.error("a model prices counted instructions, and this study only loads tools")),
-        _ => model.choice(Declared::NAMES).map(Model::from),
-    });
+    let some_clock = clock.as_ref().ok().copied().flatten();
+    let model = root.optional("model", |field| model(field, some_clock, loads_only));
     let expectations = root.or("expected", Vec::new(), expected::read);
     let has_baseline = some_probes.iter().any(|probe| probe.is_baseline()) || probes.is_err();
     let design = root.need("design", |field| design(field, has_baseline));
@@ -219,6 +209,25 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
         (Err(problem), Some(guest)) => Err(guest.error(problem)),
         _ => Ok(study),
     }
+}
+
+/// The features that are expected of kernels; `workloads`: those of the study, if they can be read.
+fn features(field: &Field<'_, '_>, workloads: Option<&[WorkloadSpec]>) -> Result<FeatureExpectations, Reported> {
+    if workloads.is_some_and(|workloads| !asks_for_features(workloads)) {
+        return Err(field.error("no workload of type `kernel-features` lists features, so none can be expected"));
+    }
+    FeatureExpectations::read(&field.table()?)
+}
+
+/// The model that prices instructions; `clock`: the one that the study names.
+fn model(field: &Field<'_, '_>, clock: Option<Clock>, loads_only: bool) -> Result<Model, Reported> {
+    if clock == Some(Clock::Wall) {
+        return Err(field.error("a model prices counted instructions: it needs `clock = \"instructions\"`"));
+    }
+    if loads_only {
+        return Err(field.error("a model prices counted instructions, and this study only loads tools"));
+    }
+    field.choice(Declared::NAMES).map(Model::from)
 }
 
 /// Whether nothing but loading and attaching is done.

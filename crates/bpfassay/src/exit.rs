@@ -104,6 +104,8 @@ impl Failure {
 impl From<bpfassay_runner::Error> for Failure {
     fn from(error: bpfassay_runner::Error) -> Self {
         use bpfassay_runner::Error;
+        let usage = |help: &'static str| (USAGE, Some(help));
+        let infrastructure = |help: &'static str| (INFRASTRUCTURE, Some(help));
         let (code, help) = match error {
             Error::Testbed(error) => return error.into(),
             Error::Journal(error) => return error.into(),
@@ -119,94 +121,61 @@ impl From<bpfassay_runner::Error> for Failure {
             Error::ToolRefused { .. } | Error::Kernel(_) | Error::Ior(_) => (USAGE, None),
             Error::Machine(_) | Error::CommandLine(_) => (USAGE, None),
             Error::ToolUnknown { .. } => {
-                (USAGE, Some("begin again in another directory, with --tool, or leave out what makes other guests"))
+                usage("begin again in another directory, with --tool, or leave out what makes other guests")
             }
-            Error::NotIor { .. } => (
-                USAGE,
-                Some(
-                    "a script that starts IOR, such as libtool or a wrapper makes, is not enough: put the program itself in \
+            Error::NotIor { .. } => usage(
+                "a script that starts IOR, such as libtool or a wrapper makes, is not enough: put the program itself in \
                      its place",
-                ),
             ),
-            Error::NoLauncher { .. } => (
-                USAGE,
-                Some(
-                    "put mpiexec and what it needs of the same MPI library into the tree, or leave --ior out: the embedded engine needs none",
-                ),
+            Error::NoLauncher { .. } => usage(
+                "put mpiexec and what it needs of the same MPI library into the tree, or leave --ior out: the embedded engine needs none",
             ),
-            Error::NoPlugin { .. } => (
-                INFRASTRUCTURE,
-                Some(
-                    "install a QEMU from 7.2 on with TCG plugins, such as Debian's, or leave the model out: instructions are counted where they can be",
-                ),
+            Error::NoPlugin { .. } => infrastructure(
+                "install a QEMU from 7.2 on with TCG plugins, such as Debian's, or leave the model out: instructions are counted where they can be",
             ),
-            Error::NoManifest => (USAGE, Some("name the manifest with --manifest, or leave --available out")),
-            Error::NoGuest(_) => (
-                USAGE,
-                Some("name a testbed manifest that holds it, or narrow the study with --arch, --kernel or --available"),
-            ),
+            Error::NoManifest => usage("name the manifest with --manifest, or leave --available out"),
+            Error::NoGuest(_) => {
+                usage("name a testbed manifest that holds it, or narrow the study with --arch, --kernel or --available")
+            }
             Error::GuestsGone { is_kernel: true, .. } => {
-                (USAGE, Some("begin again in another directory, with --kernel and the path of the image"))
+                usage("begin again in another directory, with --kernel and the path of the image")
             }
-            Error::GuestsGone { is_kernel: false, .. } => {
-                (USAGE, Some("begin again in another directory, with --tool"))
-            }
-            Error::OtherGuests => (
-                INFRASTRUCTURE,
-                Some("use the bpfassay and the kernel packages that made it; results.json lists them under provenance"),
+            Error::GuestsGone { is_kernel: false, .. } => usage("begin again in another directory, with --tool"),
+            Error::OtherGuests => infrastructure(
+                "use the bpfassay and the kernel packages that made it; results.json lists them under provenance",
             ),
-            Error::OwnCatalogue { .. } => (
-                USAGE,
-                Some(
-                    "give --catalogue a TOML file of the form of kernels/debian.toml, with names that this does not have",
-                ),
+            Error::OwnCatalogue { .. } => usage(
+                "give --catalogue a TOML file of the form of kernels/debian.toml, with names that this does not have",
             ),
-            Error::Unlike { .. } => (
-                USAGE,
-                Some(
-                    "use the bpfassay and the QEMU of these results, or a bundle of their guests (--bundle in place of --like); `bpfassay report` shows \
+            Error::Unlike { .. } => usage(
+                "use the bpfassay and the QEMU of these results, or a bundle of their guests (--bundle in place of --like); `bpfassay report` shows \
                      what they were measured with",
-                ),
             ),
-            Error::Cache { .. } => (
-                INFRASTRUCTURE,
-                Some("the cache must be a directory that can be made and written to: name another one with --cache"),
+            Error::Cache { .. } => infrastructure(
+                "the cache must be a directory that can be made and written to: name another one with --cache",
             ),
-            Error::BlockId(_) => (USAGE, Some("take the results directory that bpfassay wrote, as it wrote it")),
-            Error::WithoutGuests(_) => (
-                USAGE,
-                Some(
-                    "begin again with `bpfassay here`, in another directory; `bpfassay report` shows what was measured",
-                ),
+            Error::BlockId(_) => usage("take the results directory that bpfassay wrote, as it wrote it"),
+            Error::WithoutGuests(_) => usage(
+                "begin again with `bpfassay here`, in another directory; `bpfassay report` shows what was measured",
             ),
             Error::NothingToBundle(_) => (USAGE, None),
-            Error::WallClock => (USAGE, Some("run the study with --clock instructions")),
-            Error::Continued => (USAGE, Some("verify a run that was done with one testbed")),
-            Error::NothingComplete => (USAGE, Some("continue it first: bpfassay run --resume DIR")),
-            Error::VerifyHost(_) => (INFRASTRUCTURE, Some("see the messages above; then verify again")),
-            Error::Temporary(_) => (INFRASTRUCTURE, Some("free some space there")),
-            Error::NoProgram(_) => (
-                INFRASTRUCTURE,
-                Some(
-                    "put it into PATH: the guests' programs of the cache or of the flake (packages payload-ARCH) will do",
-                ),
+            Error::WallClock => usage("run the study with --clock instructions"),
+            Error::Continued => usage("verify a run that was done with one testbed"),
+            Error::NothingComplete => usage("continue it first: bpfassay run --resume DIR"),
+            Error::VerifyHost(_) => infrastructure("see the messages above; then verify again"),
+            Error::Temporary(_) => infrastructure("free some space there"),
+            Error::NoProgram(_) => infrastructure(
+                "put it into PATH: the guests' programs of the cache or of the flake (packages payload-ARCH) will do",
             ),
-            Error::Program { .. } => {
-                (INFRASTRUCTURE, Some("put programs of this bpfassay, for this machine, into PATH"))
-            }
-            Error::NoMountPoint { .. } => (
-                USAGE,
-                Some(
-                    "name that mount point with --mount, or mount the file system that is to be measured (mount --bind DIR DIR makes a directory a mount point)",
-                ),
+            Error::Program { .. } => infrastructure("put programs of this bpfassay, for this machine, into PATH"),
+            Error::NoMountPoint { .. } => usage(
+                "name that mount point with --mount, or mount the file system that is to be measured (mount --bind DIR DIR makes a directory a mount point)",
             ),
-            Error::NoMountInfo(_) => (INFRASTRUCTURE, Some("mount proc at /proc")),
+            Error::NoMountInfo(_) => infrastructure("mount proc at /proc"),
             Error::OtherProgram { .. } => {
-                (USAGE, Some("continue it with the bpfassay that began it, or begin again in another directory"))
+                usage("continue it with the bpfassay that began it, or begin again in another directory")
             }
-            Error::Mount { .. } => {
-                (USAGE, Some("--mount names the directory where the file system under test is mounted"))
-            }
+            Error::Mount { .. } => usage("--mount names the directory where the file system under test is mounted"),
         };
         match (help, want_of_host(&error)) {
             (Some(help), None) => Self { code, report: miette::Report::new(Helped { error, help }) },

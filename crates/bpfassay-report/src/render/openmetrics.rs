@@ -22,78 +22,79 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(openmetrics(results).into()),
 };
 
+/// The value of a family for one metric of a cell; `None` where there is none.
+type OfMetric = fn(&CellMetric, Option<&CellAccuracy>) -> Option<f64>;
+
+/// Families with a value for each metric of a cell: name, unit, help, and the value.
+const FAMILIES: [(&str, &str, &str, OfMetric); 12] = [
+    (
+        "bpfassay_direct_instructions_per_call",
+        "",
+        "Instructions on the path of the probe per call, mean of the runs.",
+        |metric, _| Some(direct(metric)?.per_call.mean),
+    ),
+    (
+        "bpfassay_direct_spread_instructions_per_call",
+        "",
+        "By how many of them the runs differ, largest - smallest.",
+        |metric, _| direct(metric).map(|direct| direct.per_call.max - direct.per_call.min),
+    ),
+    (
+        "bpfassay_elsewhere_instructions_per_call",
+        "",
+        "Instructions per call beyond the baseline's that are not on the path, mean of the runs.",
+        |metric, _| Some(direct(metric)?.elsewhere.mean),
+    ),
+    (
+        "bpfassay_tool_user_instructions_per_call",
+        "",
+        "Of these the ones of the tool's processes in user space, mean of the runs.",
+        |metric, _| Some(direct(metric)?.tool.as_ref()?.value()?.mean),
+    ),
+    ("bpfassay_bandwidth_mebibytes_per_second", "", "Bandwidth by IOR, mean of the runs.", |metric, _| {
+        metric.value.value().filter(|_| metric.operation.is_some()).map(|summary| summary.center())
+    }),
+    ("bpfassay_overhead_ratio", "ratio", "Speed of the baseline / with what is under test.", |metric, _| {
+        metric.overhead.value().map(|overhead| overhead.estimate.value)
+    }),
+    ("bpfassay_overhead_lower_ratio", "ratio", "Lower end of its 95 % interval.", |metric, _| {
+        metric.overhead.value()?.estimate.bounds.interval().map(|interval| interval.lower)
+    }),
+    ("bpfassay_overhead_upper_ratio", "ratio", "Upper end of its 95 % interval.", |metric, _| {
+        metric.overhead.value()?.estimate.bounds.interval().map(|interval| interval.upper)
+    }),
+    ("bpfassay_overhead_within_noise", "", "1: the overhead is within the noise floor, 0: it is not.", |metric, _| {
+        metric.overhead.value().map(|_| f64::from(u8::from(metric.is_within_noise())))
+    }),
+    ("bpfassay_instructions_per_call", "", "Instructions per call beyond the baseline's.", |metric, _| {
+        metric.cost.value().map(|cost| cost.per_call.value)
+    }),
+    ("bpfassay_relative_error_ratio", "ratio", "Bandwidth by IOR / traced.", |_, accuracy| {
+        accuracy?.relative_error_ior_interval.value().map(|summary| summary.center())
+    }),
+    (
+        "bpfassay_byte_error_bytes",
+        "bytes",
+        "Bytes traced - bytes moved, the difference farthest from 0.",
+        |_, accuracy| {
+            #[expect(clippy::cast_precision_loss, reason = "the format has floating point")]
+            accuracy?.byte_error.value().map(|errors| {
+                if errors.min.unsigned_abs() > errors.max.unsigned_abs() {
+                    errors.min as f64
+                } else {
+                    errors.max as f64
+                }
+            })
+        },
+    ),
+];
+
 /// `results` as OpenMetrics.
 #[must_use]
 pub fn openmetrics(results: &Results) -> String {
     let mut text = String::new();
     study(&mut text, results);
-    type Of = fn(&CellMetric, Option<&CellAccuracy>) -> Option<f64>;
-    let families: [(&str, &str, &str, Of); 12] = [
-        (
-            "bpfassay_direct_instructions_per_call",
-            "",
-            "Instructions on the path of the probe per call, mean of the runs.",
-            |metric, _| Some(direct(metric)?.per_call.mean),
-        ),
-        (
-            "bpfassay_direct_spread_instructions_per_call",
-            "",
-            "By how many of them the runs differ, largest - smallest.",
-            |metric, _| direct(metric).map(|direct| direct.per_call.max - direct.per_call.min),
-        ),
-        (
-            "bpfassay_elsewhere_instructions_per_call",
-            "",
-            "Instructions per call beyond the baseline's that are not on the path, mean of the runs.",
-            |metric, _| Some(direct(metric)?.elsewhere.mean),
-        ),
-        (
-            "bpfassay_tool_user_instructions_per_call",
-            "",
-            "Of these the ones of the tool's processes in user space, mean of the runs.",
-            |metric, _| Some(direct(metric)?.tool.as_ref()?.value()?.mean),
-        ),
-        ("bpfassay_bandwidth_mebibytes_per_second", "", "Bandwidth by IOR, mean of the runs.", |metric, _| {
-            metric.value.value().filter(|_| metric.operation.is_some()).map(|summary| summary.center())
-        }),
-        ("bpfassay_overhead_ratio", "ratio", "Speed of the baseline / with what is under test.", |metric, _| {
-            metric.overhead.value().map(|overhead| overhead.estimate.value)
-        }),
-        ("bpfassay_overhead_lower_ratio", "ratio", "Lower end of its 95 % interval.", |metric, _| {
-            metric.overhead.value()?.estimate.bounds.interval().map(|interval| interval.lower)
-        }),
-        ("bpfassay_overhead_upper_ratio", "ratio", "Upper end of its 95 % interval.", |metric, _| {
-            metric.overhead.value()?.estimate.bounds.interval().map(|interval| interval.upper)
-        }),
-        (
-            "bpfassay_overhead_within_noise",
-            "",
-            "1: the overhead is within the noise floor, 0: it is not.",
-            |metric, _| metric.overhead.value().map(|_| f64::from(u8::from(metric.is_within_noise()))),
-        ),
-        ("bpfassay_instructions_per_call", "", "Instructions per call beyond the baseline's.", |metric, _| {
-            metric.cost.value().map(|cost| cost.per_call.value)
-        }),
-        ("bpfassay_relative_error_ratio", "ratio", "Bandwidth by IOR / traced.", |_, accuracy| {
-            accuracy?.relative_error_ior_interval.value().map(|summary| summary.center())
-        }),
-        (
-            "bpfassay_byte_error_bytes",
-            "bytes",
-            "Bytes traced - bytes moved, the difference farthest from 0.",
-            |_, accuracy| {
-                #[expect(clippy::cast_precision_loss, reason = "the format has floating point")]
-                accuracy?.byte_error.value().map(|errors| {
-                    if errors.min.unsigned_abs() > errors.max.unsigned_abs() {
-                        errors.min as f64
-                    } else {
-                        errors.max as f64
-                    }
-                })
-            },
-        ),
-    ];
-    for (name, unit, help, of) in families {
+    for (name, unit, help, of) in FAMILIES {
         let samples = results.cells.iter().flat_map(|cell| {
             cell.rows().filter_map(move |(metric, accuracy)| {
                 let mut labels = labels(results, cell);

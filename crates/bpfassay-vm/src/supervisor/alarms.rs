@@ -4,7 +4,7 @@
 use tokio::time::Instant;
 
 /// What is due at an instant.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alarm {
     Phase,
     WholeBoot,
@@ -14,7 +14,7 @@ pub(super) enum Alarm {
 }
 
 /// Instants at which something is due besides the end of a phase and of the boot.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Alarms {
     pub(super) output_tail: Option<Instant>,
     pub(super) quit: Option<Instant>,
@@ -33,7 +33,8 @@ impl Alarms {
         alarms.into_iter().filter_map(|(at, alarm)| Some((at?, alarm))).min_by_key(|&(at, _)| at)
     }
 
-    pub(super) fn end_now(&mut self) {
-        *self = Self { kill: Some(Instant::now()), ..Self::default() };
+    /// QEMU is killed at `now`, and nothing else is due.
+    pub(super) fn end_now(&mut self, now: Instant) {
+        *self = Self { kill: Some(now), ..Self::default() };
     }
 }

@@ -3,6 +3,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a directory that the user names")]
 
+mod run_mode;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -14,22 +16,20 @@ use bpfassay_report::{
     render,
 };
 use bpfassay_results::{Again, Event, Journal, JournalError, OpenDirectory, Results, event::Concluded, file};
-use bpfassay_runner::{
-    BlockReuse, BlockStore, EventObserver, Interrupted, Like, Selection, Session, Shell, Store, Summary, Testbed,
-    is_counted,
-};
+use bpfassay_runner::{BlockReuse, BlockStore, EventObserver, Selection, Session, Summary, Testbed};
 use bpfassay_stats::Verdict;
-use bpfassay_study::{Plan, Shard};
+use bpfassay_study::Plan;
 use bpfassay_testbed::stages::Kind;
-use bpfassay_vm::{AcceleratorWish, shell_command};
+use bpfassay_vm::shell_command;
 
+use self::run_mode::RunMode;
 use super::{
     against::{self, Against},
     recorded,
 };
 use crate::{
     cli::{self, MessageFormat},
-    exit::{Failure, INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED, USAGE},
+    exit::{Failure, INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED},
     host, output,
     progress::{self, Display, Reporter, Reporting, bundled},
     selection::{self, is_path, store_options},
@@ -50,46 +50,16 @@ pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
 
 async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let against = Against::read(&arguments.against)?;
-    let interrupted = arguments.resume.as_deref().map(Interrupted::open).transpose()?;
-    if let (Some(interrupted), Some(asked)) = (&interrupted, arguments.selection.shard)
-        && interrupted.plan().shard != Some(asked)
-    {
-        return Err(other_shard(interrupted.plan(), asked));
-    }
+    let mode = RunMode::of(&arguments)?;
     let mut options = store_options(global);
-    let like = arguments.like.as_deref().map(like).transpose()?;
-    let recorded = interrupted.as_ref().and_then(Interrupted::qemu).or_else(|| like.as_ref().and_then(Like::qemu));
-    options.qemu = arguments.execution.qemu.qemu.or(recorded);
+    options.qemu = arguments.execution.qemu.qemu.or(mode.qemu());
     if let Some(bundle) = &arguments.execution.overlays.bundle {
         let trusts = arguments.execution.emulator.trust_emulator;
         options = options.with_bundle(bundle, |packages| trust::agree(bundle, packages, trusts, global))?;
     }
-    let mut selection = match &interrupted {
-        Some(_) => selection::overlays(&arguments.execution.overlays),
-        None => selection::selection(&arguments.selection, &arguments.execution.overlays, global)?,
-    };
-    let plan = match &interrupted {
-        Some(interrupted) => interrupted.plan().clone(),
-        None => selection.expand(&options)?,
-    };
-    if let Some(like) = &like {
-        if global.newest || global.refresh || selection.sources.local.is_some() {
-            return Err(other_than_like());
-        }
-        options.packages.exact = true;
-        selection.sources.recorded = like.guests(&plan)?;
-    }
+    let (selection, plan) = mode.selected(&arguments, global, &mut options)?;
     let against = against.map(|against| against.check(&plan, &arguments.selection.probe)).transpose()?;
-    let lacks = selection::lacks(&selection, &plan)?;
-    for lack in &lacks.options {
-        tracing::warn!("the kernel's .config does not set {lack}");
-    }
-    for lack in &lacks.modules {
-        tracing::warn!("the kernel's packages have no module {lack}");
-    }
-    if let Some(without) = lacks.without_nfs() {
-        tracing::warn!("{without}");
-    }
+    warn_of_lacks(&selection, &plan)?;
     if let Some(directory) = &arguments.execution.output {
         // Before the minutes that setting up may take.
         Journal::may_create(directory)?;
@@ -100,56 +70,30 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let stages = display.stages();
     let missing = host::Missing::find(&plan, selection.host_packages(), (global, &options))?;
     missing.install_to_make(&stages)?;
-    let mut store = Store::open(&options)?.with_stages(stages.clone());
-    if let Some(like) = &like {
-        store.catalogue = like.catalogue(store.catalogue);
-    }
-    let store = Arc::new(store);
-    if let Some(interrupted) = &interrupted {
-        // Before anything is made.
-        interrupted.check_program(&bpfassay_runner::provenance::this_program(&store.cache), again(arguments.again))?;
-    }
-    let begun_with = match &interrupted {
-        Some(interrupted) if !selection.sources.are_made() && selection.sources.ior.is_empty() => {
-            interrupted.testbed()?
-        }
-        _ => None,
-    };
+    let asked = again(arguments.again);
+    let store = mode.store(&options, &stages, asked)?;
     let (wish, jobs) = (arguments.execution.accelerator, arguments.execution.jobs);
     let selection = Arc::new(selection);
-    let is_early = interrupted.is_none() && like.is_none() && may_begin_early(&plan, &selection, wish);
-    let session = if is_early {
+    let session = if mode.begins_early(&plan, &selection, wish) {
         let parts = Testbed::provide_parts(Arc::clone(&store), Arc::clone(&selection), plan.clone());
         // While guests are made.
         missing.install_to_boot(&stages)?;
         Session::set_up_early(parts, plan, wish, jobs).await?
     } else {
         missing.install_to_boot(&stages)?;
-        let testbed = match begun_with {
-            Some(testbed) => testbed,
-            None => Testbed::provide(&store, &selection, &plan, Shell::Without)?,
-        };
-        if let Some(like) = &like {
-            like.check_guests(&testbed.manifest, &plan)?;
+        let testbed = mode.testbed(&store, &selection, &plan)?;
+        let session = Session::set_up(&store, testbed, plan, wish, jobs).await?;
+        mode.check_qemu(&session)?;
+        match mode {
+            RunMode::Resumed(_) => session,
+            RunMode::New | RunMode::Like(_) => session.with_clock_of_host(&selection, &options)?,
         }
-        Session::set_up(&store, testbed, plan, wish, jobs).await?
     };
-    like.as_ref().map_or(Ok(()), |like| like.check_qemu(session.provenance()))?;
     let session = match blocks {
         Some(blocks) => session.reusing(blocks),
         None => session,
     };
-    let (session, work) = match interrupted {
-        Some(interrupted) => {
-            let work = interrupted.resume(again(arguments.again), session.provenance().clone())?;
-            (session, work)
-        }
-        None => {
-            let session = if is_early { session } else { session.with_clock_of_host(&selection, &options)? };
-            let work = session.begin(arguments.execution.output.as_deref())?;
-            (session, work)
-        }
-    };
+    let work = mode.work(&session, arguments.execution.output.as_deref(), asked)?;
     let plan = session.plan();
     let (directory, opened) = (work.directory.clone(), work.journal.directory().clone());
     let overlays = overlays(&arguments, global);
@@ -187,38 +131,22 @@ fn blocks(execution: &cli::Execution) -> Result<Option<BlockReuse>, Failure> {
     Ok(Some(BlockReuse { store, fresh, wall, reproducible }))
 }
 
-/// What the results at `path` were measured with.
-fn like(path: &Path) -> Result<Like, Failure> {
-    Ok(Like::new(path, &file::read(path)?)?)
-}
-
-/// Results have their own kernels.
-fn other_than_like() -> Failure {
-    let help = "leave --like out, or take the kernels of these results by their names";
-    let report = miette::miette!(
-        help = help,
-        "--like names the kernels that are used, and --newest, --refresh or --kernel others"
-    );
-    Failure { code: USAGE, report }
-}
-
-/// A run is continued as the shard that it was begun as.
-fn other_shard(plan: &Plan, asked: Shard) -> Failure {
-    let is =
-        plan.shard.map_or_else(|| "the whole of a study".to_owned(), |shard| format!("{} of a study", shard.phrase()));
-    let help = "leave --shard out to continue it, or begin the other shard in another directory";
-    let report = miette::miette!(help = help, "this run is {is}, and --shard requests {asked}");
-    Failure { code: USAGE, report }
-}
-
-/// Whether guests may be measured while others are made: under the instruction clock, for which it makes no difference. A run with tools
-/// cannot be continued without their files, so it is not begun without all of its guests.
-fn may_begin_early(plan: &Plan, selection: &Selection, wish: AcceleratorWish) -> bool {
-    is_counted(plan)
-        && plan.targets().len() > 1
-        && wish != AcceleratorWish::Kvm
-        && selection.tools.is_empty()
-        && plan.study.tool_files.is_empty()
+/// Warns of what the kernel that the user names lacks for `plan`.
+///
+/// # Errors
+/// A usage failure where the kernel's configuration cannot be read.
+fn warn_of_lacks(selection: &Selection, plan: &Plan) -> Result<(), Failure> {
+    let lacks = selection::lacks(selection, plan)?;
+    for lack in &lacks.options {
+        tracing::warn!("the kernel's .config does not set {lack}");
+    }
+    for lack in &lacks.modules {
+        tracing::warn!("the kernel's packages have no module {lack}");
+    }
+    if let Some(without) = lacks.without_nfs() {
+        tracing::warn!("{without}");
+    }
+    Ok(())
 }
 
 /// What is done again of what ended badly.

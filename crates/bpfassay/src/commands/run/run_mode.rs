@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The modes of `bpfassay run`: a new run, one with the guests of other results, and one that is continued.
+
+use std::{path::Path, sync::Arc};
+
+use bpfassay_results::{Again, file};
+use bpfassay_runner::{
+    Interrupted, Like, QemuSource, Selection, Session, Shell, Store, StoreOptions, Testbed, Work, is_counted,
+    provenance::this_program,
+};
+use bpfassay_study::{Plan, Shard};
+use bpfassay_testbed::stages::Stages;
+use bpfassay_vm::AcceleratorWish;
+
+use crate::{
+    cli,
+    exit::{Failure, USAGE},
+    selection,
+};
+
+/// How `run` comes to its plan and its guests.
+pub(super) enum RunMode {
+    /// A new run.
+    New,
+    /// A new run with the guests of other results (`--like`).
+    Like(Box<Like>),
+    /// A run that is continued (`--resume`).
+    Resumed(Box<Interrupted>),
+}
+
+impl RunMode {
+    /// The mode that `arguments` ask for.
+    ///
+    /// # Errors
+    /// A usage failure where the results or the interrupted run cannot be read, and for another shard
+    /// than that of the interrupted run.
+    pub(super) fn of(arguments: &cli::Run) -> Result<Self, Failure> {
+        if let Some(directory) = &arguments.resume {
+            let interrupted = Interrupted::open(directory)?;
+            let plan = interrupted.plan();
+            return match arguments.selection.shard {
+                Some(asked) if plan.shard != Some(asked) => Err(other_shard(plan, asked)),
+                _ => Ok(Self::Resumed(Box::new(interrupted))),
+            };
+        }
+        Ok(match &arguments.like {
+            Some(path) => Self::Like(Box::new(like(path)?)),
+            None => Self::New,
+        })
+    }
+
+    /// The QEMU that the interrupted run or the other results were measured with.
+    pub(super) fn qemu(&self) -> Option<QemuSource> {
+        match self {
+            Self::New => None,
+            Self::Like(like) => like.qemu(),
+            Self::Resumed(interrupted) => interrupted.qemu(),
+        }
+    }
+
+    /// The plan, and what its guests are made of.
+    ///
+    /// # Errors
+    /// A usage failure for a study, a tool file or a kernel that cannot be used, and for kernels beside
+    /// those of `--like`.
+    pub(super) fn selected(
+        &self,
+        arguments: &cli::Run,
+        global: &cli::Global,
+        options: &mut StoreOptions,
+    ) -> Result<(Selection, Plan), Failure> {
+        if let Self::Resumed(interrupted) = self {
+            return Ok((selection::overlays(&arguments.execution.overlays), interrupted.plan().clone()));
+        }
+        let mut selection = selection::selection(&arguments.selection, &arguments.execution.overlays, global)?;
+        let plan = selection.expand(options)?;
+        if let Self::Like(like) = self {
+            if global.newest || global.refresh || selection.sources.local.is_some() {
+                return Err(other_than_like());
+            }
+            options.packages.exact = true;
+            selection.sources.recorded = like.guests(&plan)?;
+        }
+        Ok((selection, plan))
+    }
+
+    /// Opens the store of what guests are made of.
+    ///
+    /// # Errors
+    /// An infrastructure failure where it cannot be opened; a usage failure where another program began
+    /// the run that is continued.
+    pub(super) fn store(&self, options: &StoreOptions, stages: &Stages, asked: Again) -> Result<Arc<Store>, Failure> {
+        let mut store = Store::open(options)?.with_stages(stages.clone());
+        match self {
+            Self::New => {}
+            Self::Like(like) => store.catalogue = like.catalogue(store.catalogue),
+            // Before anything is made.
+            Self::Resumed(interrupted) => interrupted.check_program(&this_program(&store.cache), asked)?,
+        }
+        Ok(Arc::new(store))
+    }
+
+    /// Whether guests may be measured while others are made: in a new run under the instruction clock, for which it makes no difference. A run
+    /// with tools cannot be continued without their files, so it is not begun without all of its guests.
+    pub(super) fn begins_early(&self, plan: &Plan, selection: &Selection, wish: AcceleratorWish) -> bool {
+        matches!(self, Self::New)
+            && is_counted(plan)
+            && plan.targets().len() > 1
+            && wish != AcceleratorWish::Kvm
+            && selection.tools.is_empty()
+            && plan.study.tool_files.is_empty()
+    }
+
+    /// The guests for `plan`.
+    ///
+    /// # Errors
+    /// An infrastructure failure where a guest cannot be made, a usage failure where the guests are not
+    /// those of `--like`.
+    pub(super) fn testbed(
+        &self,
+        store: &Arc<Store>,
+        selection: &Arc<Selection>,
+        plan: &Plan,
+    ) -> Result<Testbed, Failure> {
+        if let Self::Resumed(interrupted) = self
+            && !selection.sources.are_made()
+            && selection.sources.ior.is_empty()
+            && let Some(testbed) = interrupted.testbed()?
+        {
+            return Ok(testbed);
+        }
+        let testbed = Testbed::provide(store, selection, plan, Shell::Without)?;
+        if let Self::Like(like) = self {
+            like.check_guests(&testbed.manifest, plan)?;
+        }
+        Ok(testbed)
+    }
+
+    /// Checks that `session` has the QEMU of `--like`.
+    ///
+    /// # Errors
+    /// A usage failure where it is another one.
+    pub(super) fn check_qemu(&self, session: &Session) -> Result<(), Failure> {
+        match self {
+            Self::Like(like) => Ok(like.check_qemu(session.provenance())?),
+            Self::New | Self::Resumed(_) => Ok(()),
+        }
+    }
+
+    /// The blocks to execute, with the journal of the run.
+    ///
+    /// # Errors
+    /// A usage failure where `directory` has a run already; an infrastructure failure where the journal
+    /// cannot be written.
+    pub(super) fn work(self, session: &Session, directory: Option<&Path>, asked: Again) -> Result<Work, Failure> {
+        Ok(match self {
+            Self::Resumed(interrupted) => interrupted.resume(asked, session.provenance().clone())?,
+            Self::New | Self::Like(_) => session.begin(directory)?,
+        })
+    }
+}
+
+/// What the results at `path` were measured with.
+fn like(path: &Path) -> Result<Like, Failure> {
+    Ok(Like::new(path, &file::read(path)?)?)
+}
+
+/// Results have their own kernels.
+fn other_than_like() -> Failure {
+    let help = "leave --like out, or take the kernels of these results by their names";
+    let report = miette::miette!(
+        help = help,
+        "--like names the kernels that are used, and --newest, --refresh or --kernel others"
+    );
+    Failure { code: USAGE, report }
+}
+
+/// A run is continued as the shard that it was begun as.
+fn other_shard(plan: &Plan, asked: Shard) -> Failure {
+    let is =
+        plan.shard.map_or_else(|| "the whole of a study".to_owned(), |shard| format!("{} of a study", shard.phrase()));
+    let help = "leave --shard out to continue it, or begin the other shard in another directory";
+    let report = miette::miette!(help = help, "this run is {is}, and --shard requests {asked}");
+    Failure { code: USAGE, report }
+}
