@@ -4,6 +4,8 @@
 //! The guest starts, watches and stops a tool and keeps what it prints, byte by byte and with the time of arrival. The host
 //! interprets the output.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{names, tracer::Sample};
@@ -23,6 +25,9 @@ pub struct Tool {
     pub name: String,
     /// Program, as a path in the guest, and its arguments.
     pub command: Vec<String>,
+    /// Environment variables that it is started with, besides the usual ones or in their place.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
     /// When it counts as ready.
     pub ready: Ready,
     /// How it is stopped.
@@ -54,6 +59,7 @@ impl Tool {
         Self {
             name: name.into(),
             command,
+            environment: BTreeMap::new(),
             ready: Ready::Programs { count: programs, named: None },
             stop: Stop::default(),
             endpoint: None,

@@ -217,8 +217,8 @@ impl<'a> Needs<'a> {
                 }
                 Source::Debian(_) | Source::Guest(_) => {}
             }
-            for file in tool.files {
-                needs.files.insert(guest::file(name, file), beside(file, Kind::File));
+            for file in tool.all_files()? {
+                needs.files.insert(guest::file(name, &file), beside(&file, Kind::File));
             }
             tool.source.packages(arch).into_iter().for_each(|(_, packages)| needs.package(packages));
         }

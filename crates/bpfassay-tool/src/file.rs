@@ -32,12 +32,17 @@ pub struct ToolFile {
     pub description: String,
     /// Where it comes from.
     pub source: Source,
-    /// Files beside the tool file that lie in guests beside its program, relative to the tool file.
+    /// Files and directories beside the tool file that lie in guests beside its program, relative to
+    /// the tool file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
     /// Its arguments, without the program's name. Empty for a bare object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
+    /// Environment variables that it is started with, besides the usual ones or in their place. None
+    /// for a bare object.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
     /// Services that it cannot do without.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Service>,
@@ -130,6 +135,10 @@ pub struct ReportedFigure {
     /// have descriptors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_files: bool,
+    /// The types of file system (`nfs4`, `ext4`) that it counts operations on, as
+    /// `/proc/self/mountinfo` names them; empty: all, and what is done with things of none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub file_systems: Vec<String>,
     /// Since when.
     pub counting: Counting,
     /// Whether a value that is missing from a line that is otherwise read stands for 0 (`strace -c` leaves out errors that way).

@@ -100,6 +100,7 @@ impl ToolFile {
         Ok(Tool {
             name: self.name.clone(),
             command: self.command(arch, kernel)?,
+            environment: self.environment.clone(),
             ready: if is_object { Ready::Port(OBJECT_PORT) } else { self.ready.clone() },
             stop: self.stop,
             endpoint: endpoints.next(),

@@ -26,6 +26,7 @@ mod pattern;
 mod read;
 pub mod readings;
 mod service;
+mod supply;
 mod under_test;
 
 pub use bpfassay_protocol::tool::{Ready, Signal, Stop, Stream};
@@ -36,9 +37,10 @@ pub use file::{
     Source, ToolFile, Unit, Whose,
 };
 pub use pattern::Pattern;
-pub use read::{Loaded, Supply, arguments, load, program_source, suite};
+pub use read::{Loaded, arguments, load, program_source, suite};
 pub use readings::{ReadError, Readings, Sample, Vanished, read};
 pub use service::Service;
+pub use supply::Supply;
 pub use under_test::{MAX_OBJECT, UnderTest};
 
 /// Version of the tool files that this crate reads (key `schema`).

@@ -3,7 +3,7 @@
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "files beneath a tool's directory are read by descriptors; the path is shown in messages"
+    reason = "the tool file that the user names, and whether a directory is beside it"
 )]
 
 mod contents;
@@ -11,7 +11,7 @@ mod places;
 mod report;
 
 use std::{
-    io,
+    collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
@@ -20,8 +20,8 @@ use bpfassay_protocol::Arch;
 
 use self::places::{argument, attribute, in_the_guest, package, relative};
 use crate::{
-    Binary, Debian, DebianPackage, Nix, Object, Pattern, Ready, Script, Service, Source, Stop, TOOL_SCHEMA, ToolError,
-    ToolFile, bundled, file::is_of_series, guest,
+    Binary, Debian, DebianPackage, Nix, Object, Pattern, Ready, Script, Service, Source, Stop, Supply, TOOL_SCHEMA,
+    ToolError, ToolFile, bundled, file::is_of_series, guest,
 };
 
 /// Largest tool file, in bytes.
@@ -43,66 +43,11 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// What guests must be supplied with for it.
+    /// The things that it needs in guests.
     #[must_use]
     pub fn supply(&self) -> Supply<'_> {
         let ToolFile { name, source, files, needs, .. } = &self.file;
         Supply { name: name.clone(), source, files, needs, folder: self.folder.as_deref() }
-    }
-}
-
-/// What guests must be supplied with for a tool or the program of a workload.
-#[derive(Debug, Clone)]
-pub struct Supply<'a> {
-    /// The name of its place in the guest ([`crate::guest::HOME`]), and in messages.
-    pub name: String,
-    /// Where it comes from.
-    pub source: &'a Source,
-    /// Files that lie beside its program, by their paths relative to the tool file.
-    pub files: &'a [String],
-    /// Services that it cannot do without.
-    pub needs: &'a [Service],
-    /// The directory that relative paths begin at; `None`: there is none.
-    pub folder: Option<&'a Path>,
-}
-
-impl Supply<'_> {
-    /// All of the file of this relative path, which has `limit` bytes at most. A symbolic link may lead to it, as long as it
-    /// stays below the directory.
-    ///
-    /// # Errors
-    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one; [`ToolError::Part`] where the file cannot be read, leaves the directory or is
-    /// longer than `limit`.
-    pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ToolError> {
-        let folder = self.folder(path)?;
-        bpfassay_input::read_beneath(folder, Path::new(path), limit).map_err(self.unread(folder.join(path)))
-    }
-
-    /// The directory of this relative path, without symbolic links in what is given back.
-    ///
-    /// # Errors
-    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one; [`ToolError::Part`] where there is no such directory below it.
-    pub fn directory(&self, path: &str) -> Result<PathBuf, ToolError> {
-        let folder = self.folder(path)?;
-        bpfassay_input::directory_beneath(folder, Path::new(path)).map_err(self.unread(folder.join(path)))
-    }
-
-    /// Where the file of this relative path lies, for messages.
-    ///
-    /// # Errors
-    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one.
-    pub fn place(&self, path: &str) -> Result<PathBuf, ToolError> {
-        Ok(self.folder(path)?.join(path))
-    }
-
-    /// Why the file or directory at `path` is of no use.
-    pub(crate) fn unread(&self, path: PathBuf) -> impl FnOnce(io::Error) -> ToolError {
-        let name = self.name.clone();
-        move |source| ToolError::Part { name, path, source }
-    }
-
-    fn folder(&self, path: &str) -> Result<&Path, ToolError> {
-        self.folder.ok_or_else(|| ToolError::Alone { name: self.name.clone(), path: path.to_owned() })
     }
 }
 
@@ -165,6 +110,7 @@ impl ToolFile {
         let is_object = root.get("source").is_some_and(|source| source.has("object"));
         let default = Start {
             arguments: Vec::new(),
+            environment: BTreeMap::new(),
             needs: Vec::new(),
             ready: if is_object { Ready::Started } else { Ready::Programs { count: 1, named: None } },
             deadline_ms: DEADLINE_MS,
@@ -173,13 +119,14 @@ impl ToolFile {
         let stop = root.or("stop", Stop::default(), stop);
         let report = root.optional("report", |field| report::read(field, is_object));
         let (name, description) = tool?;
-        let Start { arguments, needs, ready, deadline_ms } = start?;
+        let Start { arguments, environment, needs, ready, deadline_ms } = start?;
         Ok(Self {
             schema: TOOL_SCHEMA,
             name,
             description,
             files: files?,
             arguments,
+            environment,
             needs,
             ready,
             deadline_ms,
@@ -194,6 +141,7 @@ impl ToolFile {
 #[derive(Clone)]
 struct Start {
     arguments: Vec<String>,
+    environment: BTreeMap<String, String>,
     needs: Vec<Service>,
     ready: Ready,
     deadline_ms: u64,
@@ -201,10 +149,14 @@ struct Start {
 
 fn start(field: &Field<'_, '_>, default: Start, is_object: bool) -> Result<Start, Reported> {
     let section = field.table()?;
-    section.only(&["arguments", "needs", "ready", "deadline"]);
+    section.only(&["arguments", "environment", "needs", "ready", "deadline"]);
     let arguments = section.or("arguments", default.arguments, |field| match is_object {
         true => Err(field.error("a bare object is not started with arguments")),
         false => arguments(field),
+    });
+    let environment = section.or("environment", default.environment, |field| match is_object {
+        true => Err(field.error("a bare object has no program that would read variables")),
+        false => variables(field),
     });
     let needs = section.or("needs", default.needs, |field| match is_object {
         true => Err(field.error("a bare object has no program that would need a service")),
@@ -212,7 +164,31 @@ fn start(field: &Field<'_, '_>, default: Start, is_object: bool) -> Result<Start
     });
     let ready = section.or("ready", default.ready, ready);
     let deadline_ms = section.or("deadline", default.deadline_ms, |field| field.milliseconds(1000..=HOUR_MS));
-    Ok(Start { arguments: arguments?, needs: needs?, ready: ready?, deadline_ms: deadline_ms? })
+    Ok(Start {
+        arguments: arguments?,
+        environment: environment?,
+        needs: needs?,
+        ready: ready?,
+        deadline_ms: deadline_ms?,
+    })
+}
+
+/// Environment variables by their names.
+fn variables(field: &Field<'_, '_>) -> Result<BTreeMap<String, String>, Reported> {
+    let section = field.table()?;
+    let variable = |(index, (name, field)): (usize, (&str, Field<'_, '_>))| {
+        // POSIX.1-2024, 8.1.
+        let is_name = (1..=127).contains(&name.len())
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !is_name || index >= MAX_ENTRIES {
+            return Err(field.error(format!(
+                "give at most {MAX_ENTRIES} variables, with names of letters, digits and `_` that begin with no digit"
+            )));
+        }
+        Ok((name.to_owned(), argument(&field)?))
+    };
+    section.entries().enumerate().map(variable).collect::<Vec<_>>().into_iter().collect()
 }
 
 fn line(field: &Field<'_, '_>) -> Result<String, Reported> {
@@ -238,7 +214,7 @@ fn entries<'d, 'i, T>(
 /// The kinds of source of tools.
 const SOURCES: &[&str] = &["binary", "debian", "nix", "script", "object", "guest"];
 
-/// Files beside the program.
+/// Files and directories beside the program.
 fn files(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     let files = field.distinct("file", |file| {
         let path = relative(file)?;

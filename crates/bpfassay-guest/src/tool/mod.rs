@@ -127,6 +127,7 @@ impl Running {
             // Otherwise the C library looks for /etc/localtime at each time that it converts, which
             // tools that trace opens report.
             .env("TZ", "UTC0")
+            .envs(&tool.environment)
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(output)

@@ -86,7 +86,8 @@ impl Places {
             Some(own) => own.clone(),
             None => self.places.iter().fold(word.clone(), |word, place| place.here(&word)),
         };
-        Tool { command: tool.command.iter().map(word).collect(), ..tool.clone() }
+        let environment = tool.environment.iter().map(|(name, value)| (name.clone(), word(value))).collect();
+        Tool { command: tool.command.iter().map(word).collect(), environment, ..tool.clone() }
     }
 }
 
@@ -215,9 +216,9 @@ fn place(tool: &Supply<'_>, arch: Arch, kernel: &str, root: &Path) -> Result<Pla
             found.files.push(program);
         }
     }
-    for file in tool.files {
-        let (path, _) = beside(tool, file)?;
-        found.parts.insert(file.clone(), text(tool, &path)?);
+    for file in tool.all_files()? {
+        let (path, _) = beside(tool, &file)?;
+        found.parts.insert(file, text(tool, &path)?);
         found.files.push(path);
     }
     Ok(found)

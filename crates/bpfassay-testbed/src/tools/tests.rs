@@ -33,9 +33,24 @@ fn files_lie_where_the_guest_looks_for_them() {
     let script = "script = { path = 's.bt', interpreter = '/usr/bin/bpftrace' }";
     let archive = laid_out(folder.path(), &format!("{script}\nfiles = ['data/conf.yml']")).unwrap();
     assert!(archive.get("/tools/mine/data/conf.yml").is_some() && archive.get("/tools/mine/script").is_some());
+    // A directory brings along what is below it, and nothing that a link leads to elsewhere.
+    fs::create_dir(folder.path().join("data/more")).unwrap();
+    fs::write(folder.path().join("data/more/module.py"), "y").unwrap();
+    let archive = laid_out(folder.path(), &format!("{script}\nfiles = ['data']")).unwrap();
+    let paths: Vec<&str> = archive.entries().map(|(path, _)| path).filter(|path| path.contains('.')).collect();
+    assert_eq!(paths, ["tools/mine/data/conf.yml", "tools/mine/data/more/module.py"]);
     std::os::unix::fs::symlink("/etc/passwd", folder.path().join("data/out")).unwrap();
-    let error = laid_out(folder.path(), &format!("{script}\nfiles = ['data/out']")).unwrap_err();
-    assert!(std::error::Error::source(&error).unwrap().to_string().contains("leads out of the directory"), "{error}");
+    for files in ["data/out", "data"] {
+        let error = laid_out(folder.path(), &format!("{script}\nfiles = ['{files}']")).unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.contains("leads out of the directory"), "{files}: {error}");
+    }
+    let many = folder.path().join("many");
+    fs::create_dir(&many).unwrap();
+    (0..4097).for_each(|number| fs::write(many.join(number.to_string()), "").unwrap());
+    let error = laid_out(folder.path(), &format!("{script}\nfiles = ['many']")).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("hold more than 4096 entries"), "{error}");
     // This test's own program is linked with libraries.
     fs::copy(std::env::current_exe().unwrap(), folder.path().join("dynamic")).unwrap();
     if cfg!(target_arch = "x86_64") {

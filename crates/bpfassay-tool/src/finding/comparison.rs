@@ -170,7 +170,7 @@ pub(super) fn compare<'t>(
         };
         let expected = known(&subject.shares)?;
         let at_least = expected.saturating_sub(known(&subject.optional)?);
-        let at_most = expected.saturating_add(known(&subject.earlier)?);
+        let at_most = expected.saturating_add(known(&subject.besides)?);
         let is_of = |name: &Option<String>| match name {
             None => figure.whose == Whose::System,
             Some(name) => subject.has_name(name),

@@ -22,7 +22,7 @@ pub(super) fn shown_of_others(differences: &Differences<'_>, one: &Comparison<'_
         return done;
     }
     let shows = |other: &Comparison<'_>, operation: Operation| {
-        let all = other.subject.shares.iter().chain(&other.subject.earlier);
+        let all = other.subject.shares.iter().chain(&other.subject.besides);
         let by_others = all.filter(|share| share.operation != operation).filter_map(|share| share.amount(figure.unit));
         other.subject.of(operation, figure.unit) > 0 && other.reported > by_others.fold(0, u64::saturating_add)
     };

@@ -3,6 +3,7 @@ use bpfassay_protocol::{Operation, tracer::Task};
 
 mod absent;
 mod certainty;
+mod file_systems;
 mod flags;
 mod last_component;
 mod properties;
@@ -17,6 +18,7 @@ use crate::{Counting, Form, Readings, Report, ReportedFigure, Sample, Stream, Un
 fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: u64, requested: u64) -> Share {
     Share {
         is_file: true,
+        file_system: None,
         cgroup: vec![cgroup.to_owned(), format!("/{cgroup}")],
         mount: vec![mount.to_owned()],
         process: Process::from(&Task::new(7, 7, "ior")),
@@ -36,6 +38,7 @@ fn truth(shares: Vec<Share>) -> Truth {
 fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> ReportedFigure {
     ReportedFigure {
         only_files: false,
+        file_systems: Vec::new(),
         part: None,
         value: "v".to_owned(),
         labelled: [].into(),

@@ -73,6 +73,8 @@ pub struct Share {
     pub process: Process,
     /// Whether it was done with a file of a mounted file system.
     pub is_file: bool,
+    /// The type of the file system (`nfs4`); `None`: not known, or there is none.
+    pub file_system: Option<String>,
     /// The operation.
     pub operation: Operation,
     /// Which of its calls; `None`: it has one kind only, or that is not known.
@@ -112,9 +114,23 @@ impl Share {
         }
     }
 
-    /// Whether `figure` counts its operation, and what it is done with.
+    /// Whether `figure` counts its operation, and what it is done with; what may be on any file
+    /// system, too.
     pub(super) fn is_of(&self, figure: &ReportedFigure) -> bool {
-        figure.operations.contains(&self.operation) && (self.is_file || !figure.only_files)
+        figure.operations.contains(&self.operation) && self.is_on(figure) != Some(false)
+    }
+
+    /// Whether `figure` counts what is done with the things that this was done with; `None`: it
+    /// counts some file systems, and which one this was done on is not known.
+    pub(super) fn is_on(&self, figure: &ReportedFigure) -> Option<bool> {
+        if figure.file_systems.is_empty() {
+            return Some(self.is_file || !figure.only_files);
+        }
+        match &self.file_system {
+            Some(file_system) => Some(figure.file_systems.contains(file_system)),
+            None if self.is_file => None,
+            None => Some(false),
+        }
     }
 
     /// Whether `figure` counts it; what may be of any variant, too.
@@ -137,8 +153,9 @@ pub(super) struct Subject<'t> {
     pub(super) shares: Vec<&'t Share>,
     /// Those of [`Truth::optional`].
     pub(super) optional: Vec<&'t Share>,
-    /// Those of [`Truth::earlier`].
-    pub(super) earlier: Vec<&'t Share>,
+    /// A correct tool may have these besides: [`Truth::earlier`], and shares on a file system that is
+    /// not known.
+    pub(super) besides: Vec<&'t Share>,
     /// Those of [`Truth::phases`].
     pub(super) phases: Vec<(&'t str, Vec<&'t Share>)>,
 }
@@ -193,13 +210,13 @@ pub(super) fn united<'t, 'n>(
                 names: Cow::Owned(vec![name.clone()]),
                 shares: Vec::new(),
                 optional: Vec::new(),
-                earlier: Vec::new(),
+                besides: Vec::new(),
                 phases: Vec::new(),
             };
             for part in meant.drain(..) {
                 one.shares.extend(part.shares);
                 one.optional.extend(part.optional);
-                one.earlier.extend(part.earlier);
+                one.besides.extend(part.besides);
                 for (phase, shares) in part.phases {
                     match one.phases.iter_mut().find(|(known, _)| *known == phase) {
                         Some((_, all)) => all.extend(shares),
@@ -230,27 +247,26 @@ impl Truth {
             if names.is_empty() && figure.whose != Whose::System {
                 continue;
             }
-            let known = subjects.iter_mut().find(|subject| *subject.names == *names);
-            match known {
-                Some(subject) => subject.shares.push(share),
-                None => {
-                    let is_of = |share: &&Share| share.is_counted(figure) && share.names(figure.whose, key) == names;
-                    let copies = self.copies.iter().filter(|_| figure.whose == Whose::Process);
-                    let optional = self.optional.iter().chain(copies).filter(is_of).collect();
-                    let earlier = self.earlier.iter().filter(is_of).collect();
-                    let phases = self.phases.iter();
-                    let phases = phases.map(|(name, shares)| (name.as_str(), shares.iter().filter(is_of).collect()));
-                    let phases = phases.collect();
-                    subjects.push(Subject {
-                        names: Cow::Borrowed(names),
-                        shares: vec![share],
-                        optional,
-                        earlier,
-                        phases,
-                    });
-                }
+            if !subjects.iter().any(|subject| *subject.names == *names) {
+                subjects.push(self.subject(figure, key, names));
             }
         }
         subjects
+    }
+
+    /// The subject `names`, with the shares that `figure` counts.
+    fn subject<'t>(&'t self, figure: &ReportedFigure, key: ProcessKey, names: &'t [String]) -> Subject<'t> {
+        let is_of = |share: &&Share| share.is_counted(figure) && share.names(figure.whose, key) == names;
+        let is_certain = |share: &&Share| is_of(share) && share.is_on(figure) == Some(true);
+        let is_uncertain = |share: &&Share| is_of(share) && share.is_on(figure).is_none();
+        let copies = self.copies.iter().filter(|_| figure.whose == Whose::Process);
+        let phases = self.phases.iter();
+        Subject {
+            names: Cow::Borrowed(names),
+            shares: self.shares.iter().filter(is_certain).collect(),
+            optional: self.optional.iter().chain(copies).filter(is_certain).collect(),
+            besides: self.earlier.iter().filter(is_of).chain(self.shares.iter().filter(is_uncertain)).collect(),
+            phases: phases.map(|(name, shares)| (name.as_str(), shares.iter().filter(is_certain).collect())).collect(),
+        }
     }
 }

@@ -82,7 +82,7 @@ fn named(field: &Field<'_, '_>, of: &str, may_be: impl Fn(char) -> bool) -> Resu
     Err(field.error(format!("use at most 100 {of}")))
 }
 
-/// One argument of a command line.
+/// One argument of a command line, or the value of an environment variable.
 ///
 /// # Errors
 /// [`Reported`] where the value is too long or has a NUL; the document has the complaint.
@@ -92,5 +92,5 @@ pub(super) fn argument(field: &Field<'_, '_>) -> Result<String, Reported> {
     if text.len() <= 4096 && !text.contains('\0') {
         return Ok(text.to_owned());
     }
-    Err(field.error("an argument has at most 4096 bytes, and no NUL"))
+    Err(field.error("give a text of at most 4096 bytes, without NUL"))
 }

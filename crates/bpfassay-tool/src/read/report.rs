@@ -224,6 +224,7 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         "whose",
         "label",
         "only_files",
+        "file_systems",
         "counting",
         "blank_is_zero",
         "differs",
@@ -273,6 +274,7 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
     let unit = unit.and_then(|unit| unit.ok_or_else(|| missing("unit"))).and_then(unit_of);
     let scale = section.or("scale", 1, |field| field.number(1..=1 << 40));
     let only_files = section.or("only_files", usual.only_files, Field::boolean);
+    let file_systems = section.or("file_systems", Vec::new(), |field| field.distinct("file system", file_system));
     let counting = section.or("counting", usual.counting, |field| match form {
         Form::Events { .. } => Err(field.error("an event counts once: this form has no other way of counting")),
         _ => field.choice(Counting::NAMES).map(Some),
@@ -291,10 +293,19 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         whose: whose?,
         label: label?,
         only_files: only_files?,
+        file_systems: file_systems?,
         counting: counting?,
         blank_is_zero: blank_is_zero?,
         differs: differs?,
     })
+}
+
+/// The type of a file system, as `/proc/filesystems` lists it.
+fn file_system(field: &Field<'_, '_>) -> Result<String, Reported> {
+    let text = field.text()?;
+    let is_type = (1..=64).contains(&text.len())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    if is_type { Ok(text.to_owned()) } else { Err(field.error("give the type of a file system, such as \"nfs4\"")) }
 }
 
 /// Variants of the figure's own operations.

@@ -110,8 +110,8 @@ fn example(source: &str, form: &str) -> String {
                 &["json-lines", "openmetrics", "table", "histogram", "events", "bpftrace-json", "map", "maps"],
                 form,
             )
-            // A bare object has neither arguments nor output.
-            || (source == "object" && ["arguments", "needs", "files"].iter().any(|key| line.starts_with(key)))
+            // A bare object has neither arguments, variables nor output.
+            || (source == "object" && ["arguments", "environment", "needs", "files"].iter().any(|key| line.starts_with(key)))
             // Nor does one wait for what is asked.
             || (["openmetrics", "map", "maps"].contains(&form) && ["within", "lost"].iter().any(|key| line.starts_with(key)))
             // The line of the example has no groups of such names.

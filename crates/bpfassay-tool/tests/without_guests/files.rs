@@ -7,9 +7,11 @@
     reason = "helpers of tests; clippy.toml spares only the test functions themselves"
 )]
 
+mod values;
+
 use std::{fs, path::Path};
 
-use bpfassay_protocol::{Arch, Operation, operation::Variant};
+use bpfassay_protocol::{Arch, Operation};
 use bpfassay_tool::{
     Counting, Form, Ready, Service, Signal, Source, Stop, Stream, ToolFile, Unit, Whose, bundled, file::of_target, load,
 };
@@ -457,30 +459,4 @@ proptest! {
         let _ = ToolFile::parse("t.toml", &format!("{}{text}{}", &GOOD[..from], &GOOD[to..]));
         let _ = ToolFile::parse("t.toml", &text);
     }
-}
-
-#[test]
-fn variants_are_those_of_the_figures_own_operations() {
-    let figure = |text: &str| {
-        let (head, _) = GOOD.split_once("[report]").unwrap();
-        let figure = format!("value = 'n', unit = 'calls', {text}");
-        ToolFile::parse(
-            "t.toml",
-            &format!("{head}[report]\njson-lines = {{}}\ncounting = 'interval'\nfigures = [{{ {figure} }}]\n"),
-        )
-    };
-    let variants = |text: &str| figure(text).unwrap().figures()[0].variants.clone();
-    assert_eq!(variants("operations = ['read', 'fsync']"), []);
-    assert_eq!(variants("operations = ['read', 'fsync'], variants = 'fdatasync'"), [Variant::Fdatasync]);
-    assert_eq!(variants("operations = 'open', variants = ['open', 'exec']"), [Variant::Open, Variant::Exec]);
-    let refused = |text: &str| figure(text).unwrap_err().to_string();
-    let foreign = refused("operations = ['read', 'fsync'], variants = ['fsync', 'exec']");
-    assert!(
-        foreign.contains("variant `exec` is one of the operation `open`, which this figure does not count"),
-        "{foreign}"
-    );
-    let unknown = refused("operations = 'fsync', variants = 'msync'");
-    assert!(unknown.contains("known are open, exec, fsync, fdatasync"), "{unknown}");
-    let twice = refused("operations = 'fsync', variants = ['fsync', 'fsync']");
-    assert!(twice.contains("this variant is listed twice"), "{twice}");
 }

@@ -54,6 +54,7 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &C
                 mount: mount_names(Some(&mount.path), mount.device, mount.id, &BTreeSet::new()),
                 process: of_operation(figures, cgroups, phase, operation),
                 is_file: true,
+                file_system: Some(mount.file_system.clone()),
                 operation,
                 variant: None,
                 calls: totals.calls,

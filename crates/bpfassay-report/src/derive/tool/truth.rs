@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::{
     Operation,
-    message::{RunFigures, WorkloadPhase},
+    message::{MountFacts, RunFigures, WorkloadPhase},
     operation::{Totals, Variant},
     probe::{ByteMeaning, MapLayout},
     program_set::ProgramEvent,
@@ -146,6 +146,7 @@ fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = S
                 mount: Vec::new(),
                 process: of_phase(figures, phase),
                 is_file: false,
+                file_system: None,
                 operation,
                 variant: None,
                 calls: totals.calls,
@@ -240,13 +241,15 @@ fn shares(
     let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
     let devices: BTreeSet<u64> = end.rows.iter().flat_map(|row| numbers(row.device)).collect();
     let before: BTreeMap<Key<'_>, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
+    let phases = figures.phases.iter().filter_map(|phase| phase.mount.as_ref());
+    let mounts: Vec<&MountFacts> = figures.namespace.iter().chain(phases).collect();
+    let is_at = |mount: &MountFacts, row: &CounterRow| (mount.id, mount.device) == (row.mount, row.device);
     // A mount of the workload's own namespace is nowhere else. Pipes and sockets are in no namespace.
-    let in_namespace = |row: &CounterRow| {
-        let mounts = figures.namespace.iter().chain(figures.phases.iter().filter_map(|phase| phase.mount.as_ref()));
-        mounts
-            .filter(|mount| (mount.id, mount.device) == (row.mount, row.device))
-            .map(|mount| mount.path.as_str())
-            .next()
+    let in_namespace = |row: &CounterRow| mounts.iter().find(|mount| is_at(mount, row)).map(|mount| &*mount.path);
+    // All mounts of a device are of one file system.
+    let file_system = |row: &CounterRow| {
+        let mut known = mounts.iter().copied().chain([&figures.mount]);
+        known.find(|mount| mount.device == row.device).map(|mount| mount.file_system.clone())
     };
     let share = |row: &CounterRow| {
         let path = row.path.as_deref().or_else(|| in_namespace(row));
@@ -260,6 +263,7 @@ fn shares(
             mount: mount_names(path, row.device, row.mount, &devices),
             process: row.task.as_ref().map_or_else(unrecorded, Process::from),
             is_file: path.is_some(),
+            file_system: file_system(row),
             operation: row.operation,
             variant: row.variant,
             calls: totals.calls,

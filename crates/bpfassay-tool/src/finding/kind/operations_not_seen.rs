@@ -108,8 +108,7 @@ fn unreported(report: &Report, truth: &Truth) -> Option<Vec<String>> {
     for share in &truth.shares {
         let Some(direction) = share.operation.direction() else { continue };
         let reported = |figure: &ReportedFigure| {
-            (share.is_file || !figure.only_files)
-                && figure.operations.iter().any(|of| of.direction() == Some(direction))
+            share.is_on(figure) == Some(true) && figure.operations.iter().any(|of| of.direction() == Some(direction))
         };
         if !listed(share.operation) && report.figures.iter().any(reported) {
             let (calls, bytes) = missing.entry(share.operation).or_insert((0_u64, 0_u64));

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Figures of one type of file system.
+
+use super::*;
+
+fn on(mount: &str, file_system: Option<&str>, calls: u64) -> Share {
+    let file_system = file_system.map(str::to_owned);
+    Share { file_system, ..share("a", mount, Operation::Read, calls, 0, 0) }
+}
+
+/// 33 reads of NFS, 8 of tmpfs, 5 of a file system that is not known, and 100 of pipes.
+fn happened() -> Truth {
+    let pipes = Share { is_file: false, ..on("", None, 100) };
+    truth(vec![on("/nfs", Some("nfs4"), 33), on("/tmp", Some("tmpfs"), 8), on("/proc", None, 5), pipes])
+}
+
+fn reported(file_systems: &[&str], calls: u64) -> Vec<FindingResult> {
+    let file_systems = file_systems.iter().map(|&one| one.to_owned()).collect();
+    let figure = ReportedFigure { file_systems, ..figure(&[Operation::Read], Unit::Calls, Whose::System) };
+    counts(
+        &report(vec![figure]),
+        &readings(&[(10, 0, None, 0), (50, 0, None, calls), (100, 0, None, calls)]),
+        &happened(),
+    )
+}
+
+#[test]
+fn other_file_systems_do_not_count() {
+    assert!(found(&reported(&["nfs4"], 33)).is_empty());
+    assert!(found(&reported(&["nfs4", "tmpfs"], 41)).is_empty());
+    assert!(!found(&reported(&["nfs4"], 41)).is_empty());
+    assert!(!found(&reported(&["nfs4"], 32)).is_empty());
+    // Pipes are on none.
+    assert!(!found(&reported(&["nfs4"], 133)).is_empty());
+}
+
+#[test]
+fn what_was_done_on_a_file_system_that_is_not_known_may_be_counted() {
+    assert!(found(&reported(&["nfs4"], 38)).is_empty());
+    let higher = reported(&["nfs4"], 39);
+    assert_eq!(found(&higher), [Kind::CountsTooHigh]);
+    let evidence = evidence_of(&higher, Kind::CountsTooHigh);
+    assert!(evidence.contains("39, really 33 to 38"), "{evidence}");
+}
