@@ -53,8 +53,8 @@ pub(crate) fn refusal(failure: Failure, printed: &str) -> Refusal {
     }
 }
 
-/// The line of libbpf that states what failed: the first of the last lines about one program or map.
-/// Without such lines it is the first line, except for those about what libbpf goes on without.
+/// The line of libbpf that states what failed: the first of the last lines about one program or
+/// map. If no line names one, it is the first line that is not about what libbpf goes on without.
 fn cause<'a>(library: &[&'a str]) -> Option<&'a str> {
     let named = |line: &&'a str| name_of("prog", line).or_else(|| name_of("map", line));
     let goes_on = |line: &str| ["Retrying", "ignoring", "skipping"].iter().any(|word| line.contains(word));
