@@ -12,8 +12,8 @@ use std::{
 /// Architectures as the tools' sources know them, by `-DFOR_…`.
 const ARCHS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 
-/// Copies the tool files and scripts of `kind`, `wrong-tools` or `right-tools`, to `directory` and compiles the objects beside them; the tools'
-/// names, sorted.
+/// Copies the tool files, scripts and directories of `kind`, `wrong-tools` or `right-tools`, to
+/// `directory` and compiles the objects beside them; the tools' names, sorted.
 pub(crate) fn build(kind: &str, directory: &Path) -> Vec<String> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpfassay/tests").join(kind);
     let clang = clang();
@@ -21,7 +21,12 @@ pub(crate) fn build(kind: &str, directory: &Path) -> Vec<String> {
     for entry in fs::read_dir(&sources).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if [".toml", ".pl", ".txt", ".bt"].iter().any(|end| name.ends_with(end)) {
+        if path.is_dir() {
+            fs::create_dir_all(directory.join(name)).unwrap();
+            for file in fs::read_dir(&path).unwrap().map(Result::unwrap) {
+                fs::copy(file.path(), directory.join(name).join(file.file_name())).unwrap();
+            }
+        } else if [".toml", ".pl", ".py", ".bt"].iter().any(|end| name.ends_with(end)) {
             fs::copy(&path, directory.join(name)).unwrap();
             tools.extend(name.strip_suffix(".toml").map(str::to_owned));
         } else if let Some(tool) = name.strip_suffix(".bpf.c") {

@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
 
-/// The right tool `by-id` as one that loses every second read: its name.
-fn lossy(directory: &Path) -> &'static str {
+/// Builds the right tool `by-id` as the wrong one `name`, compiled with `option`; its name.
+fn wrong(directory: &Path, name: &'static str, option: &str) -> &'static str {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/right-tools/by-id.bpf.c");
-    wrong_tools::compile(&wrong_tools::clang(), &source, &["-DLOSES"], &directory.join("lossy.bpf.o"));
+    wrong_tools::compile(&wrong_tools::clang(), &source, &[option], &directory.join(format!("{name}.bpf.o")));
     let text = fs::read_to_string(directory.join("by-id.toml")).unwrap();
-    fs::write(directory.join("lossy.toml"), text.replace("\"by-id\"", "\"lossy\"").replace("by-id.", "lossy."))
-        .unwrap();
-    "lossy"
+    let text = text.replace("\"by-id\"", &format!("\"{name}\"")).replace("by-id.", &format!("{name}."));
+    fs::write(directory.join(format!("{name}.toml")), text).unwrap();
+    name
 }
 
 /// Tools of tests/variants: a name, how it is compiled, the unit of its figures where they are of the
@@ -117,7 +117,9 @@ fn processes_are_compared_by_ids_and_names() {
     let programs = tempfile::tempdir().unwrap();
     let mut command = bpfassay(directory.path());
     command.args(["run", "--yes", "--output", "out"]).arg(study("processes.toml"));
-    let of_processes = ["by-id", "by-process", lossy(directory.path())];
+    let lossy = wrong(directory.path(), "lossy", "-DLOSES");
+    let signed = wrong(directory.path(), "signed", "-DADDS_ERRORS");
+    let of_processes = ["by-both-ids", "by-id", "by-process", lossy, signed];
     for tool in of_processes.into_iter().chain(VARIANTS.map(|(name, ..)| name)) {
         command.arg("--tool").arg(format!("{tool}.toml"));
     }
@@ -128,7 +130,7 @@ fn processes_are_compared_by_ids_and_names() {
         let mut cells = results["cells"].as_array().unwrap().iter();
         cells.find(|cell| cell["case"] == case && cell["tool"] == tool).unwrap()
     };
-    for tool in ["by-id", "by-process"] {
+    for tool in ["by-both-ids", "by-id", "by-process"] {
         for case in ["ranks", "forks"] {
             let cell = cell(case, tool);
             assert!(found(cell).is_empty(), "{case} {tool}: {:#?}", found(cell));
@@ -162,5 +164,10 @@ fn processes_are_compared_by_ids_and_names() {
         let kinds: Vec<&str> = found.iter().map(|finding| finding["kind"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["counts-too-low"], "{case}: {found:#?}");
     }
+    assert_eq!(found(cell("ranks", "signed")), [] as [&Value; 0]);
+    let found_of_signed = found(cell("forks", "signed"));
+    let [negative] = found_of_signed.as_slice() else { panic!("{found_of_signed:#?}") };
+    let evidence = negative["evidence"].to_string();
+    assert!(evidence.contains("as much as 22 failed calls that returned -21"), "{evidence}");
     check_variants(&|tool| cell("forks", tool).clone());
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools that nobody here wrote and that count right, in a guest: a script of bpftrace by cgroup and vfsstat of libbpf-tools. Nothing is found of them
-//! where everything is denied. `ci/right-tools` does the same with all of them, on three architectures.
+//! Tools that count right by programs of Debian, in a guest: a script of bpftrace by cgroup, one of
+//! Python with a module beside it, and vfsstat of libbpf-tools. Nothing is found of them where
+//! everything is denied. `ci/right-tools` does the same with all right tools, on three architectures.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
 
 #[test]
-fn nothing_is_found_of_bpftrace_and_of_libbpf_tools() {
+fn nothing_is_found_of_bpftrace_python_and_libbpf_tools() {
     if !guests_wanted() {
         return;
     }
@@ -15,12 +16,14 @@ fn nothing_is_found_of_bpftrace_and_of_libbpf_tools() {
     let programs = tempfile::tempdir().unwrap();
     let mut command = bpfassay(directory.path());
     command.args(["run", "--yes", "--output", "out", "--deny", "all", "--arch", "x86_64"]);
-    command.args(["--tool", "bpftrace-cgroup.toml", "--tool", "vfsstat"]).arg(study("right-tools.toml"));
+    command
+        .args(["--tool", "bpftrace-cgroup.toml", "--tool", "python-events.toml", "--tool", "vfsstat"])
+        .arg(study("right-tools.toml"));
     let output = command.env("PATH", without_plugins(programs.path())).output().unwrap();
     // A finding would make it 5.
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     let results = results(&directory.path().join("out"));
-    for tool in ["bpftrace-cgroup", "vfsstat"] {
+    for tool in ["bpftrace-cgroup", "python-events", "vfsstat"] {
         let cell = results["cells"].as_array().unwrap().iter().find(|cell| cell["tool"] == tool).unwrap();
         assert_eq!(cell["attach"]["outcome"], "attached", "{cell:#}");
         // What was not compared would be no finding as well.

@@ -10,9 +10,11 @@ use serde_json::Value;
 use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
 
 /// Tools, what has to be found of each and nothing else, and with which amount.
-const FAULTS: [(&str, &str, Amount); 33] = [
+const FAULTS: [(&str, &str, Amount); 40] = [
     ("argument-for-return", "prototype-differs", Amount::Text("takes argument 5 for a number of 64 bits")),
     ("backwards", "counts-go-backwards", Amount::Number),
+    // 1 KiB of calls of 4.
+    ("clamped", "counts-too-low", Amount::Of(|reported, really| 4 * reported == really)),
     ("dropping", "counts-too-low", Amount::Of(|reported, really| reported.abs_diff(really / 2) <= 2)),
     ("events-lost", "events-dropped", Amount::Number),
     ("evicting", "counts-vanish", Amount::Number),
@@ -21,8 +23,11 @@ const FAULTS: [(&str, &str, Amount); 33] = [
     // The flags of the one path that has some: RWF_NOWAIT.
     ("flags-as-bytes", "operations-not-seen", Amount::Text("what is missing is all of readv but 8 bytes: on_readv ")),
     ("four-arguments", "operations-not-seen", Amount::Text("what is missing is exactly readv")),
+    ("full-map", "operations-not-seen", Amount::Text("nothing of ")),
     ("idle-cpu", "idle-cpu", Amount::Number),
     ("last-component", "subject-unknown", Amount::Text("the same as really of mount /mnt/tmpfs")),
+    ("left-event", "left-behind", Amount::Text("sched_process_exit")),
+    ("left-trigger", "left-behind", Amount::Text("sched_process_exit")),
     ("losing", "events-dropped", Amount::Text("it lost 42 events")),
     ("memory-held", "memory-held", Amount::Number),
     ("merged-cgroups", "cgroups-merged", Amount::Sum),
@@ -38,8 +43,10 @@ const FAULTS: [(&str, &str, Amount); 33] = [
     // The program, and the step: not as for one that does not start.
     ("not-relocating", "does-not-load", Amount::Text("on_read: ended with exit status 1 before it was ready")),
     ("not-starting", "does-not-start", Amount::Text("3 s after its start")),
+    ("of-procfs", "operations-not-seen", Amount::Text("nothing of ")),
     ("requested", "requested-as-moved", Amount::Number),
     ("returned-pointer", "prototype-differs", Amount::Text(", a pointer, for a number of 32 bits: ")),
+    ("sectors", "counts-too-high", Amount::Of(|reported, really| reported == 2 * really)),
     ("slow-attach", "slow-attach", Amount::Number),
     ("slow-detach", "slow-detach", Amount::Number),
     ("too-high", "counts-too-high", Amount::Of(|reported, really| reported == 2 * really)),
@@ -54,12 +61,15 @@ const FAULTS: [(&str, &str, Amount); 33] = [
         Amount::Of(|reported, really| reported % 3 == 0 && reported > 0 && really > 1000 * reported),
     ),
     ("wrong-arity", "prototype-differs", Amount::Text("reads argument 6 of 4")),
+    // All that IOR reads, and all that it writes.
+    ("writes-as-reads", "counts-too-high", Amount::Of(|reported, really| reported >= really + (64 << 10))),
     ("wrong-unit", "counts-too-low", Amount::Of(|reported, really| reported == really >> 10)),
 ];
 
-/// Those whose fault shows only where reads are short, or of vectors; and the one that leaves the guest changed, so that the others of its boot are
-/// measured anew without it.
-const BY_PATHS: [&str; 5] = ["flags-as-bytes", "four-arguments", "no-detach", "requested", "vlen"];
+/// Those whose fault shows only where reads are short, or of vectors; and those that leave the guest changed, so that the others of their boot are
+/// measured anew without them.
+const BY_PATHS: [&str; 7] =
+    ["flags-as-bytes", "four-arguments", "left-event", "left-trigger", "no-detach", "requested", "vlen"];
 
 /// Of these the kernel's prototypes show the reason: a finding of its own.
 const BY_PROTOTYPES: [&str; 2] = ["flags-as-bytes", "four-arguments"];
@@ -108,8 +118,23 @@ impl Amount {
 }
 
 /// Tools of which nothing may be found.
-const RIGHT: [&str; 9] =
-    ["by-cgroup", "by-id", "by-mount", "by-process", "configured", "events", "leaving-out", "of-system", "two-maps"];
+const RIGHT: [&str; 15] = [
+    "by-both-ids",
+    "by-cgroup",
+    "by-id",
+    "by-mount",
+    "by-process",
+    "configured",
+    "events",
+    "guarded-by-constant",
+    "guarded-by-member",
+    "guarded-by-type",
+    "guarded-by-version",
+    "leaving-out",
+    "of-system",
+    "of-tmpfs",
+    "two-maps",
+];
 
 /// One of them without the contents of its maps and constants: it counts nothing.
 const UNCONFIGURED: &str = "unconfigured";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-// Counts reads by the ids of process and thread; with -DLOSES every second one only.
+// Counts reads by the ids of process and thread; with -DLOSES every second one only, with -DADDS_ERRORS
+// with what failed ones return.
 #include "../wrong-tools/wrong.h"
 
 // include/uapi/linux/bpf.h
@@ -30,5 +31,10 @@ SEC("fexit/vfs_read") int on_read(u64 *ctx)
 #endif
 	if (!bpf_map_lookup_elem(&by_id, &ids))
 		bpf_map_update_elem(&by_id, &ids, &zero, NOEXIST);
-	return add(bpf_map_lookup_elem(&by_id, &ids), ctx[4]);
+	struct value *value = bpf_map_lookup_elem(&by_id, &ids);
+#ifdef ADDS_ERRORS
+	if (value && (long)ctx[4] < 0)
+		__atomic_fetch_add(&value->bytes, ctx[4], __ATOMIC_RELAXED);
+#endif
+	return add(value, ctx[4]);
 }

@@ -2,14 +2,14 @@
 # Prints what each read returned to the workload, as the kernel's trace events say. With a number, it loses every so many events, and says so.
 use strict;
 use warnings;
+use Events;
 use Fcntl;
 no warnings 'portable';
 $| = 1;
-my ($names, $loses) = @ARGV;
+my ($loses) = @ARGV;
 my $instance = '/sys/kernel/tracing/instances/bpfassay-events';
 mkdir $instance or die "cannot trace: $!";
-open(my $list, '<', $names) or die "no events: $!";
-chomp(my @events = <$list>);
+my @events = Events::of_reads();
 sub set {
 	my ($file, $text) = @_;
 	open(my $setting, '>', "$instance/$file") or die "cannot open $file: $!";

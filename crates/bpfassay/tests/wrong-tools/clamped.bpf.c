@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+// Takes no call for more than 1 KiB.
+#include "wrong.h"
+SEC("fexit/vfs_read") int on_read(u64 *ctx)
+{
+	const struct file *file = (const void *)ctx[0];
+	struct key key = key_of(file, READ);
+	return is_file(file) ? add(value_of(&key), (long)ctx[4] > 1024 ? 1024 : (long)ctx[4]) : 0;
+}
