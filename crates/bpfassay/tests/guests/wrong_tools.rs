@@ -60,9 +60,9 @@ const FAULTS: [(&str, &str, Amount); 40] = [
         "counts-too-low",
         Amount::Of(|reported, really| reported % 3 == 0 && reported > 0 && really > 1000 * reported),
     ),
-    ("wrong-arity", "prototype-differs", Amount::Text("reads argument 6 of 4")),
     // All that IOR reads, and all that it writes.
     ("writes-as-reads", "counts-too-high", Amount::Of(|reported, really| reported >= really + (64 << 10))),
+    ("wrong-arity", "prototype-differs", Amount::Text("reads argument 6 of 4")),
     ("wrong-unit", "counts-too-low", Amount::Of(|reported, really| reported == really >> 10)),
 ];
 
