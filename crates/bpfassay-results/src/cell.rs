@@ -31,7 +31,7 @@ pub struct CellResult {
     /// Name of the other tool under test; the probe configuration is the baseline then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// What the tracer's bytes mean; `None` for the baseline.
+    /// The meaning of the tracer's bytes; `None` for the baseline.
     pub counts: Option<ByteMeaning>,
     /// Whether the tracer attached.
     pub attach: Attach,
@@ -39,7 +39,7 @@ pub struct CellResult {
     pub runs: RunCounts,
     /// Runs that failed, controls included.
     pub failures: Vec<CellFailure>,
-    /// What the kernel's statistics say of each program, from runs of their own (`design.bpf_stats`).
+    /// The kernel's statistics of each program, from runs of their own (`design.bpf_stats`).
     #[serde(default)]
     pub run_times: Vec<RunTime>,
     /// The same for all programs together, per call that the tracer counted; `None` without such runs, and for tools.
@@ -53,7 +53,7 @@ pub struct CellResult {
     /// Pitfalls that the tracer found, each once, over the runs that were measured or refused.
     #[serde(default)]
     pub findings: Vec<CellFinding>,
-    /// What is found of the other tool under test, where a tool file describes it.
+    /// The findings about the other tool under test, where a tool file describes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_result: Option<ToolResult>,
     /// Which source lines and branches of the programs under test ran; `None` where nothing counted them, and for the baseline.
@@ -61,13 +61,13 @@ pub struct CellResult {
     pub code_coverage: Option<Figure<CodeCoverage>>,
 }
 
-/// What is found of a tool that a tool file describes.
+/// The findings about a tool that a tool file describes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolResult {
     /// Every kind of fault: found in a run, looked for and not found in any, or not looked for and why.
     pub findings: Vec<FindingResult>,
-    /// What it reported beside what really happened, from the last run that had the bundled tracer as its reference tracer; bytes
+    /// The figures that it reported beside what really happened, from the last run that had the bundled tracer as its reference tracer; bytes
     /// requested from the last one with a reference tracer that counts those.
     pub figures: Vec<Compared>,
     /// The figures that its file declares and that no run compares with what really happened, where
@@ -77,7 +77,7 @@ pub struct ToolResult {
     /// The first of these runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// What the kernel made of it, in the first run that it was ready in.
+    /// Its programs in the kernel, in the first run that it was ready in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<Loaded>,
 }
@@ -130,7 +130,7 @@ pub struct RunTime {
     pub per_run_ns: Figure<f64>,
 }
 
-/// What the programs of a probe configuration take together for each call that it counts, in the whole guest.
+/// The time that the programs of a probe configuration take together for each call that it counts, in the whole guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventTime {
@@ -236,7 +236,7 @@ pub enum Attach {
     Refused {
         /// The refusal of the first such run.
         refusal: Refusal,
-        /// What was expected, if anything.
+        /// The expected outcome, if there is one.
         expectation: Option<Expectation>,
         /// Whether the refusal is the expected one: same step, same error number.
         expected: bool,
@@ -291,11 +291,11 @@ pub struct CellMetric {
     pub value: Figure<Summary>,
     /// Relative overhead: value of the baseline / value of this cell, oriented so that above 1 is worse.
     pub overhead: Figure<Overhead>,
-    /// What the probe configuration costs in instructions, under the instruction clock.
+    /// The cost of the probe configuration in instructions, under the instruction clock.
     pub cost: Figure<Cost>,
     /// The second baseline run taken for a probe configuration: it costs nothing, so this is the noise floor.
     pub control_cost: Figure<Cost>,
-    /// What the probe configuration costs directly; `None` where no instructions were counted, and for the baseline.
+    /// The direct cost of the probe configuration; `None` where no instructions were counted, and for the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct: Option<Figure<Direct>>,
     /// A/A control of the group: value of the baseline / value of the second baseline run. Its distance from 1 is
@@ -307,7 +307,7 @@ pub struct CellMetric {
 }
 
 impl CellMetric {
-    /// What is compared with 1: the overhead, and of the baseline its A/A control.
+    /// The ratio that is compared with 1: the overhead, or the A/A control of the baseline.
     #[must_use]
     pub fn compared(&self, is_baseline: bool) -> &Figure<Overhead> {
         if is_baseline { &self.control } else { &self.overhead }
@@ -362,7 +362,7 @@ pub struct Overhead {
     pub estimate: Estimate,
     /// The same on the log scale with its error: what tests start from.
     pub effect: Effect,
-    /// What counts as one independent observation.
+    /// The unit that is one independent observation.
     pub unit: Unit,
     /// Pairs of runs that went into it.
     pub pairs: u32,
@@ -422,7 +422,7 @@ pub struct Cost {
     pub basis: Basis,
     /// Calls per run.
     pub calls: u64,
-    /// What counts as one independent observation.
+    /// The unit that is one independent observation.
     pub unit: Unit,
 }
 
@@ -454,7 +454,7 @@ pub enum Basis {
     Elapsed,
 }
 
-/// What counts as one independent observation.
+/// The unit that is one independent observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Figure;
 
-/// What ran of the programs under test in the runs of a boot, in phases of the workload.
+/// The code of the programs under test that ran in a boot, in phases of the workload.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BootCoverage {
@@ -60,7 +60,7 @@ pub struct SourceBranch {
     pub column: u32,
 }
 
-/// What ran in one run.
+/// The code that ran in one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunCoverage {
@@ -82,7 +82,7 @@ pub struct ProgramExecutions {
     pub branches: Vec<Option<[u64; 2]>>,
 }
 
-/// What ran of the programs of a cell, over its runs.
+/// The code of a cell's programs that ran, over all runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CodeCoverage {
@@ -92,7 +92,7 @@ pub struct CodeCoverage {
     pub programs: Vec<ProgramCoverage>,
 }
 
-/// What ran of a program.
+/// The code of a program that ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramCoverage {

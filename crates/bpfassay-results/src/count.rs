@@ -47,7 +47,7 @@ pub struct Instructions {
     pub tool: Option<Figure<u64>>,
     /// Those of the kernel at addresses that no function and no program has, without those that are on a probe's path.
     pub unresolved: u64,
-    /// What a model of caches and branches found in the phase; `None` without one.
+    /// The findings of a model of caches and branches in the phase; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<PhaseMisses>,
     /// Those on the probe's path, by function, the largest first; empty for the baseline.
@@ -60,7 +60,7 @@ pub struct Instructions {
 pub struct FunctionCount {
     /// The function, `NAME [MODULE]`; of a BPF program its name.
     pub function: String,
-    /// What it does there.
+    /// Its role there.
     pub role: Role,
     /// Its instructions.
     pub instructions: u64,
@@ -69,7 +69,7 @@ pub struct FunctionCount {
     pub misses: Option<Misses>,
 }
 
-/// What a model of caches and branches found in a phase.
+/// The findings of a model of caches and branches in a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseMisses {
@@ -163,7 +163,7 @@ impl MissesPerCall {
         Self { l1i, l1d, l2, mispredicted }
     }
 
-    /// What they cost by `prices`, in instructions per call.
+    /// Their cost by `prices`, in instructions per call.
     #[must_use]
     pub fn priced(self, prices: &Prices) -> f64 {
         let of_l1 = f64::from(prices.l1_miss) * (self.l1i + self.l1d);
@@ -171,17 +171,17 @@ impl MissesPerCall {
     }
 }
 
-/// What a function does on a probe's path.
+/// The role of a function on a probe's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// The BPF program itself, as the kernel compiled it; where the kernel interprets it, the interpreter.
     Program,
-    /// What leads to the program: trampolines, and the machinery of ftrace and kprobes.
+    /// The way to the program: trampolines, and the machinery of ftrace and kprobes.
     Trampoline,
-    /// What the program calls: helpers and operations on maps.
+    /// The calls of the program: helpers and operations on maps.
     Helpers,
-    /// What the kernel does around every program: locking, and bookkeeping against recursion.
+    /// The kernel's work around every program: locking, and bookkeeping against recursion.
     Entry,
 }
 

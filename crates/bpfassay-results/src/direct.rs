@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a probe configuration costs directly.
+//! The direct cost of a probe configuration.
 
 use bpfassay_stats::Summary;
 use schemars::JsonSchema;
@@ -44,7 +44,7 @@ pub struct DirectFunction {
     pub role: Role,
     /// Its instructions per call of the workload, the mean over the runs.
     pub per_call: f64,
-    /// What a model of caches and branches found of them; `None` without one.
+    /// The findings of a model of caches and branches about them; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<MissesPerCall>,
 }
@@ -56,7 +56,7 @@ pub struct DirectFunction {
 pub struct Priced {
     /// Instructions on the path and the prices of what was found there, per call, over the runs.
     pub per_call: Summary,
-    /// What was found on the path, per call, the mean over the runs.
+    /// The cost on the path, per call, the mean over the runs.
     pub misses: MissesPerCall,
     /// The parts of both, the mean over the runs, for the roles that the path has.
     pub roles: Vec<PricedRole>,

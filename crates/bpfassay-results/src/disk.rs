@@ -12,7 +12,7 @@ use rustix::{
 /// What a file is that is not regular: the text of the error that [`regular`] and its kind give.
 pub(crate) const NO_FILE: &str = "it is no regular file";
 
-/// What is in the place of a directory.
+/// The text of the error for something in the place of a directory.
 pub(crate) const NO_DIRECTORY: &str = "it is a symbolic link or a file, and no directory";
 
 /// What a file has that is also elsewhere.

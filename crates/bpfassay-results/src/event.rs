@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What happens while a study is run, for programs that watch: `bpfassay run --message-format json` writes one of
+//! The events of a study that is executed, for programs that watch: `bpfassay run --message-format json` writes one of
 //! these as a JSON object per line. Its schema is published as `results/schema/events-v3.json`.
 //!
 //! Within a version, events and keys are only added: a reader should pass over those that it does not know.
@@ -49,9 +49,9 @@ pub enum Event {
     Reused {
         /// [`bpfassay_study::Block::id`].
         block: String,
-        /// What was booted for it.
+        /// The guest that was booted for it.
         target: Target,
-        /// What names the block in the store.
+        /// The key of the block in the store.
         key: String,
         /// The store, as it was named.
         store: String,
@@ -69,7 +69,7 @@ pub enum Event {
     Ready {
         /// [`bpfassay_study::Block::id`].
         block: String,
-        /// From the start of QEMU, in seconds of the host's clock.
+        /// The time since QEMU was started, in seconds of the host's clock.
         seconds: f64,
         /// `uname -r` of the guest.
         kernel_release: String,
@@ -89,7 +89,7 @@ pub enum Event {
     GuestEnded {
         /// [`bpfassay_study::Block::id`].
         block: String,
-        /// What went wrong with it, if something did.
+        /// The failure, if it failed.
         failure: Option<RunFailure>,
         /// What follows: whether what it measured counts, and if not, who is to blame.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,7 +112,7 @@ pub enum Event {
     Rows(Box<ProvisionalRows>),
     /// A stage of setting up, measuring or reporting began, goes on, or ended. Most come before `started`; stages run side by side.
     Stage(StageReport),
-    /// What took how long; with `--timings`, after `concluded`.
+    /// The times that stages took; with `--timings`, after `concluded`.
     Timings {
         /// The stages that ended, in the order in which they began.
         stages: Vec<StageTiming>,
@@ -134,7 +134,7 @@ pub struct ProvisionalRows {
     pub cells: Vec<ProvisionalCell>,
 }
 
-/// What is known of a cell so far.
+/// The figures of a cell so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProvisionalCell {
     /// [`bpfassay_study::Cell::id`].
@@ -187,7 +187,7 @@ pub struct StageStep {
     pub unit: Option<String>,
     /// How much is done.
     pub done: u64,
-    /// Of how much; 0 where it is not counted.
+    /// The whole amount; 0 where it is not counted.
     pub of: u64,
     /// How long the rest of the step takes, in seconds, estimated from what is done; null where that cannot be estimated yet.
     pub seconds_left: Option<f64>,
@@ -208,7 +208,7 @@ pub struct StageTiming {
     pub beside: Vec<String>,
 }
 
-/// What is about to be done.
+/// The work that is about to be done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Started {
     /// [`EVENTS_VERSION`].
@@ -218,7 +218,7 @@ pub struct Started {
     /// The shard of it that is measured; none where all of it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
-    /// What time is measured with.
+    /// The clock that time is measured with.
     pub clock: Clock,
     /// The results directory: journal, logs.
     pub directory: PathBuf,

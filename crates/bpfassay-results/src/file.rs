@@ -52,7 +52,7 @@ pub enum ResultsError {
     /// The system refused.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was to be done.
+        /// The operation that failed.
         action: &'static str,
         /// The file.
         path: PathBuf,

@@ -84,9 +84,9 @@ pub struct RecordDifference {
     pub run: String,
     /// Where in its outcome, as a JSON pointer (RFC 6901): `/phases/0/before/monotonic_ns`.
     pub place: String,
-    /// What the first record has there; `None`: nothing.
+    /// The value that the first record has there; `None`: nothing.
     pub first: Option<String>,
-    /// What the second record has there.
+    /// The value that the second record has there.
     pub second: Option<String>,
 }
 

@@ -28,7 +28,7 @@ pub struct GateResult {
     pub evidence: Option<GateEvidence>,
 }
 
-/// What a gate demands.
+/// The demand of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Demand {
@@ -52,9 +52,9 @@ pub enum Demand {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// What is expected to attach attaches, what is expected to be refused is.
+    /// Everything attaches, or is refused, as expected.
     Attach,
-    /// Of a tool under test nothing is found that is denied.
+    /// No denied finding is found of a tool under test.
     Findings,
 }
 

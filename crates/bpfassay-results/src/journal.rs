@@ -53,7 +53,7 @@ pub enum JournalError {
     /// The system refused.
     #[error("cannot {action} {}{}", path.display(), advice(action, source))]
     Io {
-        /// What was to be done (`create`, `read`, `append to`).
+        /// The operation that failed (`create`, `read`, `append to`).
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -101,7 +101,7 @@ pub enum JournalError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault.
         message: String,
     },
     /// The journal was written by another version of this program.
@@ -151,7 +151,7 @@ fn advice(action: &str, error: &io::Error) -> &'static str {
     }
 }
 
-/// What a journal holds.
+/// The contents of a journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contents {
     /// The first line.

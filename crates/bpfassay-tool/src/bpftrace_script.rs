@@ -34,7 +34,7 @@ pub(crate) struct Change {
     pub(crate) what: What,
 }
 
-/// What is put into it.
+/// The way in which values are put into it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     /// One more.

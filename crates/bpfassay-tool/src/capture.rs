@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest captures of a tool, uninterpreted.
+//! The output of a tool as a guest captures it, uninterpreted.
 
 use bpfassay_protocol::object::{MAX_PAGE, MapPage};
 
@@ -8,11 +8,11 @@ use crate::Stream;
 /// Everything that was captured of one run of a tool. Times are nanoseconds of the guest's `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capture {
-    /// What it wrote, in order.
+    /// The pieces of its output, in order.
     pub pieces: Vec<Piece>,
-    /// What its endpoint answered, in order.
+    /// The answers of its endpoint, in order.
     pub pages: Vec<Page>,
-    /// What its maps held, in order.
+    /// The contents of its maps, in order.
     pub dumps: Vec<Dump>,
     /// Whether the guest left something out because there was too much.
     pub cut: bool,
@@ -23,7 +23,7 @@ pub struct Capture {
 pub struct Piece {
     /// When they were read from it.
     pub at_ns: u64,
-    /// Where it wrote them.
+    /// The stream that it wrote them to.
     pub stream: Stream,
     /// The bytes; a line may begin in one piece and end in another.
     pub bytes: Vec<u8>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What ELF files beside a tool file are, and what the dynamic linker needs to start them. Files are untrusted: what is damaged is unknown.
+//! Recognises ELF files beside a tool file, and finds what the dynamic linker needs to start them. Files are untrusted: what is damaged is unknown.
 
 use bpfassay_input::document::suggestion;
 use bpfassay_protocol::Arch;
@@ -26,7 +26,7 @@ pub fn machine(start: &[u8]) -> Option<Arch> {
     Arch::of_elf_machine(header.e_machine.get(LittleEndian))
 }
 
-/// What a program or library asks of the dynamic linker.
+/// The requests of a program or library to the dynamic linker.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Dynamic {
     /// The libraries that it needs (DT_NEEDED).
@@ -45,7 +45,7 @@ pub fn interpreter(program: &[u8]) -> Option<String> {
     std::str::from_utf8(path).ok().map(str::to_owned)
 }
 
-/// What the dynamic linker reads in `file`; `None` where nothing can be read.
+/// Reads the requests of `file` to the dynamic linker; `None` where nothing can be read.
 #[must_use]
 pub fn dynamic(file: &[u8]) -> Option<Dynamic> {
     let elf = ElfFile64::<LittleEndian>::parse(file).ok()?;
@@ -94,7 +94,7 @@ pub fn no_program(bytes: &[u8], arch: Arch) -> Option<String> {
     }
 }
 
-/// What another ELF file is, for messages.
+/// Names another ELF file, for messages.
 fn described(bytes: &[u8]) -> String {
     let Ok(file) = object::File::parse(bytes) else { return "a damaged ELF file".to_owned() };
     if file.architecture() == object::Architecture::Bpf {

@@ -28,9 +28,9 @@ pub struct ToolFile {
     pub schema: u32,
     /// Short name; part of identifiers.
     pub name: String,
-    /// What it is, in one line.
+    /// A description in one line.
     pub description: String,
-    /// Where it comes from.
+    /// The source of its program.
     pub source: Source,
     /// Files and directories beside the tool file that lie in guests beside its program, relative to
     /// the tool file.
@@ -52,7 +52,7 @@ pub struct ToolFile {
     pub deadline_ms: u64,
     /// How it is asked to end.
     pub stop: Stop,
-    /// What it reports and how to read that; `None`: it is not asked for figures.
+    /// Its report, and how to read that; `None`: it is not asked for figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
 }
@@ -65,7 +65,7 @@ impl ToolFile {
     }
 }
 
-/// What a tool reports.
+/// The report of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// How it is read.
@@ -80,10 +80,10 @@ pub struct Report {
     /// Mount points of what it leaves out, mounts below them included: what happens there, it may count or not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leaves_out: Vec<String>,
-    /// Where it says that it lost events, in lines of a stream.
+    /// Lines of a stream in which it says that it lost events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<Lost>,
-    /// What its figures are.
+    /// Its figures.
     pub figures: Vec<ReportedFigure>,
 }
 
@@ -91,9 +91,9 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lost {
-    /// What they look like; the group `lost` is the number.
+    /// A pattern of these lines; the group `lost` is the number.
     pub line: Pattern,
-    /// Where it writes them.
+    /// The stream that it writes them to.
     pub stream: Stream,
 }
 
@@ -102,11 +102,11 @@ impl Lost {
     pub const GROUP: &'static str = "lost";
 }
 
-/// What one figure of a tool means.
+/// The meaning of one figure of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReportedFigure {
-    /// Where the report has it: see [`Form`]. Empty for a figure of events that counts them all.
+    /// The name that the report has it under: see [`Form`]. Empty for a figure of events that counts them all.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// The page or map that has it, where there are several.
@@ -121,7 +121,7 @@ pub struct ReportedFigure {
     /// here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
-    /// What it counts of them.
+    /// The unit that it counts of them.
     pub unit: Unit,
     /// One unit of what it prints stands for so many: 1024 for KiB, rounded down by the tool.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -163,7 +163,7 @@ impl ReportedFigure {
         self.variants.iter().any(|variant| variant.operation() == operation)
     }
 
-    /// What it counts: see [`counted`].
+    /// Names what it counts: see [`counted`].
     pub(crate) fn counted(&self) -> String {
         counted(&self.operations, &self.variants)
     }
@@ -185,7 +185,7 @@ const fn is_one(scale: &u64) -> bool {
     *scale == 1
 }
 
-/// What a figure counts of operations.
+/// A unit that figures count of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -232,7 +232,7 @@ impl Unit {
     }
 }
 
-/// Whose operations a figure counts.
+/// The subjects whose operations a figure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Whose {

@@ -18,7 +18,7 @@ pub const HOME: &str = "/tools";
 /// Port of the loopback interface on which the bundled tracer serves the maps of a bare object.
 const OBJECT_PORT: u16 = 9127;
 
-/// What stands for a script's place in the tool's arguments.
+/// The argument that stands for a script's place.
 const SCRIPT: &str = "{script}";
 
 /// The name under which the program of workload `name` lies among tools; no tool has such a name.
@@ -33,31 +33,31 @@ pub fn program(name: &str, place: usize) -> String {
     placed(name, "program", place, "")
 }
 
-/// Where the directory of shared libraries lies that came with it.
+/// The place of the directory of shared libraries that came with it.
 #[must_use]
 pub fn libraries(name: &str, place: usize) -> String {
     placed(name, "lib", place, "")
 }
 
-/// Where a link to the dynamic linker among them lies.
+/// The place of a link to the dynamic linker among them.
 #[must_use]
 pub fn loader(name: &str, place: usize) -> String {
     placed(name, "loader", place, "")
 }
 
-/// Where a link to the store path of a Nix package lies.
+/// The place of a link to the store path of a Nix package.
 #[must_use]
 pub fn package(name: &str) -> String {
     placed(name, "package", 0, "")
 }
 
-/// Where a script lies that has this place in its tool file.
+/// The place in a guest of the script that has this place in its tool file.
 #[must_use]
 pub fn script(name: &str, place: usize) -> String {
     placed(name, "script", place, "")
 }
 
-/// Where a bare object lies that has this place in its tool file.
+/// The place in a guest of the bare object that has this place in its tool file.
 #[must_use]
 pub fn object(name: &str, place: usize) -> String {
     placed(name, "object", place, ".o")
@@ -70,7 +70,7 @@ fn placed(name: &str, what: &str, place: usize, suffix: &str) -> String {
     }
 }
 
-/// What lies in the directory of a tool under names of its own.
+/// Names in the directory of a tool that have a meaning.
 const OWN: [&str; 5] = ["program", "lib", "loader", "package", "script"];
 
 /// Whether `name` is, or may become, that of something of the tool's own in its directory, so that no file beside it may have it.
@@ -82,14 +82,14 @@ pub fn is_reserved(name: &str) -> bool {
     OWN.iter().any(|own| name.strip_prefix(own).is_some_and(is_place))
 }
 
-/// Where the file lies that the tool file names `path`.
+/// The place of the file that the tool file names `path`.
 #[must_use]
 pub fn file(name: &str, path: &str) -> String {
     format!("{HOME}/{name}/{path}")
 }
 
 impl ToolFile {
-    /// What a guest of architecture `arch` with `kernel` receives of this tool.
+    /// This tool as a guest of architecture `arch` with `kernel` receives it.
     ///
     /// # Errors
     /// A message where the tool file has no program, package or object for them.

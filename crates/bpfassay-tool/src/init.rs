@@ -91,7 +91,7 @@ pub enum InitError {
         #[source]
         source: io::Error,
     },
-    /// What was written is not what is read: a fault of this library.
+    /// The file that was written cannot be read as it was meant: a fault of this library.
     #[error("the tool file that was written is not valid: report it with the source")]
     Fault(#[source] Invalid),
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Longest regular expression, in bytes.
 const MAX_LENGTH: usize = 2000;
-/// What a compiled one may take, in bytes: a tenth of the crate's own default.
+/// The most bytes that a compiled pattern may take: a tenth of the crate's own default.
 const MAX_COMPILED: usize = 1 << 20;
 
 /// A regular expression in the syntax of the crate `regex-lite`, which guests have, too.

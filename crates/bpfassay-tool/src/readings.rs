@@ -57,7 +57,7 @@ pub struct Sample {
     pub value: u64,
 }
 
-/// What could be read of a tool's reports.
+/// The samples that could be read in a tool's reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Readings {
     /// The samples, in the order in which they were reported.
@@ -94,7 +94,7 @@ pub struct Vanished {
     pub subject: Option<String>,
     /// How many, over all readings.
     pub keys: u64,
-    /// What they had counted.
+    /// Their counts.
     pub amount: u64,
     /// When the first of them was last there, in nanoseconds of the guest's `CLOCK_MONOTONIC`.
     pub last_ns: u64,
@@ -123,7 +123,7 @@ pub enum ReadError {
         map: String,
         /// Empty, or a suggestion that begins with `; `.
         nearest: String,
-        /// What it has, comma-separated.
+        /// The names that it has, comma-separated.
         known: String,
     },
     /// A figure is to be read of a key that a script never has.
@@ -137,7 +137,7 @@ pub enum ReadError {
         wanted: String,
         /// Empty, or a suggestion that begins with `; `.
         nearest: String,
-        /// What it has, comma-separated.
+        /// The names that it has, comma-separated.
         known: String,
     },
     /// A figure is to be read of a field that the map has not.
@@ -149,7 +149,7 @@ pub enum ReadError {
         field: String,
         /// Empty, or a suggestion that begins with `; `.
         nearest: String,
-        /// What it has, comma-separated.
+        /// The names that it has, comma-separated.
         known: String,
     },
 }

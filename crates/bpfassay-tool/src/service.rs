@@ -48,7 +48,7 @@ impl Service {
     }
 }
 
-/// By what a tool says that it did not find it.
+/// Patterns of lines in which a tool says that it did not find it.
 struct Signs {
     of: Service,
     /// In lower case: what is only said where the service is missing.

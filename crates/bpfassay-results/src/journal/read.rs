@@ -25,7 +25,7 @@ struct Lines<'a> {
     path: &'a Path,
     reader: BufReader<File>,
     chain: JournalDigest,
-    /// Of the line that was read last.
+    /// The number of the line that was read last.
     number: usize,
     /// Where the next line begins.
     at: u64,

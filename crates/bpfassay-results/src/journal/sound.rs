@@ -8,7 +8,7 @@ use bpfassay_study::{Block, Plan, PlannedRun};
 
 use crate::{BlockEnded, BootVerdict, Entry, FailureKind, Outcome, RunRecord};
 
-/// What is known of a block so far.
+/// The state of a block so far.
 #[derive(Default)]
 struct Known {
     /// The boot that was started last; 0: none.
@@ -27,7 +27,7 @@ pub(super) struct Sound<'a> {
 
 impl<'a> Sound<'a> {
     /// # Errors
-    /// What is wrong with the plan.
+    /// The fault of the plan.
     pub(super) fn new(plan: &'a Plan) -> Result<Self, String> {
         if !plan.is_intact() {
             return Err("the plan is not the one that its digest names".to_owned());

@@ -25,7 +25,7 @@ pub enum Again {
 pub struct ToDo {
     /// The block as planned.
     pub block: Block,
-    /// What is known of it.
+    /// The facts from its earlier boots.
     pub past: Past,
 }
 
@@ -42,7 +42,7 @@ impl ToDo {
     }
 }
 
-/// What is known of a block from its earlier boots.
+/// The facts about a block from its earlier boots.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Past {
     /// The number of its last boot; 0 before the first.
@@ -93,7 +93,7 @@ struct Stands<'a> {
     settled: bool,
 }
 
-/// What counts of a journal.
+/// The entries of a journal that count.
 #[derive(Debug, Default)]
 pub struct Standing<'a> {
     runs: BTreeMap<&'a str, Stands<'a>>,
@@ -203,7 +203,7 @@ impl<'a> Standing<'a> {
         past
     }
 
-    /// What is to be done of `block`, if anything.
+    /// The work that is left of `block`, if there is any.
     fn to_do(&self, block: &Block, again: Again) -> Option<ToDo> {
         let mut past = self.past(block);
         let records = || block.runs.iter().filter_map(|run| self.record(&run.spec.id));
@@ -238,7 +238,7 @@ fn outline(ended: &BlockEnded) -> BlockEnded {
 }
 
 impl Contents {
-    /// What of it counts.
+    /// The entries that count.
     #[must_use]
     pub fn standing(&self) -> Standing<'_> {
         Standing::of(&self.entries)

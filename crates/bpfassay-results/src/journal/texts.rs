@@ -27,7 +27,7 @@ use crate::{
     directory::{Draft, OpenDirectory},
 };
 
-/// What stands before the keys of a record in the journal, its comma not included.
+/// The text before the keys of a record in the journal, without the comma.
 const TAG: &[u8] = b"{\"entry\":\"run\"";
 
 /// Most threads that read texts: what takes them keeps no more of them busy.
@@ -35,7 +35,7 @@ const MOST_MAKERS: usize = 4;
 /// Texts that wait to be taken, for each thread.
 const WAITING: usize = 16;
 
-/// Where the text of a record is, and its SHA-256.
+/// The place of the text of a record, and its SHA-256.
 #[derive(Debug, Clone)]
 pub struct Place {
     source: Source,

@@ -13,7 +13,7 @@ use crate::Pattern;
 pub enum Form {
     /// Lines of JSON, one object each. Values and labels are fields; those of objects inside are named `outer.inner`.
     JsonLines {
-        /// Where it writes them.
+        /// The stream that it writes them to.
         stream: Stream,
         /// Lines with a match of this are no part of the report.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,9 +40,9 @@ pub enum Form {
     },
     /// Lines of text. Values and labels are named groups.
     Table {
-        /// Where it writes them.
+        /// The stream that it writes them to.
         stream: Stream,
-        /// What a line with figures looks like.
+        /// A pattern of lines with figures.
         line: Pattern,
         /// Lines with a match of this (headings) are no part of the report. Empty lines never are.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,7 @@ pub enum Form {
     /// Histograms as bcc and libbpf-tools print them. The value is how many values one has, by what its title names (`usecs.count`); labels are groups
     /// of the line above.
     Histogram {
-        /// Where it writes them.
+        /// The stream that it writes them to.
         stream: Stream,
         /// A line that names what the histograms below it are of.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,19 +65,19 @@ pub enum Form {
     },
     /// A line for each event. Values and labels are named groups, or fields as of lines of JSON.
     Events {
-        /// Where it writes them.
+        /// The stream that it writes them to.
         stream: Stream,
-        /// What a line looks like; `None`: it is an object in JSON.
+        /// A pattern of lines; `None`: each line is an object in JSON.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         line: Option<Pattern>,
         /// Lines with a match of this are no part of the report. Empty lines never are.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ignore: Option<Pattern>,
     },
-    /// What `bpftrace -f json` prints of maps. Values are maps by name (`@reads`; `@reads.total` for `avg` and `stats`); the label `key` is the
+    /// Maps as `bpftrace -f json` prints them. Values are maps by name (`@reads`; `@reads.total` for `avg` and `stats`); the label `key` is the
     /// whole key, `key1`, `key2`, … its parts.
     BpftraceJson {
-        /// Where it writes them.
+        /// The stream that it writes them to.
         stream: Stream,
     },
     /// A map of a bare object, whose layout is read from its BTF. Values are fields of its values, labels those of its keys; the
@@ -132,7 +132,7 @@ impl Form {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetricsPage {
-    /// By what figures name it.
+    /// The name that figures give it.
     pub name: String,
     /// TCP port of the loopback interface.
     pub port: u16,

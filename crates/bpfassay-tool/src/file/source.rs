@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a tool comes from, and which entry of a source is for which architecture and kernel.
+//! The sources of tools, and the choice of an entry by architecture and kernel.
 
 use bpfassay_protocol::{Arch, contents::Contents};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where a tool comes from. Lists have at most one entry that fits an architecture and a kernel.
+/// The source of a tool. Lists have at most one entry that fits an architecture and a kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Source {
@@ -61,7 +61,7 @@ impl Source {
     }
 }
 
-/// What a list of sources has an entry of, for each architecture and kernel.
+/// An entry in a list of sources, which is for some architectures and kernels.
 pub trait Entry {
     /// The architectures that it is for; empty: all.
     fn archs(&self) -> &[Arch];
@@ -91,7 +91,7 @@ pub struct Binary {
     /// The kernels that this is for, as series (`6.12`); empty: all for which no other is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<String>,
-    /// Where, relative to the tool file.
+    /// Its path, relative to the tool file.
     pub path: String,
     /// The directory of the shared libraries and the dynamic linker that it needs, relative to the tool file; `None` for one
     /// that is linked statically.
@@ -121,7 +121,7 @@ pub struct Debian {
     /// The kernels that this is for, as series (`6.12`); empty: all for which no other is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<String>,
-    /// Where it comes from.
+    /// The package that has it.
     #[serde(flatten)]
     pub from: DebianPackage,
     /// The program, as an absolute path.
@@ -160,12 +160,12 @@ pub struct Script {
     /// The kernels that this is for, as series (`6.12`); empty: all for which no other is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<String>,
-    /// Where it lies, relative to the tool file.
+    /// Its path, relative to the tool file.
     pub path: String,
     /// The program that runs it, as an absolute path in the guest. It is given the tool's arguments, of which `{script}`
     /// stands for the script's place in the guest; without one the script comes last.
     pub interpreter: String,
-    /// What the interpreter comes from; `None`: it is in the guest already.
+    /// The package that has the interpreter; `None`: it is in the guest already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debian: Option<DebianPackage>,
 }
@@ -180,7 +180,7 @@ pub struct Object {
     /// The kernels that this is for, as series (`6.12`); empty: all for which no other is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<String>,
-    /// Where it lies, relative to the tool file.
+    /// Its path, relative to the tool file.
     pub path: String,
     /// Whether it lies in the bundled tracer instead, under its name before `.bpf.o`: that of a bundled tool file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -188,7 +188,7 @@ pub struct Object {
     /// The programs to attach, by the names of their functions, each where its section attaches it; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,
-    /// What its maps and constants hold before its programs are attached.
+    /// The contents of its maps and constants before its programs are attached.
     #[serde(default, skip_serializing_if = "Contents::is_empty")]
     pub contents: Contents,
 }

@@ -46,7 +46,7 @@ pub(super) struct Candidates {
     parts: BTreeMap<Part, BTreeSet<Operation>>,
     /// The fewest operations, where only one such set is as much.
     operations: Option<(Certainty, Vec<Operation>)>,
-    /// What the first call of each key is.
+    /// The first call of each key.
     first_calls: Option<u64>,
 }
 

@@ -45,7 +45,7 @@ impl Certainty {
 /// A line of evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
-    /// What it makes of the finding.
+    /// The certainty of the finding with it.
     pub(super) certainty: Certainty,
     pub(super) text: String,
 }

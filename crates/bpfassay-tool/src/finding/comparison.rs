@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool reported, number by number, beside the bounds of the ground truth.
+//! Compares each number that a tool reported with the bounds of the ground truth.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,13 @@ pub(super) struct Comparison<'t> {
     pub(super) subject: Subject<'t>,
     /// What happened.
     pub(super) expected: u64,
-    /// What a correct tool reports at least: see [`Truth::optional`].
+    /// The least that a correct tool reports: see [`Truth::optional`].
     pub(super) at_least: u64,
-    /// What a correct tool reports at most: see [`Truth::earlier`].
+    /// The most that a correct tool reports: see [`Truth::earlier`].
     pub(super) at_most: u64,
     /// In two's complement where it is negative: see [`Comparison::negative`].
     pub(super) reported: u64,
-    /// By how much the tool may have rounded down.
+    /// The amount that the tool may have rounded down by.
     pub(super) slack: u64,
     /// Whether findings explain the whole difference.
     pub(super) explained: bool,
@@ -70,7 +70,7 @@ impl Comparison<'_> {
         !self.explained && self.negative().is_none() && !self.may_be(self.reported)
     }
 
-    /// What was reported, and what findings explain besides.
+    /// The sum of what was reported and of what findings explain besides.
     fn with_accounted(&self) -> u64 {
         self.reported.saturating_add(self.accounted)
     }
@@ -123,7 +123,7 @@ pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> Str
     format!("`{name}` ({}, {unit}){of}: {reported}, really {really}{causes}", figure.counted())
 }
 
-/// What a figure grew by, by subject.
+/// The growth of a figure, by subject.
 pub(super) type Grown = BTreeMap<Option<String>, u64>;
 
 /// A figure with its place in the report, compared, or why it cannot be.
@@ -146,7 +146,7 @@ impl<'a> ComparedFigure<'a> {
 /// `figure` beside the truth, subject by subject, and what it grew by.
 ///
 /// # Errors
-/// What the report or the ground truth lacks for a comparison.
+/// A message that names what the report or the ground truth lacks for a comparison.
 pub(super) fn compare<'t>(
     index: usize,
     figure: &ReportedFigure,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one kind of finding consists of: each file of `kind/` has one.
+//! The definition of one kind of finding: each file of `kind/` has one.
 
 use super::{
     certainty::Line,
@@ -14,9 +14,9 @@ use crate::{Readings, Report};
 pub(super) struct Definition {
     /// The name used in files and output.
     pub(super) name: &'static str,
-    /// What is wrong with the tool, and where that cannot be evaluated.
+    /// The fault of the tool, and where it cannot be evaluated.
     pub(super) explanation: &'static str,
-    /// What it is evaluated from: it is clear only where each of these answered.
+    /// The sources that it is evaluated from: it is clear only where each of them answered.
     pub(super) sources: Sources,
     /// When it is clear, for docs/findings.md.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test compares the page with it"))]
@@ -28,15 +28,15 @@ pub(super) struct Definition {
     pub(super) evaluate: fn(&Known<'_>) -> FindingStatus,
 }
 
-/// What a kind is evaluated from.
+/// The facts that a kind is evaluated from.
 pub(super) struct Known<'a> {
-    /// What is known of the run.
+    /// The evidence of the run.
     pub(super) evidence: &'a Evidence<'a>,
     /// The limits of what is accepted.
     pub(super) limits: &'a Limits,
     /// The explained figures, or why there are none.
     pub(super) figures: &'a Result<Explained, &'static str>,
-    /// What this kind is evaluated from.
+    /// The sources of this kind.
     pub(super) sources: &'a Sources,
     /// The place of this kind's tally among them.
     pub(super) place: usize,

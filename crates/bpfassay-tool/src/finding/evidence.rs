@@ -15,15 +15,15 @@ pub struct Evidence<'a> {
     pub start: Option<&'a Start>,
     /// Its programs, compared with the kernel's prototypes.
     pub prototypes: Option<&'a [Checked]>,
-    /// What it reports, by its tool file.
+    /// Its report by its tool file.
     pub report: Option<&'a Report>,
     /// What it reported.
     pub readings: Option<&'a Readings>,
-    /// What really happened, and between which instants.
+    /// The ground truth, with the instants that it is between.
     pub truth: Option<&'a Truth>,
     /// The places of those of its figures that [`super::requested`] names, in phases of the run.
     pub requested: Option<&'a BTreeSet<usize>>,
-    /// What the kernel and the guest saw of it.
+    /// The observations of the kernel and of the guest.
     pub kernel: Option<&'a KernelFacts>,
 }
 
@@ -58,12 +58,12 @@ pub enum Start {
     Refused(Refusal),
     /// It ended or let its deadline pass before it was ready, and nothing shows whether it had loaded.
     NotReady {
-        /// What was seen: exit status, output tail.
+        /// The observation: exit status, output tail.
         message: String,
     },
 }
 
-/// What the kernel and the guest saw of a tool. `None`: not measured.
+/// The observations of a tool by the kernel and by the guest. `None`: not measured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelFacts {
     /// Hits of kprobes that ran no handler, of kprobes that are attached by links.
@@ -89,7 +89,7 @@ pub struct KernelFacts {
     pub memory_lacks: Option<String>,
     /// CPU time that it used while nothing happened, in nanoseconds, and how long that lasted.
     pub idle_cpu: Option<(u64, u64)>,
-    /// From its start until it was ready, in nanoseconds.
+    /// The time from its start until it was ready, in nanoseconds.
     pub attach_ns: Option<u64>,
     /// How it ended after the signal.
     pub detach: Option<Detach>,

@@ -34,14 +34,14 @@ pub struct Compared {
     /// The variants of them that it counts: [`ReportedFigure::variants`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
-    /// What it counts of them.
+    /// The unit that it counts of them.
     pub unit: Unit,
     /// Whose.
     pub whose: Whose,
     /// Which cgroup, mount or process, by the first of its names; `None` for the whole system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// What the tool reported, in two's complement where it is negative.
+    /// The number that the tool reported, in two's complement where it is negative.
     pub reported: u64,
     /// What happened.
     pub really: u64,
@@ -52,7 +52,7 @@ pub struct Compared {
     /// The name by which the tool reported it, where it is not known otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_as: Option<String>,
-    /// By how much it may be less because the tool rounds down.
+    /// The amount that it may be less by because the tool rounds down.
     pub rounding: u64,
     /// What the values of a histogram were of which this is the number, as far as its buckets show. There is no truth for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,7 +217,7 @@ pub(super) struct Tally {
     pub(super) open: Option<String>,
 }
 
-/// What one figure and the ground truth differ by.
+/// The differences of one figure from the ground truth.
 pub(super) struct Differences<'a> {
     pub(super) report: &'a Report,
     pub(super) readings: &'a Readings,

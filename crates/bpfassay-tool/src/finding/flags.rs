@@ -7,7 +7,7 @@ use bpfassay_protocol::{Operation, prototype::Checked};
 use super::{candidates::names, comparison::Comparison};
 use crate::{ReportedFigure, Unit};
 
-/// What a kernel function is called for.
+/// The operations that a kernel function is called for.
 const FUNCTIONS: [(Operation, &str); 2] = [(Operation::Readv, "vfs_readv"), (Operation::Writev, "vfs_writev")];
 
 /// How `bpfassay_btf::prototype` describes it.

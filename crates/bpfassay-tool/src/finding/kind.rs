@@ -33,7 +33,7 @@ use super::definition::Definition;
 
 macro_rules! kinds {
     ($($kind:ident = $module:ident),+ $(,)?) => {
-        /// What can be wrong with a tool. [`Kind::explanation`] explains each.
+        /// A fault of a tool. [`Kind::explanation`] explains each.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind {
             $(#[doc = concat!("See `finding/kind/", stringify!($module), ".rs`.")] $kind),+
@@ -84,7 +84,7 @@ impl Kind {
         self.definition().name
     }
 
-    /// What is wrong with the tool, and where that cannot be evaluated.
+    /// The fault of the tool, and where it cannot be evaluated.
     #[must_use]
     pub const fn explanation(self) -> &'static str {
         self.definition().explanation

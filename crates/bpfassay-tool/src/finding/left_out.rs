@@ -64,7 +64,7 @@ impl LeftOut {
         self.calls.iter().all(|(calls, _)| *calls != Calls::Failed)
     }
 
-    /// As `the 8 calls of fdatasync and the 2 calls that failed`.
+    /// Shown as `the 8 calls of fdatasync and the 2 calls that failed`.
     pub(super) fn shown(&self) -> String {
         let all: Vec<String> = self.calls.iter().map(|(calls, amount)| calls.shown(*amount)).collect();
         all.join(" and ")

@@ -8,7 +8,7 @@ use crate::{Readings, ReportedFigure, Whose};
 /// Most names that are shown.
 const MOST_NAMES: usize = 3;
 
-/// What a tool calls processes by.
+/// The kind of name that a tool calls processes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProcessKey {
     /// The id of the process.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What kinds of findings are evaluated from. Where one of its sources does not answer, a kind is
+//! The sources that kinds of findings are evaluated from. Where one of its sources does not answer, a kind is
 //! not clear.
 
 use crate::{Unit, Whose};

@@ -15,7 +15,7 @@ const MAX_EVIDENCE: usize = 16;
 pub enum FindingStatus {
     /// It is there.
     Found {
-        /// What shows it, with its numbers, one line each.
+        /// The evidence with its numbers, one line each.
         evidence: Vec<String>,
         /// How sure it is; `None` in results of versions that did not record it.
         #[serde(default, skip_serializing_if = "Option::is_none")]

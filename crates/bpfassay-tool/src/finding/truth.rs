@@ -15,7 +15,7 @@ pub struct Truth {
     pub from_ns: u64,
     /// When it ends: everything was done, and a tool that reports at intervals had the time to report it.
     pub to_ns: u64,
-    /// What happened, each thing once.
+    /// All that happened, each thing once.
     pub shares: Vec<Share>,
     /// What of `shares` a correct tool may lack: what happened after its last report was made and before the truth was read, and what
     /// the guest's agent, kernel threads and the tool itself did.
@@ -62,7 +62,7 @@ impl From<&Task> for Process {
     }
 }
 
-/// What one process did on one mount by one operation. Names are all those that a tool may use: see [`Whose`].
+/// The calls of one operation by one process on one mount. Names are all those that a tool may use: see [`Whose`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
     /// Names of the cgroup.
@@ -90,7 +90,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// What of it `unit` counts; `None` where that is not known.
+    /// The amount of it that `unit` counts; `None` where that is not known.
     pub(super) const fn amount(&self, unit: Unit) -> Option<u64> {
         match unit {
             Unit::BytesReturned => self.bytes_returned,
@@ -160,7 +160,7 @@ pub(super) struct Subject<'t> {
     pub(super) phases: Vec<(&'t str, Vec<&'t Share>)>,
 }
 
-/// What `unit` counts of `shares`; `None` where that is not known.
+/// The amount of `shares` that `unit` counts; `None` where that is not known.
 pub(super) fn total(shares: &[&Share], unit: Unit) -> Option<u64> {
     shares.iter().try_fold(0_u64, |sum, share| Some(sum.saturating_add(share.amount(unit)?)))
 }
@@ -170,7 +170,7 @@ impl Subject<'_> {
         total(&self.shares, unit)
     }
 
-    /// What one operation has of it.
+    /// The amount of it that is of one operation.
     pub(super) fn of(&self, operation: Operation, unit: Unit) -> u64 {
         let shares = self.shares.iter().filter(|share| share.operation == operation);
         shares.filter_map(|share| share.amount(unit)).fold(0, u64::saturating_add)
@@ -238,7 +238,7 @@ impl Truth {
         ProcessKey::ALL.iter().any(|&key| all().flat_map(|share| share.names(whose, key)).any(|known| known == name))
     }
 
-    /// What `figure` should count, by subject; processes are those of `key`.
+    /// The subjects that `figure` should count; processes are those of `key`.
     pub(super) fn subjects(&self, figure: &ReportedFigure, key: ProcessKey) -> Vec<Subject<'_>> {
         let mut subjects: Vec<Subject<'_>> = Vec::new();
         for share in self.shares.iter().filter(|share| share.is_counted(figure)) {

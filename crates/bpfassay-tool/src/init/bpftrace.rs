@@ -79,7 +79,7 @@ fn add(figures: &mut Vec<Figure>, figure: Figure) {
     }
 }
 
-/// What a map is a figure of.
+/// The figures that a map may be.
 fn figures_of(clause: &Clause<'_>, change: &Change) -> Vec<Figure> {
     let is_exit = |probe: &&str| {
         ["kretprobe", "kretfunc", "fexit", "uretprobe"].iter().any(|kind| probe.starts_with(kind))

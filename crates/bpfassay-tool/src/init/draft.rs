@@ -10,12 +10,12 @@ use crate::{TOOL_SCHEMA, Unit, Whose, read::MAX_ENTRIES};
 /// Most characters of what was seen that stand in a comment.
 const MOST_SHOWN: usize = 120;
 
-/// What a tool file is written of.
+/// The parts of a tool file that is written.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     /// The name of the source, which the tool's is made of.
     pub(super) name: String,
-    /// What was looked at, in a line.
+    /// A line that names what was looked at.
     pub(super) seen: String,
     /// The lines of `[source]`.
     pub(super) source: Vec<String>,
@@ -23,11 +23,11 @@ pub(super) struct Draft {
     pub(super) start: Vec<String>,
     /// The lines of `[report]`, without figures.
     pub(super) report: Vec<String>,
-    /// What was seen that may be figures.
+    /// Values that may be figures.
     pub(super) figures: Vec<Figure>,
 }
 
-/// What may be a figure.
+/// A value that may be a figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Figure {
     pub(super) value: String,
@@ -179,7 +179,7 @@ pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names[..fitting].join(", ") + &more
 }
 
-/// What a value, a label or a map may be called in a tool file.
+/// Whether a tool file can name a value, a label or a map like this.
 pub(super) fn is_name(text: &str) -> bool {
     (1..=127).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic())
 }

@@ -42,7 +42,7 @@ impl Url {
     }
 }
 
-/// What the endpoint at `text` answers.
+/// The answer of the endpoint at `text`.
 ///
 /// # Errors
 /// [`InitError::Url`] where `text` is no address that is taken; [`InitError::Endpoint`] where nothing answers there in time, or the answer is

@@ -84,7 +84,7 @@ pub(super) fn draft(name: &str, seen: &str, url: Option<&Url>, text: &str) -> Dr
     }
 }
 
-/// What samples of this name may be: one figure for each operation that a label names.
+/// The figures that samples of this name may be: one for each operation that a label names.
 fn figures_of(name: &str, labels: &Labels) -> Vec<Figure> {
     let words = guess::words(name);
     let (unit, scale) = guess::unit(&words);

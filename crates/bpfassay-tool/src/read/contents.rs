@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool file sets in its object: entries of maps, and constants.
+//! Reads what a tool file sets in its object: entries of maps, and constants.
 
 use std::collections::BTreeMap;
 

@@ -200,7 +200,7 @@ fn check_name(text: &str) -> Result<(), &'static str> {
     if valid { Ok(()) } else { Err("use a name of at most 127 visible ASCII characters") }
 }
 
-/// What figures are, where they do not say.
+/// The defaults of figures.
 struct Usual {
     counting: Option<Counting>,
     unit: Option<Unit>,

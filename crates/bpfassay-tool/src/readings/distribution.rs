@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the values of a tool's histograms were: shown, and compared with nothing.
+//! The values of a tool's histograms: shown, and compared with nothing.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct Distribution {
     pub at_ns: u64,
     /// The figure that is their number.
     pub figure: usize,
-    /// Of which cgroup, mount or process.
+    /// The cgroup, mount or process.
     pub subject: Option<String>,
     /// In ascending order.
     pub buckets: Vec<Bucket>,

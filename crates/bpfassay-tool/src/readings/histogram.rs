@@ -66,7 +66,7 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, setti
 
 /// A histogram that has begun.
 struct Table {
-    /// What its values are, by its title.
+    /// Its title, which names its values.
     name: String,
     /// When its last line was read.
     at_ns: u64,
@@ -94,7 +94,7 @@ impl Table {
     }
 }
 
-/// What a histogram's first line names, if `text` is one.
+/// The title in a histogram's first line, if `text` is one.
 fn title(text: &str) -> Option<&str> {
     let (name, columns) = text.split_once(':')?;
     let name = name.trim();

@@ -25,7 +25,7 @@ pub struct Absent {
     pub nearest: String,
 }
 
-/// What rows have of one figure.
+/// The parts of one figure that rows have.
 #[derive(Default)]
 struct Seen<'f> {
     has_value: bool,
@@ -88,7 +88,7 @@ impl<'f> Names<'f> {
         }
     }
 
-    /// What no row had.
+    /// The names that no row had.
     pub(super) fn absent(&self) -> Vec<Absent> {
         self.figures
             .iter()

@@ -31,7 +31,7 @@ struct Gone<'r> {
     /// The last sample before the first such report.
     last: &'r Sample,
     lacking_ns: u64,
-    /// What it had counted each time that it vanished.
+    /// Its counts each time that it vanished.
     amount: u64,
 }
 
