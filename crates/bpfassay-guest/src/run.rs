@@ -201,7 +201,7 @@ fn attempt(
     let tool = match start_tool(spec, environment, children) {
         Ok(tool) => tool,
         Err(outcome) => {
-            // Without the tool, its reference tracer sees nothing.
+            // The reference tracer sees nothing without the tool.
             started.map(|tracer| tracers.stop(tracer, children)).transpose()?;
             return outcome;
         }

@@ -67,8 +67,9 @@ pub struct CellResult {
 pub struct ToolResult {
     /// Every kind of fault: found in a run, looked for and not found in any, or not looked for and why.
     pub findings: Vec<FindingResult>,
-    /// The figures that it reported beside what really happened, from the last run that had the bundled tracer as its reference tracer; bytes
-    /// requested from the last one with a reference tracer that counts those.
+    /// The figures that it reported beside what really happened, from the last run that had the
+    /// bundled tracer as its reference tracer; bytes requested from the last one with a reference
+    /// tracer that counts those.
     pub figures: Vec<Compared>,
     /// The figures that its file declares and that no run compares with what really happened, where
     /// the study compares tools.
@@ -130,7 +131,8 @@ pub struct RunTime {
     pub per_run_ns: Figure<f64>,
 }
 
-/// The time that the programs of a probe configuration take together for each call that it counts, in the whole guest.
+/// The time that the programs of a probe configuration take together for each call that it counts,
+/// in the whole guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventTime {
@@ -295,7 +297,8 @@ pub struct CellMetric {
     pub cost: Figure<Cost>,
     /// The second baseline run taken for a probe configuration: it costs nothing, so this is the noise floor.
     pub control_cost: Figure<Cost>,
-    /// The direct cost of the probe configuration; `None` where no instructions were counted, and for the baseline.
+    /// The direct cost of the probe configuration; `None` where no instructions were counted, and
+    /// for the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct: Option<Figure<Direct>>,
     /// A/A control of the group: value of the baseline / value of the second baseline run. Its distance from 1 is

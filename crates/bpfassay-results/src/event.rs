@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The events of a study that is executed, for programs that watch: `bpfassay run --message-format json` writes one of
-//! these as a JSON object per line. Its schema is published as `results/schema/events-v3.json`.
+//! The events of a study that is executed, for programs that watch.
+//! `bpfassay run --message-format json` writes one of these as a JSON object per line. Its schema
+//! is published as `results/schema/events-v3.json`.
 //!
 //! Within a version, events and keys are only added: a reader should pass over those that it does not know.
 

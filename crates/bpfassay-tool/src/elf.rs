@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Recognises ELF files beside a tool file, and finds what the dynamic linker needs to start them. Files are untrusted: what is damaged is unknown.
+//! Recognises ELF files beside a tool file, and finds what the dynamic linker needs to start them.
+//! Files are untrusted: what is damaged is unknown.
 
 use bpfassay_input::document::suggestion;
 use bpfassay_protocol::Arch;

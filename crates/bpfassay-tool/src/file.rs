@@ -32,15 +32,15 @@ pub struct ToolFile {
     pub description: String,
     /// The source of its program.
     pub source: Source,
-    /// Files and directories beside the tool file that lie in guests beside its program, relative to
-    /// the tool file.
+    /// Files and directories beside the tool file that lie in guests beside its program, relative
+    /// to the tool file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
     /// Its arguments, without the program's name. Empty for a bare object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
-    /// Environment variables that it is started with, besides the usual ones or in their place. None
-    /// for a bare object.
+    /// Environment variables that it is started with, besides the usual ones or in their place.
+    /// None for a bare object.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
     /// Services that it cannot do without.
@@ -106,7 +106,8 @@ impl Lost {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReportedFigure {
-    /// The name that the report has it under: see [`Form`]. Empty for a figure of events that counts them all.
+    /// The name that the report has it under: see [`Form`]. Empty for a figure of events that
+    /// counts them all.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// The page or map that has it, where there are several.

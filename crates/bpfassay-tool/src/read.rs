@@ -178,9 +178,7 @@ fn variables(field: &Field<'_, '_>) -> Result<BTreeMap<String, String>, Reported
     let section = field.table()?;
     let variable = |(index, (name, field)): (usize, (&str, Field<'_, '_>))| {
         // POSIX.1-2024, 8.1.
-        let is_name = (1..=127).contains(&name.len())
-            && !name.starts_with(|c: char| c.is_ascii_digit())
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let is_name = is_word(name) && !name.starts_with(|c: char| c.is_ascii_digit());
         if !is_name || index >= MAX_ENTRIES {
             return Err(field.error(format!(
                 "give at most {MAX_ENTRIES} variables, with names of letters, digits and `_` that begin with no digit"
@@ -403,11 +401,15 @@ fn series(field: &Field<'_, '_>) -> Result<String, Reported> {
     if is_series { Ok(text.to_owned()) } else { Err(field.error("give a kernel as studies name it, such as \"6.12\"")) }
 }
 
+/// Whether `text` is a word of at most 127 letters, digits and `_`.
+fn is_word(text: &str) -> bool {
+    (1..=127).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
 /// The name of a function of an object.
 fn function(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?;
-    let is_word = (1..=127).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if is_word { Ok(text.to_owned()) } else { Err(field.error("give the name of a function of the object")) }
+    if is_word(text) { Ok(text.to_owned()) } else { Err(field.error("give the name of a function of the object")) }
 }
 
 /// A regular expression.

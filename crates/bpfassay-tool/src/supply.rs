@@ -34,12 +34,13 @@ pub struct Supply<'a> {
 }
 
 impl Supply<'_> {
-    /// All of the file of this relative path, which has `limit` bytes at most. A symbolic link may lead to it, as long as it
-    /// stays below the directory.
+    /// All of the file of this relative path, which has `limit` bytes at most. A symbolic link may
+    /// lead to it, as long as it stays below the directory.
     ///
     /// # Errors
-    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one; [`ToolError::Part`] where the file cannot be read, leaves the directory or is
-    /// longer than `limit`.
+    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one;
+    /// [`ToolError::Part`] where the file cannot be read, leaves the directory or is longer than
+    /// `limit`.
     pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ToolError> {
         let folder = self.folder(path)?;
         bpfassay_input::read_beneath(folder, Path::new(path), limit).map_err(self.unread(folder.join(path)))
@@ -48,19 +49,20 @@ impl Supply<'_> {
     /// The directory of this relative path, without symbolic links in what is given back.
     ///
     /// # Errors
-    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one; [`ToolError::Part`] where there is no such directory below it.
+    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one;
+    /// [`ToolError::Part`] where there is no such directory below it.
     pub fn directory(&self, path: &str) -> Result<PathBuf, ToolError> {
         let folder = self.folder(path)?;
         bpfassay_input::directory_beneath(folder, Path::new(path)).map_err(self.unread(folder.join(path)))
     }
 
-    /// All files that lie beside the program, by their paths relative to the tool file, sorted: those of
-    /// a directory with its subdirectories.
+    /// All files that lie beside the program, by their paths relative to the tool file, sorted:
+    /// those of a directory with its subdirectories.
     ///
     /// # Errors
-    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one; [`ToolError::Part`]
-    /// where a directory cannot be read, has a name that is not UTF-8, or holds more than
-    /// 4,096 entries.
+    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one;
+    /// [`ToolError::Part`] where a directory cannot be read, has a name that is not UTF-8, or holds
+    /// more than 4,096 entries.
     pub fn all_files(&self) -> Result<Vec<String>, ToolError> {
         let mut files = Vec::new();
         let mut waiting: Vec<String> = self.files.to_vec();

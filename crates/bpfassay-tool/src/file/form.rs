@@ -74,8 +74,8 @@ pub enum Form {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ignore: Option<Pattern>,
     },
-    /// Maps as `bpftrace -f json` prints them. Values are maps by name (`@reads`; `@reads.total` for `avg` and `stats`); the label `key` is the
-    /// whole key, `key1`, `key2`, … its parts.
+    /// Maps as `bpftrace -f json` prints them. Values are maps by name (`@reads`; `@reads.total`
+    /// for `avg` and `stats`); the label `key` is the whole key, `key1`, `key2`, … its parts.
     BpftraceJson {
         /// The stream that it writes them to.
         stream: Stream,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sources that kinds of findings are evaluated from. Where one of its sources does not answer, a kind is
-//! not clear.
+//! The sources that kinds of findings are evaluated from. Where one of its sources does not answer,
+//! a kind is not clear.
 
 use crate::{Unit, Whose};
 

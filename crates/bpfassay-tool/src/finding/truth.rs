@@ -62,7 +62,8 @@ impl From<&Task> for Process {
     }
 }
 
-/// The calls of one operation by one process on one mount. Names are all those that a tool may use: see [`Whose`].
+/// The calls of one operation by one process on one mount. Names are all those that a tool may use:
+/// see [`Whose`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
     /// Names of the cgroup.
@@ -153,8 +154,8 @@ pub(super) struct Subject<'t> {
     pub(super) shares: Vec<&'t Share>,
     /// Those of [`Truth::optional`].
     pub(super) optional: Vec<&'t Share>,
-    /// A correct tool may have these besides: [`Truth::earlier`], and shares on a file system that is
-    /// not known.
+    /// A correct tool may have these besides: [`Truth::earlier`], and shares on a file system that
+    /// is not known.
     pub(super) besides: Vec<&'t Share>,
     /// Those of [`Truth::phases`].
     pub(super) phases: Vec<(&'t str, Vec<&'t Share>)>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The state of a watched guest, and what follows from each event. It neither waits nor touches QEMU.
+//! The state of a watched guest, and what follows from each event. It neither waits nor touches
+//! QEMU.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -20,7 +21,8 @@ use crate::{
     progress::Progress,
 };
 
-/// An alarm this late means that the host was suspended: this program, and maybe QEMU, was stopped or frozen, and since when is unknown.
+/// An alarm this late means that the host was suspended: this program, and maybe QEMU, was stopped
+/// or frozen, and since when is unknown.
 const LATE: Duration = Duration::from_secs(1);
 
 /// An event of a guest, of QEMU, or of the owner. `None`: no further ones of this kind will follow.
@@ -38,7 +40,7 @@ pub(super) enum GuestEvent {
     Alarm(Instant, Alarm),
 }
 
-/// What the supervisor does with QEMU or the agent after an event.
+/// An order of [`GuestWatch`] to the supervisor, which has QEMU and the agent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reaction {
     /// Acknowledges the agent's last message.
@@ -64,11 +66,13 @@ pub(super) struct GuestWatch {
     whole_boot: Option<u64>,
     pub(super) classifier: ExitClassifier,
     order: MessageOrder,
-    /// Incidents of the kernel, until all is read that the agent had sent by then, which shows in which run they occurred.
+    /// Incidents of the kernel, until all is read that the agent had sent by then, which shows in
+    /// which run they occurred.
     pub(super) held: Held,
     /// Events for the owner, in order.
     pub(super) queue: VecDeque<Delivery>,
-    /// A deadline that has passed, and the question that must be answered first: the agent may have sent a message in time.
+    /// A deadline that has passed, and the question that must be answered first: the agent may have
+    /// sent a message in time.
     last_look: Option<(u64, Instant)>,
     alarms: Alarms,
     pub(super) open: OpenSources,
@@ -109,8 +113,8 @@ impl GuestWatch {
     /// The next alarm and its instant.
     pub(super) fn next_alarm(&self) -> Option<(Instant, Alarm)> {
         let is_undecided = !self.classifier.is_decided();
-        // While the owner does not take events, the guest cannot report progress either: the time of its phase is paused, that
-        // of the boot does not.
+        // While the owner does not take events, the guest cannot report progress either: the time
+        // of its phase is paused, that of the boot is not.
         let phase_end = self.end_of_phase().filter(|_| self.queue.len() < EVENT_BACKLOG && is_undecided);
         let phase_end = phase_end.filter(|end| self.last_look.is_none_or(|(_, asked_for)| asked_for != *end));
         let whole_boot_end = self.whole_boot.and_then(|seconds| self.started.checked_add(Duration::from_secs(seconds)));
@@ -123,7 +127,7 @@ impl GuestWatch {
             GuestEvent::Incident(Some(incident)) => self.on_incident(incident, now),
             GuestEvent::Incident(None) => self.open.console = false,
             GuestEvent::Port(event) => return self.on_port(event, now),
-            // What the agent sent before is still read: it shows in which run this was.
+            // Earlier messages of the agent are still read: they show in which run this was.
             GuestEvent::Flood(Some(flood)) => self.end(flood, now),
             GuestEvent::Flood(None) => self.open.floods = false,
             GuestEvent::Shutdown(shutdown) => self.classifier.shutdown = Some(shutdown),
@@ -134,7 +138,7 @@ impl GuestWatch {
             GuestEvent::Stopped(state) => self.end(EndReason::QemuStopped { state }, now),
             GuestEvent::MonitorClosed => self.open.monitor = false,
             GuestEvent::StopRequest(request) => {
-                // Without a request, the guest has no owner any more: nothing needs it to continue.
+                // The owner is gone where there is no request: nothing needs the guest to continue.
                 let grace = request.map_or(Duration::ZERO, |StopRequest { grace }| grace);
                 self.open.stop_requests = !grace.is_zero();
                 self.classifier.stop_asked = true;
@@ -179,8 +183,9 @@ impl GuestWatch {
                 };
                 let is_last = matches!(&delivery, (Event::Message(message), _) if is_last(message));
                 self.queue.push_back(delivery);
-                // The agent cannot know whether its last frame has left QEMU; it waits for this before it powers
-                // off. One that receives no messages has its own deadline, and ours for the shutdown.
+                // The agent cannot know whether its last frame has left QEMU; it waits for this
+                // before it powers off. One that receives no messages has its own deadline, and
+                // ours for the shutdown.
                 return is_last.then_some(Reaction::Acknowledge);
             }
         }
@@ -217,8 +222,8 @@ impl GuestWatch {
         None
     }
 
-    /// Processes an item from the agent, and returns what the owner gets of it. After `None`, no message of
-    /// this agent counts, and the classifier has the reason.
+    /// Processes an item from the agent, and returns what the owner gets of it. After `None`, no
+    /// message of this agent counts, and the classifier has the reason.
     pub(super) fn take(&mut self, event: PortEvent, now: Instant) -> Option<Delivery> {
         let received = match event {
             PortEvent::Message(received) => received,

@@ -68,8 +68,8 @@ const FAULTS: [(&str, &str, Amount); 40] = [
     ("wrong-unit", "counts-too-low", Amount::Of(|reported, really| reported == really >> 10)),
 ];
 
-/// Those whose fault shows only where reads are short, or of vectors; and those that leave the guest changed, so that the others of their boot are
-/// measured anew without them.
+/// Those whose fault shows only where reads are short, or of vectors; and those that leave the
+/// guest changed, so that the others of their boot are measured anew without them.
 const BY_PATHS: [&str; 7] =
     ["flags-as-bytes", "four-arguments", "left-event", "left-trigger", "no-detach", "requested", "vlen"];
 

@@ -15,10 +15,7 @@ struct {
 SEC("fexit/vfs_read") int on_read(u64 *ctx)
 {
 	const u64 both = bpf_get_current_pid_tgid();
-	const struct value zero = {};
 	if (!is_file((const void *)ctx[0]))
 		return 0;
-	if (!bpf_map_lookup_elem(&by_both, &both))
-		bpf_map_update_elem(&by_both, &both, &zero, NOEXIST);
-	return add(bpf_map_lookup_elem(&by_both, &both), ctx[4]);
+	return add(value_in(&by_both, &both), ctx[4]);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-// Counts reads by the ids of process and thread; with -DLOSES every second one only, with -DADDS_ERRORS
-// with what failed ones return.
+// Counts reads by the ids of process and thread; with -DLOSES every second one only, with
+// -DADDS_ERRORS with what failed ones return.
 #include "../wrong-tools/wrong.h"
 
 // include/uapi/linux/bpf.h
@@ -22,16 +22,13 @@ SEC("fexit/vfs_read") int on_read(u64 *ctx)
 {
 	const u64 both = bpf_get_current_pid_tgid();
 	const struct ids ids = { both >> 32, both };
-	const struct value zero = {};
 	if (!is_file((const void *)ctx[0]))
 		return 0;
 #ifdef LOSES
 	if (serial++ & 1)
 		return 0;
 #endif
-	if (!bpf_map_lookup_elem(&by_id, &ids))
-		bpf_map_update_elem(&by_id, &ids, &zero, NOEXIST);
-	struct value *value = bpf_map_lookup_elem(&by_id, &ids);
+	struct value *value = value_in(&by_id, &ids);
 #ifdef ADDS_ERRORS
 	if (value && (long)ctx[4] < 0)
 		__atomic_fetch_add(&value->bytes, ctx[4], __ATOMIC_RELAXED);

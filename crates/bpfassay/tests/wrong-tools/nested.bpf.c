@@ -10,9 +10,5 @@ SEC("fexit/vfs_read") int on_read(u64 *ctx) { return count(ctx, READ, 4); }
 SEC("fexit/shmem_file_read_iter") int on_read_of_tmpfs(u64 *ctx)
 {
 	const struct kiocb *request = (const void *)ctx[0];
-	const struct file *file = request->ki_filp;
-	if (!is_file(file))
-		return 0;
-	struct key key = key_of(file, READ);
-	return add(value_of(&key), ctx[2]);
+	return count_returned(request->ki_filp, READ, ctx[2]);
 }

@@ -3,7 +3,5 @@
 #include "wrong.h"
 SEC("fexit/vfs_read") int on_read(u64 *ctx)
 {
-	const struct file *file = (const void *)ctx[0];
-	struct key key = key_of(file, READ);
-	return is_file(file) ? add(value_of(&key), (long)ctx[4] > 0 ? ctx[4] >> 9 : ctx[4]) : 0;
+	return count_returned((const void *)ctx[0], READ, (long)ctx[4] > 0 ? ctx[4] >> 9 : ctx[4]);
 }

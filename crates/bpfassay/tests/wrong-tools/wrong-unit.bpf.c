@@ -3,9 +3,5 @@
 #include "wrong.h"
 SEC("fexit/vfs_read") int on_read(u64 *ctx)
 {
-	const struct file *file = (const void *)ctx[0];
-	if (!is_file(file))
-		return 0;
-	struct key key = key_of(file, READ);
-	return add(value_of(&key), (long)ctx[4] >> 10);
+	return count_returned((const void *)ctx[0], READ, (long)ctx[4] >> 10);
 }

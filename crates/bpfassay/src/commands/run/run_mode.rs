@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The modes of `bpfassay run`: a new run, one with the guests of other results, and one that is continued.
+//! The modes of `bpfassay run`: a new run, one with the guests of other results, and one that is
+//! continued.
 
 use std::{path::Path, sync::Arc};
 
@@ -32,8 +33,8 @@ impl RunMode {
     /// The mode that `arguments` ask for.
     ///
     /// # Errors
-    /// A usage failure where the results or the interrupted run cannot be read, and for another shard
-    /// than that of the interrupted run.
+    /// A usage failure where the results or the interrupted run cannot be read, and for another
+    /// shard than that of the interrupted run.
     pub(super) fn of(arguments: &cli::Run) -> Result<Self, Failure> {
         if let Some(directory) = &arguments.resume {
             let interrupted = Interrupted::open(directory)?;
@@ -61,8 +62,8 @@ impl RunMode {
     /// The plan, and what its guests are made of.
     ///
     /// # Errors
-    /// A usage failure for a study, a tool file or a kernel that cannot be used, and for kernels beside
-    /// those of `--like`.
+    /// A usage failure for a study, a tool file or a kernel that cannot be used, and for kernels
+    /// beside those of `--like`.
     pub(super) fn selected(
         &self,
         arguments: &cli::Run,
@@ -87,8 +88,8 @@ impl RunMode {
     /// Opens the store of what guests are made of.
     ///
     /// # Errors
-    /// An infrastructure failure where it cannot be opened; a usage failure where another program began
-    /// the run that is continued.
+    /// An infrastructure failure where it cannot be opened; a usage failure where another program
+    /// began the run that is continued.
     pub(super) fn store(&self, options: &StoreOptions, stages: &Stages, asked: Again) -> Result<Arc<Store>, Failure> {
         let mut store = Store::open(options)?.with_stages(stages.clone());
         match self {
@@ -100,8 +101,9 @@ impl RunMode {
         Ok(Arc::new(store))
     }
 
-    /// Whether guests may be measured while others are made: in a new run under the instruction clock, for which it makes no difference. A run
-    /// with tools cannot be continued without their files, so it is not begun without all of its guests.
+    /// Whether guests may be measured while others are made: in a new run under the instruction
+    /// clock, for which it makes no difference. A run with tools cannot be continued without their
+    /// files, so it is not begun without all of its guests.
     pub(super) fn begins_early(&self, plan: &Plan, selection: &Selection, wish: AcceleratorWish) -> bool {
         matches!(self, Self::New)
             && is_counted(plan)
@@ -114,8 +116,8 @@ impl RunMode {
     /// The guests for `plan`.
     ///
     /// # Errors
-    /// An infrastructure failure where a guest cannot be made, a usage failure where the guests are not
-    /// those of `--like`.
+    /// An infrastructure failure where a guest cannot be made, a usage failure where the guests are
+    /// not those of `--like`.
     pub(super) fn testbed(
         &self,
         store: &Arc<Store>,
@@ -150,8 +152,8 @@ impl RunMode {
     /// The blocks to execute, with the journal of the run.
     ///
     /// # Errors
-    /// A usage failure where `directory` has a run already; an infrastructure failure where the journal
-    /// cannot be written.
+    /// A usage failure where `directory` has a run already; an infrastructure failure where the
+    /// journal cannot be written.
     pub(super) fn work(self, session: &Session, directory: Option<&Path>, asked: Again) -> Result<Work, Failure> {
         Ok(match self {
             Self::Resumed(interrupted) => interrupted.resume(asked, session.provenance().clone())?,
@@ -160,12 +162,12 @@ impl RunMode {
     }
 }
 
-/// What the results at `path` were measured with.
+/// Reads what the results at `path` were measured with.
 fn like(path: &Path) -> Result<Like, Failure> {
     Ok(Like::new(path, &file::read(path)?)?)
 }
 
-/// Results have their own kernels.
+/// Kernels were named beside those of `--like`.
 fn other_than_like() -> Failure {
     let help = "leave --like out, or take the kernels of these results by their names";
     let report = miette::miette!(
