@@ -29,10 +29,10 @@ rustPlatform.buildRustPackage (
     postInstall = lib.optionalString (stdenv.buildPlatform.canExecute stdenv.hostPlatform) ''
       share=$out/share
       mkdir -p $share/man/man1 $share/bash-completion/completions $share/zsh/site-functions $share/fish/vendor_completions.d
-      $out/bin/bpfassay man $share/man/man1
-      $out/bin/bpfassay completions bash >$share/bash-completion/completions/bpfassay
-      $out/bin/bpfassay completions zsh >$share/zsh/site-functions/_bpfassay
-      $out/bin/bpfassay completions fish >$share/fish/vendor_completions.d/bpfassay.fish
+      $out/bin/bpfassay generate man $share/man/man1
+      $out/bin/bpfassay generate completions bash >$share/bash-completion/completions/bpfassay
+      $out/bin/bpfassay generate completions zsh >$share/zsh/site-functions/_bpfassay
+      $out/bin/bpfassay generate completions fish >$share/fish/vendor_completions.d/bpfassay.fish
     '';
     # Where no testbed is given, guests' programs are built from these sources, as from a checkout.
     postFixup = ''

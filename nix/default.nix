@@ -5,7 +5,7 @@
 # qemu     a package with QEMU, such as nixpkgs' own; null: that of testbed.lock (nix/qemu.nix)
 # programs where the guests' programs come from: `debian`, Debian's toolchain of testbed.lock (nix/debian-programs.nix), or `nixpkgs`, its compilers
 #          (nix/payload.nix), whose programs and figures are others
-# packed   a directory with the guests' programs as assets (`bpfassay payload pack`), which are then not compiled here (nix/packed-programs.nix)
+# packed   a directory with the guests' programs as assets (`bpfassay testbed payload pack`), which are then not compiled here (nix/packed-programs.nix)
 {
   pkgs,
   debian ? { },

@@ -16,7 +16,7 @@ lib.makeScope pkgs.newScope (self: {
     tests.runs = pkgs.runCommand "bpfassay-runs" { nativeBuildInputs = [ self.bpfassay ]; } ''
       export HOME=$TMPDIR
       bpfassay --help >$out
-      bpfassay studies >>$out
+      bpfassay list studies >>$out
       grep quick $out
       # The sources of guests' programs come with it.
       sources=$(grep -ao "${builtins.storeDir}/[^'\"}]*-source" "$(command -v bpfassay)")

@@ -9,7 +9,7 @@
 let
   inherit (pkgs) lib;
 in
-# from    a directory with the assets (`bpfassay payload pack`), of the sources of this flake: another version's are refused
+# from    a directory with the assets (`bpfassay testbed payload pack`), of the sources of this flake: another version's are refused
 # archs   for which architectures
 {
   from,
@@ -20,7 +20,7 @@ lib.genAttrs archs (
   let
     programs = pkgs.runCommand "bpfassay-programs-${name}" { nativeBuildInputs = [ bpfassay ]; } ''
       export HOME=$TMPDIR
-      bpfassay --offline --cache "$TMPDIR/cache" --from ${from} payload build --arch ${name} --output "$out"
+      bpfassay --offline --cache "$TMPDIR/cache" --from ${from} testbed payload build --arch ${name} --output "$out"
     '';
   in
   "${programs}/${name}"

@@ -4,7 +4,7 @@
     reframe --checkpath docs/cluster/bpfassay_check.py --run --performance-report
     reframe … --setvar BpfassayCheck.study=cost --setvar BpfassayCheck.program=/opt/bpfassay
 
-The command's exit code is the verdict of the study's gates: 0 is a pass, 4 and above are not (`bpfassay --help` has the list).
+The command's exit code is the verdict of the study's gates: 0 is a pass, 4 and above are not (`bpfassay run --help` has the list).
 """
 
 import json

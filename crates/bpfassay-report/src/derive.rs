@@ -131,7 +131,7 @@ fn derive_ahead(
     notes.extend(reused(&boots));
     notes.extend(plan.shard.map(|shard| {
         format!(
-            "{} of the study, with {} of its {} boots: the others are measured apart, and `bpfassay merge` makes one of all; gates and \
+            "{} of the study, with {} of its {} boots: the others are measured apart, and `bpfassay cluster merge` makes one of all; gates and \
              negligible overheads are decided then",
             shard.phrase(),
             part.blocks.len(),

@@ -131,7 +131,7 @@ async fn choose(
         (AcceleratorWish::Auto, Some(choice), _) => return Ok(choice),
         (AcceleratorWish::Kvm, Some(choice), _) if choice.accelerator == Accelerator::Kvm => return Ok(choice),
         (AcceleratorWish::Auto, None, Trial::Recorded) => {
-            let reason = "not tried yet on this host: `run` and `fetch` try KVM by booting".to_owned();
+            let reason = "not tried yet on this host: `run` and `testbed fetch` try KVM by booting".to_owned();
             return Ok(AcceleratorChoice { accelerator: Accelerator::Tcg, reason });
         }
         _ => {}

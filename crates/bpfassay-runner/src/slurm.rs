@@ -62,7 +62,7 @@ pub enum SlurmError {
         source: io::Error,
     },
     /// A program of Slurm cannot be started.
-    #[error("cannot start {program}: `bpfassay slurm` is for a node from which jobs are submitted")]
+    #[error("cannot start {program}: `bpfassay cluster submit` is for a node from which jobs are submitted")]
     NoProgram {
         /// Its name.
         program: &'static str,

@@ -221,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// `merge` and a store of blocks refuse that, too.
+    /// `cluster merge` and a store of blocks refuse that, too.
     #[test]
     fn a_run_is_continued_by_the_program_that_began_it_alone() {
         let study = bpfassay_study::load("quick").unwrap();

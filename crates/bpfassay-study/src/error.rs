@@ -81,7 +81,7 @@ pub enum ExpandError {
         available: String,
     },
     /// A pattern that matches no build.
-    #[error("no known kernel build matches {pattern}: `bpfassay kernels` lists them")]
+    #[error("no known kernel build matches {pattern}: `bpfassay list kernels` lists them")]
     NoBuild {
         /// The pattern.
         pattern: String,

@@ -57,7 +57,7 @@ pub enum BundleError {
         source: io::Error,
     },
     /// It is no stream of xz with an archive in it, or is cut off.
-    #[error("{} is no bundle, or is damaged: make it again with `bpfassay bundle`, or copy it again", path.display())]
+    #[error("{} is no bundle, or is damaged: make it again with `bpfassay testbed bundle`, or copy it again", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -66,7 +66,7 @@ pub enum BundleError {
         source: io::Error,
     },
     /// What is in it is not what belongs in one.
-    #[error("{} is no bundle, or is damaged: {problem}; make it again with `bpfassay bundle`, or copy it again", path.display())]
+    #[error("{} is no bundle, or is damaged: {problem}; make it again with `bpfassay testbed bundle`, or copy it again", path.display())]
     Content {
         /// The file.
         path: PathBuf,

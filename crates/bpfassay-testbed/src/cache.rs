@@ -261,7 +261,7 @@ impl Cache {
     fn discard(&self, path: &Path, why: &str) -> Result<()> {
         if self.access == CacheAccess::ReadOnly {
             tracing::warn!(
-                "{} in the cache is damaged ({why}), and this user cannot replace it: `bpfassay fetch --verify`, run by its \
+                "{} in the cache is damaged ({why}), and this user cannot replace it: `bpfassay testbed fetch --verify`, run by its \
                  owner, does",
                 path.display()
             );

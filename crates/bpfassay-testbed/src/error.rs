@@ -74,7 +74,9 @@ pub enum Error {
         source: io::Error,
     },
     /// Something is needed that the cache lacks, and the network may not be used.
-    #[error("{what} is not in the cache, and the network may not be used (--offline): run `bpfassay fetch` first")]
+    #[error(
+        "{what} is not in the cache, and the network may not be used (--offline): run `bpfassay testbed fetch` first"
+    )]
     Offline {
         /// What is missing.
         what: String,
@@ -110,7 +112,7 @@ pub enum Error {
     },
     /// Something that is needed is not in a cache that may only be read.
     #[error(
-        "{what} is not in the cache {}, and this user may not write to it: have its owner run `bpfassay fetch` for the same \
+        "{what} is not in the cache {}, and this user may not write to it: have its owner run `bpfassay testbed fetch` for the same \
          study, or name another cache with --cache",
         path.display()
     )]
@@ -254,7 +256,7 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// A segment that has another content than the manifest promises.
-    #[error("the initramfs segment {} is damaged: it has SHA-256 {found}, expected {expected}; `bpfassay fetch --verify` finds and replaces what is damaged in the cache", path.display())]
+    #[error("the initramfs segment {} is damaged: it has SHA-256 {found}, expected {expected}; `bpfassay testbed fetch --verify` finds and replaces what is damaged in the cache", path.display())]
     Segment {
         /// The segment.
         path: PathBuf,

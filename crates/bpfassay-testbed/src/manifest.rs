@@ -180,7 +180,7 @@ pub enum ManifestError {
         problem: String,
     },
     /// A file that it names is missing or has another content.
-    #[error("{} names {}, which {problem}: make the testbed again (`bpfassay fetch --verify --manifest-out FILE`)", manifest.display(), file.display())]
+    #[error("{} names {}, which {problem}: make the testbed again (`bpfassay testbed fetch --verify --manifest-out FILE`)", manifest.display(), file.display())]
     File {
         /// The manifest.
         manifest: PathBuf,

@@ -241,7 +241,7 @@ impl TestbedLock {
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!(
-            "# The package files that testbeds are made of. Written by `bpfassay lock --update`, not by hand.\nformat = {FORMAT}\n"
+            "# The package files that testbeds are made of. Written by `bpfassay testbed lock --update`, not by hand.\nformat = {FORMAT}\n"
         );
         // Writing to a string cannot fail. What stands between quotes has none, nor backslashes: it was checked.
         for LockedKernel { name, architecture, suite, release, version, packages } in &self.kernels {

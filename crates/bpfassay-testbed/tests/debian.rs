@@ -103,7 +103,7 @@ fn what_is_not_there_offline_is_reported() {
     assert_eq!(
         error.to_string(),
         "the package index of suite trixie is not in the cache, and the network may not be used (--offline): run \
-         `bpfassay fetch` first"
+         `bpfassay testbed fetch` first"
     );
     let apt = Apt::new(&cache, Options { offline: true, ..Options::default() });
     let error = Kernels::new(&apt, &catalogue).prepare(Arch::X86_64, "6.12").unwrap_err().to_string();

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The arguments of the commands, and their help.
 
+mod cluster;
 mod compare;
 #[cfg(test)]
 mod documented;
+mod generate;
 mod global;
 mod here;
+mod list;
 mod lock;
-mod merge;
 mod node;
 mod payload;
 mod qemu;
 mod report;
 mod run;
-mod slurm;
 mod testbed;
 mod tool;
 
@@ -25,25 +26,39 @@ use bpfassay_study::{Clock, Denied, Design, Model, Shard, Share};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
+    cluster::{Cluster, ClusterCommand, Merge, Submit},
     compare::{Compare, ComparisonFormat, FailOn, Format, Metrics, Trend},
+    generate::{Generate, GenerateCommand, Schema, SchemaOf},
     global::Global,
     here::Here,
+    list::{Bundled, Kernels, List, ListCommand, ListedResults},
     lock::Lock,
-    merge::Merge,
     node::{Node, NodeRole},
     payload::{Payload, PayloadCommand},
     qemu::{EmulatorTrust, QemuChoice, qemu_of_environment},
     report::Report,
     run::{AgainChoice, Against, Check, Execution, Run},
-    slurm::Slurm,
-    testbed::{Testbed, TestbedCommand},
+    testbed::{Bundle, CacheArguments, CacheCommand, Fetch, Testbed, TestbedCommand},
     tool::{Tool, ToolCommand},
 };
 use crate::exit;
 
-/// Finds out whether eBPF tools load, count right, and what they cost: on any kernel, on x86_64, aarch64 and riscv64.
+/// The help of the command without a subcommand: options of every command are in the help of each.
+const TEMPLATE: &str = "\
+{about}
+
+{usage-heading} {usage}
+
+Commands:
+{subcommands}
+
+`bpfassay COMMAND -h` lists the options of a command, `--help` explains them.
+`bpfassay run --help` explains exit codes. `bpfassay -V` prints the version.
+";
+
+/// Says whether eBPF tools load, count right, and what they cost: on any kernel
 #[derive(Debug, Parser)]
-#[command(name = "bpfassay", version, max_term_width = 100, after_long_help = exit::HELP, arg_required_else_help = true)]
+#[command(name = "bpfassay", version, max_term_width = 100, help_template = TEMPLATE, disable_help_flag = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -57,96 +72,87 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a study: set up what it needs, boot, measure, print the table
+    /// Boot guests, measure a study in them, and print the result
     Run(Run),
-    /// Run a study on this machine itself, without guests, on a file system that is mounted here
+    /// Load and attach tools on every kernel, and measure nothing
+    Check(Check),
+    /// Measure a study on this machine itself, on a mounted file system
     Here(Here),
     /// Show what a study would do, without starting anything
     Plan(Plan),
-    /// List kernels: known, cached, available for each architecture
-    Kernels(Kernels),
-    /// List the studies that come with bpfassay
-    Studies(Lists),
-    /// List the probes of the bundled tracer, of which probe configurations are made
-    Probes(Lists),
-    /// List the tools that come with bpfassay, which `run --tool` takes by name
-    Tools(Lists),
-    /// List results: study, how much of it was measured, fingerprint
-    List(List),
-    /// List what testbed.lock has, the exact package files that kernels, compilers and QEMU come from; or choose them anew
-    Lock(Lock),
-    /// Prepare everything that a study needs, so that it then runs offline
-    Fetch(Fetch),
-    /// Show what takes space in the cache, or remove what was not used for long
-    Cache(CacheArguments),
-    /// Check this host: QEMU, accelerator, disk, memory, mirrors, toolchain; each with the remedy
-    Doctor(Doctor),
-    /// Boot a guest and give a shell in it, with the NFS mount, the tracer and the workload at hand
-    Shell(Shell),
-    /// Load and attach tools on every kernel, and nothing else: the refusals, what the verifier made of each program
-    Check(Check),
-    /// Re-execute part of a run; fails unless every raw figure matches (instruction clock). With --files only check that the results directory is
-    /// whole
+    /// Show what changed between two results
+    Compare(Compare),
+    /// Show figures along a series of kernels or results
+    Trend(Trend),
+    /// Write results as text, a page with plots, JUnit, CSV and more
+    Report(Report),
+    /// Measure a run again, and fail unless every raw figure is the same
+    ///
+    /// Figures are the same by the instruction clock. With --files only check that the results directory is whole.
     Verify(Verify),
-    /// Make one results directory of those of shards (`run --shard`): the same plan, the same guests, every boot once
-    Merge(Merge),
-    /// Run a study on a cluster: a shard per element of an array job of Slurm, submitted again until all are measured, then merged
-    Slurm(Slurm),
+    /// Boot a guest and give a shell in it
+    ///
+    /// The NFS mount, the tracer and the workload are at hand.
+    Shell(Shell),
+    /// Check this host, and name the remedy for each fault
+    ///
+    /// QEMU, accelerator, disk, memory, mirrors, toolchain.
+    Doctor(Doctor),
+    /// List studies, kernels, probes, tools or results
+    List(List),
+    /// Fetch, lock, pack, compose and check what guests are made from
+    Testbed(Testbed),
+    /// Measure a study on a cluster of Slurm, and merge shards
+    Cluster(Cluster),
+    /// Write a tool file from a look at a tool
+    Tool(Tool),
+    /// Generate JSON schemas, completions for shells, and the manual
+    Generate(Generate),
     /// What `here --slurm` has Slurm start on each node
     #[command(hide = true)]
     Node(Node),
-    /// Write the guests of a run to one file, to measure it again where there is no network and no compiler (--bundle)
-    Bundle(Bundle),
-    /// Show what changed between two results: new, gone, broken, slower, counting wrongly
-    Compare(Compare),
-    /// Show figures along a series of kernels or results, and where they change level
-    Trend(Trend),
-    /// Write results as a page with plots, or for other programs: JUnit, OpenMetrics, CSV
-    Report(Report),
-    /// Print the JSON schema of a file that bpfassay writes
-    Schema(Schema),
-    /// Print completions for a shell: `bpfassay completions bash >~/.local/share/bash-completion/completions/bpfassay`
-    Completions {
-        /// Which shell
-        #[arg(value_enum)]
-        shell: clap_complete::Shell,
-    },
-    /// Write the manual's pages, one per command, for man(1)
-    Man {
-        /// Directory for them, such as ~/.local/share/man/man1; made where it does not exist
-        #[arg(value_name = "DIR")]
-        directory: PathBuf,
-    },
-    /// Build the guest's programs, pack them for other machines (--from), or verify that their sources give the same bytes
-    Payload(Payload),
-    /// Write a tool file from a look at a tool
-    Tool(Tool),
-    /// Make, check or pack testbeds by hand: for other builders, such as Nix, and for hosts without a network
-    Testbed(Testbed),
 }
 
 /// Which targets of a study.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = SELECT)]
 pub(crate) struct Targets {
     /// Only these architectures
     #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = arch)]
     pub(crate) arch: Vec<Arch>,
 
-    /// Only these kernels, by their names in the catalogue (`bpfassay kernels`), also those that the study has not; or one that you built, in place of the study's targets: the tree that it was
-    /// built in, or the path of its image; or one of a distribution by its package files: image.deb,modules.deb, kernel-core.rpm,…, or a directory
-    /// with them
+    /// Kernels: names, a build tree, an image, packages
+    ///
+    /// Names are those of `bpfassay list kernels`; the study need not have them. A kernel that you built
+    /// is the directory of the build, or the path of the image. A kernel of a distribution is its package
+    /// files (image.deb,modules.deb or kernel-core.rpm,…), or a directory with them. Both take the place
+    /// of the study's targets.
     #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
     pub(crate) kernel: Vec<String>,
 
-    /// Its modules, installed (INSTALL_MOD_PATH), where --kernel is a build tree, an image or packages [default: those of the build tree, or of the packages]
-    #[arg(long, value_name = "DIR", requires = "kernel")]
+    /// Installed modules (INSTALL_MOD_PATH) of the kernel that --kernel names by a build tree, an image or
+    /// packages [default: those of the build tree, or of the packages]
+    #[arg(long, value_name = "DIR", requires = "kernel", hide_short_help = true)]
     pub(crate) modules: Option<PathBuf>,
 }
+
+/// Heading of the options that select a part of a study.
+const SELECT: &str = "Select";
+/// Heading of the options about tools under test.
+const UNDER_TEST: &str = "Tools under test";
+/// Heading of the options that change the design of a study.
+const MEASURE: &str = "Measure";
+/// Heading of the options about guests.
+const GUESTS: &str = "Guests";
+/// Heading of the options about results.
+const RESULTS: &str = "Results";
 
 /// Which study, and which part of it.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Selection {
-    /// A bundled study (quick, ceems-ior) or the path of a study file
+    /// A bundled study or a study file
+    ///
+    /// `bpfassay list studies` lists the bundled ones.
     #[arg(default_value = "quick")]
     pub(crate) study: String,
 
@@ -154,71 +160,80 @@ pub(crate) struct Selection {
     #[command(flatten)]
     pub(crate) targets: Targets,
 
-    /// Only these probe configurations; the baseline always stays
-    #[arg(long, value_name = "PROBE", value_delimiter = ',')]
+    /// Only these probe configurations, and the baseline
+    #[arg(long, value_name = "PROBE", value_delimiter = ',', help_heading = SELECT)]
     pub(crate) probe: Vec<ProbeConfiguration>,
 
     /// Only this cell (and the baseline that it is compared with), by its id in results and messages; may be given several times
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", help_heading = SELECT, hide_short_help = true)]
     pub(crate) cell: Vec<String>,
 
-    /// A tool to test beside the study's probe configurations: a bundled one (vfsstat, filetop, …) or the path of a tool file;
-    /// may be given several times
-    #[arg(long, value_name = "FILE")]
+    /// A bundled tool or a tool file; may be repeated
+    ///
+    /// `bpfassay list tools` lists bundled ones; `bpfassay tool init` writes a tool file.
+    #[arg(long, value_name = "FILE", help_heading = UNDER_TEST)]
     pub(crate) tool: Vec<String>,
 
-    /// Findings that the tools may not have (events-dropped, …), or `all`: a gate, in addition to the study's own
-    #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "tool")]
+    /// Fail where a tool has one of these findings, or `all`
+    ///
+    /// A gate in addition to the study's own. docs/findings.md has the names (events-dropped, …).
+    #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "tool", help_heading = UNDER_TEST)]
     pub(crate) deny: Vec<Denied>,
 
-    /// A gate in addition to the study's own, as a study file has it: direct_cost=400, 'overhead = "5%", probes = ["fexit"]'; may be given several
-    /// times
-    #[arg(long, value_name = "LIMITS")]
+    /// Fail where a figure is beyond this limit
+    ///
+    /// A gate in addition to the study's own, as a study file has it: direct_cost=400,
+    /// 'overhead = "5%", probes = ["fexit"]'; may be given several times.
+    #[arg(long, value_name = "LIMITS", help_heading = UNDER_TEST)]
     pub(crate) gate: Vec<String>,
 
-    /// The clock to measure time with, in place of the study's own: wall or instructions
-    #[arg(long, value_name = "CLOCK")]
+    /// The clock: wall or instructions
+    #[arg(long, value_name = "CLOCK", help_heading = MEASURE)]
     pub(crate) clock: Option<Clock>,
 
-    /// Price the direct cost besides, by a model of caches and branch prediction, in place of the study's own: its figures are no time, and what is measured does not change
-    #[arg(long, value_name = "MODEL", value_parser = run::model())]
+    /// Also estimate the cost of cache misses and branches by this model (an estimate, and no time)
+    #[arg(long, value_name = "MODEL", value_parser = run::model(), help_heading = MEASURE, hide_short_help = true)]
     pub(crate) model: Option<Model>,
 
-    /// Rounds of each boot, in place of the study's own number
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Design::MOST_ROUNDS)))]
+    /// Rounds of each boot
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Design::MOST_ROUNDS)), help_heading = MEASURE)]
     pub(crate) rounds: Option<u32>,
 
-    /// Replicates in place of the study's own number; with --until, the most there may be
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Boots of each target; with --until, the most
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = MEASURE)]
     pub(crate) replicates: Option<u32>,
 
-    /// Boot until the intervals of all overheads are this narrow (0.5%), with error rates kept [default most: the study's
-    /// replicates, or 20]
-    #[arg(long, value_name = "SHARE")]
+    /// Boot until all intervals are this narrow (0.5%)
+    ///
+    /// Error rates are kept. The most boots are the study's replicates, or 20.
+    #[arg(long, value_name = "SHARE", help_heading = MEASURE)]
     pub(crate) until: Option<Share>,
 
-    /// Only this shard of the boots: K of N, such as 1/4, each of which another machine may measure; `bpfassay merge` makes one of all
-    #[arg(long, value_name = "K/N")]
+    /// Only part K of N of the boots, such as 1/4
+    ///
+    /// Another machine may measure each part; `bpfassay cluster merge` makes one result of all.
+    #[arg(long, value_name = "K/N", help_heading = SELECT)]
     pub(crate) shard: Option<Shard>,
 }
 
 /// What is overlaid on the testbed's own guests.
 #[derive(Debug, Args)]
+#[command(next_help_heading = GUESTS)]
 pub(crate) struct Overlays {
     /// A directory tree holding a real IOR (bin/ior) and what it needs, for guests of this architecture
-    #[arg(long, value_name = "ARCH=DIR", value_parser = arch_and_directory)]
+    #[arg(long, value_name = "ARCH=DIR", value_parser = arch_and_directory, hide_short_help = true)]
     pub(crate) ior: Vec<(Arch, PathBuf)>,
 
-    /// Guests in one file (`bpfassay bundle`) to use in place of the Debian provider
+    /// Guests in one file (`bpfassay testbed bundle`)
     #[arg(long, value_name = "FILE", conflicts_with = "manifest")]
     pub(crate) bundle: Option<PathBuf>,
 
     /// A testbed manifest to use in place of the Debian provider
-    #[arg(long, value_name = "FILE", env = "BPFASSAY_MANIFEST")]
+    #[arg(long, value_name = "FILE", env = "BPFASSAY_MANIFEST", hide_short_help = true)]
     pub(crate) manifest: Option<PathBuf>,
 
     /// Only the targets that the manifest or the bundle has; the others are named as left out
-    #[arg(long, env = "BPFASSAY_AVAILABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "BPFASSAY_AVAILABLE", value_parser = clap::builder::FalseyValueParser::new(), hide_short_help = true)]
     pub(crate) available: bool,
 }
 
@@ -240,38 +255,6 @@ pub(crate) struct Plan {
     /// What is overlaid.
     #[command(flatten)]
     pub(crate) overlays: Overlays,
-}
-
-/// Arguments of `kernels`.
-#[derive(Debug, Args)]
-pub(crate) struct Kernels {
-    /// Only these architectures
-    #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = arch)]
-    pub(crate) arch: Vec<Arch>,
-
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Arguments of `fetch`.
-#[derive(Debug, Args)]
-pub(crate) struct Fetch {
-    /// Which study.
-    #[command(flatten)]
-    pub(crate) selection: Selection,
-
-    /// Verify the hash of every file in the cache first; what is damaged is made again
-    #[arg(long)]
-    pub(crate) verify: bool,
-
-    /// Write the testbed manifest to this file, for --manifest
-    #[arg(long, value_name = "FILE")]
-    pub(crate) manifest_out: Option<PathBuf>,
-
-    /// Which QEMU.
-    #[command(flatten)]
-    pub(crate) qemu: QemuChoice,
 }
 
 /// Arguments of `doctor`.
@@ -335,6 +318,7 @@ pub(crate) struct Shell {
 
 /// Arguments of `verify`.
 #[derive(Debug, Args)]
+#[command(after_long_help = exit::HELP)]
 pub(crate) struct Verify {
     /// The results directory of the run
     #[arg(value_name = "DIR", required_unless_present = "store")]
@@ -357,7 +341,7 @@ pub(crate) struct Verify {
     #[command(flatten)]
     pub(crate) emulator: EmulatorTrust,
 
-    /// The run's guests in one file (`bpfassay bundle`), which need not be made again then
+    /// The run's guests in one file (`bpfassay testbed bundle`), which need not be made again then
     #[arg(long, value_name = "FILE")]
     pub(crate) bundle: Option<PathBuf>,
 
@@ -368,90 +352,6 @@ pub(crate) struct Verify {
     /// Which QEMU.
     #[command(flatten)]
     pub(crate) qemu: QemuChoice,
-}
-
-/// Arguments of `studies`, `probes` and `tools`.
-#[derive(Debug, Args)]
-pub(crate) struct Lists {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Arguments of `list`.
-#[derive(Debug, Args)]
-pub(crate) struct List {
-    /// Results directories, or directories of such [default: bpfassay-results]
-    #[arg(value_name = "DIR")]
-    pub(crate) directories: Vec<PathBuf>,
-
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Arguments of `cache`.
-#[derive(Debug, Args)]
-pub(crate) struct CacheArguments {
-    /// What to do in place of a list.
-    #[command(subcommand)]
-    pub(crate) command: Option<CacheCommand>,
-
-    /// Print JSON
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-}
-
-/// What `cache` does.
-#[derive(Debug, Subcommand)]
-pub(crate) enum CacheCommand {
-    /// Remove what was not used for long: it is downloaded or made again when it is needed
-    Prune {
-        /// Remove what was not used for so many days
-        #[arg(long, value_name = "DAYS", default_value_t = 30)]
-        unused: u32,
-        /// Remove all Debian packages as well: what was unpacked of them stays
-        #[arg(long)]
-        packages: bool,
-        /// Only print what would be removed
-        #[arg(long)]
-        dry_run: bool,
-    },
-}
-
-/// Arguments of `bundle`.
-#[derive(Debug, Args)]
-pub(crate) struct Bundle {
-    /// The results directory of the run
-    #[arg(value_name = "DIR")]
-    pub(crate) directory: PathBuf,
-
-    /// The file to write, which must not exist
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) output: PathBuf,
-
-    /// Leave QEMU out, which is in it otherwise (93 MB) where the run was measured with the version that testbed.lock has
-    #[arg(long)]
-    pub(crate) without_qemu: bool,
-}
-
-/// Arguments of `schema`.
-#[derive(Debug, Args)]
-pub(crate) struct Schema {
-    /// Which file's schema
-    #[arg(value_enum)]
-    pub(crate) file: SchemaOf,
-}
-
-/// Files with a published schema.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum SchemaOf {
-    /// results.json
-    Results,
-    /// The testbed manifest
-    Manifest,
-    /// A line of `run --message-format json`
-    Events,
 }
 
 /// How what happens is reported.
@@ -499,6 +399,23 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// The short help fits the screen that it is for, whatever is added to it.
+    #[test]
+    fn short_help_fits_a_screen() {
+        let mut all = Cli::command().term_width(80);
+        all.build();
+        assert!(all.render_long_help().to_string().lines().count() <= 40);
+        let mut open = vec![all];
+        while let Some(mut command) = open.pop() {
+            let name = command.get_name().to_owned();
+            let help = command.clone().term_width(80).render_help().to_string();
+            let fits = |line: &str| line.chars().count() <= 80 || line.starts_with("Usage: ");
+            assert!(help.lines().all(fits), "{name}: {help}");
+            assert!(name != "run" || help.lines().count() <= 45, "{help}");
+            open.extend(command.get_subcommands_mut().filter(|below| !below.is_hide_set()).map(|below| below.clone()));
+        }
     }
 
     #[test]

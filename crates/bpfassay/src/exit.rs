@@ -27,7 +27,7 @@ pub(crate) const UNEXPECTED: u8 = 4;
 pub(crate) const REGRESSION: u8 = 5;
 /// A gate could not be decided: too few or too scattered figures, or none.
 pub(crate) const INCONCLUSIVE: u8 = 6;
-/// `verify` found other raw figures than those recorded, or `payload verify` other programs than those offered.
+/// `verify` found other raw figures than those recorded, or `testbed payload verify` other programs than those offered.
 pub(crate) const NOT_REPRODUCED: u8 = 7;
 /// `run --bisect`: something under test is worse, which `git bisect run` takes for bad.
 pub(crate) const BISECT_WORSE: u8 = 1;
@@ -49,7 +49,7 @@ Exit codes:
     4  at least one run ended otherwise than expected (and no gate found a regression)
     5  a gate found a regression, or `compare` or `run --against` did
     6  no gate found a regression, but at least one is inconclusive, which is no pass
-    7  verify: re-executed runs have other raw figures; payload verify: programs are not what their sources give
+    7  verify: re-executed runs have other raw figures; testbed payload verify: programs are not what their sources give
   130  interrupted; what was measured is kept, `run --resume DIR` goes on
 
 With --bisect, as `git bisect run` reads them:
@@ -268,8 +268,7 @@ impl From<bpfassay_testbed::Error> for Failure {
 impl From<bpfassay_study::ExpandError> for Failure {
     fn from(error: bpfassay_study::ExpandError) -> Self {
         if matches!(error, bpfassay_study::ExpandError::NotInStudy { kind: "kernel", .. }) {
-            let help =
-                "`bpfassay kernels` lists the kernels of the catalogue, which --kernel takes, too, by architecture";
+            let help = "`bpfassay list kernels` lists the kernels of the catalogue, which --kernel takes, too, by architecture";
             return Self { code: USAGE, report: miette::Report::new(Helped { error, help }) };
         }
         Self::usage(error)

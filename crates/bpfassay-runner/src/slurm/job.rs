@@ -219,7 +219,7 @@ impl SlurmJob {
         let program = quoted(&self.program);
         let name = self.study.rsplit('/').next().unwrap_or(&self.study);
         let mut text = "#!/bin/sh\n\
-             # An array job: element K measures shard K. Written by `bpfassay slurm`, which does not write it again: change it as the cluster needs it.\n"
+             # An array job: element K measures shard K. Written by `bpfassay cluster submit`, which does not write it again: change it as the cluster needs it.\n"
             .to_owned();
         let mut option = |option: &str| {
             // Writing to a string cannot fail.
@@ -303,7 +303,7 @@ pub(super) mod tests {
         assert_eq!(
             job().script(Path::new("/scratch/me/fast")),
             r#"#!/bin/sh
-# An array job: element K measures shard K. Written by `bpfassay slurm`, which does not write it again: change it as the cluster needs it.
+# An array job: element K measures shard K. Written by `bpfassay cluster submit`, which does not write it again: change it as the cluster needs it.
 #SBATCH --job-name=bpfassay-fast.toml
 #SBATCH --cpus-per-task=2
 #SBATCH --chdir=/home/me/work

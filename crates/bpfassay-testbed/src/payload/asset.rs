@@ -56,7 +56,9 @@ const REMEDY: &str = "the place that --from names is damaged or tampered with; g
 #[non_exhaustive]
 pub enum AssetError {
     /// The index is not JSON, or not of the form expected.
-    #[error("{file} is no index of guest programs of format {FORMAT}: make it again with `bpfassay payload pack`")]
+    #[error(
+        "{file} is no index of guest programs of format {FORMAT}: make it again with `bpfassay testbed payload pack`"
+    )]
     Form {
         /// The index.
         file: String,

@@ -73,7 +73,7 @@ pub fn verify(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result
         }
         if subjects.len() == before {
             let what = format!(
-                "there are no programs for {arch} of the sources {} to compare with: run `bpfassay payload build`, or name a place \
+                "there are no programs for {arch} of the sources {} to compare with: run `bpfassay testbed payload build`, or name a place \
                  that offers them with --from",
                 &source.to_string()[..16]
             );

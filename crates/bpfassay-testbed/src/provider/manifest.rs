@@ -43,7 +43,7 @@ impl Provider for ManifestFile {
         };
         let made = made.and_then(|mut manifest| {
             if !request.shell {
-                // `fetch` prepares for `shell`, too. With the segment of the shell, guests would take another number of instructions
+                // `testbed fetch` prepares for `shell`, too. With the segment of the shell, guests would take another number of instructions
                 // to boot than those that `run` makes by itself.
                 for target in &mut manifest.targets {
                     target.initramfs.retain(|segment| segment.role != role::SHELL);

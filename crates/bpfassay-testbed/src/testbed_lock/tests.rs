@@ -76,7 +76,7 @@ fn what_is_no_lock_is_refused_with_what_is_wrong() {
 #[test]
 fn the_bundled_lock_has_what_the_study_quick_needs() {
     let (lock, catalogue) = (TestbedLock::bundled().unwrap(), Catalogue::bundled().unwrap());
-    assert_eq!(lock.text(), BUNDLED.1, "it is as `bpfassay lock --update` writes it");
+    assert_eq!(lock.text(), BUNDLED.1, "it is as `bpfassay testbed lock --update` writes it");
     for (arch, kernels) in [
         (Arch::X86_64, ["6.1", "6.12", "7.2"].as_slice()),
         (Arch::Aarch64, &["6.1", "6.12", "7.2"]),

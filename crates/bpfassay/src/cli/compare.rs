@@ -7,8 +7,11 @@ use bpfassay_protocol::Operation;
 use bpfassay_study::{Correction, Share};
 use clap::{Args, ValueEnum};
 
+use crate::exit;
+
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
+#[command(after_long_help = exit::HELP)]
 pub(crate) struct Compare {
     /// Results to compare with: a results directory or a results.json
     #[arg(value_name = "BASE")]
@@ -63,11 +66,11 @@ pub(crate) struct Compare {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Metrics {
     /// Compare only these metrics (write, read-call, …): their overheads, direct costs and byte errors, without pitfalls and findings
-    #[arg(long, value_name = "METRIC", value_delimiter = ',')]
+    #[arg(long, value_name = "METRIC", value_delimiter = ',', hide_short_help = true)]
     pub(crate) metric: Vec<String>,
 
     /// Compare only metrics of this operation (read, write, …): its bandwidth and the time of its calls
-    #[arg(long, value_name = "ACCESS", value_delimiter = ',')]
+    #[arg(long, value_name = "ACCESS", value_delimiter = ',', hide_short_help = true)]
     pub(crate) access: Vec<Operation>,
 }
 

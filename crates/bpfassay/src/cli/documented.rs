@@ -20,7 +20,7 @@ use bpfassay_study::{Available, Narrowing, Study, bundled, expand};
 use clap::Parser as _;
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-use super::{Cli, Command};
+use super::{Cli, Command, Testbed, TestbedCommand};
 
 /// A page, and where it lies.
 struct Page {
@@ -99,7 +99,7 @@ fn commands_are_understood() {
                 let study = match &cli.command {
                     Command::Run(run) => &run.selection.study,
                     Command::Plan(plan) => &plan.selection.study,
-                    Command::Fetch(fetch) => &fetch.selection.study,
+                    Command::Testbed(Testbed { command: TestbedCommand::Fetch(fetch) }) => &fetch.selection.study,
                     _ => continue,
                 };
                 let is_file = study.ends_with(".toml");
@@ -186,8 +186,8 @@ fn the_readme_is_short() {
 #[test]
 fn lines_of_shell_are_taken_apart() {
     assert_eq!(
-        commands("bpfassay fetch quick && bpfassay --offline run # go"),
-        [vec!["bpfassay", "fetch", "quick"], vec!["bpfassay", "--offline", "run"]]
+        commands("bpfassay testbed fetch quick && bpfassay --offline run # go"),
+        [vec!["bpfassay", "testbed", "fetch", "quick"], vec!["bpfassay", "--offline", "run"]]
     );
     assert_eq!(commands("cargo run -- run | head"), [["bpfassay", "run"]]);
     assert!(commands("ci/test && cargo build").is_empty());

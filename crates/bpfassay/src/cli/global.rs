@@ -10,52 +10,56 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
-    /// Answer yes to every question (also when CI=true)
+    /// Print help: `-h` in short, `--help` whole
+    #[arg(long, short, global = true, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+
+    /// Answer yes to every question, as with CI=true
     #[arg(long, short = 'y', global = true)]
     pub(crate) yes: bool,
 
-    /// Use nothing from the network: only what the cache holds
+    /// Use only what the cache holds, and no network
     #[arg(long, global = true)]
     pub(crate) offline: bool,
 
     /// Choose the newest kernels and compilers that the mirror has, in place of those of testbed.lock: figures are then not comparable with
     /// those of other machines
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     pub(crate) newest: bool,
 
     /// Ask the package mirror for its current lists, and choose the newest as with --newest
-    #[arg(long, global = true, conflicts_with = "offline")]
+    #[arg(long, global = true, conflicts_with = "offline", hide_short_help = true)]
     pub(crate) refresh: bool,
 
     /// Accept package lists whose validity has passed (a mirror that is behind)
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     pub(crate) accept_stale: bool,
 
     /// Directory of the cache [default: $XDG_CACHE_HOME/bpfassay or ~/.cache/bpfassay]
-    #[arg(long, global = true, value_name = "DIR", env = "BPFASSAY_CACHE")]
+    #[arg(long, global = true, value_name = "DIR", env = "BPFASSAY_CACHE", hide_short_help = true)]
     pub(crate) cache: Option<PathBuf>,
 
-    /// A place that offers the guest's programs (`bpfassay payload pack`) or the package files of testbed.lock (below `pool/`): they are taken from
+    /// A place that offers the guest's programs (`bpfassay testbed payload pack`) or the package files of testbed.lock (below `pool/`): they are taken from
     /// there where the cache lacks them. Programs are built only where no place offers them; may be given several times
-    #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_FROM")]
+    #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_FROM", hide_short_help = true)]
     pub(crate) from: Vec<AssetSource>,
 
     /// The mirror of Debian's archive to take packages from [default: that of the host's apt; where that names none, the one that was compiled in, if
     /// one was (`bpfassay doctor`)]
-    #[arg(long, global = true, value_name = "URL", env = "BPFASSAY_MIRROR", value_parser = mirror)]
+    #[arg(long, global = true, value_name = "URL", env = "BPFASSAY_MIRROR", value_parser = mirror, hide_short_help = true)]
     pub(crate) mirror: Option<String>,
 
     /// An archive that keeps what package mirrors drop: package files of testbed.lock that no other place has are taken from it, by
     /// their time stamps (ARCHIVE/debian/20251101T000000Z/pool/…), and nothing takes their place [default: the one that was compiled in, if
     /// one was]
-    #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_ARCHIVE")]
+    #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_ARCHIVE", hide_short_help = true)]
     pub(crate) archive: Option<AssetSource>,
 
     /// More kernels beside those that come with bpfassay: a TOML file of the form of kernels/debian.toml, with names of its own
-    #[arg(long, global = true, value_name = "FILE", env = "BPFASSAY_CATALOGUE")]
+    #[arg(long, global = true, value_name = "FILE", env = "BPFASSAY_CATALOGUE", hide_short_help = true)]
     pub(crate) catalogue: Option<PathBuf>,
 
-    /// Print more messages; repeat for more still (guest consoles from -v on)
+    /// Print more, such as guests' consoles; repeatable
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
@@ -74,6 +78,7 @@ impl Global {
     pub(crate) fn of_testbed(&self) -> Vec<OsString> {
         // Without `..`: who adds an option decides here whether it is one of them.
         let Self {
+            help: _,
             yes: _,
             offline,
             newest,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Arguments of `lock`.
+//! Arguments of `testbed lock`.
 
 use std::path::PathBuf;
 
 use bpfassay_testbed::{apt::Snapshot, testbed_lock::Wanted};
 use clap::Args;
 
-/// Arguments of `lock`.
+/// Arguments of `testbed lock`.
 #[derive(Debug, Args)]
 pub(crate) struct Lock {
     /// Choose anew, print what changes, and write the file: everything, or only what is named

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Arguments of `payload`.
+//! Arguments of `testbed payload`.
 
 use std::path::PathBuf;
 
 use bpfassay_protocol::Arch;
 use clap::{Args, Subcommand};
 
-/// Arguments of `payload`.
+/// Arguments of `testbed payload`.
 #[derive(Debug, Args)]
 pub(crate) struct Payload {
     /// What to do with the programs.

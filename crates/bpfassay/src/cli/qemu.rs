@@ -4,6 +4,7 @@
 use bpfassay_runner::{NotAQemuSource, QemuSource};
 use clap::Args;
 
+use super::GUESTS;
 use crate::exit::{Failure, USAGE};
 
 /// The variable of the environment in place of `--qemu`.
@@ -12,9 +13,12 @@ const VARIABLE: &str = "BPFASSAY_QEMU";
 /// Which QEMU boots guests.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct QemuChoice {
-    /// Where QEMU comes from: `lock`, that of testbed.lock, which is unpacked into the cache, runs from there with its own libraries, and is the same on
-    /// every machine; or `host`, the one on PATH [default: that of the host, or of testbed.lock where the host has none]
-    #[arg(long, value_name = "lock|host", env = VARIABLE)]
+    /// QEMU of testbed.lock, or of this host
+    ///
+    /// `lock`: the QEMU of testbed.lock, which is unpacked into the cache, runs with its own libraries, and is
+    /// the same on every machine. `host`: the QEMU on PATH. Default: that of the host, or of testbed.lock
+    /// where the host has none. The variable BPFASSAY_QEMU stands for this option.
+    #[arg(long, value_name = "lock|host", env = VARIABLE, hide_env = true, help_heading = GUESTS)]
     pub(crate) qemu: Option<QemuSource>,
 }
 
@@ -24,7 +28,7 @@ pub(crate) struct EmulatorTrust {
     /// Start the QEMU of the bundle on this machine although testbed.lock does not name its
     /// packages: whoever made the bundle can then run any program here. Without this option you are
     /// asked on a terminal; elsewhere, with --yes and in CI the QEMU is refused
-    #[arg(long, requires = "bundle")]
+    #[arg(long, requires = "bundle", help_heading = GUESTS, hide_short_help = true)]
     pub(crate) trust_emulator: bool,
 }
 

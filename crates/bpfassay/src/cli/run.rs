@@ -11,10 +11,26 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 
-use super::{EmulatorTrust, MessageFormat, Metrics, Overlays, QemuChoice, Selection, Targets};
+use super::{
+    EmulatorTrust, GUESTS, MessageFormat, Metrics, Overlays, QemuChoice, RESULTS, Selection, Targets, UNDER_TEST,
+};
+use crate::exit;
+
+/// Examples at the end of the help of `run`.
+const RUN_EXAMPLES: &str = "\
+Examples:
+  bpfassay run quick --arch x86_64        one architecture of a bundled study
+  bpfassay run --tool my.toml --deny all  test a tool on every target of `quick`";
+
+/// Examples at the end of the help of `check`.
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  bpfassay check vfsstat --kernel 6.1,7.2  a bundled tool on two kernels
+  bpfassay check my.toml --deny all        fail where something is found";
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES, after_long_help = format!("{RUN_EXAMPLES}\n\n{}", exit::HELP))]
 pub(crate) struct Run {
     /// Which study.
     #[command(flatten)]
@@ -28,35 +44,39 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) against: Against,
 
-    /// Continue an interrupted run from its results directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "clock", "model", "rounds", "replicates", "until"])]
+    /// Continue an interrupted run
+    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "clock", "model", "rounds", "replicates", "until"])]
     pub(crate) resume: Option<PathBuf>,
 
-    /// Measure with the guests, kernel packages and QEMU of these results (a results directory or a results.json), in place of those of testbed.lock and
-    /// of this host; what cannot be had is named, and nothing takes its place
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["resume", "manifest", "bundle", "modules", "ior"])]
+    /// Use the guests and the QEMU of these results
+    ///
+    /// A results directory or a results.json. Kernel packages and QEMU are those of the results, in place of
+    /// those of testbed.lock and of this host. What cannot be had is named, and nothing takes its place.
+    #[arg(long, value_name = "DIR", help_heading = GUESTS, conflicts_with_all = ["resume", "manifest", "bundle", "modules", "ior"])]
     pub(crate) like: Option<PathBuf>,
 
     /// With --resume: what is done again besides what was not completed
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t, requires = "resume")]
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t, requires = "resume", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) again: AgainChoice,
 }
 
 /// What is measured, beside results that there are already.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = RESULTS)]
 pub(crate) struct Against {
-    /// Compare with these results of the same study, of another kernel or day: a results directory or a results.json; exit with 5 where
-    /// something under test is worse
+    /// Compare with these results; exit with 5 where worse
+    ///
+    /// Results of the same study, of another kernel or day: a results directory or a results.json.
     #[arg(long, value_name = "DIR")]
     pub(crate) against: Option<PathBuf>,
 
     /// Exit as `git bisect run` wants it: 0 where nothing is worse, 1 where something is, 125 where this kernel cannot be tested, 128 where
     /// anything else went wrong
-    #[arg(long, requires = "against")]
+    #[arg(long, requires = "against", hide_short_help = true)]
     pub(crate) bisect: bool,
 
     /// With --against: changes of overheads up to this do not matter [default: 0.1%, by the instruction clock 0.02%]
-    #[arg(long, value_name = "SHARE", requires = "against")]
+    #[arg(long, value_name = "SHARE", requires = "against", hide_short_help = true)]
     pub(crate) margin: Option<Share>,
 
     /// With --against: which metrics.
@@ -75,35 +95,38 @@ pub(crate) struct Execution {
     #[command(flatten)]
     pub(crate) emulator: EmulatorTrust,
 
-    /// Guests side by side [default: as many as CPUs and memory allow]
-    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Guests at once [default: as CPUs and memory allow]
+    #[arg(long, short, value_name = "N", help_heading = GUESTS, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) jobs: Option<u32>,
 
-    /// Directory for the results [default: bpfassay-results/STUDY-TIME]
-    #[arg(long, short, value_name = "DIR")]
+    /// Results [default: bpfassay-results/STUDY-TIME]
+    #[arg(long, short, value_name = "DIR", help_heading = RESULTS)]
     pub(crate) output: Option<PathBuf>,
 
-    /// A store of blocks: a directory, which is made where it does not exist, also on a file system that hosts share; or an object store, s3://BUCKET/PREFIX or the URL
-    /// of a server that takes files by HTTP. A boot that it has, of the same kernel,
-    /// programs, QEMU and study, is taken from it in place of being measured, and what is measured is put into it
-    #[arg(long, value_name = "DIR|URL", env = "BPFASSAY_STORE")]
+    /// Take boots from this store, and add to it
+    ///
+    /// A directory, also on a file system that hosts share, which is made where it does not exist; or an object
+    /// store: s3://BUCKET/PREFIX or the URL of a server that takes files by HTTP. A boot that the store has, of
+    /// the same kernel, programs, QEMU and study, is not measured again. The variable BPFASSAY_STORE stands
+    /// for this option.
+    #[arg(long, value_name = "DIR|URL", env = "BPFASSAY_STORE", hide_env = true, help_heading = RESULTS)]
     pub(crate) store: Option<StorePlace>,
 
     /// With --store: take nothing from the store, measure everything, and replace what it has
-    #[arg(long, requires = "store")]
+    #[arg(long, requires = "store", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) fresh: bool,
 
     /// With --store: use it by the wall clock, too. Boots of a host of the same kind are then taken from it, although their figures would be others
-    #[arg(long, requires = "store")]
+    #[arg(long, requires = "store", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) store_wall: bool,
 
     /// With --store: keep boots without times of the host's clock and without the host, so that the same boot of the same guests is the same bytes wherever it
     /// was measured
-    #[arg(long, requires = "store", conflicts_with = "store_wall")]
+    #[arg(long, requires = "store", conflicts_with = "store_wall", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) store_reproducible: bool,
 
     /// How guests are executed
-    #[arg(long, value_parser = accelerator(), default_value = "auto")]
+    #[arg(long, value_name = "WAY", value_parser = accelerator(), default_value = "auto", help_heading = GUESTS, hide_short_help = true)]
     pub(crate) accelerator: AcceleratorWish,
 
     /// Which QEMU.
@@ -111,12 +134,12 @@ pub(crate) struct Execution {
     pub(crate) qemu: QemuChoice,
 
     /// How to report what happens: a bar or lines on standard error and a table at the end, or a JSON object per event on standard
-    /// output (`bpfassay schema events`)
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    /// output (`bpfassay generate schema events`)
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t, help_heading = RESULTS, hide_short_help = true)]
     pub(crate) message_format: MessageFormat,
 
     /// At the end, print how long each stage took, and what ran beside it
-    #[arg(long)]
+    #[arg(long, help_heading = RESULTS, hide_short_help = true)]
     pub(crate) timings: bool,
 }
 
@@ -132,6 +155,7 @@ pub(crate) enum AgainChoice {
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
+#[command(after_help = CHECK_EXAMPLES, after_long_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::HELP))]
 pub(crate) struct Check {
     /// The tools: bundled ones (vfsstat, filetop, …) or paths of tool files
     #[arg(value_name = "TOOL", required = true)]
@@ -141,8 +165,8 @@ pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) targets: Targets,
 
-    /// Findings that the tools may not have (prototype-differs, …), or `all`
-    #[arg(long, value_name = "FINDING", value_delimiter = ',')]
+    /// Fail where a tool has one of these findings, or `all`
+    #[arg(long, value_name = "FINDING", value_delimiter = ',', help_heading = UNDER_TEST)]
     pub(crate) deny: Vec<Denied>,
 
     /// How it is run.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::{Lock, Payload, QemuChoice, Selection};
+
 /// Arguments of `testbed`.
 #[derive(Debug, Args)]
 pub(crate) struct Testbed {
@@ -16,7 +18,19 @@ pub(crate) struct Testbed {
 /// What can be done with testbeds.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TestbedCommand {
-    /// Compose the guests of a testbed specification (JSON: kernels and programs that were built elsewhere) in a new directory
+    /// Prepare everything that a study needs to run offline
+    Fetch(Fetch),
+    /// Show or update testbed.lock: packages of kernels, compilers, QEMU
+    Lock(Lock),
+    /// Write the guests of a run to one file, for `--bundle`
+    Bundle(Bundle),
+    /// Show what takes space in the cache, or prune it
+    Cache(CacheArguments),
+    /// Build, pack or verify the guest's programs
+    Payload(Payload),
+    /// Compose guests of kernels and programs that were built elsewhere
+    ///
+    /// A testbed specification in JSON names the kernels and programs. The guests go into a new directory.
     Compose {
         /// The testbed specification
         spec: PathBuf,
@@ -24,7 +38,9 @@ pub(crate) enum TestbedCommand {
         #[arg(long, short, value_name = "DIR")]
         output: PathBuf,
     },
-    /// Copy a testbed, with all files that its manifest names, into a new directory that can be moved
+    /// Copy a testbed into a new directory that can be moved
+    ///
+    /// All files that the manifest names are copied.
     Pack {
         /// The manifest
         manifest: PathBuf,
@@ -32,12 +48,77 @@ pub(crate) enum TestbedCommand {
         #[arg(long, short, value_name = "DIR")]
         output: PathBuf,
     },
-    /// Check a manifest and the content of every file that it names, or a testbed specification by itself
+    /// Check a manifest and its files, or a testbed specification
     Check {
         /// The manifest, or the testbed specification
         file: PathBuf,
         /// The file is a testbed specification; what it names need not exist yet
         #[arg(long)]
         spec: bool,
+    },
+}
+
+/// Arguments of `testbed fetch`.
+#[derive(Debug, Args)]
+pub(crate) struct Fetch {
+    /// Which study.
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Verify the hash of every file in the cache first; what is damaged is made again
+    #[arg(long)]
+    pub(crate) verify: bool,
+
+    /// Write the testbed manifest to this file, for --manifest
+    #[arg(long, value_name = "FILE")]
+    pub(crate) manifest_out: Option<PathBuf>,
+
+    /// Which QEMU.
+    #[command(flatten)]
+    pub(crate) qemu: QemuChoice,
+}
+
+/// Arguments of `testbed bundle`.
+#[derive(Debug, Args)]
+pub(crate) struct Bundle {
+    /// The results directory of the run
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+
+    /// The file to write, which must not exist
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+
+    /// Leave QEMU out, which is in it otherwise (93 MB) where the run was measured with the version that testbed.lock has
+    #[arg(long)]
+    pub(crate) without_qemu: bool,
+}
+
+/// Arguments of `testbed cache`.
+#[derive(Debug, Args)]
+pub(crate) struct CacheArguments {
+    /// What to do in place of a list.
+    #[command(subcommand)]
+    pub(crate) command: Option<CacheCommand>,
+
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// What `testbed cache` does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// Remove what was not used for long: it is downloaded or made again when it is needed
+    Prune {
+        /// Remove what was not used for so many days
+        #[arg(long, value_name = "DAYS", default_value_t = 30)]
+        unused: u32,
+        /// Remove all Debian packages as well: what was unpacked of them stays
+        #[arg(long)]
+        packages: bool,
+        /// Only print what would be removed
+        #[arg(long)]
+        dry_run: bool,
     },
 }

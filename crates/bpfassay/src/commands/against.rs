@@ -85,7 +85,7 @@ impl Against {
             return Ok(self);
         }
         let directory = self.shown.display();
-        let help = "compare with results of the same study: bpfassay list shows what there is";
+        let help = "compare with results of the same study: bpfassay list results shows what there is";
         let report = miette::miette!(help = help, "{directory} has {base}, and {new} is to be run");
         Err(Failure { code: USAGE, report })
     }

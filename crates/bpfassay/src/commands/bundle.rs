@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay bundle`: the guests of a run in one file.
+//! `bpfassay testbed bundle`: the guests of a run in one file.
 
 use std::collections::BTreeSet;
 

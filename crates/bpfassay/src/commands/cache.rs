@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay cache`: what takes space in the cache, and removing what was not used for long.
+//! `bpfassay testbed cache`: what takes space in the cache, and removing what was not used for long.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 

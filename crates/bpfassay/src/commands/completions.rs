@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay completions`: the options, and the values of those that take names of ours: architectures, kernels, studies, probes, tools, findings.
+//! `bpfassay generate completions`: the options, and the values of those that take names of ours: architectures, kernels, studies, probes, tools, findings.
 
 use bpfassay_protocol::{Arch, Operation, probe::Probe};
 use bpfassay_study::Clock;

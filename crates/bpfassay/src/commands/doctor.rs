@@ -72,7 +72,7 @@ fn described(remedy: &Remedy) -> String {
                 arch.facts().qemu_packages
             );
         }
-        Remedy::FetchQemu => "none: it is fetched when it is needed, or by bpfassay fetch",
+        Remedy::FetchQemu => "none: it is fetched when it is needed, or by bpfassay testbed fetch",
         Remedy::InstallRustLater => {
             "none for now; to build them again when their sources change, install a Rust toolchain"
         }
@@ -83,14 +83,14 @@ fn described(remedy: &Remedy) -> String {
             "name a place that offers them with --from, a checkout in BPFASSAY_SOURCE, or use --manifest FILE"
         }
         Remedy::NamePlace => "name a place that offers them with --from, or use --manifest FILE",
-        Remedy::FetchPrograms => "bpfassay fetch",
-        Remedy::FetchIndexes => "leave out --offline once, or run bpfassay fetch",
+        Remedy::FetchPrograms => "bpfassay testbed fetch",
+        Remedy::FetchIndexes => "leave out --offline once, or run bpfassay testbed fetch",
         Remedy::NameMirror => "name one with --mirror, or a place that has the packages with --from",
         Remedy::NameArchive => "none while the mirror has the packages of testbed.lock; else name one with --archive",
         Remedy::RetryMirror => "try again later; --accept-stale takes a mirror that is behind",
         Remedy::CheckMirror => "check the host's apt sources and network; --accept-stale takes a mirror that is behind",
         Remedy::UseTcg => "none: guests run under TCG",
-        Remedy::FetchKernel => "guests run under TCG meanwhile; bpfassay fetch, then doctor again",
+        Remedy::FetchKernel => "guests run under TCG meanwhile; bpfassay testbed fetch, then doctor again",
         Remedy::PermitKvm => {
             "where /dev/kvm is to be used, let this user: as root, adduser USER kvm, then log in again"
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay fetch`: prepare everything for a study, so that it then runs offline.
+//! `bpfassay testbed fetch`: prepare everything for a study, so that it then runs offline.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the file")]
 

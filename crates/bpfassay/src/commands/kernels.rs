@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay kernels`: what is known, cached, available.
+//! `bpfassay list kernels`: what is known, cached, available.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay studies`, `probes`, `tools` and `list`: what there is to measure with, and what was measured.
+//! `bpfassay list`: what there is to measure with, and what was measured.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the directory")]
 
@@ -33,7 +33,7 @@ struct Named {
 ///
 /// # Errors
 /// An infrastructure failure where the list cannot be printed. That a bundled file is wrong is an internal one, and a test finds it.
-pub(crate) fn studies(arguments: &cli::Lists) -> Outcome {
+pub(crate) fn studies(arguments: &cli::Bundled) -> Outcome {
     let describe = |name: &str| bpfassay_study::load(name).map(|study| study.description);
     print_named(&described(bpfassay_study::bundled::NAMES, describe)?, arguments.json)
 }
@@ -42,7 +42,7 @@ pub(crate) fn studies(arguments: &cli::Lists) -> Outcome {
 ///
 /// # Errors
 /// As with [`studies`].
-pub(crate) fn tools(arguments: &cli::Lists) -> Outcome {
+pub(crate) fn tools(arguments: &cli::Bundled) -> Outcome {
     let describe = |name: &str| bpfassay_tool::load(name).map(|tool| tool.file.description);
     print_named(&described(bpfassay_tool::bundled::NAMES, describe)?, arguments.json)
 }
@@ -63,7 +63,7 @@ fn described<E: std::error::Error + Send + Sync + 'static>(
 ///
 /// # Errors
 /// An infrastructure failure where the list cannot be printed.
-pub(crate) fn probes(arguments: &cli::Lists) -> Outcome {
+pub(crate) fn probes(arguments: &cli::Bundled) -> Outcome {
     let names: Vec<_> =
         Probe::ALL.iter().map(|probe| Named { name: probe.name(), description: description(*probe) }).collect();
     print_named(&names, arguments.json)
@@ -122,7 +122,7 @@ struct MeasuredRun {
 ///
 /// # Errors
 /// A usage failure where a directory that is named cannot be read; an infrastructure failure where the list cannot be printed.
-pub(crate) fn results(arguments: &cli::List) -> Outcome {
+pub(crate) fn results(arguments: &cli::ListedResults) -> Outcome {
     let given = arguments.directories.as_slice();
     let default = [PathBuf::from(DEFAULT_RESULTS)];
     let directories = if given.is_empty() { &default[..] } else { given };

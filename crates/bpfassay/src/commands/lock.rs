@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay lock`: which package files testbeds are made of, and choosing them anew.
+//! `bpfassay testbed lock`: which package files testbeds are made of, and choosing them anew.
 
 use std::{collections::BTreeSet, fmt::Write as _, io::ErrorKind};
 

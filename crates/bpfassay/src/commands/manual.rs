@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay man`: made from the same definition as `--help`.
+//! `bpfassay generate man`: made from the same definition as `--help`.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the directory")]
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay merge`: one results directory of those of shards.
+//! `bpfassay cluster merge`: one results directory of those of shards.
 
 use std::path::Path;
 

@@ -43,7 +43,9 @@ use bpfassay_results::{OpenDirectory, plain};
 
 pub(crate) use self::node::in_place_of_ior;
 use crate::{
-    cli::{Cli, Command},
+    cli::{
+        Cli, Cluster, ClusterCommand, Command, Generate, GenerateCommand, List, ListCommand, Testbed, TestbedCommand,
+    },
     exit::{Failure, INFRASTRUCTURE, INTERNAL, Outcome},
     output, stop,
 };
@@ -57,33 +59,43 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
     let Cli { command, global } = cli;
     match command {
         Command::Run(arguments) => with_runtime(run::run(arguments, &global)),
+        Command::Check(arguments) => with_runtime(check::check(arguments, &global)),
         Command::Here(arguments) => with_runtime(here::here(arguments)),
         Command::Plan(arguments) => with_runtime(plan::plan(arguments, &global)),
-        Command::Kernels(arguments) => kernels::kernels(&arguments, &global),
-        Command::Studies(arguments) => lists::studies(&arguments),
-        Command::Probes(arguments) => lists::probes(&arguments),
-        Command::Tools(arguments) => lists::tools(&arguments),
-        Command::List(arguments) => lists::results(&arguments),
-        Command::Lock(arguments) => lock::lock(&arguments, &global),
-        Command::Fetch(arguments) => with_runtime(fetch::fetch(arguments, &global)),
-        Command::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),
-        Command::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
-        Command::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
-        Command::Merge(arguments) => merge::merge(&arguments),
-        Command::Node(arguments) => with_runtime(node::node(arguments)),
-        Command::Slurm(arguments) => slurm::slurm(&arguments, &global),
-        Command::Bundle(arguments) => bundle::bundle(&arguments, &global),
-        Command::Cache(arguments) => cache::cache(&arguments, &global),
-        Command::Check(arguments) => with_runtime(check::check(arguments, &global)),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Trend(arguments) => trend::trend(&arguments),
         Command::Report(arguments) => report::report(&arguments),
-        Command::Schema(arguments) => schema::schema(&arguments),
-        Command::Completions { shell } => completions::completions(shell),
-        Command::Man { directory } => manual::pages(&directory),
-        Command::Payload(arguments) => payload::payload(arguments, &global),
+        Command::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
+        Command::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
+        Command::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),
+        Command::List(List { command }) => match command {
+            ListCommand::Studies(arguments) => lists::studies(&arguments),
+            ListCommand::Kernels(arguments) => kernels::kernels(&arguments, &global),
+            ListCommand::Probes(arguments) => lists::probes(&arguments),
+            ListCommand::Tools(arguments) => lists::tools(&arguments),
+            ListCommand::Results(arguments) => lists::results(&arguments),
+        },
+        Command::Testbed(Testbed { command }) => match command {
+            TestbedCommand::Fetch(arguments) => with_runtime(fetch::fetch(arguments, &global)),
+            TestbedCommand::Lock(arguments) => lock::lock(&arguments, &global),
+            TestbedCommand::Bundle(arguments) => bundle::bundle(&arguments, &global),
+            TestbedCommand::Cache(arguments) => cache::cache(&arguments, &global),
+            TestbedCommand::Payload(arguments) => payload::payload(arguments, &global),
+            TestbedCommand::Compose { spec, output } => testbed::compose(&spec, &output, &global),
+            TestbedCommand::Pack { manifest, output } => testbed::pack(&manifest, &output),
+            TestbedCommand::Check { file, spec } => testbed::check(&file, spec),
+        },
+        Command::Cluster(Cluster { command }) => match command {
+            ClusterCommand::Submit(arguments) => slurm::slurm(&arguments, &global),
+            ClusterCommand::Merge(arguments) => merge::merge(&arguments),
+        },
         Command::Tool(arguments) => tool::tool(&arguments),
-        Command::Testbed(arguments) => testbed::testbed(&arguments, &global),
+        Command::Generate(Generate { command }) => match command {
+            GenerateCommand::Schema(arguments) => schema::schema(&arguments),
+            GenerateCommand::Completions { shell } => completions::completions(shell),
+            GenerateCommand::Man { directory } => manual::pages(&directory),
+        },
+        Command::Node(arguments) => with_runtime(node::node(arguments)),
     }
 }
 

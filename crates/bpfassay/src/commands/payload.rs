@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay payload`: the guest's programs, built, packed for other machines, and verified.
+//! `bpfassay testbed payload`: the guest's programs, built, packed for other machines, and verified.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay schema`: the JSON schemas of files.
+//! `bpfassay generate schema`: the JSON schemas of files.
 
 use crate::{
     cli::{Schema, SchemaOf},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay slurm`: a study as an array job, followed to its merged results.
+//! `bpfassay cluster submit`: a study as an array job, followed to its merged results.
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a directory that the user names")]
 
@@ -25,12 +25,12 @@ use crate::{
 /// The directory of the merged results in that of the job.
 const MERGED: &str = "merged";
 
-/// Executes the command. The exit code is that of `merge`, which has the verdicts of the whole study.
+/// Executes the command. The exit code is that of `cluster merge`, which has the verdicts of the whole study.
 ///
 /// # Errors
 /// A usage failure where arguments are wrong or the directory has another job; an infrastructure failure where Slurm cannot be used, or shards are not
-/// measured after all attempts; those of `merge`.
-pub(crate) fn slurm(arguments: &cli::Slurm, global: &cli::Global) -> Outcome {
+/// measured after all attempts; those of `cluster merge`.
+pub(crate) fn slurm(arguments: &cli::Submit, global: &cli::Global) -> Outcome {
     let merged = arguments.output.join(MERGED);
     if merged.exists() {
         let report = miette::miette!(
@@ -52,7 +52,7 @@ pub(crate) fn slurm(arguments: &cli::Slurm, global: &cli::Global) -> Outcome {
 }
 
 /// The job, with arguments of `run` that `run` takes.
-fn job(arguments: &cli::Slurm, global: &cli::Global) -> Result<SlurmJob, Failure> {
+fn job(arguments: &cli::Submit, global: &cli::Global) -> Result<SlurmJob, Failure> {
     let failed = |error| Failure::infrastructure(SlurmError::File { action: "find", path: ".".into(), source: error });
     let program = env::current_exe().map_err(failed)?;
     let working_directory = env::current_dir().map_err(failed)?;
@@ -183,12 +183,15 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
+    use crate::cli::{Cluster, ClusterCommand};
 
     /// The arguments of every command that the shards of this command line have.
     fn of_shards(options: &[&str]) -> Vec<String> {
-        let words = ["bpfassay", "slurm", "quick", "--output", "job", "--shards", "2"];
+        let words = ["bpfassay", "cluster", "submit", "quick", "--output", "job", "--shards", "2"];
         let parsed = Cli::try_parse_from(words.iter().chain(options)).unwrap();
-        let Command::Slurm(arguments) = parsed.command else { panic!("not slurm") };
+        let Command::Cluster(Cluster { command: ClusterCommand::Submit(arguments) }) = parsed.command else {
+            panic!("not a submission")
+        };
         job(&arguments, &parsed.global).unwrap().global_arguments
     }
 
@@ -213,10 +216,12 @@ mod tests {
 
     #[test]
     fn a_shard_that_is_continued_has_the_store_too() {
-        let words = ["bpfassay", "slurm", "quick", "--output", "job", "--shards", "2", "--"];
+        let words = ["bpfassay", "cluster", "submit", "quick", "--output", "job", "--shards", "2", "--"];
         let of = |given: &[&str]| {
             let parsed = Cli::try_parse_from(words.iter().chain(given)).unwrap();
-            let Command::Slurm(arguments) = parsed.command else { panic!("not slurm") };
+            let Command::Cluster(Cluster { command: ClusterCommand::Submit(arguments) }) = parsed.command else {
+                panic!("not a submission")
+            };
             let job = job(&arguments, &parsed.global).unwrap();
             (job.run_arguments, job.continued_arguments)
         };

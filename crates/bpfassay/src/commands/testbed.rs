@@ -21,48 +21,57 @@ use crate::{
     selection::offline,
 };
 
-/// Executes the command.
+/// Composes the guests of the specification `spec` in the directory `output`.
 ///
 /// # Errors
-/// A usage failure for a spec, a manifest or an image that cannot be used; an infrastructure failure where a file that they name is missing
-/// or changed, or guests cannot be composed in the cache or copied.
-pub(crate) fn testbed(arguments: &cli::Testbed, global: &cli::Global) -> Outcome {
-    match &arguments.command {
-        cli::TestbedCommand::Compose { spec, output } => {
-            let spec = TestbedSpec::load(spec)?;
-            let store = Store::open(&offline(global))?;
-            let manifest = compose::compose(&store.cache, &spec)?;
-            compose::pack(&manifest, output)?;
-            print(&manifest, &output.join(manifest::MANIFEST))?;
-        }
-        cli::TestbedCommand::Pack { manifest, output } => {
-            let manifest = Manifest::load(manifest, Check::Size)?;
-            compose::pack(&manifest, output)?;
-            print(&manifest, &output.join(manifest::MANIFEST))?;
-        }
-        cli::TestbedCommand::Check { file, spec: false } => {
-            print(&Manifest::load(file, Check::Content)?, file)?;
-        }
-        cli::TestbedCommand::Check { file, spec: true } => {
-            let spec = TestbedSpec::load(file)?;
-            let catalogue = Catalogue::bundled().map_err(|error| Failure::new(INTERNAL, error))?;
-            for target in &spec.targets {
-                let version = target.version.as_deref().unwrap_or("of unknown version");
-                super::print(&line(target.arch, &target.name, version))?;
-            }
-            for target in spec.unknown_targets(&catalogue) {
-                super::print(&format!("not in the catalogue: {} {}\n", target.arch, plain::line(&target.name)))?;
-            }
-        }
+/// A usage failure for a specification that cannot be used; an infrastructure failure where a file that it
+/// names is missing or changed, or guests cannot be composed in the cache or copied.
+pub(crate) fn compose(spec: &Path, output: &Path, global: &cli::Global) -> Outcome {
+    let spec = TestbedSpec::load(spec)?;
+    let store = Store::open(&offline(global))?;
+    let manifest = compose::compose(&store.cache, &spec)?;
+    compose::pack(&manifest, output)?;
+    print(&manifest, &output.join(manifest::MANIFEST))
+}
+
+/// Copies the testbed of `manifest` into the directory `output`.
+///
+/// # Errors
+/// A usage failure for a manifest that cannot be used; an infrastructure failure where a file that it names
+/// is missing or changed, or cannot be copied.
+pub(crate) fn pack(manifest: &Path, output: &Path) -> Outcome {
+    let manifest = Manifest::load(manifest, Check::Size)?;
+    compose::pack(&manifest, output)?;
+    print(&manifest, &output.join(manifest::MANIFEST))
+}
+
+/// Checks `file`: a manifest, or with `is_spec` a testbed specification.
+///
+/// # Errors
+/// A usage failure for a file that cannot be used; an infrastructure failure where a file that the manifest
+/// names is missing or changed.
+pub(crate) fn check(file: &Path, is_spec: bool) -> Outcome {
+    if !is_spec {
+        return print(&Manifest::load(file, Check::Content)?, file);
+    }
+    let spec = TestbedSpec::load(file)?;
+    let catalogue = Catalogue::bundled().map_err(|error| Failure::new(INTERNAL, error))?;
+    for target in &spec.targets {
+        let version = target.version.as_deref().unwrap_or("of unknown version");
+        super::print(&line(target.arch, &target.name, version))?;
+    }
+    for target in spec.unknown_targets(&catalogue) {
+        super::print(&format!("not in the catalogue: {} {}\n", target.arch, plain::line(&target.name)))?;
     }
     Ok(SUCCESS)
 }
 
-fn print(manifest: &Manifest, path: &Path) -> Result<(), Failure> {
+fn print(manifest: &Manifest, path: &Path) -> Outcome {
     for target in &manifest.targets {
         super::print(&summary(target))?;
     }
-    super::print(&format!("manifest: {}\n", output::path(path)))
+    super::print(&format!("manifest: {}\n", output::path(path)))?;
+    Ok(SUCCESS)
 }
 
 /// The line of a target, whose names are those of whoever made the manifest.

@@ -38,7 +38,7 @@ fn a_release_measures_with_the_guests_of_its_packed_testbed_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("one.toml"), STUDY).unwrap();
     for arguments in [
-        &["fetch", "./one.toml", "--yes", "--manifest-out", "manifest.json"][..],
+        &["testbed", "fetch", "./one.toml", "--yes", "--manifest-out", "manifest.json"][..],
         &["testbed", "pack", "manifest.json", "--output", "testbed-one"],
     ] {
         let output = bpfassay(directory.path()).args(arguments).output().unwrap();

@@ -75,7 +75,8 @@ fn counted_on_targets(directory: &Path, results: &Value) -> BTreeMap<String, u32
     }
     // Real results match the published schema.
     let schema: Value =
-        serde_json::from_slice(&bpfassay(directory).args(["schema", "results"]).output().unwrap().stdout).unwrap();
+        serde_json::from_slice(&bpfassay(directory).args(["generate", "schema", "results"]).output().unwrap().stdout)
+            .unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> = validator.iter_errors(results).take(5).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:#?}");
@@ -176,7 +177,14 @@ fn the_instruction_clock_gives_the_same_figures_everywhere() {
     let other = elsewhere.path().join("another/checkout");
     fs::create_dir_all(&other).unwrap();
     fs::copy(study("smoke.toml"), other.join("smoke.toml")).unwrap();
-    done(bpfassay(here.path()).arg("fetch").arg(study("smoke.toml")).args(["--yes", "--manifest-out", "here.json"]), 0);
+    done(
+        bpfassay(here.path()).args(["testbed", "fetch"]).arg(study("smoke.toml")).args([
+            "--yes",
+            "--manifest-out",
+            "here.json",
+        ]),
+        0,
+    );
     done(bpfassay(here.path()).args(["testbed", "pack", "here.json", "--output"]).arg(other.join("testbed")), 0);
     let loaded = under_load(|| {
         let mut run = bpfassay(&other);
@@ -187,7 +195,7 @@ fn the_instruction_clock_gives_the_same_figures_everywhere() {
     });
     let verified = done(bpfassay(here.path()).args(["verify", "out", "--sample", "1", "--yes"]), 0);
     assert!(verified.contains("1 of 2 boots, 2 runs: identical raw figures"), "{verified}");
-    let bundled = done(bpfassay(here.path()).args(["bundle", "out", "--output", "guests.bundle"]), 0);
+    let bundled = done(bpfassay(here.path()).args(["testbed", "bundle", "out", "--output", "guests.bundle"]), 0);
     assert!(bundled.contains("aarch64  6.1"), "{bundled}");
     let has_qemu = bundled.contains("in it: QEMU 1:7.2");
     assert!(has_qemu || bundled.contains("not in it: QEMU; the run was measured with"), "{bundled}");

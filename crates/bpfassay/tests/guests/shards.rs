@@ -81,15 +81,15 @@ fn merged_shards_are_what_one_run_measures() {
     assert!(first.contains("shard 1 of 2") && !first.contains("aarch64 7.2"), "{first}");
 
     // What is missing is named.
-    let refused = exits(directory, &["merge", "out", "1"], 2);
+    let refused = exits(directory, &["cluster", "merge", "out", "1"], 2);
     assert!(refused.contains("2 of 4 boots are missing: aarch64_7.2_small_tmpfs_1"), "{refused}");
     go(&["--shard", "2/2", "--output", "2"], 0);
-    let refused = exits(directory, &["merge", "out", "1", "2", "1"], 2);
+    let refused = exits(directory, &["cluster", "merge", "out", "1", "2", "1"], 2);
     assert!(refused.contains("both have the block aarch64_6.12_small_tmpfs_1"), "{refused}");
     assert!(!directory.join("out").exists());
 
     // All but times of the host: plan, provenance, boots, runs, cells, gates.
-    let merged = exits(directory, &["merge", "out", "2", "1"], 0);
+    let merged = exits(directory, &["cluster", "merge", "out", "2", "1"], 0);
     assert_eq!(fingerprint(&merged), fingerprint(&whole));
     let [of_merged, of_whole] = ["out", "whole"].map(|name| comparable(results(&directory.join(name))));
     for (key, of_whole) in of_whole.as_object().unwrap() {
@@ -100,22 +100,22 @@ fn merged_shards_are_what_one_run_measures() {
     // One that is killed in its first boot, and continued.
     let arguments = with(&["--shard", "2/2", "--output", "killed"]);
     killed(directory, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    let refused = exits(directory, &["merge", "again", "1", "killed"], 2);
+    let refused = exits(directory, &["cluster", "merge", "again", "1", "killed"], 2);
     assert!(refused.contains("killed cannot be merged: results.json: it does not exist"), "{refused}");
     let refused = exits(directory, &["run", "--resume", "killed", "--shard", "1/2"], 2);
     assert!(refused.contains("this run is shard 2 of 2 of a study, and --shard requests 1/2"), "{refused}");
     exits(directory, &["run", "--resume", "killed", "--shard", "2/2", "--yes", "--offline"], 0);
-    let again = exits(directory, &["merge", "again", "1", "killed"], 0);
+    let again = exits(directory, &["cluster", "merge", "again", "1", "killed"], 0);
     assert_eq!(fingerprint(&again), fingerprint(&whole));
 
     exits(directory, &["verify", "out", "--files"], 0);
     exits(directory, &["compare", "whole", "out", "--fail-on", "regression"], 0);
-    let listed = exits(directory, &["list", "1", "out"], 0);
+    let listed = exits(directory, &["list", "results", "1", "out"], 0);
     assert!(listed.contains("shards, shard 1 of 2, instructions, 4 of 4 runs"), "{listed}");
     exits(directory, &["verify", "1", "--sample", "1", "--offline", "--yes"], 0);
 
     // A part that is merged is continued as any run.
-    let part = exits(directory, &["merge", "part", "1", "--partial"], 3);
+    let part = exits(directory, &["cluster", "merge", "part", "1", "--partial"], 3);
     assert!(part.contains("2 of 4 boots are missing; continue with: bpfassay run --resume part"), "{part}");
     let continued = exits(directory, &["run", "--resume", "part", "--yes", "--offline"], 0);
     assert_eq!(fingerprint(&continued), fingerprint(&whole));

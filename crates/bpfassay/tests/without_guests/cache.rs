@@ -47,7 +47,7 @@ fn as_nobody(directory: &Path) -> Command {
 
 /// `kernels` with `cache` is refused, and names it and what to do.
 fn refuses(mut command: Command, cache: &Path, part: &str) {
-    let output = command.args(["kernels", "--offline", "--cache"]).arg(cache).output().unwrap();
+    let output = command.args(["list", "kernels", "--offline", "--cache"]).arg(cache).output().unwrap();
     let printed = printed(&output);
     assert_eq!(output.status.code(), Some(2), "{}: {printed}", cache.display());
     let printed = printed.replace('\n', " ");
@@ -89,7 +89,7 @@ fn the_root_directory_is_no_cache() {
     let place = open_to_all();
     let file = precious(place.path());
     let script = "for d in dev proc lib lib64 usr bin etc; do [ -e /$d ] && mkdir -p $0/$d && mount --rbind /$d $0/$d; done; \
-                  chroot $0 /bpfassay kernels --offline --cache /; code=$?; exit $code";
+                  chroot $0 /bpfassay list kernels --offline --cache /; code=$?; exit $code";
     let output = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", script])
         .arg(place.path())
@@ -108,7 +108,7 @@ fn whoever_holds_a_lock_is_named_to_those_who_wait() {
     let work = tempfile::tempdir().unwrap();
     let kernels = || {
         let mut command = bpfassay(work.path());
-        command.args(["kernels", "--offline", "--cache", "cache"]);
+        command.args(["list", "kernels", "--offline", "--cache", "cache"]);
         command
     };
     assert!(kernels().output().unwrap().status.success());
@@ -161,14 +161,15 @@ fn a_cache_of_roots_is_used_by_others_as_far_as_it_goes() {
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     let manifest = |of: &str| fs::read(place.path().join(of).join("manifest.json")).unwrap();
     assert_eq!(manifest("made"), manifest("nobodys/made"));
-    let output = as_nobody(place.path()).args(["kernels", "--offline", "--cache"]).arg(&cache).output().unwrap();
+    let output =
+        as_nobody(place.path()).args(["list", "kernels", "--offline", "--cache"]).arg(&cache).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
 
     fs::write(place.path().join("programs/bpfassay-ior"), "another").unwrap();
     let output = compose(as_nobody(place.path()), "nobodys/other");
     let stderr = printed(&output).replace('\n', " ");
     assert_eq!(output.status.code(), Some(3), "{stderr}");
-    assert!(stderr.contains("is not in the cache") && stderr.contains("bpfassay fetch"), "{stderr}");
+    assert!(stderr.contains("is not in the cache") && stderr.contains("bpfassay testbed fetch"), "{stderr}");
 }
 
 #[test]
@@ -177,7 +178,8 @@ fn a_missing_and_an_empty_directory_become_caches_and_stay_usable() {
     fs::create_dir(work.path().join("empty")).unwrap();
     for cache in ["empty", "missing/below"] {
         for _ in 0..2 {
-            let output = bpfassay(work.path()).args(["kernels", "--offline", "--cache", cache]).output().unwrap();
+            let output =
+                bpfassay(work.path()).args(["list", "kernels", "--offline", "--cache", cache]).output().unwrap();
             assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
         }
         let tmp = work.path().join(cache).join("tmp");
@@ -196,7 +198,7 @@ fn another_user_cannot_have_root_empty_a_directory_nor_empty_one_by_itself() {
     let trap = place.path().join("trap");
     fs::create_dir(&trap).unwrap();
     chown(&trap, Some(NOBODY), Some(NOBODY)).unwrap();
-    let output = as_nobody(place.path()).args(["kernels", "--offline", "--cache"]).arg(&trap).output().unwrap();
+    let output = as_nobody(place.path()).args(["list", "kernels", "--offline", "--cache"]).arg(&trap).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert!(trap.join("bpfassay-cache").exists());
     fs::remove_dir(trap.join("tmp")).unwrap();
@@ -218,7 +220,7 @@ fn another_user_cannot_have_root_empty_a_directory_nor_empty_one_by_itself() {
 #[test]
 fn what_prune_removes_is_printed_as_json_where_that_is_asked_for() {
     let work = tempfile::tempdir().unwrap();
-    for arguments in [["cache", "--json", "prune"], ["cache", "prune", "--json"]] {
+    for arguments in [["testbed", "cache", "--json", "prune"], ["testbed", "cache", "prune", "--json"]] {
         let output = bpfassay(work.path()).args(arguments).args(["--cache", "cache"]).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
         let removed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

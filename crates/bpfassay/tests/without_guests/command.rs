@@ -22,7 +22,7 @@ fn unknown_studies_kernels_and_options_are_usage_errors_that_help() {
     let printed = exits(&["plan", "quik"], 2);
     assert!(printed.contains("did you mean `quick`?"), "{printed}");
     let printed = exits(&["plan", "quick", "--kernel", "6.13"], 2);
-    assert!(printed.contains("6.12") && printed.contains("`bpfassay kernels` lists"), "{printed}");
+    assert!(printed.contains("6.12") && printed.contains("`bpfassay list kernels` lists"), "{printed}");
     let printed = exits(&["plan", "quick", "--arch", "sparc"], 2);
     assert!(printed.contains("riscv64"), "{printed}");
     let printed = exits(&["run", "--resume", "nowhere"], 2);
@@ -79,13 +79,13 @@ fn offline_with_an_empty_cache_is_refused_with_what_to_do() {
         .unwrap();
     let printed = printed(&output);
     assert_eq!(output.status.code(), Some(3), "{printed}");
-    assert!(printed.contains("bpfassay fetch"), "{printed}");
+    assert!(printed.contains("bpfassay testbed fetch"), "{printed}");
 }
 
 #[test]
 fn published_schemas_are_json() {
     for file in ["results", "manifest"] {
-        let text = exits(&["schema", file], 0);
+        let text = exits(&["generate", "schema", file], 0);
         let schema: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert!(schema["$schema"].is_string(), "{file}");
     }
@@ -94,7 +94,7 @@ fn published_schemas_are_json() {
 #[test]
 fn an_answer_that_cannot_be_written_is_no_success() {
     let directory = tempfile::tempdir().unwrap();
-    for arguments in [&["plan"][..], &["plan", "--json"], &["schema", "results"]] {
+    for arguments in [&["plan"][..], &["plan", "--json"], &["generate", "schema", "results"]] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = bpfassay(directory.path()).args(arguments).stdout(full).output().unwrap();
         let printed = printed(&output);
@@ -195,7 +195,8 @@ fn offline_lists_without_package_lists_are_no_good_news() {
         assert!(printed.lines().any(|found| found == line), "{line}: {printed}");
     }
     assert!(printed.contains("note kernels for riscv64: no package lists in the cache"), "{printed}");
-    let output = bpfassay(directory.path()).args(["kernels", "--offline", "--cache", "cache"]).output().unwrap();
+    let output =
+        bpfassay(directory.path()).args(["list", "kernels", "--offline", "--cache", "cache"]).output().unwrap();
     assert!(crate::common::printed(&output).contains("not known (no list yet)"));
 }
 
@@ -329,21 +330,28 @@ fn a_testbed_from_elsewhere_is_composed_checked_and_keeps_a_study_to_what_it_has
 #[test]
 fn the_manual_has_a_page_for_every_command_and_shells_complete_them() {
     let directory = tempfile::tempdir().unwrap();
-    let output = bpfassay(directory.path()).args(["man", "man1"]).output().unwrap();
+    let output = bpfassay(directory.path()).args(["generate", "man", "man1"]).output().unwrap();
     assert!(output.status.success(), "{}", printed(&output));
     let page = |name: &str| fs::read_to_string(directory.path().join("man1").join(name)).unwrap();
     let all = page("bpfassay.1");
     assert!(all.contains(".TH bpfassay 1"), "{all}");
-    for command in ["run", "plan", "kernels", "fetch", "doctor", "shell", "verify", "compare", "trend", "report"] {
-        assert!(all.contains(&format!("bpfassay\\-{command}(1)")), "{command} is not in {all}");
-        assert!(page(&format!("bpfassay-{command}.1")).contains(".SH OPTIONS"), "{command}");
+    for command in
+        ["run", "plan", "list-kernels", "testbed-fetch", "doctor", "shell", "verify", "compare", "trend", "report"]
+    {
+        let (first, command) = command.split_once('-').unwrap_or((command, command));
+        assert!(all.contains(&format!("bpfassay\\-{first}(1)")), "{first} is not in {all}");
+        let name = if first == command { first.to_owned() } else { format!("{first}-{command}") };
+        assert!(page(&format!("bpfassay-{name}.1")).contains(".SH OPTIONS"), "{name}");
         for shell in ["bash", "zsh", "fish"] {
-            assert!(exits(&["completions", shell], 0).contains(command), "{shell}, {command}");
+            assert!(exits(&["generate", "completions", shell], 0).contains(command), "{shell}, {command}");
         }
     }
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
-    assert!(exits(&["man", &file.display().to_string()], 3).contains("name a directory"), "a file is no directory");
+    assert!(
+        exits(&["generate", "man", &file.display().to_string()], 3).contains("name a directory"),
+        "a file is no directory"
+    );
 }
 
 #[test]
@@ -376,17 +384,20 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
     let journal = fs::read(directory.path().join("out/journal.jsonl")).unwrap();
     let found = exits_in(directory.path(), &["verify", "--files", "out"], 0);
     assert_eq!(found.matches(": sound: ").count(), 4, "{found}");
-    let listed = exits_in(directory.path(), &["list", "."], 0);
+    let listed = exits_in(directory.path(), &["list", "results", "."], 0);
     assert!(listed.contains("./out\n  quick, ") && listed.contains("fingerprint "), "{listed}");
     // This machine's own file systems are not in a bundle.
-    let refused = exits_in(directory.path(), &["bundle", "out", "--output", "b"], 2);
+    let refused = exits_in(directory.path(), &["testbed", "bundle", "out", "--output", "b"], 2);
     assert!(refused.contains("without guests") && !directory.path().join("b").exists(), "{refused}");
     let mut changed = journal.clone();
     changed[journal.len() / 2] ^= 1;
     fs::write(directory.path().join("out/journal.jsonl"), &changed).unwrap();
     let found = exits_in(directory.path(), &["verify", "--files", "out"], 2);
     assert!(found.contains("journal.jsonl: WRONG: ") && found.contains("the file was changed or damaged"), "{found}");
-    assert!(exits_in(directory.path(), &["list", "out"], 0).contains("out\n  "), "a damaged journal is listed as such");
+    assert!(
+        exits_in(directory.path(), &["list", "results", "out"], 0).contains("out\n  "),
+        "a damaged journal is listed as such"
+    );
     exits_in(directory.path(), &["run", "--resume", "out", "--cache", "cache"], 2);
     fs::write(directory.path().join("out/journal.jsonl"), &journal).unwrap();
     exits_in(directory.path(), &["verify", "--files", "."], 2);
@@ -409,14 +420,14 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
 fn what_there_is_to_measure_with_is_listed() {
     let directory = tempfile::tempdir().unwrap();
     for (command, name) in [("studies", "quick"), ("probes", "fexit"), ("tools", "vfsstat")] {
-        let output = bpfassay(directory.path()).arg(command).output().unwrap();
+        let output = bpfassay(directory.path()).args(["list", command]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.lines().any(|line| line.starts_with(&format!("{name} "))), "{text}");
-        let output = bpfassay(directory.path()).args([command, "--json"]).output().unwrap();
+        let output = bpfassay(directory.path()).args(["list", command, "--json"]).output().unwrap();
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let names: Vec<_> = json.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
         assert!(names.contains(&name) && names.len() == text.lines().count(), "{names:?}");
     }
-    assert!(exits_in(directory.path(), &["list"], 0).contains("no results"));
-    assert!(exits_in(directory.path(), &["list", "nowhere"], 2).contains("cannot read nowhere"));
+    assert!(exits_in(directory.path(), &["list", "results"], 0).contains("no results"));
+    assert!(exits_in(directory.path(), &["list", "results", "nowhere"], 2).contains("cannot read nowhere"));
 }

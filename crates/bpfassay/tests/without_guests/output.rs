@@ -101,7 +101,7 @@ fn names_of_files_and_arguments_are_shown_with_their_control_characters_escaped(
         assert!(printed.contains("error:"), "{printed}");
     }
     let name = format!("{SHOWN}\n").replace(r"\x1b", "\u{1b}").replace(r"\x07", "\u{7}");
-    shows(directory.path(), &["man", &name], 0);
+    shows(directory.path(), &["generate", "man", &name], 0);
 }
 
 #[test]

@@ -54,7 +54,8 @@ fn payload(directory: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let _ = fs::remove_dir_all(&cache);
     let mut command = bpfassay(Path::new("/"));
     command.env("BPFASSAY_SOURCE", "/nonexistent").env_remove("BPFASSAY_FROM");
-    let output = command.args(["payload", "--offline", "--cache"]).arg(cache).args(arguments).output().unwrap();
+    let output =
+        command.args(["testbed", "payload", "--offline", "--cache"]).arg(cache).args(arguments).output().unwrap();
     (output.status.code(), printed(&output).replace('\n', " "))
 }
 

@@ -27,7 +27,7 @@ fn plan_is_the_same_every_time_and_narrows() {
     assert!(some.starts_with("study quick: 2 cells, 1 boots, "), "{some}");
 }
 
-/// What `bpfassay kernels` lists can follow --kernel, also where the study has other kernels.
+/// What `bpfassay list kernels` lists can follow --kernel, also where the study has other kernels.
 #[test]
 fn any_kernel_of_the_catalogue_takes_the_place_of_a_studys_kernels() {
     for (kernel, boots) in [("6.16", "2 boots"), ("6.12.107", "3 boots"), ("6.12,7.3", "5 boots")] {
@@ -38,7 +38,7 @@ fn any_kernel_of_the_catalogue_takes_the_place_of_a_studys_kernels() {
     }
     // riscv64 has no 6.16.
     let refused = exits(&["plan", "quick", "--kernel", "6.16", "--arch", "riscv64"], 2);
-    assert!(refused.contains("has no kernel `6.16`") && refused.contains("bpfassay kernels"), "{refused}");
+    assert!(refused.contains("has no kernel `6.16`") && refused.contains("bpfassay list kernels"), "{refused}");
 }
 
 #[test]

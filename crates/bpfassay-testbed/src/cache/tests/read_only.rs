@@ -45,7 +45,7 @@ fn what_is_there_is_used_and_what_is_missing_refused() {
         let message = error.to_string();
         assert!(matches!(error, Error::ReadOnly { .. }), "{message}");
         assert!(
-            message.starts_with("the kernel is not in the cache /") && message.contains("bpfassay fetch"),
+            message.starts_with("the kernel is not in the cache /") && message.contains("bpfassay testbed fetch"),
             "{message}"
         );
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the command `kernels` shows: what is known, cached, and available.
+//! What the command `list kernels` shows: what is known, cached, and available.
 
 use std::collections::{BTreeMap, BTreeSet};
 

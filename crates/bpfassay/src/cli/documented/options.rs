@@ -118,8 +118,10 @@ impl Known {
     }
 
     fn unknown_in(&self, part: &str, whole: &str) -> Vec<String> {
-        // What `slurm` passes on is for `run`.
-        if let Some((own, for_run)) = part.split_once(" -- ").filter(|(own, _)| own.contains("bpfassay slurm ")) {
+        // What `cluster submit` passes on is for `run`.
+        if let Some((own, for_run)) =
+            part.split_once(" -- ").filter(|(own, _)| own.contains("bpfassay cluster submit "))
+        {
             let for_run = format!("bpfassay run {for_run}");
             return [self.unknown_in(own, whole), self.unknown_in(&for_run, whole)].concat();
         }
@@ -317,14 +319,14 @@ fn an_invented_option_is_found() {
     for text in [
         "name another mirror with --debian-mirror URL",
         "run `bpfassay run --testbed nix`",
-        "bpfassay fetch --resume DIR",
+        "bpfassay testbed fetch --resume DIR",
         "continue with `run --manifest-out FILE`",
         "(--offlin)",
         "apt-get install --yess",
         "testbed pack MANIFEST --spec DIR",
         "install it (--no-install-recommends)",
-        "bpfassay slurm quick --shards 8 -- --roundz 5",
-        "bpfassay slurm quick --rounds 8 -- --rounds 5",
+        "bpfassay cluster submit quick --shards 8 -- --roundz 5",
+        "bpfassay cluster submit quick --rounds 8 -- --rounds 5",
     ] {
         assert_eq!(known.unknown(text).len(), 1, "{text}");
     }
@@ -337,7 +339,7 @@ fn an_invented_option_is_found() {
         "a -- b",
         "color: var(--ink)",
         "bpfassay testbed check --spec FILE",
-        "bpfassay slurm quick --shards 8 -- --rounds 5",
+        "bpfassay cluster submit quick --shards 8 -- --rounds 5",
     ] {
         assert!(known.unknown(text).is_empty(), "{text}: {:?}", known.unknown(text));
     }

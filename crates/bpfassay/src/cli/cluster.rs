@@ -1,13 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Arguments of `slurm`.
+//! Arguments of `cluster`.
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
-/// Arguments of `slurm`.
+/// Arguments of `cluster`.
 #[derive(Debug, Args)]
-pub(crate) struct Slurm {
+pub(crate) struct Cluster {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: ClusterCommand,
+}
+
+/// What can be done on clusters.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Submit a study to Slurm as an array job, and merge the shards
+    ///
+    /// The job is submitted again until every shard is measured.
+    Submit(Submit),
+    /// Make one results directory from those of shards (`run --shard`)
+    ///
+    /// The shards have the same plan and the same guests, and each boot is in one of them.
+    Merge(Merge),
+}
+
+/// Arguments of `cluster submit`.
+#[derive(Debug, Args)]
+pub(crate) struct Submit {
     /// The study: a bundled one, or the path of a study file
     pub(crate) study: String,
 
@@ -47,4 +68,20 @@ pub(crate) struct Slurm {
     /// Further arguments of `run` for each shard
     #[arg(last = true, value_name = "RUN_ARGUMENTS")]
     pub(crate) run_arguments: Vec<String>,
+}
+
+/// Arguments of `cluster merge`.
+#[derive(Debug, Args)]
+pub(crate) struct Merge {
+    /// The results directory to make, which must not exist
+    #[arg(value_name = "OUT")]
+    pub(crate) output: PathBuf,
+
+    /// The results directories of the shards (`run --shard`), in any order
+    #[arg(value_name = "DIR", required = true)]
+    pub(crate) directories: Vec<PathBuf>,
+
+    /// Merge what there is although boots are missing; `run --resume OUT` measures them
+    #[arg(long)]
+    pub(crate) partial: bool,
 }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Arguments of `list`.
+
+use std::path::PathBuf;
+
+use bpfassay_protocol::Arch;
+use clap::{Args, Subcommand};
+
+/// Arguments of `list`.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// What is listed.
+    #[command(subcommand)]
+    pub(crate) command: ListCommand,
+}
+
+/// What can be listed.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ListCommand {
+    /// Studies that come with bpfassay
+    Studies(Bundled),
+    /// Kernels: known, cached, available for each architecture
+    Kernels(Kernels),
+    /// Probes of the bundled tracer, from which probe configurations are made
+    Probes(Bundled),
+    /// Tools that come with bpfassay, which `run --tool` takes by name
+    Tools(Bundled),
+    /// Results: study, how much of it was measured, fingerprint
+    Results(ListedResults),
+}
+
+/// Arguments of `list studies`, `list probes` and `list tools`.
+#[derive(Debug, Args)]
+pub(crate) struct Bundled {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `list kernels`.
+#[derive(Debug, Args)]
+pub(crate) struct Kernels {
+    /// Only these architectures
+    #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = super::arch)]
+    pub(crate) arch: Vec<Arch>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `list results`.
+#[derive(Debug, Args)]
+pub(crate) struct ListedResults {
+    /// Results directories, or directories of such [default: bpfassay-results]
+    #[arg(value_name = "DIR")]
+    pub(crate) directories: Vec<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
