@@ -88,7 +88,7 @@ in
       BPFASSAY_VM_TESTS=off cargo nextest run --offline --workspace --all-features --exclude bpfassay --exclude bpfassay-chaos --no-fail-fast --show-progress=none \
         --filterset 'not binary(debian) and not test(=a_refusal_is_one_line_and_status_3) and not test(=map::tests::lists_of_cpus_are_counted)'
     '';
-    # For ci/nix-report; where .config/nextest.toml has it.
+    # For ci/nix/report; where .config/nextest.toml has it.
     installPhase = ''
       runHook preInstall
       install -D --mode=644 target/nextest/default/junit.xml $out/junit.xml

@@ -130,7 +130,7 @@ pkgs.runCommand "bpfassay-study-${name}"
     # The last line names the directory of the results; others, when and where boots were measured.
     grep -v -e '^results: ' -e '^measured: ' -e ' are reused from the store ' "$TMPDIR/table.txt" > "$out/report.txt"
     jq --sort-keys --from-file ${./reproducible.jq} "$TMPDIR/results/results.json" > "$out/results.json"
-    bash ${../ci/seal-results} "$out/results.json"
+    bash ${../ci/records/seal-results} "$out/results.json"
     # Not the page, which describes the machine; and neither which machine it was, nor when and how long.
     bpfassay report "$TMPDIR/results" --format junit --output "$TMPDIR/junit.xml"
     sed -e 's/ time="[0-9.]*"//g' -e '/<property name="measured"/d' "$TMPDIR/junit.xml" > "$out/junit.xml"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# For ci/nix-eval only: what packages and checks of ours need beyond host-stdenv.nix to be built in Nix's sandbox
+# For ci/nix/eval only: what packages and checks of ours need beyond host-stdenv.nix to be built in Nix's sandbox
 # with the programs of a Debian tool root. `vendor` holds the crates of Cargo.lock, as `cargo vendor --versioned-dirs` puts
 # them there. Expected in the sandbox: a Rust toolchain in /opt/rust; cargo-nextest, cargo-deny, nixfmt and bpf-linker in /opt/tools; the
 # toolchain root of the Debian provider, whose Rust has `core` for bpfel-unknown-none, in /opt/toolchain.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Tests of what the flake evaluates to, for ci/nix-eval: { NAME = true; }, or what was found instead. `flake` is a directory with the
+# Tests of what the flake evaluates to, for ci/nix/eval: { NAME = true; }, or what was found instead. `flake` is a directory with the
 # flake, `tree` a nixpkgs tree, `files` a directory with files for the tests.
 {
   flake,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scripts in `ci/` that make tables of results.json, on results as this version writes them: a key that is not there is an error.
+//! The scripts in `ci/records/` that make tables of results.json, on results as this version writes them: a key that is not there is an error.
 //!
 //! They need jq. Where it is missing a message is printed, and with
 //! `BPFASSAY_TEST_PROGRAMS=required`, which `ci/test` sets, it fails.
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use crate::common::{contents, outcome, quick, study};
 
-const CI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci");
+const CI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/records");
 
 /// Whether jq is there.
 fn is_testable() -> bool {

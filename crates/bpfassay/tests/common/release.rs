@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Releases as `ci/release` lays them out, and `ci/action` with one.
+//! Releases as `ci/release/make` lays them out, and `ci/action` with one.
 
 use std::{
     env, fs,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tools that count right by programs of Debian, in a guest: a script of bpftrace by cgroup, one of
 //! Python with a module beside it, and vfsstat of libbpf-tools. Nothing is found of them where
-//! everything is denied. `ci/right-tools` does the same with all right tools, on three
+//! everything is denied. `ci/records/right-tools` does the same with all right tools, on three
 //! architectures.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ci/action`, which is all that `action.yml` does, against releases in local directories that lie as `ci/release` lays them out. In place of a
+//! `ci/action`, which is all that `action.yml` does, against releases in local directories that lie as `ci/release/make` lays them out. In place of a
 //! measurement there are stored results; `tests/guests/action.rs` measures.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is in `exporter/`: the unit of systemd for the tracer protects as the NixOS module does, and the dashboard names what the tracer serves, and all of it.
-//! `ci/dashboard` and `ci/packages-test` try both for real.
+//! `ci/checks/dashboard` and `ci/checks/packages` try both for real.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

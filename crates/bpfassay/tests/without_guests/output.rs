@@ -172,7 +172,7 @@ fn sealed(directory: &Path, text: &str) {
     fs::write(&path, text).unwrap();
     // The script does.
     needs("jq", "jq");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/seal-results");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/records/seal-results");
     assert!(std::process::Command::new(script).arg(path).status().unwrap().success());
 }
 

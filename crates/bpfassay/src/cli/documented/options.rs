@@ -42,7 +42,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("bpfassay-workload", &["node", "ranks", "record", "version"]),
     ("cargo", &["all-targets", "dry-run", "features", "git", "locked", "no-deps", "release", "version", "workspace"]),
     ("chaos", &["faults", "guests", "list", "manifest", "markdown", "once", "only", "parallel", "seed", "verbose"]),
-    ("ci/release", &["no-cross", "no-image", "no-packages"]),
+    ("ci/release/make", &["no-cross", "no-image", "no-packages"]),
     ("ci/bare", &["offline", "root", "user"]),
     ("ci/test", &["all"]),
     ("dpkg", &["show", "showformat"]),
