@@ -22,7 +22,7 @@ pub const MAX_INPUT: usize = 64 << 10;
 /// An entry point for bytes from outside.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Its name, that of its corpus in `fuzz/corpus` and of its program in `fuzz/src/bin`.
+    /// Its name, and that of its corpus in `fuzz/corpus`.
     pub name: &'static str,
     /// What takes the input.
     entry: Entry,
@@ -80,7 +80,7 @@ pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// Gives `input` to the target called `name`; for the programs in `fuzz/src/bin`.
+/// Gives `input` to the target called `name`; for the program in `fuzz/src/bin`.
 ///
 /// # Panics
 /// As [`Target::run`], and where there is no such target.

@@ -24,7 +24,7 @@ const OBJECTS: [&str; 2] =
 const MOUNTINFO: [&str; 1] = ["crates/bpfassay-guest/tests/golden/mountinfo-6.1"];
 const STUDIES: [&str; 2] = ["crates/bpfassay-study/studies", "vm-tests"];
 
-/// Every entry point for bytes from outside: a new one is a function, a line here, a corpus and a program in `fuzz/src/bin`.
+/// Every entry point for bytes from outside: a new one is a function, a line here, and a corpus.
 #[rustfmt::skip]
 pub const TARGETS: &[Target] = &[
     // What guests, tools and workloads send to the host.

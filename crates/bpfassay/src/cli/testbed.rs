@@ -19,7 +19,7 @@ pub(crate) struct Testbed {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TestbedCommand {
     /// Prepare everything that a study needs to run offline
-    Fetch(Fetch),
+    Fetch(Box<Fetch>),
     /// Show or update testbed.lock: packages of kernels, compilers, QEMU
     Lock(Lock),
     /// Write the guests of a run to one file, for `--bundle`

@@ -76,7 +76,7 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
             ListCommand::Results(arguments) => lists::results(&arguments),
         },
         Command::Testbed(Testbed { command }) => match command {
-            TestbedCommand::Fetch(arguments) => with_runtime(fetch::fetch(arguments, &global)),
+            TestbedCommand::Fetch(arguments) => with_runtime(fetch::fetch(*arguments, &global)),
             TestbedCommand::Lock(arguments) => lock::lock(&arguments, &global),
             TestbedCommand::Bundle(arguments) => bundle::bundle(&arguments, &global),
             TestbedCommand::Cache(arguments) => cache::cache(&arguments, &global),

@@ -1,4 +1,0 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| bpfassay_fuzz::run(env!("CARGO_BIN_NAME"), input));
