@@ -370,6 +370,27 @@ fn only_what_is_outside_the_bounds_of_the_truth_is_found() {
     assert_eq!(found(&counts(&tool, &readings(&[]), &own)), []);
 }
 
+/// The agent writes to files in memory (memfd), which are of no mount: a tool of regular files has them.
+#[test]
+fn what_the_agent_does_with_files_of_no_mount_may_be_counted() {
+    let on_mount = share("a", "m", Operation::Write, 5, 2000, 2000);
+    let in_memory = Share { is_file: false, ..share("a", "", Operation::Write, 12_547, 12_547, 12_547) };
+    let shares = vec![on_mount.clone(), in_memory.clone()];
+    let of_agent = Truth { optional: shares.clone(), ..truth(shares.clone()) };
+    let tool = report(vec![ReportedFigure {
+        only_files: true,
+        ..figure(&[Operation::Write], Unit::Calls, Whose::Process)
+    }]);
+    for calls in [0, 5, 12_552] {
+        assert_eq!(found(&counts(&tool, &readings(&[(100, 0, Some("7"), calls)]), &of_agent)), [], "{calls}");
+    }
+    let high = readings(&[(100, 0, Some("7"), 12_553)]);
+    assert_eq!(found(&counts(&tool, &high, &of_agent)), [Kind::CountsTooHigh]);
+    // What others do so is not known to be done with files.
+    let of_workload = truth(shares);
+    assert_eq!(found(&counts(&tool, &readings(&[(100, 0, Some("7"), 12_552)]), &of_workload)), [Kind::CountsTooHigh]);
+}
+
 #[test]
 fn a_bundle_of_operations_that_is_missing_is_named_where_it_is_certain() {
     let operations = [Operation::Read, Operation::Readv, Operation::Write, Operation::Writev];

@@ -154,8 +154,8 @@ pub(super) struct Subject<'t> {
     pub(super) shares: Vec<&'t Share>,
     /// Those of [`Truth::optional`].
     pub(super) optional: Vec<&'t Share>,
-    /// A correct tool may have these besides: [`Truth::earlier`], and shares on a file system that
-    /// is not known.
+    /// A correct tool may have these besides: [`Truth::earlier`], shares on a file system that is not
+    /// known, and what the agent did with files in memory.
     pub(super) besides: Vec<&'t Share>,
     /// Those of [`Truth::phases`].
     pub(super) phases: Vec<(&'t str, Vec<&'t Share>)>,
@@ -260,13 +260,19 @@ impl Truth {
         let is_of = |share: &&Share| share.is_counted(figure) && share.names(figure.whose, key) == names;
         let is_certain = |share: &&Share| is_of(share) && share.is_on(figure) == Some(true);
         let is_uncertain = |share: &&Share| is_of(share) && share.is_on(figure).is_none();
+        // Files in memory (memfd) are of no mount, and of no pipe or socket either: the agent uses some.
+        let any = ReportedFigure { only_files: false, ..figure.clone() };
+        let is_besides = |share: &&Share| {
+            figure.only_files && !is_of(share) && share.is_counted(&any) && share.names(figure.whose, key) == names
+        };
+        let uncertain = self.shares.iter().filter(is_uncertain).chain(self.optional.iter().filter(is_besides));
         let copies = self.copies.iter().filter(|_| figure.whose == Whose::Process);
         let phases = self.phases.iter();
         Subject {
             names: Cow::Borrowed(names),
             shares: self.shares.iter().filter(is_certain).collect(),
             optional: self.optional.iter().chain(copies).filter(is_certain).collect(),
-            besides: self.earlier.iter().filter(is_of).chain(self.shares.iter().filter(is_uncertain)).collect(),
+            besides: self.earlier.iter().filter(is_of).chain(uncertain).collect(),
             phases: phases.map(|(name, shares)| (name.as_str(), shares.iter().filter(is_certain).collect())).collect(),
         }
     }
