@@ -10,7 +10,7 @@ mod remarks;
 use bpfassay_study::Clock;
 
 use self::{
-    cell::{Named, Shown},
+    cell::{Texts, Shown},
     lay_out::Column,
 };
 use super::{
@@ -74,7 +74,7 @@ pub fn screen(results: &Results, style: Screen) -> String {
     for line in [below::direct_costs(results), baselines].concat() {
         push(&line);
     }
-    remarks::lines(remarks).iter().for_each(|line| push(line));
+    remarks::lines(&remarks).iter().for_each(|line| push(line));
     let cells = matrix.rows.iter().flat_map(|row| &row.cells).flatten();
     for line in [remarks::legend(results, cells), below::warnings(results), below::gates(results)].concat() {
         push(&line);
@@ -133,7 +133,7 @@ type Place<'a> = (Vec<String>, Vec<Option<&'a CellResult>>);
 
 impl<'a> Matrix<'a> {
     fn of(results: &'a Results, style: Screen, remarks: &mut Remarks) -> Self {
-        let named = Named::of(results, style.symbols);
+        let texts = Texts::of(results, style.symbols);
         let tested = || results.cells.iter().filter(|cell| !cell.is_baseline());
         let mut names: Vec<String> = Vec::new();
         let mut metrics: Vec<&str> = Vec::new();
@@ -155,13 +155,13 @@ impl<'a> Matrix<'a> {
         }
         let (mut rows, mut good, mut left_out) = (Vec::new(), 0, [0, 0]);
         for (label, cells) in places {
-            let is_good = cells.iter().flatten().all(|cell| named.is_as_expected(cell));
+            let is_good = cells.iter().flatten().all(|cell| texts.is_as_expected(cell));
             good += usize::from(is_good);
             if rows.len() >= MOST_ROWS_IN_ALL || (is_good && good > MOST_ROWS) {
                 left_out[usize::from(!is_good)] += 1;
                 continue;
             }
-            let cells = cells.into_iter().map(|cell| Some(named.shown(cell?, &metrics, remarks))).collect();
+            let cells = cells.into_iter().map(|cell| Some(texts.shown(cell?, &metrics, remarks))).collect();
             rows.push(Row { label, cells });
         }
         Self { names, rows, left_out, metrics }
@@ -187,7 +187,11 @@ impl<'a> Matrix<'a> {
             if study::has_figures(results) || results.cells.iter().any(|cell| cell.tool.is_some()) {
                 add("counts", &|cell| cell.counts.clone());
             }
-            for (index, metric) in self.metrics.iter().enumerate() {
+            let has_overheads = |index: usize| {
+                let of_block = self.rows.iter().filter_map(|row| row.cells.get(block)?.as_ref()?.overheads.get(index));
+                of_block.into_iter().any(|text| !text.is_empty() && text != cell::NOTHING)
+            };
+            for (index, metric) in self.metrics.iter().enumerate().filter(|(index, _)| has_overheads(*index)) {
                 add(metric, &|cell| cell.overheads.get(index).cloned().unwrap_or_default());
             }
         }

@@ -114,7 +114,7 @@ fn exact(results: &bpfassay_results::Results) -> usize {
 
 /// Cells of the screen that are exact, and those that load.
 fn on_screen(results: &bpfassay_results::Results) -> (usize, usize) {
-    let text = screen(results, Screen { width: None, symbols: true });
+    let text = screen(results, Screen { width: Some(200), symbols: true });
     let (matrix, _) = text.split_once("\n\n").and_then(|(_, rest)| rest.split_once("\n\n")).unwrap();
     (matrix.matches("exact").count(), matrix.matches('✔').count())
 }

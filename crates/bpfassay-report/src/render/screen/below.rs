@@ -13,7 +13,7 @@ use super::{
         study,
         table::{CellNames, Remarks},
     },
-    cell::{direct, first_failure, title},
+    cell::{direct, first_failure},
 };
 use crate::labels;
 use bpfassay_results::{CellResult, GateResult, Results};
@@ -42,7 +42,7 @@ pub(super) fn direct_costs(results: &Results) -> Vec<String> {
     for cell in &results.cells {
         for (metric, _) in cell.whole() {
             let Some((low, high)) = direct(metric) else { continue };
-            let name = title(cell);
+            let name = cell.under_test();
             let at = tools.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
                 tools.push((name, Vec::new()));
                 tools.len() - 1
@@ -56,11 +56,11 @@ pub(super) fn direct_costs(results: &Results) -> Vec<String> {
         }
     }
     let range = |(metric, (low, high)): &(String, (f64, f64))| match (format!("{low:.0}"), format!("{high:.0}")) {
-        (low, high) if low == high => format!("{low} per {metric}"),
-        (low, high) => format!("{low} to {high} per {metric}"),
+        (low, high) if low == high => format!("{metric} {low}"),
+        (low, high) => format!("{metric} {low} to {high}"),
     };
     let line = |(name, costs): &(String, Vec<(String, (f64, f64))>)| {
-        format!("instructions of the {name}: {}", costs.iter().map(range).collect::<Vec<_>>().join(", "))
+        format!("instructions per call by {name}: {}", costs.iter().map(range).collect::<Vec<_>>().join(", "))
     };
     limited(tools.iter().map(line).collect(), MOST_TOOLS, "direct costs")
 }

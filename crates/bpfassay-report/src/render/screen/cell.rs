@@ -14,7 +14,7 @@ use super::super::{
     table::Remarks,
 };
 use crate::labels::{self, NONE};
-use bpfassay_results::{Attach, CellMetric, CellResult, FailureKind, Figure, Results};
+use bpfassay_results::{Attach, CellMetric, CellResult, FailureKind, Figure, Results, RunFailure};
 
 /// What stands where nothing was to be measured.
 pub(super) const NOTHING: &str = "-";
@@ -39,13 +39,13 @@ pub(super) fn title(cell: &CellResult) -> String {
 }
 
 /// Makes texts of cells.
-pub(super) struct Named<'a> {
+pub(super) struct Texts<'a> {
     results: &'a Results,
     denied: HashSet<&'a str>,
     symbols: bool,
 }
 
-impl<'a> Named<'a> {
+impl<'a> Texts<'a> {
     pub(super) fn of(results: &'a Results, symbols: bool) -> Self {
         Self { results, denied: denied(results), symbols }
     }
@@ -90,13 +90,14 @@ impl<'a> Named<'a> {
                 format!("UNEXPECTED {}", remarks.mark(remark))
             }
             Attach::Refused { refusal, expectation: Some(expectation), expected: true } => {
-                format!("{no} {} {}", why(refusal), remarks.mark(format!("expected: {}", expectation.reason)))
+                let remark = format!("{}, as expected: {}", why(refusal), expectation.reason);
+                format!("{no} {}", remarks.mark(remark))
             }
             Attach::Refused { refusal, .. } => {
                 let what = if labels::is_step_known(refusal) { "REFUSED" } else { "NOT READY" };
                 let verifier = refusal.verifier.as_deref().map(|line| format!("; verifier: {line}"));
-                let remark = format!("{}{}", refusal.message, verifier.unwrap_or_default());
-                format!("{what} {} {}", why(refusal), remarks.mark(remark))
+                let remark = format!("{}: {}{}", why(refusal), refusal.message, verifier.unwrap_or_default());
+                format!("{what} {}", remarks.mark(remark))
             }
             Attach::Unsteady { attached, refused, refusal } => {
                 let remark = format!("loads in {attached} runs, refused in {refused}: {}", refusal.message);
@@ -151,11 +152,10 @@ fn is_emulated(results: &Results, cell: &CellResult) -> bool {
     results.provenance.iter().any(|of| of.is_emulated(cell.target.arch))
 }
 
-/// The mark of the first failure of `cell`; the others are counted in its remark, or have their own.
+/// The mark of the first failure of `cell`. The report has the others, and the logs.
 pub(super) fn first_failure(cell: &CellResult, remarks: &mut Remarks) -> Option<String> {
-    let failures = cell.failures.iter();
-    let marks = failures.map(|failed| remarks.mark_failure(&cell.target, &failed.run, &failed.failure));
-    marks.reduce(|first, _| first)
+    let first = cell.failures.first()?;
+    Some(remarks.mark(RunFailure { log: None, ..first.failure.clone() }.to_string()))
 }
 
 /// Why the kernel refuses it, in a word: `ENOTSUPP`; else the step.

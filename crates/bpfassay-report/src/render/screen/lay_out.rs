@@ -15,7 +15,7 @@ pub(super) struct Column {
 }
 
 /// The widest label, in columns.
-const WIDEST_LABEL: usize = 32;
+const WIDEST_LABEL: usize = 42;
 /// The widest cell.
 const WIDEST_CELL: usize = 22;
 /// Between columns, and between blocks.

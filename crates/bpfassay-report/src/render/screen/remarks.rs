@@ -18,7 +18,8 @@ const MOST: usize = 8;
 const LONGEST: usize = 200;
 
 /// Remarks by number.
-pub(super) fn lines(Remarks(remarks, ..): Remarks) -> Vec<String> {
+pub(super) fn lines(remarks: &Remarks) -> Vec<String> {
+    let remarks = &remarks.0;
     let more = remarks.len().saturating_sub(MOST);
     let shown = remarks.iter().take(MOST).enumerate();
     let mut lines: Vec<String> =
@@ -34,7 +35,7 @@ pub(super) fn legend<'a>(results: &Results, cells: impl Iterator<Item = &'a Show
     let mut has = [false; 3];
     let mut has_overheads = false;
     for cell in cells {
-        let mut any = |is: &dyn Fn(&str) -> bool| cell.overheads.iter().any(|text| is(text));
+        let any = |is: &dyn Fn(&str) -> bool| cell.overheads.iter().any(|text| is(text));
         has_overheads |= any(&|text| text.contains('%'));
         let found =
             [cell.counts.ends_with(REQUESTED), any(&|text| text == NOISE), any(&|text| text.ends_with(NO_INTERVAL))];
