@@ -10,7 +10,7 @@ mod remarks;
 use bpfassay_study::Clock;
 
 use self::{
-    cell::{Texts, Shown},
+    cell::{Shown, Texts},
     lay_out::Column,
 };
 use super::{

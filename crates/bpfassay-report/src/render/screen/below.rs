@@ -36,33 +36,49 @@ fn limited(mut lines: Vec<String>, most: usize, what: &str) -> Vec<String> {
     lines
 }
 
-/// Instructions on the path of each tool, from the smallest to the largest cell.
+/// Instructions per call of one metric, from the smallest to the largest cell of a tool.
+struct Cost {
+    tool: String,
+    metric: String,
+    low: f64,
+    high: f64,
+}
+
+impl Cost {
+    /// `write 529 to 3958`.
+    fn words(&self) -> String {
+        match (format!("{:.0}", self.low), format!("{:.0}", self.high)) {
+            (low, high) if low == high => format!("{} {low}", self.metric),
+            (low, high) => format!("{} {low} to {high}", self.metric),
+        }
+    }
+}
+
+/// Instructions on the path of each tool, a line each.
 pub(super) fn direct_costs(results: &Results) -> Vec<String> {
-    let mut tools: Vec<(String, Vec<(String, (f64, f64))>)> = Vec::new();
+    let mut costs: Vec<Cost> = Vec::new();
     for cell in &results.cells {
         for (metric, _) in cell.whole() {
             let Some((low, high)) = direct(metric) else { continue };
-            let name = cell.under_test();
-            let at = tools.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
-                tools.push((name, Vec::new()));
-                tools.len() - 1
-            });
-            let Some((_, costs)) = tools.get_mut(at) else { continue };
-            let metric = metric.name.to_string();
-            match costs.iter_mut().find(|(known, _)| *known == metric) {
-                Some((_, ends)) => *ends = (ends.0.min(low), ends.1.max(high)),
-                None => costs.push((metric, (low, high))),
+            let (tool, metric) = (cell.under_test(), metric.name.to_string());
+            match costs.iter_mut().find(|cost| (&cost.tool, &cost.metric) == (&tool, &metric)) {
+                Some(cost) => (cost.low, cost.high) = (cost.low.min(low), cost.high.max(high)),
+                None => costs.push(Cost { tool, metric, low, high }),
             }
         }
     }
-    let range = |(metric, (low, high)): &(String, (f64, f64))| match (format!("{low:.0}"), format!("{high:.0}")) {
-        (low, high) if low == high => format!("{metric} {low}"),
-        (low, high) => format!("{metric} {low} to {high}"),
+    costs.sort_by_cached_key(|cost| place_of(results, &cost.tool));
+    let of_tools = costs.chunk_by(|one, next| one.tool == next.tool);
+    let line = |costs: &[Cost]| {
+        let words: Vec<String> = costs.iter().map(Cost::words).collect();
+        format!("instructions per call by {}: {}", costs.first().map_or("", |cost| &cost.tool), words.join(", "))
     };
-    let line = |(name, costs): &(String, Vec<(String, (f64, f64))>)| {
-        format!("instructions per call by {name}: {}", costs.iter().map(range).collect::<Vec<_>>().join(", "))
-    };
-    limited(tools.iter().map(line).collect(), MOST_TOOLS, "direct costs")
+    limited(of_tools.map(line).collect(), MOST_TOOLS, "direct costs")
+}
+
+/// The place of `tool` in the order of the study.
+fn place_of(results: &Results, tool: &str) -> Option<usize> {
+    results.cells.iter().position(|cell| cell.under_test() == tool)
 }
 
 /// Baselines that were not measured whole.
@@ -116,7 +132,7 @@ pub(super) fn gates(results: &Results) -> Vec<String> {
     let mut demands: Vec<(u32, String, Vec<&GateResult>)> = Vec::new();
     for gate in &results.gates {
         let demand = gate.demand.to_string();
-        match demands.iter_mut().find(|(number, known, _)| (*number, &*known) == (gate.gate, &demand)) {
+        match demands.iter_mut().find(|(number, known, _)| *number == gate.gate && *known == demand) {
             Some((.., all)) => all.push(gate),
             None => demands.push((gate.gate, demand, vec![gate])),
         }
