@@ -122,7 +122,7 @@ fn every_sample_fits_the_width() {
     }
     for (name, results) in samples {
         let text = shown(&results);
-
+        println!("#### {name}\n{text}");
         for line in text.lines() {
             // One word of a remark may be longer: the name of a file or a message of a kernel.
             let is_word = !line.trim().contains(' ');

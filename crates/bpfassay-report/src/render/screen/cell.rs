@@ -93,10 +93,12 @@ impl<'a> Texts<'a> {
                 let remark = format!("{}, as expected: {}", why(refusal), expectation.reason);
                 format!("{no} {}", remarks.mark(remark))
             }
-            Attach::Refused { refusal, .. } => {
+            Attach::Refused { refusal, expectation, .. } => {
                 let what = if labels::is_step_known(refusal) { "REFUSED" } else { "NOT READY" };
                 let verifier = refusal.verifier.as_deref().map(|line| format!("; verifier: {line}"));
-                let remark = format!("{}: {}{}", why(refusal), refusal.message, verifier.unwrap_or_default());
+                let expected = expectation.as_ref().map(|of| format!("expected was {}; ", errno_name(of.errno)));
+                let [expected, verifier] = [expected, verifier].map(Option::unwrap_or_default);
+                let remark = format!("{}: {expected}{}{verifier}", why(refusal), refusal.message);
                 format!("{what} {}", remarks.mark(remark))
             }
             Attach::Unsteady { attached, refused, refusal } => {

@@ -26,6 +26,11 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
+/// `text`, cut where it is longer than `width`.
+fn fitted(text: &str, width: usize) -> String {
+    if length(text) > width { excerpt(text, width.saturating_sub(1)) } else { text.to_owned() }
+}
+
 /// `text` with blanks up to `width`.
 fn padded(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(length(text))))
@@ -40,7 +45,7 @@ pub(super) fn aligned<'a>(labels: impl Iterator<Item = &'a [String]> + Clone) ->
     }
     let one = |label: &[String]| {
         let parts: Vec<String> = label.iter().zip(&widths).map(|(part, width)| padded(part, *width)).collect();
-        excerpt(parts.join("  ").trim_end(), WIDEST_LABEL - 1)
+        fitted(parts.join("  ").trim_end(), WIDEST_LABEL)
     };
     labels.map(one).collect()
 }
@@ -107,7 +112,7 @@ fn lines_of(labels: &[String], widest: usize, group: &[&Column]) -> Vec<String> 
     for block in group.chunk_by(|one, next| one.block == next.block) {
         let room = width_of(block).saturating_sub(GAP_OF_BLOCKS);
         let gap = " ".repeat(GAP_OF_BLOCKS);
-        let title = block.first().map(|column| excerpt(&column.title, room.saturating_sub(1))).unwrap_or_default();
+        let title = block.first().map(|column| fitted(&column.title, room)).unwrap_or_default();
         titles.push_str(&format!("{gap}{}", padded(&title, room)));
         let line = |text: &dyn Fn(&Column) -> String| {
             let cells: Vec<String> = block.iter().map(|column| padded(&text(column), column.width())).collect();
@@ -117,7 +122,7 @@ fn lines_of(labels: &[String], widest: usize, group: &[&Column]) -> Vec<String> 
         for (index, row) in rows.iter_mut().enumerate() {
             let text = |column: &Column| {
                 let cell = column.cells.get(index).map(String::as_str).unwrap_or_default();
-                if length(cell) > WIDEST_CELL { excerpt(cell, WIDEST_CELL - 1) } else { cell.to_owned() }
+                fitted(cell, WIDEST_CELL)
             };
             row.push_str(&line(&text));
         }
