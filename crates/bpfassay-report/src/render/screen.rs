@@ -222,7 +222,8 @@ fn places<'a>(results: &'a Results, names: &[String], is_stacked: bool) -> Vec<P
         label.extend(file_systems.then(|| cell.file_system.clone()));
         let name = cell::title(cell);
         if is_stacked {
-            label.push(name);
+            // What follows the common words, for which there is no room.
+            label.push(cell.under_test());
             places.push((label, vec![Some(cell)]));
             continue;
         }
