@@ -128,7 +128,7 @@ pkgs.runCommand "bpfassay-study-${name}"
     fi
     mkdir -p "$out"
     # The last line names the directory of the results; others, when and where boots were measured.
-    grep -v -e '^results: ' -e '^measured: ' -e ' are reused from the store ' "$TMPDIR/table.txt" > "$out/report.txt"
+    grep -v -e '^results[,:] ' -e ' are reused from the store ' "$TMPDIR/table.txt" > "$out/report.txt"
     jq --sort-keys --from-file ${./reproducible.jq} "$TMPDIR/results/results.json" > "$out/results.json"
     bash ${../ci/records/seal-results} "$out/results.json"
     # Not the page, which describes the machine; and neither which machine it was, nor when and how long.

@@ -227,6 +227,16 @@ pub(crate) fn losses(losses: &Losses) -> Option<String> {
     (!lost.is_empty()).then(|| lost.join(", "))
 }
 
+/// `events lost by the tracer, in the whole guest: 3 dropped events`. The kernel counts them per
+/// program over the whole guest: whether the workload's were among them, the bytes show.
+pub(crate) fn lost(losses: &Losses, missing: Missing) -> Option<String> {
+    let lost = self::losses(losses)?;
+    Some(match missing {
+        Missing::None => format!("{lost} elsewhere in the guest, no byte of the workload missing"),
+        Missing::Some | Missing::NotKnown => format!("events lost by the tracer, in the whole guest: {lost}"),
+    })
+}
+
 /// Whether it is known which step failed; else nothing shows that it was the kernel that refused.
 pub(crate) fn is_step_known(refusal: &Refusal) -> bool {
     matches!(started(refusal), Start::Refused(_))
@@ -317,6 +327,18 @@ mod tests {
         assert_eq!(of(1, Missing::Some), "programs skipped once, bytes or calls are missing");
         assert_eq!(of(2, Missing::NotKnown), "programs skipped 2 times, whether events were lost is not known");
         assert_eq!(super::losses(&losses(Some(8))), None);
+    }
+
+    #[test]
+    fn events_were_lost_only_where_bytes_may_be_missing() {
+        let dropped = Losses { ring_buffer_drops: Some(3), ..Losses::default() };
+        assert_eq!(lost(&Losses::default(), Missing::Some), None);
+        let none = "3 dropped events elsewhere in the guest, no byte of the workload missing";
+        assert_eq!(lost(&dropped, Missing::None).unwrap(), none);
+        for missing in [Missing::Some, Missing::NotKnown] {
+            let shown = lost(&dropped, missing).unwrap();
+            assert_eq!(shown, "events lost by the tracer, in the whole guest: 3 dropped events");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod markdown;
 mod openmetrics;
 mod pprof;
 mod program_code;
+mod screen;
 mod sections;
 mod standing;
 mod study;
@@ -48,7 +49,8 @@ pub use lcov::lcov;
 pub use markdown::markdown;
 pub use openmetrics::openmetrics;
 pub use pprof::pprof;
-pub use text::{Style, provisional, text};
+pub use screen::{Screen, screen};
+pub use text::{Style, text};
 pub use trend::{trend_markdown, trend_text};
 
 use bpfassay_results::plain;

@@ -16,25 +16,19 @@ use std::{
 
 use bpfassay_report::derive::of_run;
 use bpfassay_results::{
-    Event, Outcome, Provenance, Results, RunRecord, ToDo,
+    Event, Outcome, Provenance, RunRecord, ToDo,
     event::{EVENTS_VERSION, Ending, RunEnded, Started},
 };
 use bpfassay_study::{Block, Cell, Plan};
 
 pub use self::stages::{stage_event, timings_event};
-use self::{
-    provisional::{Rounds, Rows},
-    remaining::Remaining,
-};
+use self::{provisional::Rounds, remaining::Remaining};
 use crate::{Observer, Progress};
 
 /// Receives events, from several tasks at once. Must be quick: guests wait for it.
 pub trait EventSink: Send + Sync {
     /// Something happened.
     fn event(&self, event: &Event);
-
-    /// The first rounds of a block are in, or all: the results of its cells from that many `rounds` alone, `of` so many.
-    fn rows(&self, _results: &Results, _rounds: u32, _of: u32) {}
 
     /// The command line that does just the cell with this id again, where there is one.
     fn repeat(&self, _cell: &str) -> Option<Vec<String>> {
@@ -243,10 +237,8 @@ impl Observer for EventObserver<'_> {
         if let Progress::RunEnded(record) = progress {
             let rows = self.rounds().take(record);
             // Rows while it is measured: those of blocks that are not come with the results.
-            if let Some(Rows { results, event }) = rows.filter(|_| !self.is_reused(record)) {
-                let (rounds, of) = (event.rounds, event.of);
-                self.sink.event(&Event::Rows(Box::new(event)));
-                self.sink.rows(&results, rounds, of);
+            if let Some(rows) = rows.filter(|_| !self.is_reused(record)) {
+                self.sink.event(&Event::Rows(Box::new(rows)));
             }
         }
     }

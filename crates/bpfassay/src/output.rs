@@ -77,6 +77,13 @@ fn colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// Whether standard output takes symbols beyond ASCII: whether the locale has UTF-8.
+pub(crate) fn takes_symbols() -> bool {
+    let set = |name: &&str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set).unwrap_or_default().to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
 /// The name of a file, fit to be printed: on one line, what is no text by its number.
 pub(crate) fn path(path: &Path) -> String {
     plain::bytes(path.as_os_str().as_encoded_bytes())

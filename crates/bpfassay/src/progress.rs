@@ -8,7 +8,7 @@ mod underway;
 
 use std::{io::Write, path::Path, sync::Arc};
 
-use bpfassay_results::{Event, Results, event::Line, plain};
+use bpfassay_results::{Event, event::Line, plain};
 use bpfassay_runner::{EventSink, stage_event, timings_event, unix_ms};
 use bpfassay_study::{Clock, Plan};
 use bpfassay_testbed::stages::{Report, Stages, Watcher};
@@ -106,12 +106,6 @@ impl EventSink for Reporter<'_> {
         match self.0.display {
             Display::Human(shown) => shown.take(event),
             Display::Json => write_json(event),
-        }
-    }
-
-    fn rows(&self, results: &Results, rounds: u32, of: u32) {
-        if let Display::Human(shown) = self.0.display {
-            shown.rows(results, rounds, of);
         }
     }
 

@@ -302,7 +302,7 @@ pub(super) fn when(unix_ms: u64) -> String {
 }
 
 /// The workloads by their commands, and the file systems that they ran on.
-fn workloads(results: &Results) -> String {
+pub(super) fn workloads(results: &Results) -> String {
     let (mut cases, mut file_systems): (Vec<(String, String)>, Vec<String>) = Default::default();
     for cell in results.plan.measured_cells() {
         if !cases.iter().any(|(case, _)| *case == cell.case) {

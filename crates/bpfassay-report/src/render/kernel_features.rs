@@ -167,7 +167,7 @@ fn support_text(support: &Support) -> String {
 
 /// The name of an error number, as far as eBPF comes across it (include/uapi/asm-generic/errno*.h; 524 is the kernel's own,
 /// include/linux/errno.h).
-fn errno_name(number: i32) -> String {
+pub(super) fn errno_name(number: i32) -> String {
     let name = match number {
         1 => "EPERM",
         2 => "ENOENT",

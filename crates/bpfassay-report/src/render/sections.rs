@@ -24,12 +24,6 @@ use super::{
 };
 use bpfassay_results::Results;
 
-/// The table of cells with nothing around it but what its rows refer to.
-pub(super) fn cells_alone(results: &Results) -> Option<Table> {
-    let table = cells::table(results)?;
-    Some(Table { title: Vec::new(), warnings: Vec::new(), legend: Vec::new(), ..table })
-}
-
 /// A section of a report.
 pub(super) enum Section {
     Table(Table),

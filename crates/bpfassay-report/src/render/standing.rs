@@ -143,12 +143,13 @@ fn gates(results: &Results) -> Option<(String, Class)> {
 }
 
 /// The cells of whose tool something is found that a gate denies.
-fn denied(results: &Results) -> HashSet<&str> {
+pub(super) fn denied(results: &Results) -> HashSet<&str> {
     let is_broken = |gate: &&GateResult| gate.demand == Demand::Findings && gate.verdict == Verdict::Regression;
     results.gates.iter().filter(is_broken).map(|gate| gate.cell.as_str()).collect()
 }
 
-fn state(cell: &CellResult, is_denied: bool) -> State {
+/// What came of `cell`; `is_denied`: a gate denies what is found of its tool.
+pub(super) fn state(cell: &CellResult, is_denied: bool) -> State {
     if cell.failures.iter().any(|failure| cases::account_of(failure).0 == Account::Failed) {
         return State::Failed;
     }

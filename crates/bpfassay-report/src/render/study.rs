@@ -46,8 +46,8 @@ pub(super) fn title(results: &Results) -> String {
     title
 }
 
-/// Runs whose figures are less than exact by their own account.
-fn doubts(results: &Results) -> Vec<String> {
+/// Runs whose figures are less than exact by their own account, a line each: `place: what`.
+pub(super) fn doubts(results: &Results) -> Vec<String> {
     let mut doubts = Vec::new();
     for run in &results.runs {
         if let Outcome::Measured(figures) = &run.record.outcome
@@ -58,12 +58,9 @@ fn doubts(results: &Results) -> Vec<String> {
         }
         let Some(derived) = &run.derived else { continue };
         let Some(losses) = derived.losses.value() else { continue };
-        if let Some(lost) = labels::losses(losses) {
-            // Counted per program over the whole guest: the byte error shows whether the workload's were among them.
-            doubts.push(format!("{}: events lost by the tracer, in the whole guest: {lost}", run.record.run));
-        }
-        doubts
-            .extend(labels::skipped(losses, missing(&derived.bytes)).map(|text| format!("{}: {text}", run.record.run)));
+        let missing = missing(&derived.bytes);
+        let of_losses = [labels::lost(losses, missing), labels::skipped(losses, missing)];
+        doubts.extend(of_losses.into_iter().flatten().map(|text| format!("{}: {text}", run.record.run)));
     }
     doubts.extend(activity::unusual(results));
     let interpreted = interpreted(results);
@@ -84,13 +81,6 @@ fn doubts(results: &Results) -> Vec<String> {
                 ));
             }
         }
-    }
-    if doubts.len() > MAX_DOUBTS {
-        let more = doubts.len() - MAX_DOUBTS;
-        doubts.truncate(MAX_DOUBTS);
-        doubts.push(format!(
-            "{more} more such lines are left out here: see `losses`, `activity` and `mountstats_error` in results.json"
-        ));
     }
     doubts
 }
@@ -116,14 +106,14 @@ fn interpreted(results: &Results) -> HashSet<&str> {
     results.runs.iter().filter(is_interpreted).map(|run| run.record.cell.as_str()).collect()
 }
 
-/// What the clock's figures are worth.
-fn warning_of_clock(results: &Results) -> Option<String> {
+/// What the figures of the instruction clock are worth.
+const INSTRUCTIONS: &str = "the clock counts the guest's instructions, 1 ns each, not cycles: cache misses and traps are not priced, and time \
+                            in which the guest waits passes at once, up to the next timer.";
+
+/// What figures in time of emulated guests are worth.
+fn warning_of_emulation(results: &Results) -> Option<String> {
     if results.plan.study.clock == Clock::Instructions {
-        return Some(
-            "the clock counts the guest's instructions, 1 ns each, not cycles: cache misses and traps are not priced, and time \
-             in which the guest waits passes at once, up to the next timer."
-                .to_owned(),
-        );
+        return None;
     }
     let provenance = results.provenance.last()?;
     let mut emulated: Vec<_> = results.plan.targets().iter().map(|target| target.arch).collect();
@@ -142,13 +132,26 @@ fn warning_of_clock(results: &Results) -> Option<String> {
 /// The same, with what makes figures of single runs and cells doubtful.
 pub(super) fn warnings_with_doubts(results: &Results) -> Vec<String> {
     let mut warnings = warnings(results);
-    warnings.extend(doubts(results));
+    let doubts = doubts(results);
+    let more = doubts.len().saturating_sub(MAX_DOUBTS);
+    warnings.extend(doubts.into_iter().take(MAX_DOUBTS));
+    if more > 0 {
+        warnings.push(format!(
+            "{more} more such lines are left out here: see `losses`, `activity` and `mountstats_error` in results.json"
+        ));
+    }
     warnings
 }
 
 /// What must be known of all figures.
 pub(super) fn warnings(results: &Results) -> Vec<String> {
-    let mut warnings: Vec<String> = warning_of_clock(results).into_iter().collect();
+    let of_instructions = (results.plan.study.clock == Clock::Instructions).then(|| INSTRUCTIONS.to_owned());
+    of_instructions.into_iter().chain(warnings_but_of_instructions(results)).collect()
+}
+
+/// The same without what the instruction clock counts.
+pub(super) fn warnings_but_of_instructions(results: &Results) -> Vec<String> {
+    let mut warnings: Vec<String> = warning_of_emulation(results).into_iter().collect();
     warnings.extend(standing::races(results));
     warnings.extend(results.plan.left_out.iter().map(|left| format!("left out: {}: {}", left.what, left.reason)));
     warnings.extend(results.notes.iter().cloned());

@@ -8,7 +8,7 @@ use super::{
     format::{Format, Options},
     head, kernel_features,
     plain::line,
-    sections::{self, Section, sections},
+    sections::{Section, sections},
     table::Table,
     wrap::push_wrapped,
 };
@@ -17,7 +17,7 @@ use bpfassay_results::Results;
 /// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "text",
-    about: "The tables of `run`, for terminals",
+    about: "All tables, for terminals",
     file: None,
     render: |results, Options { width, .. }| Ok(text(results, Style { width }).into()),
 };
@@ -56,14 +56,6 @@ fn head(results: &Results, style: Style) -> String {
         push_wrapped(&mut text, &line(&fact), style.width);
     }
     text
-}
-
-/// The rows of `results` in the table of cells, without what stands above and below them: for results of which more is to come. Empty
-/// where there are none.
-#[must_use]
-pub fn provisional(results: &Results, style: Style) -> String {
-    let rows = sections::cells_alone(results).filter(|table| !table.rows.is_empty());
-    rows.map(|table| finished(one(table, style))).unwrap_or_default()
 }
 
 /// One table with what stands above and below it.

@@ -41,6 +41,7 @@ mod reading;
 mod renderers;
 mod sampling;
 mod schema;
+mod screen;
 mod scripts;
 mod shards;
 mod streamed;

@@ -8,7 +8,7 @@ use bpfassay_protocol::{Arch, message::RunFigures, probe::Probe};
 use bpfassay_report::{
     conclusion::{Conclusion, conclusion},
     derive,
-    render::{Style, text},
+    render::{Screen, Style, screen, text},
 };
 use bpfassay_results::{Contents, Entry, FailureKind, Outcome, RunFailure, RunRecord};
 use proptest::prelude::*;
@@ -112,6 +112,13 @@ fn exact(results: &bpfassay_results::Results) -> usize {
     count.filter(|_| !first.contains("not exact, ")).map_or(0, |(count, _)| count.parse().unwrap())
 }
 
+/// Cells of the screen that are exact, and those that load.
+fn on_screen(results: &bpfassay_results::Results) -> (usize, usize) {
+    let text = screen(results, Screen { width: Some(200), symbols: true });
+    let (matrix, _) = text.split_once("\n\n").and_then(|(_, rest)| rest.split_once("\n\n")).unwrap();
+    (matrix.matches("exact").count(), matrix.matches('✔').count())
+}
+
 /// `whole` whose runs lack what `lacks` says, each with the number of a run; and the cells of these.
 fn lacking(lacks: &[(usize, Lack)]) -> (Contents, BTreeSet<String>) {
     let mut contents = whole();
@@ -143,6 +150,7 @@ fn lacking(lacks: &[(usize, Lack)]) -> (Contents, BTreeSet<String>) {
 fn a_journal_that_lacks_nothing_is_exact_and_as_expected() {
     let results = derive(&whole());
     assert_eq!((exact(&results), conclusion(&results)), (5, Conclusion::AsExpected));
+    assert_eq!(on_screen(&results), (5, 5));
 }
 
 proptest! {
@@ -156,6 +164,9 @@ proptest! {
         let results = derive(&contents);
         let tested = harmed.iter().filter(|cell| !cell.ends_with("_none")).count();
         prop_assert!(exact(&results) <= 5 - tested, "{harmed:?}: {}", text(&results, Style::default()));
+        let failed = results.cells.iter().filter(|cell| !cell.is_baseline() && !cell.failures.is_empty()).count();
+        let (exact_on_screen, loads) = on_screen(&results);
+        prop_assert!(exact_on_screen <= 5 - tested && loads <= 5 - failed, "{harmed:?}");
         prop_assert_eq!(conclusion(&results) == Conclusion::AsExpected, harmed.is_empty());
     }
 }

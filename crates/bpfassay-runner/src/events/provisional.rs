@@ -34,14 +34,6 @@ struct Table {
     given: u32,
 }
 
-/// Rows from some rounds.
-pub(super) struct Rows {
-    /// The results of these rounds alone.
-    pub(super) results: Results,
-    /// The same as an event.
-    pub(super) event: ProvisionalRows,
-}
-
 impl<'a> Rounds<'a> {
     pub(super) fn new(plan: &'a Plan, provenance: &'a Provenance) -> Self {
         Self { plan, provenance, tables: BTreeMap::new(), places: HashMap::new() }
@@ -70,7 +62,7 @@ impl<'a> Rounds<'a> {
 
     /// The rows of a block, where `record` completes its first round, all of its rounds, or twice as many as the last rows were from:
     /// from all complete rounds of the blocks with the same cells.
-    pub(super) fn take(&mut self, record: &RunRecord) -> Option<Rows> {
+    pub(super) fn take(&mut self, record: &RunRecord) -> Option<ProvisionalRows> {
         let table = self.tables.get_mut(self.places.get(&record.block)?)?;
         if record.warm_up {
             return None;
@@ -98,8 +90,7 @@ impl<'a> Rounds<'a> {
         }
         let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance: self.provenance.clone() };
         let results = derive_all(Contents { header, entries, torn: None, digest: None });
-        let event = event(&record.block, &results, rounds, of);
-        Some(Rows { results, event })
+        Some(event(&record.block, &results, rounds, of))
     }
 }
 

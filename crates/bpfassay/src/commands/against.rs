@@ -102,6 +102,11 @@ impl Against {
 }
 
 impl Judged {
+    /// Whether the exit code is one of `git bisect run`.
+    pub(super) const fn is_bisect(&self) -> bool {
+        self.bisect
+    }
+
     /// The exit code, where `code` is that of what was measured by itself; `by_host`: whether the host failed, so that part was not measured.
     pub(super) const fn code(&self, code: u8, by_host: bool) -> u8 {
         match (&self.judgement, self.bisect) {

@@ -24,7 +24,7 @@ use bpfassay_vm::shell_command;
 
 use self::run_mode::RunMode;
 use super::{
-    against::{self, Against},
+    against::{self, Against, Judged},
     recorded,
 };
 use crate::{
@@ -202,12 +202,11 @@ pub(super) fn report(
     match format {
         MessageFormat::Human => {
             let width = super::terminal_width();
-            let mut text = render::text(&results, render::Style { width });
+            let mut text = render::screen(&results, render::Screen { width, symbols: output::takes_symbols() });
             if let Some(fingerprint) = fingerprint {
                 text.push_str(&format!("fingerprint of the raw figures: {fingerprint}\n"));
                 text.extend(recorded::line(&fingerprint));
             }
-            text.push_str(&format!("results: {}\n", output::path(&path)));
             if *cancelled {
                 text.push_str(&format!("interrupted{how_to_continue}\n"));
             } else if let Some(why) = paused {
@@ -215,9 +214,11 @@ pub(super) fn report(
             } else if failed_by_host > 0 {
                 text.push_str(&format!("host failure: {failed_by_host} runs were not measured{how_to_continue}\n"));
             }
+            let is_bisect = judged.as_ref().is_some_and(Judged::is_bisect);
             if let Some(judged) = judged {
                 text.push_str(&judged.text(render::Style { width }, code));
             }
+            text.push_str(&last_line(directory, (!is_bisect).then_some(code)));
             super::print(&text)?;
         }
         MessageFormat::Json => {
@@ -234,6 +235,22 @@ pub(super) fn report(
         }
     }
     Ok(code)
+}
+
+/// The last line, which agrees with the exit code: `results, as expected: bpfassay report DIR`. The codes
+/// of `git bisect run` mean something else.
+fn last_line(directory: &Path, code: Option<u8>) -> String {
+    let words = match code {
+        Some(SUCCESS) => ", as expected",
+        Some(REGRESSION) => ", WORSE than allowed",
+        Some(UNEXPECTED) => ", NOT as expected",
+        Some(INCONCLUSIVE) => ", inconclusive",
+        Some(INFRASTRUCTURE | INTERRUPTED) => ", NOT complete",
+        _ => "",
+    };
+    // A name that is no text is printed by its numbers, which a shell does not read.
+    let directory = bpfassay_results::plain::line(&shell_command([directory])).into_owned();
+    format!("results{words}: bpfassay report {directory}\n")
 }
 
 /// Options that another command needs to find the same guests, as arguments.
@@ -304,6 +321,17 @@ mod tests {
         assert_eq!(verdict(&results, false), SUCCESS);
         results.cells[1].metrics[0].value = bpfassay_results::Figure::missing("IOR's summary is not valid");
         assert_eq!(verdict(&results, false), UNEXPECTED);
+    }
+
+    #[test]
+    fn the_last_line_agrees_with_the_exit_code() {
+        let of = |code| last_line(Path::new("my results/quick"), code);
+        assert_eq!(of(Some(SUCCESS)), "results, as expected: bpfassay report 'my results/quick'\n");
+        for code in [REGRESSION, UNEXPECTED, INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED] {
+            let line = of(Some(code));
+            assert!(line.starts_with("results, ") && !line.contains(", as expected"), "{code}: {line}");
+        }
+        assert_eq!(of(None), "results: bpfassay report 'my results/quick'\n");
     }
 
     #[test]

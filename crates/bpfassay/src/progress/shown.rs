@@ -9,10 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_report::render;
-use bpfassay_results::{Event, Results, event::RunEnded, plain::excerpt};
+use bpfassay_results::{Event, event::RunEnded, plain::excerpt};
 use bpfassay_testbed::stages::{Report, Watcher};
-use indicatif::{ProgressBar, ProgressStyle, TermLike};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{
     duration,
@@ -202,7 +201,7 @@ impl Shown {
                 self.bar.set_position(0);
                 self.bar.set_length(started.runs);
             }
-            // Stages come as reports, rows as results; the end is printed on standard output.
+            // Stages come as reports; rows are for programs; the end is printed on standard output.
             Event::Stage(_) | Event::Rows(_) | Event::Timings { .. } | Event::Concluded(_) => {}
             Event::Booting { block, target, boot, confirming } => {
                 let guest = Guest { target: target.to_string(), doing: "booting".to_owned(), logged: 0 };
@@ -240,19 +239,6 @@ impl Shown {
         }
     }
 
-    /// Shows the rows of `results`, which are from that many `rounds` `of` so many.
-    pub(super) fn rows(&self, results: &Results, rounds: u32, of: u32) {
-        let width = if self.bar.is_hidden() { None } else { Some(TermLike::width(&Bar::default())) };
-        let rows = render::provisional(results, render::Style { width });
-        if rows.is_empty() {
-            return;
-        }
-        let text = format!("provisional, from {}:\n{rows}", from_rounds(rounds, of));
-        for line in text.lines() {
-            self.line(line);
-        }
-    }
-
     /// Takes away the bar.
     pub(super) fn finish(&self) {
         self.line_of_repeated();
@@ -282,16 +268,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What rows are from. The final ones differ from those of all rounds, too, where other rows count: in pooled variances.
-fn from_rounds(rounds: u32, of: u32) -> String {
-    match (rounds, of) {
-        (1, 1) => "the only round".to_owned(),
-        (1, _) => format!("round 1 of {of}"),
-        _ if rounds == of => format!("all {of} rounds"),
-        _ => format!("{rounds} of {of} rounds"),
-    }
-}
-
 /// What guests are doing, on one line.
 fn of_guests(guests: &BTreeMap<String, Guest>) -> String {
     let all: Vec<String> = guests.values().map(|guest| format!("{}: {}", guest.target, guest.doing)).collect();
@@ -306,7 +282,7 @@ mod tests {
     use bpfassay_results::plain;
     use bpfassay_study::Target;
     use bpfassay_testbed::stages::{Kind, State};
-    use indicatif::ProgressDrawTarget;
+    use indicatif::{ProgressDrawTarget, TermLike};
 
     use super::*;
     use crate::progress::lines::tests::hostile;

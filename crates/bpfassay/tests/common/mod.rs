@@ -108,6 +108,11 @@ pub(crate) fn lacks(program: &str, package: &str) -> bool {
     true
 }
 
+/// All sections of the report on the results in `directory`.
+pub(crate) fn report(directory: &Path) -> String {
+    exits_in(directory, &["report", "--format", "text", "."], 0)
+}
+
 /// The results in `directory`.
 pub(crate) fn results(directory: &Path) -> Value {
     serde_json::from_slice(&fs::read(directory.join("results.json")).unwrap()).unwrap()

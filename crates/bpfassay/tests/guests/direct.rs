@@ -12,7 +12,7 @@ use std::{env, fs, path::Path, process::Output};
 
 use serde_json::Value;
 
-use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
+use crate::common::{bpfassay, guests_wanted, printed, report, results, study, without_plugins, wrong_tools};
 
 /// Runs a study of vm-tests/ into `out` in `directory`.
 fn executed(directory: &Path, path: &str, name: &str, arguments: &[&str]) -> Output {
@@ -24,14 +24,15 @@ fn executed(directory: &Path, path: &str, name: &str, arguments: &[&str]) -> Out
     command.arg(study(name)).args(["--output", "out"]).env("PATH", path).output().unwrap()
 }
 
-/// Runs a study of vm-tests/ and gives its results, its fingerprint, and what was printed.
+/// Runs a study of vm-tests/ and gives its results, its fingerprint, and what was printed with the report.
 fn run(path: &str, name: &str, arguments: &[&str]) -> (Value, String, String) {
     let directory = tempfile::tempdir().unwrap();
     let output = executed(directory.path(), path, name, arguments);
     let printed = printed(&output);
     assert!(output.status.success(), "{printed}");
     let fingerprint = printed.lines().find_map(|line| line.strip_prefix("fingerprint of the raw figures: ")).unwrap();
-    (results(&directory.path().join("out")), fingerprint.to_owned(), printed.clone())
+    let out = directory.path().join("out");
+    (results(&out), fingerprint.to_owned(), format!("{printed}\n{}", report(&out)))
 }
 
 /// Each metric that has a direct cost, with where it is from.

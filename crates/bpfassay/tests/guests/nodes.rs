@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::common::{bpfassay, guests_wanted, printed, results, study};
+use crate::common::{bpfassay, guests_wanted, printed, report, results, study};
 
 /// 2 ranks · 2 segments · 512 KiB: what each node moves in a phase.
 const SHARE: u64 = 2 * 2 * (512 << 10);
@@ -95,7 +95,8 @@ fn nodes_share_a_file_and_every_byte_is_counted_on_its_node() {
     let of = |fs: &str| ["", "_node2", "_server"].map(|guest| format!("x86_64_6.12_shared_{fs}_1_boot1{guest}.log"));
     assert_eq!(logs, [of("nfs3"), of("nfs4.2")].concat());
     // The table of nodes is in the report.
-    assert!(text.contains("nodes: study nodes"), "{text}");
+    let report = report(&directory);
+    assert!(report.contains("nodes: study nodes"), "{report}");
 }
 
 /// The QEMUs that `parent` has started, in the order of their start.

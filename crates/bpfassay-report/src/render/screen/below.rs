@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What stands below the matrix: direct costs, baselines that failed, warnings, gates.
+
+use std::collections::BTreeMap;
+
+use bpfassay_stats::Verdict;
+
+use super::{
+    super::{
+        kernel_features,
+        plain::excerpt,
+        standing::{State, state_of},
+        study,
+        table::{CellNames, Remarks},
+    },
+    cell::{direct, first_failure},
+};
+use crate::labels;
+use bpfassay_results::{CellResult, GateResult, Results};
+
+/// Most tools with a line of direct costs.
+const MOST_TOOLS: usize = 4;
+/// Most lines of each kind of warning.
+const MOST: usize = 5;
+/// The longest of them, in characters.
+const LONGEST: usize = 200;
+
+/// The first lines, and how many more there are.
+fn limited(mut lines: Vec<String>, most: usize, what: &str) -> Vec<String> {
+    let more = lines.len().saturating_sub(most);
+    lines.truncate(most);
+    lines.iter_mut().for_each(|line| *line = excerpt(line, LONGEST));
+    if more > 0 {
+        lines.push(format!("… and {more} more {what}: the report has them"));
+    }
+    lines
+}
+
+/// Instructions per call of one metric, from the smallest to the largest cell of a tool.
+struct Cost {
+    tool: String,
+    metric: String,
+    low: f64,
+    high: f64,
+}
+
+impl Cost {
+    /// `write 529 to 3958`.
+    fn words(&self) -> String {
+        match (format!("{:.0}", self.low), format!("{:.0}", self.high)) {
+            (low, high) if low == high => format!("{} {low}", self.metric),
+            (low, high) => format!("{} {low} to {high}", self.metric),
+        }
+    }
+}
+
+/// Instructions on the path of each tool, a line each.
+pub(super) fn direct_costs(results: &Results) -> Vec<String> {
+    let mut costs: Vec<Cost> = Vec::new();
+    for cell in &results.cells {
+        for (metric, _) in cell.whole() {
+            let Some((low, high)) = direct(metric) else { continue };
+            let (tool, metric) = (cell.under_test(), metric.name.to_string());
+            match costs.iter_mut().find(|cost| (&cost.tool, &cost.metric) == (&tool, &metric)) {
+                Some(cost) => (cost.low, cost.high) = (cost.low.min(low), cost.high.max(high)),
+                None => costs.push(Cost { tool, metric, low, high }),
+            }
+        }
+    }
+    costs.sort_by_cached_key(|cost| place_of(results, &cost.tool));
+    let of_tools = costs.chunk_by(|one, next| one.tool == next.tool);
+    let line = |costs: &[Cost]| {
+        let words: Vec<String> = costs.iter().map(Cost::words).collect();
+        format!("instructions per call by {}: {}", costs.first().map_or("", |cost| &cost.tool), words.join(", "))
+    };
+    limited(of_tools.map(line).collect(), MOST_TOOLS, "direct costs")
+}
+
+/// The place of `tool` in the order of the study.
+fn place_of(results: &Results, tool: &str) -> Option<usize> {
+    results.cells.iter().position(|cell| cell.under_test() == tool)
+}
+
+/// Baselines that were not measured whole.
+pub(super) fn baselines(results: &Results, remarks: &mut Remarks) -> Vec<String> {
+    let cell_names = CellNames::of(results);
+    let mut lines = Vec::new();
+    for cell in results.cells.iter().filter(|cell| cell.is_baseline()) {
+        let state = state_of(cell);
+        if state == State::Measured && cell.failures.is_empty() {
+            continue;
+        }
+        let mark = first_failure(cell, remarks).map(|mark| format!(" {mark}")).unwrap_or_default();
+        lines.push(format!("! baseline of {}: {}{mark}", cell_names.place(cell), state.words()));
+    }
+    limited(lines, MOST, "baselines that were not measured")
+}
+
+/// What must be read with the figures, each once.
+pub(super) fn warnings(results: &Results) -> Vec<String> {
+    let surprises = kernel_features::page(results).map(|page| page.surprises).unwrap_or_default();
+    let of_all = study::warnings_but_of_instructions(results).into_iter().chain(surprises);
+    let doubts = together(&study::doubts(results));
+    let lines = of_all.map(|line| format!("! {line}")).collect();
+    let doubts = doubts.into_iter().map(|line| format!("! {line}")).collect();
+    [limited(lines, MOST, "such lines"), limited(doubts, MOST, "such lines")].concat()
+}
+
+/// `doubts`, of which those that differ only in the place and in numbers are one line: the first,
+/// and how many more there are.
+fn together(doubts: &[String]) -> Vec<String> {
+    let mut order: Vec<(&str, &str, usize)> = Vec::new();
+    let mut known = BTreeMap::<String, usize>::new();
+    for doubt in doubts {
+        let (place, what) = doubt.split_once(": ").unwrap_or(("", doubt));
+        let key = what.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let at = *known.entry(key).or_insert(order.len());
+        match order.get_mut(at) {
+            Some((.., more)) => *more += 1,
+            None => order.push((place, what, 0)),
+        }
+    }
+    let line = |(place, what, more): (&str, &str, usize)| match more {
+        0 => format!("{place}: {what}"),
+        more => format!("{place} and {more} more: {what}"),
+    };
+    order.into_iter().map(line).collect()
+}
+
+/// A line for each demand of each gate, with the first cells that do not pass.
+pub(super) fn gates(results: &Results) -> Vec<String> {
+    let mut demands: Vec<(u32, String, Vec<&GateResult>)> = Vec::new();
+    for gate in &results.gates {
+        let demand = gate.demand.to_string();
+        match demands.iter_mut().find(|(number, known, _)| *number == gate.gate && *known == demand) {
+            Some((.., all)) => all.push(gate),
+            None => demands.push((gate.gate, demand, vec![gate])),
+        }
+    }
+    let lines = demands.iter().flat_map(|(number, demand, all)| {
+        let count = |verdict: Verdict| all.iter().filter(|gate| gate.verdict == verdict).count();
+        let verdicts: Vec<String> = [Verdict::Regression, Verdict::Inconclusive, Verdict::Pass]
+            .into_iter()
+            .filter(|verdict| count(*verdict) > 0)
+            .map(|verdict| format!("{} {}", count(verdict), labels::verdict(verdict)))
+            .collect();
+        let line = format!("gate {}, {demand}: {}", number.saturating_add(1), verdicts.join(", "));
+        std::iter::once(line).chain(broken(results, all))
+    });
+    lines.collect()
+}
+
+/// The cells of one demand that do not pass.
+fn broken(results: &Results, gates: &[&GateResult]) -> Vec<String> {
+    let mut all: Vec<&&GateResult> = gates.iter().filter(|gate| gate.verdict != Verdict::Pass).collect();
+    all.sort_by_key(|gate| gate.verdict != Verdict::Regression);
+    let cell_names = CellNames::of(results);
+    let place = |cell: &CellResult| format!("{} {}", cell_names.place(cell), cell.under_test());
+    let line = |gate: &&GateResult| {
+        let cell = results.cells.iter().find(|cell| cell.cell == gate.cell);
+        let metric = gate.metric.map(|metric| format!(", {metric}")).unwrap_or_default();
+        let place = cell.map_or_else(|| gate.cell.clone(), place);
+        format!("  {}: {place}{metric}: {}", labels::verdict(gate.verdict), gate.found)
+    };
+    limited(all.into_iter().map(line).collect(), MOST, "that do not pass")
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One cell of the plan as it stands on the screen.
+
+use std::collections::HashSet;
+
+use bpfassay_protocol::{probe::ByteMeaning, tracer::Refusal};
+use bpfassay_study::Clock;
+
+use super::super::{
+    cases,
+    kernel_features::errno_name,
+    standing::{State, denied, state},
+    study,
+    table::Remarks,
+};
+use crate::labels::{self, NONE};
+use bpfassay_results::{Attach, CellMetric, CellResult, FailureKind, Figure, Results, RunFailure};
+
+/// What stands where nothing was to be measured.
+pub(super) const NOTHING: &str = "-";
+/// An overhead that is not distinguishable from none.
+pub(super) const NOISE: &str = "noise";
+/// After an overhead without an interval.
+pub(super) const NO_INTERVAL: &str = "?";
+/// After an exact count of what callers request.
+pub(super) const REQUESTED: &str = "[r]";
+
+/// What is shown of a cell.
+pub(super) struct Shown {
+    pub(super) loads: String,
+    pub(super) counts: String,
+    /// One for each metric.
+    pub(super) overheads: Vec<String>,
+}
+
+/// What was measured: `bundled tracer by fexit`; the name of a tool.
+pub(super) fn title(cell: &CellResult) -> String {
+    cell.tool.clone().unwrap_or_else(|| format!("bundled tracer by {}", cell.probe))
+}
+
+/// Makes texts of cells.
+pub(super) struct Texts<'a> {
+    results: &'a Results,
+    denied: HashSet<&'a str>,
+    symbols: bool,
+}
+
+impl<'a> Texts<'a> {
+    pub(super) fn of(results: &'a Results, symbols: bool) -> Self {
+        Self { results, denied: denied(results), symbols }
+    }
+
+    fn state(&self, cell: &CellResult) -> State {
+        state(cell, self.denied.contains(cell.cell.as_str()))
+    }
+
+    /// Whether nothing of `cell` needs a look.
+    pub(super) fn is_as_expected(&self, cell: &CellResult) -> bool {
+        let state = self.state(cell);
+        let is_good = matches!(state, State::Exact | State::NothingFound | State::Measured | State::RefusedAsExpected);
+        is_good && cell.failures.is_empty()
+    }
+
+    /// What is shown of `cell`; what is long is a remark.
+    pub(super) fn shown(&self, cell: &CellResult, metrics: &[&str], remarks: &mut Remarks) -> Shown {
+        let state = self.state(cell);
+        let is_measured = cell.runs.measured > 0 && cell.failures.is_empty();
+        let overhead = |name: &&str| match cell.whole().find(|(metric, _)| &*metric.name == *name) {
+            Some((metric, _)) if is_measured => self.overhead(cell, metric),
+            Some(_) => NOTHING.to_owned(),
+            None => String::new(),
+        };
+        Shown {
+            loads: self.loads(cell, remarks),
+            counts: self.counts(cell, state),
+            overheads: metrics.iter().map(overhead).collect(),
+        }
+    }
+
+    fn loads(&self, cell: &CellResult, remarks: &mut Remarks) -> String {
+        if let Some(mark) = first_failure(cell, remarks) {
+            let is_of_host = cell.failures.iter().all(|failed| failed.failure.kind == FailureKind::Host);
+            return format!("{} {mark}", if is_of_host { "host failure" } else { "FAILED" });
+        }
+        let [yes, no] = if self.symbols { ["✔", "✘"] } else { ["yes", "no"] };
+        match &cell.attach {
+            Attach::Attached { in_spite_of: None, .. } => yes.to_owned(),
+            Attach::Attached { in_spite_of: Some(expectation), .. } => {
+                let remark = format!("loads though errno {} was expected: {}", expectation.errno, expectation.reason);
+                format!("UNEXPECTED {}", remarks.mark(remark))
+            }
+            Attach::Refused { refusal, expectation: Some(expectation), expected: true } => {
+                let remark = format!("{}, as expected: {}", why(refusal), expectation.reason);
+                format!("{no} {}", remarks.mark(remark))
+            }
+            Attach::Refused { refusal, expectation, .. } => {
+                let what = if labels::is_step_known(refusal) { "REFUSED" } else { "NOT READY" };
+                let verifier = refusal.verifier.as_deref().map(|line| format!("; verifier: {line}"));
+                let expected = expectation.as_ref().map(|of| format!("expected was {}; ", errno_name(of.errno)));
+                let [expected, verifier] = [expected, verifier].map(Option::unwrap_or_default);
+                let remark = format!("{}: {expected}{}{verifier}", why(refusal), refusal.message);
+                format!("{what} {}", remarks.mark(remark))
+            }
+            Attach::Unsteady { attached, refused, refusal } => {
+                let remark = format!("loads in {attached} runs, refused in {refused}: {}", refusal.message);
+                format!("UNSTEADY {}", remarks.mark(remark))
+            }
+            Attach::Baseline | Attach::Unknown { .. } => NONE.to_owned(),
+        }
+    }
+
+    fn counts(&self, cell: &CellResult, state: State) -> String {
+        let is_requested = cell.counts == Some(ByteMeaning::Requested);
+        match state {
+            _ if !cell.failures.is_empty() => NOTHING.to_owned(),
+            State::Exact if is_requested => format!("exact {REQUESTED}"),
+            State::Exact => "exact".to_owned(),
+            State::NothingFound | State::Measured if study::loads_only(self.results, &cell.case) => {
+                "not checked".to_owned()
+            }
+            State::NothingFound if has_exact_figures(cell) => "exact".to_owned(),
+            State::NothingFound => "nothing found".to_owned(),
+            State::WithinBounds => "within bounds".to_owned(),
+            State::NothingFoundInPart => "compared in part".to_owned(),
+            State::Measured => "not compared".to_owned(),
+            State::NotExact => "NOT EXACT".to_owned(),
+            State::Found | State::Denied => found(cell),
+            State::Partly => "partly measured".to_owned(),
+            State::RefusedAsExpected
+            | State::Refused
+            | State::Unsteady
+            | State::Unexpected
+            | State::Failed
+            | State::NotMeasured => NOTHING.to_owned(),
+        }
+    }
+
+    fn overhead(&self, cell: &CellResult, metric: &CellMetric) -> String {
+        if self.results.plan.study.clock == Clock::Wall && is_emulated(self.results, cell) {
+            return NOTHING.to_owned();
+        }
+        let Some(overhead) = metric.overhead.value() else { return NONE.to_owned() };
+        let percent = labels::percent(overhead.estimate.value, 1);
+        match overhead.estimate.bounds.interval() {
+            None => format!("{percent}{NO_INTERVAL}"),
+            Some(_) if !metric.is_within_noise() => percent,
+            Some(_) if labels::leaves_open(overhead) => labels::NOT_KNOWN.to_owned(),
+            Some(_) => NOISE.to_owned(),
+        }
+    }
+}
+
+fn is_emulated(results: &Results, cell: &CellResult) -> bool {
+    results.provenance.iter().any(|of| of.is_emulated(cell.target.arch))
+}
+
+/// The mark of the first failure of `cell`. The report has the others, and the logs.
+pub(super) fn first_failure(cell: &CellResult, remarks: &mut Remarks) -> Option<String> {
+    let first = cell.failures.first()?;
+    Some(remarks.mark(RunFailure { log: None, ..first.failure.clone() }.to_string()))
+}
+
+/// Why the kernel refuses it, in a word: `ENOTSUPP`; else the step.
+fn why(refusal: &Refusal) -> String {
+    let step = || labels::refusal(refusal).split(':').next().unwrap_or_default().to_owned();
+    refusal.errno.map_or_else(step, errno_name)
+}
+
+/// Whether figures of the tool were compared, and each is exact.
+fn has_exact_figures(cell: &CellResult) -> bool {
+    let mut figures = cell.tool_result.iter().flat_map(|result| &result.figures).peekable();
+    figures.peek().is_some() && figures.all(bpfassay_tool::finding::Compared::is_exact)
+}
+
+/// The first finding, and how many more there are.
+fn found(cell: &CellResult) -> String {
+    let mut names = cases::found(cell).map(|finding| finding.kind.name());
+    let first = names.next().unwrap_or_default();
+    match names.count() {
+        0 => first.to_owned(),
+        more => format!("{first} +{more}"),
+    }
+}
+
+/// The direct cost of `metric` per call, from the smallest to the largest.
+pub(super) fn direct(metric: &CellMetric) -> Option<(f64, f64)> {
+    let direct = metric.direct.as_ref().and_then(Figure::value)?;
+    Some((direct.per_call.min, direct.per_call.max))
+}

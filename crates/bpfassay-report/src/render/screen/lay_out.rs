@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Blocks of columns beside the labels of rows, and below each other where the screen is too narrow.
+
+use super::super::plain::excerpt;
+
+/// A column of a block.
+pub(super) struct Column {
+    /// The number of the block.
+    pub(super) block: usize,
+    /// The title of the block.
+    pub(super) title: String,
+    pub(super) head: String,
+    /// A text for each row.
+    pub(super) cells: Vec<String>,
+}
+
+/// The widest label, in columns.
+const WIDEST_LABEL: usize = 42;
+/// The widest cell.
+const WIDEST_CELL: usize = 22;
+/// Between columns, and between blocks.
+const GAP: usize = 2;
+const GAP_OF_BLOCKS: usize = 3;
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// `text`, cut where it is longer than `width`.
+fn fitted(text: &str, width: usize) -> String {
+    if length(text) > width { excerpt(text, width.saturating_sub(1)) } else { text.to_owned() }
+}
+
+/// `text` with blanks up to `width`.
+fn padded(text: &str, width: usize) -> String {
+    format!("{text}{}", " ".repeat(width.saturating_sub(length(text))))
+}
+
+/// Labels of several parts as one text each, with all parts below each other.
+pub(super) fn aligned<'a>(labels: impl Iterator<Item = &'a [String]> + Clone) -> Vec<String> {
+    let mut widths: Vec<usize> = Vec::new();
+    for label in labels.clone() {
+        widths.resize(widths.len().max(label.len()), 0);
+        widths.iter_mut().zip(label).for_each(|(width, part)| *width = (*width).max(length(part)));
+    }
+    let one = |label: &[String]| {
+        let parts: Vec<String> = label.iter().zip(&widths).map(|(part, width)| padded(part, *width)).collect();
+        fitted(parts.join("  ").trim_end(), WIDEST_LABEL)
+    };
+    labels.map(one).collect()
+}
+
+impl Column {
+    fn width(&self) -> usize {
+        self.cells.iter().chain([&self.head]).map(|text| length(text)).max().unwrap_or(0).min(WIDEST_CELL)
+    }
+}
+
+/// The lines of all columns, each with its labels, none wider than `width`.
+pub(super) fn lines(labels: &[String], columns: &[Column], width: usize) -> Vec<String> {
+    let widest = labels.iter().map(|label| length(label)).max().unwrap_or(0);
+    let room = width.saturating_sub(widest + GAP);
+    let mut lines = Vec::new();
+    for group in groups(columns, room) {
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        lines.extend(lines_of(labels, widest, &group));
+    }
+    lines
+}
+
+/// How wide `columns` are beside each other, with the gaps before them; titles included.
+fn width_of(columns: &[&Column]) -> usize {
+    let of_block = |block: &[&Column]| {
+        let columns: usize = block.iter().map(|column| column.width() + GAP).sum();
+        let title = block.first().map_or(0, |column| length(&column.title).min(WIDEST_CELL * 2));
+        (columns - GAP).max(title) + GAP_OF_BLOCKS
+    };
+    columns.chunk_by(|one, next| one.block == next.block).map(of_block).sum()
+}
+
+/// The columns that stand beside each other: whole blocks as far as `room` allows.
+fn groups(columns: &[Column], room: usize) -> Vec<Vec<&Column>> {
+    let mut groups: Vec<Vec<&Column>> = Vec::new();
+    for block in columns.chunk_by(|one, next| one.block == next.block) {
+        let block: Vec<&Column> = block.iter().collect();
+        if let Some(last) = groups.last_mut() {
+            let both = [last.as_slice(), &block].concat();
+            if width_of(&both) <= room {
+                *last = both;
+                continue;
+            }
+        }
+        let mut part: Vec<&Column> = Vec::new();
+        for column in block {
+            part.push(column);
+            if part.len() > 1 && width_of(&part) > room {
+                part.pop();
+                groups.push(std::mem::replace(&mut part, vec![column]));
+            }
+        }
+        groups.push(part);
+    }
+    groups
+}
+
+fn lines_of(labels: &[String], widest: usize, group: &[&Column]) -> Vec<String> {
+    let indent = |text: &str| padded(text, widest + GAP);
+    let (mut titles, mut heads) = (indent(""), indent(""));
+    let mut rows: Vec<String> = labels.iter().map(|label| indent(&format!("  {label}"))).collect();
+    for block in group.chunk_by(|one, next| one.block == next.block) {
+        let room = width_of(block).saturating_sub(GAP_OF_BLOCKS);
+        let gap = " ".repeat(GAP_OF_BLOCKS);
+        let title = block.first().map(|column| fitted(&column.title, room)).unwrap_or_default();
+        titles.push_str(&format!("{gap}{}", padded(&title, room)));
+        let line = |text: &dyn Fn(&Column) -> String| {
+            let cells: Vec<String> = block.iter().map(|column| padded(&text(column), column.width())).collect();
+            format!("{gap}{}", padded(&cells.join("  "), room))
+        };
+        heads.push_str(&line(&|column| column.head.clone()));
+        for (index, row) in rows.iter_mut().enumerate() {
+            let text = |column: &Column| {
+                let cell = column.cells.get(index).map(String::as_str).unwrap_or_default();
+                fitted(cell, WIDEST_CELL)
+            };
+            row.push_str(&line(&text));
+        }
+    }
+    let all = [titles, heads].into_iter().chain(rows).map(|line| line.trim_end().to_owned());
+    all.filter(|line| !line.is_empty()).collect()
+}
