@@ -377,10 +377,8 @@ fn what_the_agent_does_with_files_of_no_mount_may_be_counted() {
     let in_memory = Share { is_file: false, ..share("a", "", Operation::Write, 12_547, 12_547, 12_547) };
     let shares = vec![on_mount.clone(), in_memory.clone()];
     let of_agent = Truth { optional: shares.clone(), ..truth(shares.clone()) };
-    let tool = report(vec![ReportedFigure {
-        only_files: true,
-        ..figure(&[Operation::Write], Unit::Calls, Whose::Process)
-    }]);
+    let tool =
+        report(vec![ReportedFigure { only_files: true, ..figure(&[Operation::Write], Unit::Calls, Whose::Process) }]);
     for calls in [0, 5, 12_552] {
         assert_eq!(found(&counts(&tool, &readings(&[(100, 0, Some("7"), calls)]), &of_agent)), [], "{calls}");
     }

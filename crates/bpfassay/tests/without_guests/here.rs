@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::common::{bpfassay, lacks, printed, results};
+use crate::common::{bpfassay, lacks, printed, report, results};
 
 /// Two phases of 4 MiB.
 const SCRIPT: &str = "IOR START\n    api=POSIX\n    blockSize=4m\n    transferSize=64k\n    writeFile=1\n    readFile=1\nRUN\nIOR STOP\n";
@@ -378,7 +378,7 @@ fn what_a_probe_does_not_see_is_reported_with_its_figures() {
             assert_eq!(row["difference"]["value"]["bytes"], -262_144, "{row:#}");
         }
     }
-    let table = stage.read("printed");
+    let table = report(&stage.at("out"));
     for path in ["map-read", "libaio-read", "io-uring-read"] {
         let line = table.lines().find(|line| line.trim_start().starts_with(&format!("{path} "))).unwrap();
         assert!(line.contains("none") || line.contains("refused"), "{line}");
