@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `run` prints at its end: whether each tool loads, counts right, and what it costs, on about
+//! The end of what `run` prints: whether each tool loads, counts right, and what it costs, on about
 //! one screen. Everything else is in the report.
 
 mod below;
@@ -35,9 +35,9 @@ pub struct Screen {
 
 /// The width without a terminal.
 const WIDTH: u16 = 80;
-/// On a narrower terminal, lines are broken by the terminal.
+/// A narrower terminal breaks lines itself.
 const NARROWEST: u16 = 60;
-/// With more tools or probe configurations, each has rows in place of columns.
+/// Most tools or probe configurations that have columns; more have rows.
 const MOST_BLOCKS: usize = 4;
 /// Most rows in which everything is as expected.
 const MOST_ROWS: usize = 24;
@@ -96,20 +96,24 @@ fn title(results: &Results) -> String {
 
 /// The command of the workload, or the names of several, and the file systems.
 fn workloads(results: &Results) -> String {
-    let mut cases: Vec<&str> = Vec::new();
-    let mut file_systems: Vec<&str> = Vec::new();
-    for cell in &results.cells {
-        for (names, name) in [(&mut cases, &cell.case), (&mut file_systems, &cell.file_system)] {
-            if !names.contains(&name.as_str()) {
-                names.push(name);
-            }
-        }
-    }
+    let cases = distinct(results.cells.iter().map(|cell| cell.case.as_str()));
+    let file_systems = distinct(results.cells.iter().map(|cell| cell.file_system.as_str()));
     if cases.len() < 2 {
         return format!("workload: {}", line(&head::workloads(results)));
     }
     let names = excerpt(&cases.join(", "), LONGEST_LIST);
     format!("{} workloads: {names}, on {}", cases.len(), excerpt(&file_systems.join(", "), LONGEST_LIST))
+}
+
+/// `items`, each once, in the order of their first.
+fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for item in items {
+        if !all.contains(&item) {
+            all.push(item);
+        }
+    }
+    all
 }
 
 /// Rows of places, and beside them blocks of columns, one for each tool or probe configuration.
@@ -135,19 +139,9 @@ impl<'a> Matrix<'a> {
     fn of(results: &'a Results, style: Screen, remarks: &mut Remarks) -> Self {
         let texts = Texts::of(results, style.symbols);
         let tested = || results.cells.iter().filter(|cell| !cell.is_baseline());
-        let mut names: Vec<String> = Vec::new();
-        let mut metrics: Vec<&str> = Vec::new();
-        for cell in tested() {
-            let name = cell::title(cell);
-            if !names.contains(&name) {
-                names.push(name);
-            }
-            for (metric, _) in cell.whole().filter(|_| study::has_figures(results)) {
-                if !metrics.contains(&&*metric.name) {
-                    metrics.push(&metric.name);
-                }
-            }
-        }
+        let mut names = distinct(tested().map(cell::title));
+        let measured = tested().filter(|_| study::has_figures(results));
+        let metrics = distinct(measured.flat_map(|cell| cell.whole().map(|(metric, _)| &*metric.name)));
         let is_stacked = names.len() > MOST_BLOCKS;
         let places = places(results, &names, is_stacked);
         if is_stacked {
@@ -198,7 +192,7 @@ impl<'a> Matrix<'a> {
         columns
     }
 
-    /// What is said of rows that are not shown.
+    /// Counts the rows that are not shown.
     fn left_out(&self) -> Vec<String> {
         let [good, others] = self.left_out;
         let lines = [(good, "as expected"), (others, "NOT as expected")];
@@ -222,7 +216,7 @@ fn places<'a>(results: &'a Results, names: &[String], is_stacked: bool) -> Vec<P
         label.extend(file_systems.then(|| cell.file_system.clone()));
         let name = cell::title(cell);
         if is_stacked {
-            // What follows the common words, for which there is no room.
+            // There is no room for the words that titles have in common.
             label.push(cell.under_test());
             places.push((label, vec![Some(cell)]));
             continue;

@@ -148,7 +148,7 @@ pub(super) fn denied(results: &Results) -> HashSet<&str> {
     results.gates.iter().filter(is_broken).map(|gate| gate.cell.as_str()).collect()
 }
 
-/// What came of `cell`; `is_denied`: a gate denies what is found of its tool.
+/// Judges `cell`; `is_denied`: a gate denies a finding of its tool.
 pub(super) fn state(cell: &CellResult, is_denied: bool) -> State {
     if cell.failures.iter().any(|failure| cases::account_of(failure).0 == Account::Failed) {
         return State::Failed;

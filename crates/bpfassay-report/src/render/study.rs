@@ -106,11 +106,11 @@ fn interpreted(results: &Results) -> HashSet<&str> {
     results.runs.iter().filter(is_interpreted).map(|run| run.record.cell.as_str()).collect()
 }
 
-/// What the figures of the instruction clock are worth.
+/// Warns of what figures of the instruction clock leave out.
 const INSTRUCTIONS: &str = "the clock counts the guest's instructions, 1 ns each, not cycles: cache misses and traps are not priced, and time \
                             in which the guest waits passes at once, up to the next timer.";
 
-/// What figures in time of emulated guests are worth.
+/// Warns of figures in time of emulated guests.
 fn warning_of_emulation(results: &Results) -> Option<String> {
     if results.plan.study.clock == Clock::Instructions {
         return None;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `run` prints at its end claims no more than the results have, hides nothing that went wrong,
+//! The end of what `run` prints claims no more than the results have, hides nothing that went wrong,
 //! and fits a screen.
 
 use bpfassay_protocol::{Arch, tool::ToolFigures};

@@ -370,7 +370,8 @@ fn only_what_is_outside_the_bounds_of_the_truth_is_found() {
     assert_eq!(found(&counts(&tool, &readings(&[]), &own)), []);
 }
 
-/// The agent writes to files in memory (memfd), which are of no mount: a tool of regular files has them.
+/// The agent writes to files in memory (memfd), which are of no mount. A tool of regular files has
+/// them.
 #[test]
 fn what_the_agent_does_with_files_of_no_mount_may_be_counted() {
     let on_mount = share("a", "m", Operation::Write, 5, 2000, 2000);
@@ -384,7 +385,7 @@ fn what_the_agent_does_with_files_of_no_mount_may_be_counted() {
     }
     let high = readings(&[(100, 0, Some("7"), 12_553)]);
     assert_eq!(found(&counts(&tool, &high, &of_agent)), [Kind::CountsTooHigh]);
-    // What others do so is not known to be done with files.
+    // Other processes are not known to use files in memory.
     let of_workload = truth(shares);
     assert_eq!(found(&counts(&tool, &readings(&[(100, 0, Some("7"), 12_552)]), &of_workload)), [Kind::CountsTooHigh]);
 }

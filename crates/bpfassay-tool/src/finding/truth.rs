@@ -136,8 +136,21 @@ impl Share {
 
     /// Whether `figure` counts it; what may be of any variant, too.
     pub(super) fn is_counted(&self, figure: &ReportedFigure) -> bool {
+        self.is_of(figure) && self.has_variant_of(figure)
+    }
+
+    /// Whether `figure` counts its variant; what may be of any variant, too.
+    fn has_variant_of(&self, figure: &ReportedFigure) -> bool {
         let is_wanted = |variant| !figure.distinguishes(self.operation) || figure.variants.contains(&variant);
-        self.is_of(figure) && self.variant.is_none_or(is_wanted)
+        self.variant.is_none_or(is_wanted)
+    }
+
+    /// Whether `figure` counts files only, and this was done with a thing of no mount that may be a
+    /// file: one in memory (memfd).
+    fn may_be_in_memory(&self, figure: &ReportedFigure) -> bool {
+        let counts_any_file = figure.only_files && figure.file_systems.is_empty();
+        let is_counted = figure.operations.contains(&self.operation) && self.has_variant_of(figure);
+        counts_any_file && !self.is_file && is_counted
     }
 
     /// Whether `figure` counts some variants of its operation, and which it is is not known.
@@ -260,12 +273,9 @@ impl Truth {
         let is_of = |share: &&Share| share.is_counted(figure) && share.names(figure.whose, key) == names;
         let is_certain = |share: &&Share| is_of(share) && share.is_on(figure) == Some(true);
         let is_uncertain = |share: &&Share| is_of(share) && share.is_on(figure).is_none();
-        // Files in memory (memfd) are of no mount, and of no pipe or socket either: the agent uses some.
-        let any = ReportedFigure { only_files: false, ..figure.clone() };
-        let is_besides = |share: &&Share| {
-            figure.only_files && !is_of(share) && share.is_counted(&any) && share.names(figure.whose, key) == names
-        };
-        let uncertain = self.shares.iter().filter(is_uncertain).chain(self.optional.iter().filter(is_besides));
+        // The agent uses files in memory.
+        let is_in_memory = |share: &&Share| share.may_be_in_memory(figure) && share.names(figure.whose, key) == names;
+        let uncertain = self.shares.iter().filter(is_uncertain).chain(self.optional.iter().filter(is_in_memory));
         let copies = self.copies.iter().filter(|_| figure.whose == Whose::Process);
         let phases = self.phases.iter();
         Subject {

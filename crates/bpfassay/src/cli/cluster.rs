@@ -8,12 +8,12 @@ use clap::{Args, Subcommand};
 /// Arguments of `cluster`.
 #[derive(Debug, Args)]
 pub(crate) struct Cluster {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: ClusterCommand,
 }
 
-/// What can be done on clusters.
+/// The commands for clusters.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
     /// Submit a study to Slurm as an array job, and merge the shards

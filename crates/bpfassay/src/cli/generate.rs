@@ -8,12 +8,12 @@ use clap::{Args, Subcommand, ValueEnum};
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
 pub(crate) struct Generate {
-    /// What is generated.
+    /// The kind of file.
     #[command(subcommand)]
     pub(crate) command: GenerateCommand,
 }
 
-/// What can be generated.
+/// The kinds of generated files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum GenerateCommand {
     /// Print the JSON schema of a file that bpfassay writes

@@ -9,12 +9,12 @@ use clap::{Args, Subcommand};
 /// Arguments of `list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// What is listed.
+    /// The kind of list.
     #[command(subcommand)]
     pub(crate) command: ListCommand,
 }
 
-/// What can be listed.
+/// The lists.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ListCommand {
     /// Studies that come with bpfassay

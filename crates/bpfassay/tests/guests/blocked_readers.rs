@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
 
-/// What the reader of the file reads: 100 times 64 KiB.
+/// Bytes that the reader of the file reads: 100 times 64 KiB.
 const READ: u64 = 100 * (64 << 10);
 
 /// Builds the tools `returns` and `starts`.

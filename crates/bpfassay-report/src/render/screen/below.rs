@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands below the matrix: direct costs, baselines that failed, warnings, gates.
+//! The lines below the matrix: direct costs, baselines that failed, warnings, gates.
 
 use std::collections::BTreeMap;
 
@@ -25,11 +25,15 @@ const MOST: usize = 5;
 /// The longest of them, in characters.
 const LONGEST: usize = 200;
 
+/// The first lines, cut where they are long, and how many more there are.
+fn limited(lines: Vec<String>, most: usize, what: &str) -> Vec<String> {
+    first(lines.iter().map(|line| excerpt(line, LONGEST)).collect(), most, what)
+}
+
 /// The first lines, and how many more there are.
-fn limited(mut lines: Vec<String>, most: usize, what: &str) -> Vec<String> {
+pub(super) fn first(mut lines: Vec<String>, most: usize, what: &str) -> Vec<String> {
     let more = lines.len().saturating_sub(most);
     lines.truncate(most);
-    lines.iter_mut().for_each(|line| *line = excerpt(line, LONGEST));
     if more > 0 {
         lines.push(format!("… and {more} more {what}: the report has them"));
     }
@@ -96,7 +100,7 @@ pub(super) fn baselines(results: &Results, remarks: &mut Remarks) -> Vec<String>
     limited(lines, MOST, "baselines that were not measured")
 }
 
-/// What must be read with the figures, each once.
+/// Warnings about the figures, each once.
 pub(super) fn warnings(results: &Results) -> Vec<String> {
     let surprises = kernel_features::page(results).map(|page| page.surprises).unwrap_or_default();
     let of_all = study::warnings_but_of_instructions(results).into_iter().chain(surprises);

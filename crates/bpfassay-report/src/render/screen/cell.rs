@@ -16,16 +16,16 @@ use super::super::{
 use crate::labels::{self, NONE};
 use bpfassay_results::{Attach, CellMetric, CellResult, FailureKind, Figure, Results, RunFailure};
 
-/// What stands where nothing was to be measured.
+/// The text where nothing was to be measured.
 pub(super) const NOTHING: &str = "-";
 /// An overhead that is not distinguishable from none.
 pub(super) const NOISE: &str = "noise";
-/// After an overhead without an interval.
+/// Follows an overhead without an interval.
 pub(super) const NO_INTERVAL: &str = "?";
-/// After an exact count of what callers request.
+/// Follows an exact count of what callers request.
 pub(super) const REQUESTED: &str = "[r]";
 
-/// What is shown of a cell.
+/// The texts of a cell.
 pub(super) struct Shown {
     pub(super) loads: String,
     pub(super) counts: String,
@@ -33,7 +33,7 @@ pub(super) struct Shown {
     pub(super) overheads: Vec<String>,
 }
 
-/// What was measured: `bundled tracer by fexit`; the name of a tool.
+/// Names what was measured: `bundled tracer by fexit`, or the tool.
 pub(super) fn title(cell: &CellResult) -> String {
     cell.tool.clone().unwrap_or_else(|| format!("bundled tracer by {}", cell.probe))
 }
@@ -61,7 +61,7 @@ impl<'a> Texts<'a> {
         is_good && cell.failures.is_empty()
     }
 
-    /// What is shown of `cell`; what is long is a remark.
+    /// Makes the texts of `cell`; long ones become remarks.
     pub(super) fn shown(&self, cell: &CellResult, metrics: &[&str], remarks: &mut Remarks) -> Shown {
         let state = self.state(cell);
         let is_measured = cell.runs.measured > 0 && cell.failures.is_empty();

@@ -18,7 +18,7 @@ pub(super) struct Column {
 const WIDEST_LABEL: usize = 42;
 /// The widest cell.
 const WIDEST_CELL: usize = 22;
-/// Between columns, and between blocks.
+/// Blanks between columns, and between blocks.
 const GAP: usize = 2;
 const GAP_OF_BLOCKS: usize = 3;
 

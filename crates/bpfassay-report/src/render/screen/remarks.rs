@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What marks in cells of the screen mean.
+//! The meaning of marks in cells of the screen.
 
 use bpfassay_study::Clock;
 
@@ -8,6 +8,7 @@ use super::{
         plain::{excerpt, line},
         table::Remarks,
     },
+    below::first,
     cell::{NO_INTERVAL, NOISE, REQUESTED, Shown},
 };
 use bpfassay_results::Results;
@@ -19,18 +20,11 @@ const LONGEST: usize = 200;
 
 /// Remarks by number.
 pub(super) fn lines(remarks: &Remarks) -> Vec<String> {
-    let remarks = &remarks.0;
-    let more = remarks.len().saturating_sub(MOST);
-    let shown = remarks.iter().take(MOST).enumerate();
-    let mut lines: Vec<String> =
-        shown.map(|(index, remark)| format!("[{}] {}", index + 1, excerpt(remark, LONGEST))).collect();
-    if more > 0 {
-        lines.push(format!("… and {more} more remarks: the report has them"));
-    }
-    lines
+    let numbered = |(index, remark): (usize, &String)| format!("[{}] {}", index + 1, excerpt(remark, LONGEST));
+    first(remarks.0.iter().enumerate().map(numbered).collect(), MOST, "remarks")
 }
 
-/// What the marks in `cells` mean, as far as they occur.
+/// Explains the marks that occur in `cells`.
 pub(super) fn legend<'a>(results: &Results, cells: impl Iterator<Item = &'a Shown>) -> Vec<String> {
     let mut has = [false; 3];
     let mut has_overheads = false;
