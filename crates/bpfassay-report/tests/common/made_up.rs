@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Made-up results that have more to show than the plain study.
 
-use bpfassay_protocol::{Arch, probe::Probe};
+use bpfassay_protocol::{Arch, probe::Probe, tool::ToolFigures};
 use bpfassay_report::derive;
 use bpfassay_results::{Entry, Outcome, Results};
-use bpfassay_study::{Clock, Study, Target};
+use bpfassay_study::{Clock, Gate, Study, Target};
+use bpfassay_tool::{ToolFile, UnderTest, finding::Kind};
 
 use super::{MOVED, contents, figures, not_supported, outcome, sample, study};
 
@@ -47,6 +48,33 @@ pub(crate) fn series(clock: Clock) -> Results {
             let begun = phase.interval.before.monotonic_ns;
             phase.interval.after.monotonic_ns = begun + (PER_CALL + extra) * CALLS;
         }
+        Outcome::Measured(Box::new(figures))
+    }))
+}
+
+/// The made-up study with a tool that leaves a program and memory behind on riscv64 6.12 only, and is
+/// refused on `refused`, under a gate that denies `deny`.
+pub(crate) fn with_tool(deny: &[Kind], refused: Option<Arch>) -> Results {
+    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nscript = { path = 'a', interpreter = '/bin/sh' }\n";
+    let file = ToolFile::parse("mine.toml", text).unwrap();
+    let mut study: Study = study(None, 3, 1);
+    study.test_tool(UnderTest::of(file)).unwrap();
+    study.gates = vec![Gate { deny: deny.to_vec(), ..Gate::default() }];
+    study.gates.retain(|gate| !gate.deny.is_empty());
+    derive(&contents(&study, |block, run| {
+        if run.spec.tool.is_none() {
+            return outcome(block, run);
+        }
+        if Some(block.target.arch) == refused {
+            return Outcome::Refused(not_supported());
+        }
+        let mut seen = ToolFigures { ended: "ended".to_owned(), stop_ns: Some(1), ..ToolFigures::default() };
+        if block.target.arch == Arch::Riscv64 {
+            seen.left_behind.programs = vec!["on_read".to_owned()];
+            seen.resident_bytes = [1 << 30; 2];
+        }
+        let mut figures = figures(run.spec.probe, 100.0, 100.0);
+        figures.tool = Some(Box::new(seen));
         Outcome::Measured(Box::new(figures))
     }))
 }

@@ -7,19 +7,18 @@
     reason = "helpers of tests; clippy.toml spares only the test functions themselves"
 )]
 
-use bpfassay_protocol::{Arch, tool::ToolFigures};
 use bpfassay_report::{
     derive,
     render::{Style, csv, figure_svg, html, junit, ktap, markdown, openmetrics, trend_text},
     trend::trend,
 };
-use bpfassay_results::{Outcome, Results};
-use bpfassay_study::{Clock, Gate, Study};
-use bpfassay_tool::{ToolFile, UnderTest, finding::Kind};
+use bpfassay_results::Results;
+use bpfassay_study::Clock;
+use bpfassay_tool::finding::Kind;
 
 use crate::common::{
-    contents, figures,
-    made_up::{sampled, series},
+    contents,
+    made_up::{sampled, series, with_tool},
     outcome, paths, quick, study,
 };
 
@@ -46,7 +45,7 @@ fn ktap_has_a_line_for_every_case() {
 
 #[test]
 fn the_evidence_of_a_denied_finding_is_told_where_the_gate_fails() {
-    let results = with_tool(&[Kind::LeftBehind]);
+    let results = with_tool(&[Kind::LeftBehind], None);
     let (left, held) = ("left-behind (proven): ", "memory-held (bounded): ");
     let xml = junit(&results).unwrap();
     let of = |from: &str, to: &str| {
@@ -60,7 +59,7 @@ fn the_evidence_of_a_denied_finding_is_told_where_the_gate_fails() {
     let text = ktap(&results);
     assert!(text.contains(&format!("  # {left}")) && text.contains("  # regression: found: left-behind"), "{text}");
     // Without the gate that is no failure, and the evidence is there all the same.
-    let allowed = ktap(&with_tool(&[]));
+    let allowed = ktap(&with_tool(&[], None));
     assert!(!allowed.contains("regression") && allowed.contains("  ok 12 ") && allowed.contains(held), "{allowed}");
 }
 
@@ -198,29 +197,6 @@ fn a_series_of_kernels_shows_where_its_level_changes() {
     assert!(page.contains("No change of level is shown."));
 }
 
-/// The made-up study with a tool that leaves a program and memory behind on riscv64 6.12 only, under a gate that denies `deny`.
-fn with_tool(deny: &[Kind]) -> Results {
-    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nscript = { path = 'a', interpreter = '/bin/sh' }\n";
-    let file = ToolFile::parse("mine.toml", text).unwrap();
-    let mut study: Study = study(None, 3, 1);
-    study.test_tool(UnderTest::of(file)).unwrap();
-    study.gates = vec![Gate { deny: deny.to_vec(), ..Gate::default() }];
-    study.gates.retain(|gate| !gate.deny.is_empty());
-    derive(&contents(&study, |block, run| {
-        if run.spec.tool.is_none() {
-            return outcome(block, run);
-        }
-        let mut seen = ToolFigures { ended: "ended".to_owned(), stop_ns: Some(1), ..ToolFigures::default() };
-        if block.target.arch == Arch::Riscv64 {
-            seen.left_behind.programs = vec!["on_read".to_owned()];
-            seen.resident_bytes = [1 << 30; 2];
-        }
-        let mut figures = figures(run.spec.probe, 100.0, 100.0);
-        figures.tool = Some(Box::new(seen));
-        Outcome::Measured(Box::new(figures))
-    }))
-}
-
 /// Class and text of the cells of a row of the page's matrix.
 fn matrix_row(results: &Results, name: &str) -> Vec<(String, String)> {
     let page = crate::common::without_labels(&html(results).unwrap());
@@ -247,7 +223,7 @@ fn a_refusal_that_was_expected_is_neither_good_nor_bad() {
 #[test]
 fn what_is_found_of_a_tool_is_a_warning_and_what_is_denied_a_failure() {
     let on_riscv64 = |deny: &[Kind]| {
-        let row = matrix_row(&with_tool(deny), "mine");
+        let row = matrix_row(&with_tool(deny, None), "mine");
         let [x86_64, aarch64, riscv64] = row.as_slice() else { panic!("{row:?}") };
         assert_eq!([x86_64, aarch64], [&cell("good", "runs"); 2]);
         riscv64.clone()
@@ -262,7 +238,7 @@ fn what_is_found_of_a_tool_is_a_warning_and_what_is_denied_a_failure() {
 
 #[test]
 fn a_finding_is_shown_with_its_certainty_and_leads_to_what_it_means() {
-    let results = with_tool(&[]);
+    let results = with_tool(&[], None);
     let page = crate::common::without_labels(&html(&results).unwrap());
     for (kind, certainty) in [(Kind::LeftBehind, "proven"), (Kind::MemoryHeld, "bounded")] {
         let cells = format!("<td><a href=\"#finding-{kind}\">{kind}</a></td><td>{certainty}</td>");

@@ -2,7 +2,7 @@
 //! The end of what `run` prints claims no more than the results have, hides nothing that went wrong,
 //! and fits a screen.
 
-use bpfassay_protocol::{Arch, tool::ToolFigures};
+use bpfassay_protocol::Arch;
 use bpfassay_report::{
     check::check,
     derive,
@@ -10,7 +10,7 @@ use bpfassay_report::{
 };
 use bpfassay_results::{Demand, FailureKind, GateResult, Outcome, Results, RunFailure};
 use bpfassay_stats::Verdict;
-use bpfassay_study::{Clock, Gate, Study};
+use bpfassay_study::Clock;
 use bpfassay_tool::{ToolFile, UnderTest, finding::Kind};
 
 use crate::common::{contents, figures, made_up, matrix, not_supported, outcome, paths, quick, study};
@@ -19,31 +19,6 @@ const WIDTH: usize = 80;
 
 fn shown(results: &Results) -> String {
     screen(results, Screen { width: Some(80), symbols: true })
-}
-
-/// The made-up study with a tool that leaves a program behind on riscv64 6.12 and is refused on
-/// aarch64, under a gate that denies what is left behind.
-fn with_tool() -> Results {
-    let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nscript = { path = 'a', interpreter = '/bin/sh' }\n";
-    let mut study: Study = study(None, 3, 1);
-    study.test_tool(UnderTest::of(ToolFile::parse("mine.toml", text).unwrap())).unwrap();
-    study.gates = vec![Gate { deny: vec![Kind::LeftBehind], ..Gate::default() }];
-    derive(&contents(&study, |block, run| {
-        if run.spec.tool.is_none() {
-            return outcome(block, run);
-        }
-        if block.target.arch == Arch::Aarch64 {
-            return Outcome::Refused(not_supported());
-        }
-        let mut seen = ToolFigures { ended: "ended".to_owned(), stop_ns: Some(1), ..ToolFigures::default() };
-        if block.target.arch == Arch::Riscv64 {
-            seen.left_behind.programs = vec!["on_read".to_owned()];
-            seen.resident_bytes = [1 << 30; 2];
-        }
-        let mut figures = figures(run.spec.probe, 100.0, 100.0);
-        figures.tool = Some(Box::new(seen));
-        Outcome::Measured(Box::new(figures))
-    }))
 }
 
 /// A study of which the host failed each run on riscv64, and the baseline of aarch64 was not done.
@@ -90,7 +65,7 @@ fn readme_shows_the_screen_of_the_recorded_study() {
 
 #[test]
 fn findings_refusals_failures_and_gates_are_shown() {
-    insta::assert_snapshot!(shown(&with_tool()));
+    insta::assert_snapshot!(shown(&made_up::with_tool(&[Kind::LeftBehind], Some(Arch::Aarch64))));
 }
 
 #[test]
@@ -110,7 +85,7 @@ fn every_sample_fits_the_width() {
     let mut samples = vec![
         ("made up", derive(&contents(&study(None, 3, 1), outcome))),
         ("one round", derive(&contents(&study(None, 1, 1), outcome))),
-        ("with a tool", with_tool()),
+        ("with a tool", made_up::with_tool(&[Kind::LeftBehind], Some(Arch::Aarch64))),
         ("unfinished", unfinished()),
         ("kernel features", derive(&contents(&matrix::study(""), matrix::outcome))),
         ("sampled", made_up::sampled()),
