@@ -25,7 +25,8 @@ fn main() -> Result<()> {
     let clang = find_clang()?;
     let status = Command::new(&clang)
         .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-std=gnu17", "-Wall", "-Wextra", "-Wno-unused-parameter"])
-        // No header of the build machine is included: the same source gives the same object everywhere.
+        // No header of the build machine is included: the same source gives the same object
+        // everywhere.
         .args(["-Werror", "-nostdinc", "-fdebug-compilation-dir=."])
         .arg(format!("-D__TARGET_ARCH_{arch}"))
         .arg("-isystem")

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles the plugin itself, for the machine that QEMU is to run on, once for each version of QEMU's plugin interface. Where that is another
-//! machine than this one, it takes cargo's linker for it. Where the plugin cannot be compiled, there is none, and the library reports that when it is
-//! asked for one.
+//! Compiles the plugin itself, for the machine that QEMU is to run on, once for each version of
+//! QEMU's plugin interface. Where that is another machine than this one, it takes cargo's linker
+//! for it. Where the plugin cannot be compiled, there is none, and the library reports that when it
+//! is asked for one.
 
 use std::{env, error::Error, ffi::OsString, fs, io, path::Path, process::Command};
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles the eBPF programs and embeds them.
 //!
-//! Every `src/bpf/*.bpf.c` is one probe; it is compiled once per map layout (`src/bpf/map_*.h`) into an object named
-//! `PROBE+MAP`, and `$OUT_DIR/objects.rs` lists them all. Every `src/bpf/sets/*.bpf.c` is one program set, listed in
-//! `$OUT_DIR/sets.rs`. A new probe, map layout or set needs no change here.
+//! Every `src/bpf/*.bpf.c` is one probe; it is compiled once per map layout (`src/bpf/map_*.h`)
+//! into an object named `PROBE+MAP`, and `$OUT_DIR/objects.rs` lists them all. Every
+//! `src/bpf/sets/*.bpf.c` is one program set, listed in `$OUT_DIR/sets.rs`. A new probe, map layout
+//! or set needs no change here.
 //!
-//! Every `src/bpf/bundled/*.bpf.c` is an object of its own, which is loaded unchanged (`bpfassay-tracer object`):
-//! `$OUT_DIR/bundled_objects.rs` lists them.
+//! Every `src/bpf/bundled/*.bpf.c` is an object of its own, which is loaded unchanged
+//! (`bpfassay-tracer object`): `$OUT_DIR/bundled_objects.rs` lists them.
 //!
 //! The programs in Rust were compiled before, if at all: `$OUT_DIR/aya_objects.rs` lists them.
 
@@ -50,7 +51,8 @@ fn main() -> Result<()> {
     if let Ok(address) = env::var(address) {
         println!("cargo:rustc-link-arg-bins=-Wl,-Ttext-segment={address}");
     }
-    // Unlike on the workload, no uprobe is attached to this program: without debug information its symbols have no use either.
+    // Unlike on the workload, no uprobe is attached to this program: without debug information its
+    // symbols have no use either.
     if variable("DEBUG")? == "false" {
         println!("cargo:rustc-link-arg-bins=-Wl,--strip-all");
     }
@@ -80,8 +82,8 @@ fn main() -> Result<()> {
     list_named(&out, &compiler, BUNDLED, "bundled_objects")
 }
 
-/// Compiles the sources in `directory`, and lists their objects by name in the file `list`. They have maps of their own and no
-/// layouts.
+/// Compiles the sources in `directory`, and lists their objects by name in the file `list`. They
+/// have maps of their own and no layouts.
 fn list_named(out: &Path, compiler: &Compiler, directory: &str, list: &str) -> Result<()> {
     let (mut objects, mut units) = (Vec::new(), Vec::new());
     for name in names(directory, "", ".bpf.c")? {
@@ -105,8 +107,9 @@ fn write_named(out: &Path, list: &str, objects: &[(String, PathBuf)]) -> Result<
     fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()).into())
 }
 
-/// Lists the objects in Rust in `aya_objects.rs`. They need a Rust toolchain for eBPF, which hosts do not have and the
-/// build of the guests' programs does: without the variable the list is empty, and the tracer reports that.
+/// Lists the objects in Rust in `aya_objects.rs`. They need a Rust toolchain for eBPF, which hosts
+/// do not have and the build of the guests' programs does: without the variable the list is empty,
+/// and the tracer reports that.
 fn list_rust_objects(out: &Path) -> Result<()> {
     let mut paths = Vec::new();
     if let Some(directory) = env::var_os(RUST_OBJECTS) {
@@ -130,8 +133,9 @@ fn list_rust_objects(out: &Path) -> Result<()> {
     write_named(out, "aya_objects", &objects)
 }
 
-/// In a static program, libelf (from elfutils 0.189 on) needs zstd, which no crate links, because libbpf-sys only names
-/// libelf and zlib. It has to come after libelf on the linker's command line, hence an argument and not a library.
+/// In a static program, libelf (from elfutils 0.189 on) needs zstd, which no crate links, because
+/// libbpf-sys only names libelf and zlib. It has to come after libelf on the linker's command line,
+/// hence an argument and not a library.
 fn link_static_dependencies() -> Result<()> {
     let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
     if features.split(',').any(|feature| feature == "crt-static") && variable("CARGO_CFG_TARGET_ENV")? == "gnu" {
@@ -213,7 +217,8 @@ impl Compiler {
                 "-Wno-unused-parameter",
                 "-Werror",
             ])
-            // No header of the build machine is included: the same source gives the same object everywhere.
+            // No header of the build machine is included: the same source gives the same object
+            // everywhere.
             .args(["-nostdinc", "-fdebug-compilation-dir=."])
             .arg(format!("-D__TARGET_ARCH_{}", self.arch))
             .arg(format!("-DMAP_LAYOUT=\"map_{map}.h\""))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gives the command the sources of the guest's programs, from which it builds them where there is no checkout, and their digest, by which it finds programs
-//! that were built elsewhere.
+//! Gives the command the sources of the guest's programs, from which it builds them where there is
+//! no checkout, and their digest, by which it finds programs that were built elsewhere.
 
 use std::{env, error::Error, fmt::Write as _, fs, io::Write as _, path::Path};
 

@@ -19,7 +19,8 @@ impl<K: Copy + Eq + Hash, V> Aged<K, V> {
         Self { most: most.max(1), next: 0, entries: HashMap::new(), by_age: BTreeMap::new() }
     }
 
-    /// Puts an entry, and returns those that went: an older one of the same key, and the oldest where there were too many.
+    /// Puts an entry, and returns those that went: an older one of the same key, and the oldest
+    /// where there were too many.
     pub(crate) fn insert(&mut self, key: K, value: V) -> impl Iterator<Item = V> + use<K, V> {
         let replaced = self.remove(key);
         let oldest =

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events become spans.
 //!
-//! A file that a process opens is a span of its own, from the begin of `MPI_File_open` to the end of `MPI_File_close`, and the root of a
-//! trace. Calls on the file are its children, and the system calls that read and write are children of the call in which they happened.
+//! A file that a process opens is a span of its own, from the begin of `MPI_File_open` to the end
+//! of `MPI_File_close`, and the root of a trace. Calls on the file are its children, and the system
+//! calls that read and write are children of the call in which they happened.
 
 use std::borrow::Cow;
 
@@ -70,7 +71,8 @@ pub struct Assembler<R> {
     seen: Seen,
 }
 
-/// How far the clock of the events, which begins at the start of the system, is behind the time of day.
+/// How far the clock of the events, which begins at the start of the system, is behind the time of
+/// day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {
     /// In nanoseconds.
@@ -84,8 +86,8 @@ impl Clock {
 }
 
 impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
-    /// An assembler whose identifiers follow from `seed`; `libraries` has the families by their numbers in events, `rank` finds the rank of
-    /// a process.
+    /// An assembler whose identifiers follow from `seed`; `libraries` has the families by their
+    /// numbers in events, `rank` finds the rank of a process.
     pub fn new(seed: [u8; 16], clock: Clock, libraries: Vec<Family>, rank: R) -> Self {
         Self {
             identifiers: Identifiers::new(seed),

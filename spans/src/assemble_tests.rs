@@ -149,7 +149,8 @@ fn record() -> impl Strategy<Value = (u8, u64, u64, usize)> {
 }
 
 proptest! {
-    /// Whatever comes, each span has another identifier, ends after it begins, and its parent's trace.
+    /// Whatever comes, each span has another identifier, ends after it begins, and its parent's
+    /// trace.
     #[test]
     fn any_order_of_records_gives_sound_spans(steps in proptest::collection::vec(record(), 0..60)) {
         let mut time = 10;
@@ -173,7 +174,8 @@ proptest! {
             prop_assert!(span.begin <= span.end);
             let names: BTreeSet<_> = span.attributes.iter().map(|(name, _)| name).collect();
             prop_assert_eq!(names.len(), span.attributes.len());
-            // OpenTelemetry forbids a name that others have as their namespace: receivers that make trees of names keep only one of them.
+            // OpenTelemetry forbids a name that others have as their namespace: receivers that make
+            // trees of names keep only one of them.
             let is_namespace = |name: &str| names.iter().any(|other| other.starts_with(&format!("{name}.")));
             prop_assert!(names.iter().all(|name| !is_namespace(name)), "{names:?}");
             if let Some(parent) = span.parent.and_then(|id| spans.iter().find(|other| other.id == id)) {

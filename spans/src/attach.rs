@@ -69,7 +69,8 @@ pub(crate) struct Lost {
     pub nested: u64,
     /// Calls that never returned.
     pub abandoned: u64,
-    /// System calls that the programs missed; `None` where it does not count them (before Linux 5.12).
+    /// System calls that the programs missed; `None` where it does not count them (before Linux
+    /// 5.12).
     pub missed: Option<u64>,
 }
 
@@ -155,8 +156,9 @@ fn refused(step: &str) -> impl FnOnce(libbpf_rs::Error) -> Refused {
 }
 
 impl Programs {
-    /// Loads the programs and attaches them to the functions of `libraries`, and, if wanted, to system calls. The ring buffer has `ring_bytes`.
-    /// Where no `way` is asked for, it is the newer one if the kernel has it.
+    /// Loads the programs and attaches them to the functions of `libraries`, and, if wanted, to
+    /// system calls. The ring buffer has `ring_bytes`. Where no `way` is asked for, it is the newer
+    /// one if the kernel has it.
     ///
     /// # Errors
     /// [`Refused`].
@@ -246,8 +248,9 @@ impl Programs {
         builder.build().map(Records).map_err(other)
     }
 
-    /// Detaches the programs; what is in the ring buffer stays. For each single uprobe the kernel waits until no CPU runs it any more, about
-    /// 0.1 s, and holds a lock meanwhile (`perf_uprobe_destroy`), so that several threads would not be faster.
+    /// Detaches the programs; what is in the ring buffer stays. For each single uprobe the kernel
+    /// waits until no CPU runs it any more, about 0.1 s, and holds a lock meanwhile
+    /// (`perf_uprobe_destroy`), so that several threads would not be faster.
     pub(crate) fn detach(&mut self) {
         self.links.clear();
     }
@@ -266,7 +269,8 @@ impl Programs {
         };
         let mut missed = Some(0_u64);
         for program in self.object.progs() {
-            // uprobes run without a check for recursion; those that are not loaded have no descriptor.
+            // uprobes run without a check for recursion; those that are not loaded have no
+            // descriptor.
             if program.name().to_string_lossy().starts_with("system_") && program.autoload() {
                 let of_one = bpfassay_bpf::program_info(program.as_fd())?.recursion_misses;
                 missed = missed.zip(of_one).map(|(sum, one)| sum.wrapping_add(one));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the arguments of a call are in bytes, by the library's way of laying out datatypes and status.
+//! What the arguments of a call are in bytes, by the library's way of laying out datatypes and
+//! status.
 
 use crate::{event::CallEvent, functions::Shape};
 
@@ -46,7 +47,8 @@ impl Source {
 /// A call's data. Everything is `None` where it is not known, or the function has none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Data {
-    /// The offset as the caller gave it: in elements of the file's view, which are bytes without one.
+    /// The offset as the caller gave it: in elements of the file's view, which are bytes without
+    /// one.
     pub offset: Option<i64>,
     /// Elements of the datatype.
     pub count: Option<i64>,
@@ -83,8 +85,9 @@ pub(crate) fn low_half(register: u64) -> i64 {
     i64::from((register as u32).cast_signed())
 }
 
-/// The bytes in a status. Of MPICH it has `count_lo` and `count_hi_and_cancelled` first, two of 32 bits (src/include/mpi.h.in); of Open MPI `_ucount`
-/// behind four of 32 bits (`ompi_status_public_t`).
+/// The bytes in a status. Of MPICH it has `count_lo` and `count_hi_and_cancelled` first, two of 32
+/// bits (src/include/mpi.h.in); of Open MPI `_ucount` behind four of 32 bits
+/// (`ompi_status_public_t`).
 fn in_status(status: [u64; 3], family: Family) -> Option<u64> {
     let bytes = match family {
         Family::Mpich => {
@@ -97,7 +100,8 @@ fn in_status(status: [u64; 3], family: Family) -> Option<u64> {
     i64::try_from(bytes).is_ok().then_some(bytes)
 }
 
-/// The size of an element. MPICH has it in the handles of predefined datatypes, 0x4c00SSNN; of derived ones it is not known.
+/// The size of an element. MPICH has it in the handles of predefined datatypes, 0x4c00SSNN; of
+/// derived ones it is not known.
 fn element(datatype: u64, type_size: Option<u64>, family: Family) -> Option<u64> {
     match family {
         Family::Mpich => {

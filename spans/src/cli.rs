@@ -11,7 +11,8 @@ use crate::{
     otlp::{Endpoint, Protocol, Target},
 };
 
-/// Traces MPI-IO: each call becomes a span of OpenTelemetry, from all processes that use a library of MPI, until SIGINT or SIGTERM.
+/// Traces MPI-IO: each call becomes a span of OpenTelemetry, from all processes that use a library
+/// of MPI, until SIGINT or SIGTERM.
 #[derive(Debug, Clone, Parser)]
 #[command(
     version,
@@ -36,7 +37,8 @@ pub(crate) struct Arguments {
     /// The name of the service in the spans.
     #[arg(long, value_name = "NAME", default_value = "mpi-io", env = "OTEL_SERVICE_NAME")]
     pub service: String,
-    /// Leave out the system calls within calls, whose tracepoints need tracefs at /sys/kernel/tracing, and type information of the kernel.
+    /// Leave out the system calls within calls, whose tracepoints need tracefs at
+    /// /sys/kernel/tracing, and type information of the kernel.
     #[arg(long)]
     pub no_system_calls: bool,
     /// How uprobes are attached [default: together where the kernel has that].
@@ -68,11 +70,14 @@ pub(crate) struct Arguments {
 /// What does not trace.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Command {
-    /// Compare spans with what Darshan recorded of the same run: bytes by rank and by time, as lines of JSON.
+    /// Compare spans with what Darshan recorded of the same run: bytes by rank and by time, as
+    /// lines of JSON.
     ///
-    /// Exit status: 0 where all bytes are equal, by rank as far as Darshan has that, 4 where they differ.
+    /// Exit status: 0 where all bytes are equal, by rank as far as Darshan has that, 4 where they
+    /// differ.
     Darshan {
-        /// The spans, as a collector's exporter to files writes them: a message of OTLP in JSON per line.
+        /// The spans, as a collector's exporter to files writes them: a message of OTLP in JSON per
+        /// line.
         #[arg(long, value_name = "FILE")]
         spans: PathBuf,
         /// What `darshan-parser` prints of the log.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What Darshan recorded of MPI-IO, from the text that `darshan-parser` prints of its log (Darshan 3.4 and later).
+//! What Darshan recorded of MPI-IO, from the text that `darshan-parser` prints of its log (Darshan
+//! 3.4 and later).
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +39,8 @@ pub(crate) struct Log {
     pub(crate) by_rank: BTreeMap<u32, Amounts>,
     /// Of files that all ranks used, which Darshan adds up over them.
     pub(crate) shared: Amounts,
-    /// Seconds from Darshan's start to the first opening of a file, by rank; `None` stands for files that all ranks used.
+    /// Seconds from Darshan's start to the first opening of a file, by rank; `None` stands for
+    /// files that all ranks used.
     pub(crate) first_open: BTreeMap<Option<u32>, f64>,
     /// The width of a bin of time, in seconds.
     pub(crate) width: Option<f64>,

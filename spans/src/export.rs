@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way of spans to a receiver: a bounded queue, batches, repetition, and counts of what was lost.
+//! The way of spans to a receiver: a bounded queue, batches, repetition, and counts of what was
+//! lost.
 //!
-//! Where the receiver is slow the queue fills, and whoever puts spans into it waits: events then stay in the ring buffer of the kernel,
-//! which counts those that it has no place for. Nothing else is dropped before it was offered to the receiver.
+//! Where the receiver is slow the queue fills, and whoever puts spans into it waits: events then
+//! stay in the ring buffer of the kernel, which counts those that it has no place for. Nothing else
+//! is dropped before it was offered to the receiver.
 
 use std::{
     io,

@@ -43,7 +43,8 @@ pub struct Function {
     pub short: &'static str,
     /// Which arguments it has.
     pub shape: Shape,
-    /// Whether counts have 64 bits (MPI 4.0); otherwise they are an `int`, of which the upper half of a register is undefined.
+    /// Whether counts have 64 bits (MPI 4.0); otherwise they are an `int`, of which the upper half
+    /// of a register is undefined.
     pub large_count: bool,
 }
 
@@ -53,7 +54,8 @@ const fn plain(name: &'static str, short: &'static str, shape: Shape) -> Functio
 
 macro_rules! table {
     ($($kind:ident($direction:ident): $($short:literal)*;)*) => {
-        /// All functions; the number of one is its place. The list in src/bpf/spans.bpf.c has the same order.
+        /// All functions; the number of one is its place. The list in src/bpf/spans.bpf.c has the
+        /// same order.
         pub const FUNCTIONS: &[Function] = &[
             plain("MPI_Init", "init", Shape::Init),
             plain("MPI_Init_thread", "init_thread", Shape::Init),
@@ -105,7 +107,8 @@ table! {
 }
 
 impl Shape {
-    /// The numbers of the datatype and of the status among the arguments, where a function has them.
+    /// The numbers of the datatype and of the status among the arguments, where a function has
+    /// them.
     #[must_use]
     pub const fn places(self) -> (Option<u8>, Option<u8>) {
         match self {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files with functions of MPI-IO: where each begins, and which family of implementations they are of.
+//! Files with functions of MPI-IO: where each begins, and which family of implementations they are
+//! of.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,8 +25,8 @@ pub(crate) struct Library {
     pub path: PathBuf,
     /// Its family.
     pub family: Family,
-    /// Where each function begins, by its number in [`FUNCTIONS`], in bytes from the beginning of the file. One whose names `MPI_…` and
-    /// `PMPI_…` are different code has two places.
+    /// Where each function begins, by its number in [`FUNCTIONS`], in bytes from the beginning of
+    /// the file. One whose names `MPI_…` and `PMPI_…` are different code has two places.
     pub places: BTreeMap<usize, BTreeSet<u64>>,
 }
 
@@ -129,7 +130,8 @@ mod tests {
 
     use super::*;
 
-    /// An object with functions of these names, each of one byte, or two names for the same one (`a=b`).
+    /// An object with functions of these names, each of one byte, or two names for the same one
+    /// (`a=b`).
     fn functions(names: &[&str]) -> Vec<u8> {
         let mut object = write::Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         let text = object.section_id(write::StandardSection::Text);

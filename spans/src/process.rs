@@ -3,14 +3,16 @@
 
 use std::{fs::File, io::Read as _};
 
-/// The variables, the more specific ones first: PMI (MPICH, its relatives, Slurm), PMIx, Open MPI, MVAPICH, Cray, Slurm.
+/// The variables, the more specific ones first: PMI (MPICH, its relatives, Slurm), PMIx, Open MPI,
+/// MVAPICH, Cray, Slurm.
 const VARIABLES: [&str; 6] =
     ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "ALPS_APP_PE", "SLURM_PROCID"];
 
 /// Most bytes of an environment that are read.
 const MAX_ENVIRONMENT: u64 = 1 << 20;
 
-/// The rank of the process in `MPI_COMM_WORLD`; `None` where its environment has none, or cannot be read any more.
+/// The rank of the process in `MPI_COMM_WORLD`; `None` where its environment has none, or cannot be
+/// read any more.
 #[must_use]
 pub(crate) fn rank(process: u32) -> Option<u32> {
     let mut environment = Vec::new();

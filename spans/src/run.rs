@@ -215,13 +215,15 @@ fn watch_signals(stop: &Arc<AtomicBool>, hurry: crate::export::Hurry) -> io::Res
             }
         });
         stop.store(true, Ordering::Relaxed);
-        // Where the receiver does not take anything, nobody looks at `stop` until the queue has a place.
+        // Where the receiver does not take anything, nobody looks at `stop` until the queue has a
+        // place.
         hurry.now();
     })?;
     Ok(())
 }
 
-/// How far the clock of events is behind the time of day now. Later changes of the time of day do not change it, so that the spans of one run fit.
+/// How far the clock of events is behind the time of day now. Later changes of the time of day do
+/// not change it, so that the spans of one run fit.
 fn clock() -> Clock {
     let nanoseconds = |time: Timespec| {
         u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec).unwrap_or(0)

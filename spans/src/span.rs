@@ -17,7 +17,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// A number of bytes or the like; the largest number in place of larger ones, which no file has.
+    /// A number of bytes or the like; the largest number in place of larger ones, which no file
+    /// has.
     #[must_use]
     pub fn unsigned(value: u64) -> Self {
         Self::Number(i64::try_from(value).unwrap_or(i64::MAX))
@@ -54,7 +55,8 @@ pub(crate) enum Of {
     SystemCall,
 }
 
-/// Makes identifiers. They follow from what they identify, so that a span can name a parent whose own record comes later.
+/// Makes identifiers. They follow from what they identify, so that a span can name a parent whose
+/// own record comes later.
 #[derive(Debug, Clone)]
 pub(crate) struct Identifiers {
     seed: [u8; 16],

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Spans beside what Darshan recorded of the same run: bytes by rank, and by bins of time.
 //!
-//! Darshan counts what calls that succeeded asked for, so that this is what is added up of the spans, too. It adds up files that several ranks used
-//! unless `DARSHAN_DISABLE_SHARED_REDUCTION` is set; then only the sums can be compared.
+//! Darshan counts what calls that succeeded asked for, so that this is what is added up of the
+//! spans, too. It adds up files that several ranks used unless `DARSHAN_DISABLE_SHARED_REDUCTION`
+//! is set; then only the sums can be compared.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -122,7 +123,8 @@ pub(crate) struct Calls {
     first_open: BTreeMap<Option<u32>, u64>,
     /// Calls of which it is not known how many bytes they asked for.
     unknown: u64,
-    /// The traces of the files that are Darshan's own log, which it writes by MPI-IO, and does not count.
+    /// The traces of the files that are Darshan's own log, which it writes by MPI-IO, and does not
+    /// count.
     logs: BTreeSet<u128>,
 }
 
@@ -204,10 +206,11 @@ pub(crate) struct Pair {
 pub(crate) enum Line {
     /// All bytes that a rank asked for.
     Rank { rank: u32, read: Pair, written: Pair },
-    /// A rank's bytes in a bin of time, the first of which begins when Darshan does; those of a call that lasts over several are spread over them.
+    /// A rank's bytes in a bin of time, the first of which begins when Darshan does; those of a
+    /// call that lasts over several are spread over them.
     Bin { rank: u32, bin: usize, read: Pair, written: Pair },
-    /// All bytes, whether they and those of each rank that Darshan has are equal, and how many calls the spans have without a rank or a known number
-    /// of bytes.
+    /// All bytes, whether they and those of each rank that Darshan has are equal, and how many
+    /// calls the spans have without a rank or a known number of bytes.
     Compared {
         equal: bool,
         read: Pair,
@@ -273,8 +276,9 @@ pub(crate) fn compare(calls: &Calls, log: &Log) -> Vec<Line> {
     lines
 }
 
-/// When the clock of Darshan began in the process of a rank, in nanoseconds since 1970: the first opening of a file is at the same time in both. Of files that
-/// all ranks used, it has only the earliest opening.
+/// When the clock of Darshan began in the process of a rank, in nanoseconds since 1970: the first
+/// opening of a file is at the same time in both. Of files that all ranks used, it has only the
+/// earliest opening.
 fn zero(rank: u32, calls: &Calls, log: &Log) -> Option<u64> {
     let of_rank = calls.first_open.get(&Some(rank)).zip(log.first_open.get(&Some(rank)));
     let of_all = || calls.first_open.values().min().zip(log.first_open.get(&None));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Spans of an IOR beside the log of Darshan, under which it ran: both files were recorded in one run of IOR 4.1 with MPICH 4.0 and Darshan 3.5 on
-//! two ranks (`ci/checks/spans` does so again); of what darshan-parser printed, the lines on MPI-IO are kept.
+//! Spans of an IOR beside the log of Darshan, under which it ran: both files were recorded in one
+//! run of IOR 4.1 with MPICH 4.0 and Darshan 3.5 on two ranks (`ci/checks/spans` does so again); of
+//! what darshan-parser printed, the lines on MPI-IO are kept.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -78,13 +78,14 @@ fn outcome(expected: &Expected, run: &str, record: Option<&RunRecord>, stage: St
     }
 }
 
-/// What is wrong with the figures of one block: all of them come from one boot that did all its runs in order, except those that are
-/// to blame.
+/// What is wrong with the figures of one block: all of them come from one boot that did all its
+/// runs in order, except those that are to blame.
 fn figures(study: &TrialStudy, expected: &Expected, block: &Block, records: &Records) -> Vec<String> {
     let was_in_boot = |run: &&PlannedRun| {
         let id = &run.spec.id;
         records.get(id).is_some_and(|record| match &record.outcome {
-            // A false message that contradicts the agent's earlier ones is a protocol error, after which the block is booted again without it.
+            // A false message that contradicts the agent's earlier ones is a protocol error, after
+            // which the block is booted again without it.
             outcome @ Outcome::Failed(_) => {
                 expected.lies.contains(id) && kind(outcome).as_deref() == Some("run")
                     || expected.blamed.get(id).is_some_and(|blame| blame.in_guest)
@@ -280,7 +281,8 @@ mod tests {
         let study = study();
         let ids = ids(&study);
         let mut all = measured(&study, &[]);
-        // The second half in a boot of its own, without the warm-up: what an incorrectly resumed block would have.
+        // The second half in a boot of its own, without the warm-up: what an incorrectly resumed
+        // block would have.
         let rest = measured(&study, &ids[..4].iter().map(String::as_str).collect::<Vec<_>>());
         all.extend(rest.into_iter().filter(|(id, _)| ids[4..].contains(id)).map(|(id, mut record)| {
             record.boot = 2;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The channel between the scripted guest and the driver: a request for an action of the host, and its acknowledgement.
+//! The channel between the scripted guest and the driver: a request for an action of the host, and
+//! its acknowledgement.
 
 use std::{
     fs,

@@ -55,7 +55,8 @@ impl Driver {
     /// Makes the trial that was drawn.
     ///
     /// # Errors
-    /// Where the environment cannot be made, the command cannot be started or supervised, or the study without faults has violations.
+    /// Where the environment cannot be made, the command cannot be started or supervised, or the
+    /// study without faults has violations.
     pub fn run(&self, drawn: &Drawn) -> Result<TrialResult, ChaosError> {
         if drawn.fault.mounts
             && let Some(reason) = &self.cannot_mount
@@ -72,7 +73,8 @@ impl Driver {
     /// The fingerprint of the study without faults.
     ///
     /// # Errors
-    /// Where the environment cannot be made, the command cannot be started, or the study without faults has violations.
+    /// Where the environment cannot be made, the command cannot be started, or the study without
+    /// faults has violations.
     fn reference(&self, study: &TrialStudy) -> Result<Records, ChaosError> {
         // Other trials that need it wait for it.
         let mut references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,7 +173,8 @@ impl<'a> RunningTrial<'a> {
     /// Resumes the study, or starts it where nothing had been started.
     ///
     /// # Errors
-    /// Where what was left of a study that had not started cannot be removed, or as with [`Self::command`].
+    /// Where what was left of a study that had not started cannot be removed, or as with
+    /// [`Self::command`].
     fn go_on(&mut self, again_failed: bool) -> Result<(), ChaosError> {
         let output = self.environment.output();
         let begun = fs::read(output.join("journal.jsonl")).is_ok_and(|text| text.contains(&b'\n'));
@@ -186,10 +189,12 @@ impl<'a> RunningTrial<'a> {
         self.command(&args)
     }
 
-    /// A file is damaged: the command reports it, or continues correctly; then the file is repaired.
+    /// A file is damaged: the command reports it, or continues correctly; then the file is
+    /// repaired.
     ///
     /// # Errors
-    /// Where the file to damage cannot be read, written or repaired, the script cannot be written, or as with [`Self::command`].
+    /// Where the file to damage cannot be read, written or repaired, the script cannot be written,
+    /// or as with [`Self::command`].
     fn damaged(&mut self, damage: crate::trial::Damage, before: &Records) -> Result<Records, ChaosError> {
         if !self.environment.output().join("journal.jsonl").exists() {
             return Ok(before.clone());
@@ -212,7 +217,8 @@ impl<'a> RunningTrial<'a> {
     /// Runs the command to its end.
     ///
     /// # Errors
-    /// Where the files for its output cannot be made, or it cannot be started, waited for or killed.
+    /// Where the files for its output cannot be made, or it cannot be started, waited for or
+    /// killed.
     fn command(&mut self, args: &[PathBuf]) -> Result<(), ChaosError> {
         let mut child = self.environment.command(&self.driver.workshop.bpfassay)?.args(args).spawn()?;
         self.process = child.id();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The environment of a trial: its directories, its guests, the stand-in on its own `PATH`, and what the host does in it.
+//! The environment of a trial: its directories, its guests, the stand-in on its own `PATH`, and
+//! what the host does in it.
 
 use std::{
     fs::{self, Permissions},
@@ -40,7 +41,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// A new one for `study`. `stand_in` is a copy of this program that anybody may execute, `qemu` the real one.
+    /// A new one for `study`. `stand_in` is a copy of this program that anybody may execute, `qemu`
+    /// the real one.
     ///
     /// # Errors
     /// [`ChaosError`] where a directory, a file or the small file system of the study cannot be made.
@@ -134,7 +136,8 @@ impl Environment {
             .env("HOME", self.path("home"))
             .env("TMPDIR", self.directory(Directory::Temporary))
             .arg("--cache")
-            // Not the directory itself: a file that fills it up would make it a directory that is no cache.
+            // Not the directory itself: a file that fills it up would make it a directory that is
+            // no cache.
             .arg(self.directory(Directory::Cache).join("bpfassay"))
             .stdin(Stdio::null())
             .stdout(fs::File::create(self.path(&format!("stdout{name}")))?)
@@ -307,7 +310,8 @@ impl HostActions<'_> {
             }
             HostAction::Descriptors(most) => {
                 let pid = i32::try_from(command).ok().and_then(Pid::from_raw);
-                // The hard limit, which the command inherits from this program, stays: not even root may raise it beyond fs.nr_open.
+                // The hard limit, which the command inherits from this program, stays: not even
+                // root may raise it beyond fs.nr_open.
                 let limit = Rlimit { current: Some(*most), ..getrlimit(Resource::Nofile) };
                 prlimit(pid, Resource::Nofile, limit)?;
             }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Trials with real guests: tools that misbehave in them, signals to the command, QEMU killed and stopped, at drawn times.
+//! Trials with real guests: tools that misbehave in them, signals to the command, QEMU killed and
+//! stopped, at drawn times.
 
 mod environment;
 
@@ -28,8 +29,8 @@ pub struct ToolFault {
     kinds: &'static [&'static str],
     /// Whether at least one of them must have failed.
     must: bool,
-    /// In how many rounds of its boot it takes part. Two where what follows its run matters: in one of them other runs follow, in the
-    /// other none.
+    /// In how many rounds of its boot it takes part. Two where what follows its run matters: in one
+    /// of them other runs follow, in the other none.
     rounds: u32,
 }
 
@@ -176,7 +177,8 @@ impl GuestDriver {
     /// Makes the trial of `seed`, one of those whose name contains `only`.
     ///
     /// # Errors
-    /// Where the environment cannot be made, the command cannot be started or supervised, or the study without faults has violations.
+    /// Where the environment cannot be made, the command cannot be started or supervised, or the
+    /// study without faults has violations.
     pub fn run(&self, seed: u64, only: &str) -> Result<Option<Made>, ChaosError> {
         let mut random = Random::new(seed);
         let at = random.below(1000);
@@ -222,7 +224,8 @@ impl GuestDriver {
     /// The study with a tool that misbehaves: its own runs may fail, all others are measured.
     ///
     /// # Errors
-    /// Where the environment cannot be made, the command cannot be started or supervised, or it wrote no journal that can be read.
+    /// Where the environment cannot be made, the command cannot be started or supervised, or it
+    /// wrote no journal that can be read.
     fn with_tool(&self, tool: &ToolFault) -> Result<TrialResult, ChaosError> {
         let mut environment = GuestEnvironment::new(self, Some(tool))?;
         environment.command(&environment.begin(), None)?;
@@ -250,7 +253,8 @@ impl GuestDriver {
     /// The study with a failure of the host.
     ///
     /// # Errors
-    /// Where the environment or a damaged cache cannot be made, or the command cannot be started or supervised.
+    /// Where the environment or a damaged cache cannot be made, or the command cannot be started or
+    /// supervised.
     fn disturbed(&self, fault: HostFault, after: Duration, reference: &Records) -> Result<TrialResult, ChaosError> {
         let mut environment = GuestEnvironment::new(self, None)?;
         if fault == HostFault::Object {

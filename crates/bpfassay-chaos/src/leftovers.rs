@@ -33,8 +33,8 @@ impl Before {
         Self { shared_memory: shared_memory(), cgroups: cgroups(), mounts: mounts(root) }
     }
 
-    /// What exists now and did not before, a sentence each. `process` is the command, which has ended; processes of it that still
-    /// exist are killed.
+    /// What exists now and did not before, a sentence each. `process` is the command, which has
+    /// ended; processes of it that still exist are killed.
     #[must_use]
     pub fn left(&self, root: &Path, temporary: &Path, process: u32) -> Vec<String> {
         let mut left: Vec<String> = processes(root).into_iter().map(|found| format!("left behind: {found}")).collect();
@@ -59,8 +59,8 @@ fn processes(root: &Path) -> Vec<String> {
     let mut nobody = 0;
     loop {
         left = marked(&marker);
-        // A process that is executing execve has no environment for a moment (execve(2) replaces the memory first and
-        // writes the strings later): finding none once is no proof.
+        // A process that is executing execve has no environment for a moment (execve(2) replaces
+        // the memory first and writes the strings later): finding none once is no proof.
         nobody = if left.is_empty() { nobody + 1 } else { 0 };
         if nobody == LOOKS || since.elapsed() > PATIENCE {
             break;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fault injection: draws faults by seed, injects them into a study while it runs, and compares the outcome with the allowed ones.
+//! Fault injection: draws faults by seed, injects them into a study while it runs, and compares the
+//! outcome with the allowed ones.
 //!
 //! The command and QEMU are real, with their processes, signals, sockets and files. The guest is
 //! either scripted ([`agent`]), which is quick and has figures that are known beforehand, or real

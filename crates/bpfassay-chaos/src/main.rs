@@ -119,8 +119,8 @@ fn seeds(arguments: &Arguments) -> Result<Vec<u64>, ChaosError> {
 /// How many trials had violations.
 ///
 /// # Errors
-/// Where the plan of a study cannot be made, the program `bpfassay` or what the trials need is not there, or a trial itself could not be
-/// made.
+/// Where the plan of a study cannot be made, the program `bpfassay` or what the trials need is not
+/// there, or a trial itself could not be made.
 fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
     let seeds = seeds(arguments)?;
     if arguments.list {
@@ -217,7 +217,8 @@ fn trial(driver: &Either, seed: u64, arguments: &Arguments) -> Result<Option<Lin
     Ok(Some(line))
 }
 
-/// Continues in a mount namespace of its own, so that no mount remains. Returns why it cannot, if it cannot.
+/// Continues in a mount namespace of its own, so that no mount remains. Returns why it cannot, if
+/// it cannot.
 fn own_mounts() -> Option<String> {
     if std::env::var_os(OWN_MOUNTS).is_some() {
         return None;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the stand-in for QEMU is to do, and when: a file beside it, which the driver writes before each command.
+//! What the stand-in for QEMU is to do, and when: a file beside it, which the driver writes before
+//! each command.
 
 use std::{
     fs, io,
@@ -119,7 +120,8 @@ pub enum Then {
 /// Part of what a guest sends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Piece {
-    /// A message in its frame. Its run may be [`crate::agent::player::THIS`] or another placeholder.
+    /// A message in its frame. Its run may be [`crate::agent::player::THIS`] or another
+    /// placeholder.
     Message(GuestMessage),
     /// The end of a run, with the figures that it would have.
     Measured(String),
@@ -164,7 +166,8 @@ impl Script {
         fs::rename(new, directory.join(FILE_NAME))
     }
 
-    /// The act at `point` of a boot that does `runs`, if it is to be done. From then on it counts as done.
+    /// The act at `point` of a boot that does `runs`, if it is to be done. From then on it counts
+    /// as done.
     #[must_use]
     pub fn action(&self, point: &Point, runs: &[&str]) -> Option<&Action> {
         self.rules.iter().enumerate().find_map(|(index, act)| {
@@ -177,7 +180,8 @@ impl Script {
         })
     }
 
-    /// Whether the act `index` may be done once more. Boots of several guests at the same time count together.
+    /// Whether the act `index` may be done once more. Boots of several guests at the same time
+    /// count together.
     fn counts(&self, index: usize, times: Option<u32>) -> bool {
         let Some(times) = times else { return true };
         (0..times).any(|time| {

@@ -119,9 +119,9 @@ pub fn is_tool_run(spec: &RunSpec) -> bool {
     !spec.probe.is_baseline() || spec.tool.is_some()
 }
 
-/// Deadlines are time of the host, and six times as long as written under the instruction clock. A loaded host must get from QEMU's
-/// start to the agent's first message within the first, and from a phase to the next within the
-/// second: a guest that has no CPU for so long is one that hangs.
+/// Deadlines are time of the host, and six times as long as written under the instruction clock. A
+/// loaded host must get from QEMU's start to the agent's first message within the first, and from a
+/// phase to the next within the second: a guest that has no CPU for so long is one that hangs.
 fn text(shape: Shape) -> String {
     let (clock, boot, phase) = match shape.clock {
         Clock::Instructions => ("instructions", "2s", "2s"),
@@ -142,7 +142,8 @@ fn text(shape: Shape) -> String {
     .to_string()
 }
 
-/// The file of a study with faults: the differences between the scripted one and the one with real guests.
+/// The file of a study with faults: the differences between the scripted one and the one with real
+/// guests.
 pub(crate) struct StudyText {
     /// The architecture of the guests.
     pub(crate) arch: &'static str,

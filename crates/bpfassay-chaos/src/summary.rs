@@ -119,7 +119,8 @@ impl Summary {
         self.faults.values().map(|counts| counts.trials).sum()
     }
 
-    /// A page of Markdown: what was done, the results, a line per fault. `command` is the one that was run.
+    /// A page of Markdown: what was done, the results, a line per fault. `command` is the one that
+    /// was run.
     #[must_use]
     pub fn markdown(&self, command: &str) -> String {
         let mut text = format!("{HEAD}\n```sh\n{command}\n```\n\n**{}.**\n\n", self.text());

@@ -84,7 +84,8 @@ pub enum HostAction {
 /// What is damaged between two commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
-    /// A bit of a guest's image (0: kernel, 1: initramfs), at this share of its length in thousandths.
+    /// A bit of a guest's image (0: kernel, 1: initramfs), at this share of its length in
+    /// thousandths.
     Image(usize, u64),
     /// The last so many bytes of the journal are lost, as after a crash of the host.
     JournalCut(u64),
@@ -103,7 +104,8 @@ pub struct Expected {
     pub interrupted: Vec<End>,
     /// The command may be unable to record anything, or to start.
     pub may_give_up: bool,
-    /// Whether the guests' faults continue when the study is resumed: the guests, not the host, are faulty.
+    /// Whether the guests' faults continue when the study is resumed: the guests, not the host, are
+    /// faulty.
     pub lasts: bool,
     /// Guests that may have to be waited for until a deadline.
     pub hangs: u32,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! 17 seeds with real guests: each of the 17 faults once. Faults of tools have no drawn parameter: no other seed would add to it.
+//! 17 seeds with real guests: each of the 17 faults once. Faults of tools have no drawn parameter:
+//! no other seed would add to it.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{

@@ -12,7 +12,8 @@ use std::{
 /// So many seeds draw every fault.
 const SEEDS: &str = "3000";
 
-/// The command, which cargo builds beside this program where the whole workspace is tested; by itself this crate does not build it.
+/// The command, which cargo builds beside this program where the whole workspace is tested; by
+/// itself this crate does not build it.
 fn bpfassay() -> PathBuf {
     let beside = Path::new(env!("CARGO_BIN_EXE_chaos")).with_file_name("bpfassay");
     let program = env::var_os("BPFASSAY_CHAOS_COMMAND").map_or(beside, PathBuf::from);
@@ -26,7 +27,8 @@ fn chaos(args: &[&str], command: &Path) -> Output {
     output
 }
 
-/// Of 200 seeds in a row, two thirds draw a fault that another one draws, too, and a quarter of the faults is drawn by none.
+/// Of 200 seeds in a row, two thirds draw a fault that another one draws, too, and a quarter of the
+/// faults is drawn by none.
 #[test]
 fn each_fault_once() {
     let output = chaos(&["--seed", "1", "--faults", SEEDS, "--once", "--parallel", "6", "--verbose"], &bpfassay());
@@ -46,7 +48,8 @@ fn spoiling(directory: &Path, after: &str) -> PathBuf {
     path
 }
 
-/// What `chaos` prints for a seed whose fault changes nothing by itself, with a command that does `after` at its end.
+/// What `chaos` prints for a seed whose fault changes nothing by itself, with a command that does
+/// `after` at its end.
 fn violation(after: &str) -> String {
     violation_of("agent/talkative", after)
 }

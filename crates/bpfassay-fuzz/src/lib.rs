@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fuzzing: the table of all entry points for bytes from outside, and mutated inputs for each.
 //!
-//! Here: [`TARGETS`], their corpora, and a generator of mutations that gives the same input for the same seed and number on
-//! every machine. `tests/mutated.rs` runs each target on stable, `fuzz/` runs the same functions with libFuzzer.
-//! Not here: the readers themselves. Those that are private are reached by the module `fuzz` of their crate.
+//! Here: [`TARGETS`], their corpora, and a generator of mutations that gives the same input for the
+//! same seed and number on every machine. `tests/mutated.rs` runs each target on stable, `fuzz/`
+//! runs the same functions with libFuzzer. Not here: the readers themselves. Those that are private
+//! are reached by the module `fuzz` of their crate.
 //!
-//! A function of a target takes any bytes and panics where something does not hold that must hold of every input; an input
-//! that is refused is as good as one that is read.
+//! A function of a target takes any bytes and panics where something does not hold that must hold
+//! of every input; an input that is refused is as good as one that is read.
 
 pub mod corpus;
 pub mod mutate;
@@ -26,7 +27,8 @@ pub struct Target {
     pub name: &'static str,
     /// What takes the input.
     entry: Entry,
-    /// Files and directories with more inputs, relative to the workspace: test data that is there anyway.
+    /// Files and directories with more inputs, relative to the workspace: test data that is there
+    /// anyway.
     pub more: &'static [&'static str],
     /// Makes more inputs, of what no file can hold for long.
     made: fn() -> io::Result<Vec<Vec<u8>>>,

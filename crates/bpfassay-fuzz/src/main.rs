@@ -2,8 +2,10 @@
 //! Inputs of fuzz targets, by hand:
 //!
 //! - `bpfassay-fuzz list` names the targets,
-//! - `bpfassay-fuzz seeds TARGET DIRECTORY` writes what the target begins with into a directory, for libFuzzer,
-//! - `bpfassay-fuzz run TARGET FILE…` gives files to a target: one that it fails on ends the program.
+//! - `bpfassay-fuzz seeds TARGET DIRECTORY` writes what the target begins with into a directory,
+//!   for libFuzzer,
+//! - `bpfassay-fuzz run TARGET FILE…` gives files to a target: one that it fails on ends the
+//!   program.
 
 use std::{
     env, fs,

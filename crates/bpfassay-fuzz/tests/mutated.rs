@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Each target with its corpus and mutations of it: no panic, no overflow, no input that takes long or much memory.
+//! Each target with its corpus and mutations of it: no panic, no overflow, no input that takes long
+//! or much memory.
 //!
-//! `BPFASSAY_FUZZ_SEED` gives other inputs, `BPFASSAY_FUZZ_SECONDS` more of them, `BPFASSAY_FUZZ_INPUT=NUMBER` only one; a failure
-//! names all that it takes to repeat it, and leaves the input in `target/fuzz-failures`. What ends the whole program (a stack that is
-//! too small) leaves the number of its input there, in `TARGET.running`.
+//! `BPFASSAY_FUZZ_SEED` gives other inputs, `BPFASSAY_FUZZ_SECONDS` more of them,
+//! `BPFASSAY_FUZZ_INPUT=NUMBER` only one; a failure names all that it takes to repeat it, and
+//! leaves the input in `target/fuzz-failures`. What ends the whole program (a stack that is too
+//! small) leaves the number of its input there, in `TARGET.running`.
 
 mod memory;
 
@@ -126,7 +128,8 @@ fn run(
     let failure = |what: String, (number, input): (u64, Vec<u8>)| Box::new(Failure { what, seed, number, input });
     let (ended, ends) = mpsc::channel();
     let known = Arc::clone(&current);
-    // Large enough for what main threads have; a reader that needs more is one that an input can kill.
+    // Large enough for what main threads have; a reader that needs more is one that an input can
+    // kill.
     let runner = thread::Builder::new().stack_size(8 << 20).spawn(move || {
         let began = Instant::now();
         let last = only.map_or(inputs, |only| only + 1);
@@ -195,7 +198,8 @@ fn names() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The test itself: a panic, an overflow, memory and time are noticed, with the number of the input.
+/// The test itself: a panic, an overflow, memory and time are noticed, with the number of the
+/// input.
 fn findings() -> Result<(), Failed> {
     let order = || Order { seed: 1, only: None, at_least: Duration::ZERO };
     let corpus = || vec![b"first".to_vec(), b"second".to_vec()];

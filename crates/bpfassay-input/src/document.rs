@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Strict TOML: a file is read by hand, every complaint has its place in the text, and all complaints are reported at once.
+//! Strict TOML: a file is read by hand, every complaint has its place in the text, and all
+//! complaints are reported at once.
 //!
 //! [`read`] parses a text and gives its root [`Section`] to a reader. What the reader finds wrong is recorded at the span of the
-//! value; the reader then holds a [`Reported`] in place of the value. A reader reads all values of a table before it returns the
-//! first [`Reported`], so that one run finds what is wrong with each of them.
+//! value; the reader then holds a [`Reported`] in place of the value. A reader reads all values of
+//! a table before it returns the first [`Reported`], so that one run finds what is wrong with each
+//! of them.
 
 mod complaint;
 mod suggestion;

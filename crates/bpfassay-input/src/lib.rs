@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Input files: each is a regular file of a bounded size, or the error names what it is.
 //!
-//! Here: opening and reading files of users, and of what their files name beside themselves; strict TOML, with a place for every
-//! complaint ([`document`]). Not here: what the keys of a file mean; files that this project writes.
+//! Here: opening and reading files of users, and of what their files name beside themselves; strict
+//! TOML, with a place for every complaint ([`document`]). Not here: what the keys of a file mean;
+//! files that this project writes.
 //!
-//! A pipe would block whoever opens it, a device has no end, and a symbolic link in another user's directory leads to files that
-//! this user may not read. Every function here opens without blocking and looks at what it has opened.
+//! A pipe would block whoever opens it, a device has no end, and a symbolic link in another user's
+//! directory leads to files that this user may not read. Every function here opens without blocking
+//! and looks at what it has opened.
 
 #![forbid(unsafe_code)]
 
@@ -56,42 +58,51 @@ const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTT
 /// Opens the file at `path`, symbolic links followed: for paths that the user gives.
 ///
 /// # Errors
-/// The system's error where the file cannot be opened; [`NoInput::NotRegular`] for a directory, a device, a pipe or a socket.
+/// The system's error where the file cannot be opened; [`NoInput::NotRegular`] for a directory, a
+/// device, a pipe or a socket.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(rustix::fs::open(path, FLAGS, Mode::empty())?)
 }
 
-/// Opens the file at `path`, on the way to which no symbolic link may lie: for what was found by walking through a directory.
+/// Opens the file at `path`, on the way to which no symbolic link may lie: for what was found by
+/// walking through a directory.
 ///
 /// # Errors
-/// The system's error where the file cannot be opened, ELOOP for a symbolic link; [`NoInput::NotRegular`] for a directory, a device, a pipe or a socket.
+/// The system's error where the file cannot be opened, ELOOP for a symbolic link;
+/// [`NoInput::NotRegular`] for a directory, a device, a pipe or a socket.
 pub fn open_unlinked(path: &Path) -> io::Result<File> {
     let found = match rustix::fs::openat2(rustix::fs::CWD, path, FLAGS, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // An older kernel, or a container that does not know the call: the last part of the path, at least.
+        // An older kernel, or a container that does not know the call: the last part of the path,
+        // at least.
         Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(path, FLAGS | OFlags::NOFOLLOW, Mode::empty()),
         found => found,
     };
     regular(found?)
 }
 
-/// Opens the file `name` below `directory`. Symbolic links are followed as long as they do not leave the directory.
+/// Opens the file `name` below `directory`. Symbolic links are followed as long as they do not
+/// leave the directory.
 ///
 /// # Errors
-/// The system's error where the file cannot be opened; [`NoInput::Outside`] where the path leaves `directory`, [`NoInput::NotRegular`] where it
-/// names no regular file, [`NoInput::NoOpenat2`] on a kernel before Linux 5.6.
+/// The system's error where the file cannot be opened; [`NoInput::Outside`] where the path leaves
+/// `directory`, [`NoInput::NotRegular`] where it names no regular file, [`NoInput::NoOpenat2`] on a
+/// kernel before Linux 5.6.
 pub fn open_beneath(directory: &Path, name: &Path) -> io::Result<File> {
     regular(beneath(directory, name, FLAGS)?)
 }
 
-/// The path, without symbolic links, of the directory `name` below `directory`; links are followed as by [`open_beneath`].
+/// The path, without symbolic links, of the directory `name` below `directory`; links are followed
+/// as by [`open_beneath`].
 ///
 /// # Errors
-/// The system's error where the directory cannot be opened, ENOTDIR for something else; [`NoInput::Outside`] where the path leaves `directory`,
+/// The system's error where the directory cannot be opened, ENOTDIR for something else;
+/// [`NoInput::Outside`] where the path leaves `directory`,
 /// [`NoInput::NoOpenat2`] on a kernel before Linux 5.6.
 pub fn directory_beneath(directory: &Path, name: &Path) -> io::Result<PathBuf> {
     let found = beneath(directory, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)?;
     let path = directory.join(name).canonicalize()?;
-    // The directory that was opened and the one of this path are the same, unless it is exchanged at this moment.
+    // The directory that was opened and the one of this path are the same, unless it is exchanged
+    // at this moment.
     let (held, named) = (rustix::fs::fstat(&found)?, rustix::fs::lstat(&path)?);
     if (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino) {
         return Ok(path);

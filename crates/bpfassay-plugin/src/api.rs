@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The part of QEMU's plugin interface that is used (include/qemu/qemu-plugin.h of QEMU), as safe as it can be. Distributions do not ship
-//! the header.
+//! The part of QEMU's plugin interface that is used (include/qemu/qemu-plugin.h of QEMU), as safe
+//! as it can be. Distributions do not ship the header.
 //!
-//! Version 1 is that of QEMU 7.2 to 8.2; QEMU 9.0 and later accept version 2 (`QEMU_PLUGIN_MIN_VERSION`).
+//! Version 1 is that of QEMU 7.2 to 8.2; QEMU 9.0 and later accept version 2
+//! (`QEMU_PLUGIN_MIN_VERSION`).
 
 use std::{
     ffi::{c_char, c_int, c_uint, c_void},
@@ -121,7 +122,8 @@ mod version {
     /// # Safety
     /// `instruction` is being translated, and has `length` bytes.
     pub unsafe fn copy(instruction: *const RawInstruction, bytes: &mut [u8], length: usize) {
-        // SAFETY: the caller vouches for the instruction; its bytes are valid while it is translated.
+        // SAFETY: the caller vouches for the instruction; its bytes are valid while it is
+        // translated.
         unsafe { ptr::copy_nonoverlapping(qemu_plugin_insn_data(instruction).cast(), bytes.as_mut_ptr(), length) };
     }
 }
@@ -177,7 +179,8 @@ mod version {
         /// # Safety
         /// `block` is being translated.
         pub unsafe fn add(&self, block: *mut TranslationBlock, index: usize, amount: u64) {
-            // SAFETY: the caller vouches for the block; the entry lies within the scoreboard, which is never freed.
+            // SAFETY: the caller vouches for the block; the entry lies within the scoreboard, which
+            // is never freed.
             unsafe { qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(block, ADD, self.entry(index), amount) };
         }
     }
@@ -185,7 +188,8 @@ mod version {
     /// # Safety
     /// `instruction` is being translated, and has `length` bytes.
     pub unsafe fn copy(instruction: *const RawInstruction, bytes: &mut [u8], length: usize) {
-        // SAFETY: the caller vouches for the instruction; QEMU writes at most `length` bytes, which the slice has.
+        // SAFETY: the caller vouches for the instruction; QEMU writes at most `length` bytes, which
+        // the slice has.
         unsafe { qemu_plugin_insn_data(instruction, bytes.as_mut_ptr().cast(), length.min(bytes.len())) };
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which source lines and branches of programs ran, from the executions of blocks and the programs' line tables. docs/measurement.md has the rules.
+//! Which source lines and branches of programs ran, from the executions of blocks and the programs'
+//! line tables. docs/measurement.md has the rules.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ use crate::{
     flow::{Conditional, Flow},
 };
 
-/// Most programs, bytes of text, and numbers of a boot that are kept: its entry in the journal is one line.
+/// Most programs, bytes of text, and numbers of a boot that are kept: its entry in the journal is
+/// one line.
 const MAX_PROGRAMS: usize = 4096;
 const MAX_TEXT: usize = 4 << 20;
 const MAX_NUMBERS: usize = 1 << 20;
@@ -60,8 +62,8 @@ impl Coverage {
         }
     }
 
-    /// `run`, with the programs under test that the guest listed last, has come to its end; these windows are its phases', or there is a reason why there
-    /// are none.
+    /// `run`, with the programs under test that the guest listed last, has come to its end; these
+    /// windows are its phases', or there is a reason why there are none.
     pub fn run(&mut self, run: &str, windows: Result<&[Window], String>) {
         let programs = match windows {
             Ok(windows) => self.executed(windows).map_or_else(Figure::missing, Figure::Value),
@@ -126,7 +128,8 @@ impl Coverage {
 /// A program whose line table holds together.
 struct Prepared {
     lines: ProgramLines,
-    /// For each line record in the table's order: its address, where its code ends, whether a function begins there, and the index of its line.
+    /// For each line record in the table's order: its address, where its code ends, whether a
+    /// function begins there, and the index of its line.
     records: Vec<(u64, u64, bool, Option<usize>)>,
     flow: Flow,
     /// The conditional jumps of [`ProgramLines::branches`].
@@ -205,8 +208,9 @@ impl Prepared {
     }
 }
 
-/// The conditional jump of a line record with the instructions from `first` to `last`: the only one among them, and the last of them. Others belong to no
-/// condition of the source, or nobody knows to which: where the verifier puts instructions in the place of a call, of a division or of a
+/// The conditional jump of a line record with the instructions from `first` to `last`: the only one
+/// among them, and the last of them. Others belong to no condition of the source, or nobody knows
+/// to which: where the verifier puts instructions in the place of a call, of a division or of a
 /// load, these end otherwise.
 fn own_condition(table: &LineTable, first: u32, last: u32, flow: &Flow) -> Option<Conditional> {
     let begin = table.transfers.partition_point(|transfer| transfer.at < first);

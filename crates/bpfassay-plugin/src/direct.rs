@@ -52,8 +52,8 @@ impl Baseline<'_> {
     }
 }
 
-/// What each phase cost directly: of runs with something under test, what their phases executed on the probe's path; of the baseline nothing.
-/// All phases are of one boot.
+/// What each phase cost directly: of runs with something under test, what their phases executed on
+/// the probe's path; of the baseline nothing. All phases are of one boot.
 #[must_use]
 pub fn direct(phases: &[Phase]) -> Vec<RunCount> {
     let mut baselines: BTreeMap<_, Baseline<'_>> = BTreeMap::new();
@@ -99,9 +99,11 @@ pub fn direct(phases: &[Phase]) -> Vec<RunCount> {
 /// A phase of runs of the same cell.
 type OfCell<'a> = (&'a str, (&'a str, u32, u32));
 
-/// Of each phase of each cell, the functions that come with each call in all runs that do as many calls, warm-ups among them. What the kernel does by itself may come a whole number of times
-/// in one of them (seen on x86_64 6.1: 26 instructions per write of `check_new_pages`, which the page allocator enters for each page that the workload writes to if it has to look for
-/// some), and has no reason to do so in all.
+/// Of each phase of each cell, the functions that come with each call in all runs that do as many
+/// calls, warm-ups among them. What the kernel does by itself may come a whole number of times in
+/// one of them (seen on x86_64 6.1: 26 instructions per write of `check_new_pages`, which the page
+/// allocator enters for each page that the workload writes to if it has to look for some), and has
+/// no reason to do so in all.
 fn coming(phases: &[Phase]) -> BTreeMap<OfCell<'_>, BTreeSet<&str>> {
     let mut coming: BTreeMap<OfCell<'_>, BTreeSet<&str>> = BTreeMap::new();
     let counted = phases.iter().filter(|phase| !phase.is_warm_up);
@@ -184,7 +186,8 @@ impl Hits {
     }
 }
 
-/// The functions on the probe's path, the largest first. `coming`: those that come with each call in all runs.
+/// The functions on the probe's path, the largest first. `coming`: those that come with each call
+/// in all runs.
 fn path(profile: &Profile, baseline: &Baseline<'_>, coming: &BTreeSet<&str>, hits: Hits) -> Vec<FunctionCount> {
     let on_path = |(executed, count): (&Executed, &Count)| {
         let (function, role, instructions) = match executed {
@@ -211,7 +214,10 @@ fn path(profile: &Profile, baseline: &Baseline<'_>, coming: &BTreeSet<&str>, hit
     path
 }
 
-/// Whether a function that only a phase with a probe entered, `entries` times, comes with the probe: a whole number of times for each call, but for 2 %. What the kernel does by itself in some phases has any number (seen on x86_64 7.2: 17 instructions per call of DAMON, which sorts its regions at times).
+/// Whether a function that only a phase with a probe entered, `entries` times, comes with the
+/// probe: a whole number of times for each call, but for 2 %. What the kernel does by itself in
+/// some phases has any number (seen on x86_64 7.2: 17 instructions per call of DAMON, which sorts
+/// its regions at times).
 fn comes_with(entries: u64, hits: Hits) -> bool {
     hits.calls().map(|calls| entries as f64 / calls).is_some_and(|times| {
         let whole = times.round();
@@ -219,10 +225,12 @@ fn comes_with(entries: u64, hits: Hits) -> bool {
     })
 }
 
-/// The instructions on the path of a function that the baseline executes, too, with `before` instructions and entries: a path enters it a whole
-/// number of times for each call, which may enter several programs (copies of one, or one at the call's beginning and one at its end), and what
-/// leads to them once for all. What else there is more or less of it varies from run to run for other reasons. Of code that is entered
-/// elsewhere than at its beginning (vectors of exceptions) a path executes a whole number of instructions.
+/// The instructions on the path of a function that the baseline executes, too, with `before`
+/// instructions and entries: a path enters it a whole number of times for each call, which may
+/// enter several programs (copies of one, or one at the call's beginning and one at its end), and
+/// what leads to them once for all. What else there is more or less of it varies from run to run
+/// for other reasons. Of code that is entered elsewhere than at its beginning (vectors of
+/// exceptions) a path executes a whole number of instructions.
 fn share(count: &Count, before: (f64, f64), hits: Hits) -> Option<u64> {
     let calls = hits.calls()?;
     let (instructions, entries) = (count.instructions as f64 - before.0, count.entries as f64 - before.1);
@@ -309,8 +317,10 @@ mod tests {
         assert_eq!(count.all, probed().values().map(|count| count.instructions).sum::<u64>());
     }
 
-    /// Six copies of a program at the end of each of 256 calls, and three entries for each call on the way to them: the excess is one and a half times
-    /// the entries of programs, which no rounding may make once or twice as many (seen on x86_64 7.2: 83 instructions per call between rounds).
+    /// Six copies of a program at the end of each of 256 calls, and three entries for each call on
+    /// the way to them: the excess is one and a half times the entries of programs, which no
+    /// rounding may make once or twice as many (seen on x86_64 7.2: 83 instructions per call
+    /// between rounds).
     #[test]
     fn of_several_programs_in_a_call_the_share_of_each_is_found() {
         let copies = |lock: u64| {
@@ -340,7 +350,8 @@ mod tests {
         assert!(last(&phases).direct.iter().all(|part| part.function != "unknown_hook"));
     }
 
-    /// Seen on x86_64 6.1: in one of four runs, a function of the page allocator was entered once for each call.
+    /// Seen on x86_64 6.1: in one of four runs, a function of the page allocator was entered once
+    /// for each call.
     #[test]
     fn what_comes_with_each_call_in_one_run_only_is_the_kernels() {
         let with = |run: &str, is_warm_up, more: &[(Executed, u64, u64)]| {

@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn blocks_that_overlap_and_windows_add_up() {
-        // A block from 0x100 to 0x110, one that begins in its middle, and one behind them; code of others before and behind.
+        // A block from 0x100 to 0x110, one that begins in its middle, and one behind them; code of
+        // others before and behind.
         let windows = [
             window(vec![block(0xf0, 16, 1000), block(0x100, 16, 5), block(0x108, 8, 3), block(0x110, 4, 7)]),
             window(vec![block(0x100, 16, 10), block(0x120, 8, 1000), block(0x118, 0, 9)]),

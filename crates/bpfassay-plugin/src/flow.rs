@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How often each conditional jump of a program was taken, from how often its straight pieces ran.
 //!
-//! A program is a graph of pieces that are executed from beginning to end. What flows into a piece, and what flows out of it, is how
-//! often it ran. Counts of pieces are known, those of the edges between them follow where a piece has one edge left that is not known (Knuth,
-//! The Art of Computer Programming, 2.3.4.1; gcov does the same). What does not follow is not reported.
+//! A program is a graph of pieces that are executed from beginning to end. What flows into a piece,
+//! and what flows out of it, is how often it ran. Counts of pieces are known, those of the edges
+//! between them follow where a piece has one edge left that is not known (Knuth, The Art of
+//! Computer Programming, 2.3.4.1; gcov does the same). What does not follow is not reported.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +43,8 @@ pub(crate) struct Conditional {
 pub(crate) struct Contradiction;
 
 impl Flow {
-    /// The graph of a program whose functions begin at the records that `is_entry` holds of. Of `table` is required what
+    /// The graph of a program whose functions begin at the records that `is_entry` holds of. Of
+    /// `table` is required what
     /// [`crate::coverage`] checks: records and transfers in order and within the instructions.
     pub(crate) fn of(table: &LineTable, is_entry: impl Fn(&LineRecord) -> bool) -> Self {
         let entries: BTreeSet<u32> =
@@ -106,7 +108,8 @@ impl Flow {
         self.pieces[to].into.push(edge);
     }
 
-    /// The conditional jump at this instruction; `None` where both outcomes lead to one place, or none is there.
+    /// The conditional jump at this instruction; `None` where both outcomes lead to one place, or
+    /// none is there.
     pub(crate) fn conditional(&self, at: u32) -> Option<Conditional> {
         let [jumps, falls] = self.pieces[self.piece(at)].out.as_slice() else { return None };
         let (jumps, falls) = (*jumps, *falls);
@@ -183,7 +186,8 @@ mod tests {
 
     use Destination::{Branch, Exit, Indirect, Jump, TailCall};
 
-    /// `0: if … goto 3; 1: …; 2: …; 3: exit`: both ways meet at 3, so that what does not jump says it all.
+    /// `0: if … goto 3; 1: …; 2: …; 3: exit`: both ways meet at 3, so that what does not jump says
+    /// it all.
     #[test]
     fn a_condition_without_an_alternative_follows_from_what_does_not_jump() {
         let flow = flow(4, &[0, 1, 3], &[(0, Branch(3)), (3, Exit)]);
@@ -214,7 +218,8 @@ mod tests {
         assert_eq!(outcomes(&flow, &[2, 20, 2], 2), Some([18, 2]));
     }
 
-    /// `0: if … goto 3; 1: …; 2: goto 4; 3: …; 4: exit`: no record in the alternative, but one behind.
+    /// `0: if … goto 3; 1: …; 2: goto 4; 3: …; 4: exit`: no record in the alternative, but one
+    /// behind.
     #[test]
     fn what_flows_through_a_piece_without_a_record_follows() {
         let flow = flow(5, &[0, 1, 4], &[(0, Branch(3)), (2, Jump(4)), (4, Exit)]);

@@ -10,7 +10,8 @@ use crate::{Window, format::PAGE};
 
 /// Most functions of a kernel that are kept: several times as many as kernels have.
 const MAX_FUNCTIONS: usize = 1 << 20;
-/// Longest name, in bytes: the longest symbol of a kernel (`KSYM_NAME_LEN`) with the name of its module.
+/// Longest name, in bytes: the longest symbol of a kernel (`KSYM_NAME_LEN`) with the name of its
+/// module.
 const MAX_NAME: usize = 600;
 
 /// Something that instructions belong to.
@@ -38,7 +39,8 @@ pub type Profile = BTreeMap<Executed, Count>;
 pub struct Count {
     /// Instructions.
     pub instructions: u64,
-    /// Executions of blocks that begin where the function, or the program, begins; of generated code those of all blocks.
+    /// Executions of blocks that begin where the function, or the program, begins; of generated
+    /// code those of all blocks.
     pub entries: u64,
     /// What a model of caches and branches found; `None` without one.
     pub misses: Option<Misses>,
@@ -91,7 +93,8 @@ impl Mappings {
     }
 }
 
-/// Functions of programs by address: where each ends, whether it is the first of its program, and the program's name.
+/// Functions of programs by address: where each ends, whether it is the first of its program, and
+/// the program's name.
 type Programs = BTreeMap<u64, (u64, bool, String)>;
 
 impl Functions {
@@ -101,8 +104,8 @@ impl Functions {
         let named = symbols.functions().filter(|(_, name)| name.len() <= MAX_NAME);
         self.kernel.extend(named.take(room));
         self.is_sorted = false;
-        // A list of programs has all that are loaded. In the place of those that are gone from both lists there may be trampolines by now, which have
-        // no names.
+        // A list of programs has all that are loaded. In the place of those that are gone from both
+        // lists there may be trampolines by now, which have no names.
         if symbols.functions.is_empty() {
             self.before = std::mem::take(&mut self.programs);
             let UserCode { under_test, others } = &symbols.user;
@@ -178,7 +181,8 @@ impl Functions {
         let Some((start, name)) = next.checked_sub(1).and_then(|before| self.kernel.get(before)) else {
             return (Executed::Generated, true);
         };
-        // Behind the last function of the kernel, or of a module, there may be code that it generated, on pages of its own.
+        // Behind the last function of the kernel, or of a module, there may be code that it
+        // generated, on pages of its own.
         let is_last = self.kernel.get(next).is_none_or(|(_, after)| module(after) != module(name));
         let end = start.saturating_add(1).next_multiple_of(PAGE);
         match is_last && address >= end {
@@ -291,7 +295,8 @@ mod tests {
             let user = UserCode { under_test: under_test.to_vec(), others: others.to_vec() };
             functions.add(&Symbols { user, ..Symbols::default() });
         };
-        // A library that was loaded meanwhile, in two mappings that overlap; the workload is known afterwards only.
+        // A library that was loaded meanwhile, in two mappings that overlap; the workload is known
+        // afterwards only.
         list(&[(0x40_0000, 0x2000)], &[(0x9000, 0x1000)]);
         list(&[(0x7000, 0x1000), (0x40_0000, 0x2000), (0x7800, 0x1000)], &[(0x9000, 0x1000), (0x40_1000, 0x5000)]);
         let user = [(0, 1), (0x7000, 2), (0x8000, 4), (0x9000, 8), (0x40_0000, 16), (0x40_1000, 32), (0x40_2000, 64)];

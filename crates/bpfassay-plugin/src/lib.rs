@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A plugin of QEMU that counts how often each block of a guest's code is executed, and what the counts mean.
-//! It also holds QEMU's main loop back while a guest executes (`main_loop.rs`), so that a busy host
-//! changes no figure.
+//! A plugin of QEMU that counts how often each block of a guest's code is executed, and what the
+//! counts mean. It also holds QEMU's main loop back while a guest executes (`main_loop.rs`), so
+//! that a busy host changes no figure.
 //!
-//! Here: the plugin for the versions of QEMU's interface ([`plugins`]), reading what it writes ([`Windows`]), the functions that the blocks
-//! belong to ([`Functions`]), what of them a probe costs directly ([`direct`]), and which source lines of programs they are of ([`Coverage`]). All but the plugin itself is pure.
-//! Not here: loading it (`bpfassay-vm`), when windows begin and end (`bpfassay-guest`), figures over runs (`bpfassay-report`).
+//! Here: the plugin for the versions of QEMU's interface ([`plugins`]), reading what it writes
+//! ([`Windows`]), the functions that the blocks belong to ([`Functions`]), what of them a probe
+//! costs directly ([`direct`]), and which source lines of programs they are of ([`Coverage`]). All
+//! but the plugin itself is pure. Not here: loading it (`bpfassay-vm`), when windows begin and end
+//! (`bpfassay-guest`), figures over runs (`bpfassay-report`).
 
 #![allow(clippy::duplicate_mod, reason = "the plugin is a library of its own, which has some of these files, too")]
 
@@ -44,8 +46,8 @@ pub struct Plugin {
     pub code: &'static [u8],
 }
 
-/// The plugin for each version of the interface that some QEMU needs: that of QEMU 9.0 and later, that of 7.2 to 8.2. Empty where it could not
-/// be compiled with this program.
+/// The plugin for each version of the interface that some QEMU needs: that of QEMU 9.0 and later,
+/// that of 7.2 to 8.2. Empty where it could not be compiled with this program.
 #[must_use]
 pub fn plugins() -> Vec<Plugin> {
     const ALL: [Plugin; 2] = [

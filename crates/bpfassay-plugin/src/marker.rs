@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds the instructions that mark where a window begins and ends ([`markers`]); `bpfassay-guest` executes them.
+//! Finds the instructions that mark where a window begins and ends ([`markers`]); `bpfassay-guest`
+//! executes them.
 
 #[path = "markers.rs"]
 mod markers;

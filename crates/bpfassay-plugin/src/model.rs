@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A model of caches and of branch prediction: what misses, and which branches are mispredicted, of the blocks and accesses that it is given.
+//! A model of caches and of branch prediction: what misses, and which branches are mispredicted, of
+//! the blocks and accesses that it is given.
 //!
-//! It is a function of its geometry and of what it was given since [`Model::forget`]: nothing of the host goes into it. The plugin, a library of
-//! its own, has these files, too. docs/measurement.md says what is modelled and what is not.
+//! It is a function of its geometry and of what it was given since [`Model::forget`]: nothing of
+//! the host goes into it. The plugin, a library of its own, has these files, too.
+//! docs/measurement.md says what is modelled and what is not.
 
 #[path = "model/branch.rs"]
 mod branch;
@@ -14,8 +16,8 @@ mod ending;
 pub(crate) use self::{branch::Ending, ending::ending};
 use self::{branch::Predictor, cache::Cache};
 
-/// What the model finds of a block, in this order: misses of the L1 instruction cache, of the L1 data cache, of the L2 cache by either, and
-/// mispredicted branches.
+/// What the model finds of a block, in this order: misses of the L1 instruction cache, of the L1
+/// data cache, of the L2 cache by either, and mispredicted branches.
 pub(crate) type Found = [u64; 4];
 
 const L1I: usize = 0;
@@ -23,7 +25,8 @@ const L1D: usize = 1;
 const L2: usize = 2;
 const MISPREDICTED: usize = 3;
 
-/// The plugin's argument for a model: that many numbers, with `-` between them (`Model::argument` of bpfassay-study).
+/// The plugin's argument for a model: that many numbers, with `-` between them (`Model::argument`
+/// of bpfassay-study).
 const NUMBERS: usize = 10;
 
 /// A block that was executed.
@@ -82,7 +85,8 @@ impl Model {
         self.before = None;
     }
 
-    /// `step` is executed. Returns what is found of it, and whose branch before it was mispredicted.
+    /// `step` is executed. Returns what is found of it, and whose branch before it was
+    /// mispredicted.
     pub(crate) fn execute(&mut self, step: Step) -> (Found, Option<usize>) {
         let before = self.before.replace(step);
         let is_wrong = |before: &Step| {
@@ -129,7 +133,8 @@ impl Model {
 mod tests {
     use super::*;
 
-    /// Lines of 64 bytes; two sets of two lines in L1, four of four in L2; 16 counters, 4 targets, 2 returns.
+    /// Lines of 64 bytes; two sets of two lines in L1, four of four in L2; 16 counters, 4 targets,
+    /// 2 returns.
     const SMALL: &str = "64-256-2-256-2-1024-4-16-4-2";
 
     fn step(index: usize, address: u64, bytes: u64, ending: Ending) -> Step {

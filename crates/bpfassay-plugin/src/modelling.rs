@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QEMU's side of the model ([`Model`]): what is executed and accessed within windows goes through it, and what it finds is counted by block.
+//! QEMU's side of the model ([`Model`]): what is executed and accessed within windows goes through
+//! it, and what it finds is counted by block.
 //!
-//! Other than counting, this calls back at every block and every access. Outside of windows that ends at once.
+//! Other than counting, this calls back at every block and every access. Outside of windows that
+//! ends at once.
 
 use std::{
     collections::HashMap,
@@ -58,13 +60,15 @@ pub(crate) fn begin() {
     }
 }
 
-/// The window ends. Returns what was found in it, by the indices that blocks are counted with; `None` without a model.
+/// The window ends. Returns what was found in it, by the indices that blocks are counted with;
+/// `None` without a model.
 pub(crate) fn end() -> Option<Vec<Found>> {
     IN_WINDOW.store(false, Ordering::Relaxed);
     modelling().as_mut().map(|modelling| modelling.found.clone())
 }
 
-/// `block` is being translated, and what is found of it is counted with `index`. Returns whether there was room for it.
+/// `block` is being translated, and what is found of it is counted with `index`. Returns whether
+/// there was room for it.
 pub(crate) fn translated(block: &Block<'_>, index: usize) -> bool {
     let mut modelling = modelling();
     let Some(modelling) = modelling.as_mut() else { return true };

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QEMU's side: a library of its own, which `build.rs` compiles for each version of QEMU's plugin interface.
+//! QEMU's side: a library of its own, which `build.rs` compiles for each version of QEMU's plugin
+//! interface.
 //!
-//! It counts how often each translated block of kernel code is executed. Translated code itself adds to the counters, so that nothing is
-//! called while a guest runs; only a marker (`bpfassay-guest`, `marker.rs`) calls back. A block that is translated again keeps its counter.
-//! Of user space only the number of instructions is counted, by page of code: processes have pages of their own. With the argument `model`, a model of caches and
-//! branches finds out besides what misses and is mispredicted within windows (`modelling.rs`).
+//! It counts how often each translated block of kernel code is executed. Translated code itself
+//! adds to the counters, so that nothing is called while a guest runs; only a marker
+//! (`bpfassay-guest`, `marker.rs`) calls back. A block that is translated again keeps its counter.
+//! Of user space only the number of instructions is counted, by page of code: processes have pages
+//! of their own. With the argument `model`, a model of caches and branches finds out besides what
+//! misses and is mispredicted within windows (`modelling.rs`).
 
 use std::{
     collections::HashMap,
@@ -32,12 +35,15 @@ mod turn;
 
 /// Blocks that have a counter of their own: several times as many as kernels of a boot have.
 const BLOCKS: usize = 1 << 20;
-/// The counter of user space for pages that found no counter of their own. It counts instructions, and so do those of pages.
+/// The counter of user space for pages that found no counter of their own. It counts instructions,
+/// and so do those of pages.
 const USER: usize = 0;
-/// Counters that pages of user space leave to the kernel's blocks: each run has processes at other addresses, so that pages never come to an end.
+/// Counters that pages of user space leave to the kernel's blocks: each run has processes at other
+/// addresses, so that pages never come to an end.
 const KERNELS_OWN: usize = BLOCKS / 2;
 
-/// What distinguishes blocks. In the place of code that is gone there may be other code of as many instructions.
+/// What distinguishes blocks. In the place of code that is gone there may be other code of as many
+/// instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct BlockKey {
     address: u64,
@@ -127,7 +133,8 @@ impl State {
         let head = head.chain(found_of(USER).into_iter().flatten());
         let mut window: Vec<u8> = head.flat_map(u64::to_le_bytes).collect();
         window.append(&mut records);
-        // After an error the stream could not be read any more: it ends there, and the host finds windows missing.
+        // After an error the stream could not be read any more: it ends there, and the host finds
+        // windows missing.
         if self.output.as_mut().is_some_and(|output| output.write_all(&window).is_err()) {
             self.output = None;
         }
@@ -168,7 +175,8 @@ extern "C" fn on_marker(_: c_uint, code: *mut c_void) {
     }
 }
 
-/// What QEMU calls when it loads the plugin, with the arguments `output=DESCRIPTOR` and, for a model, `model=GEOMETRY`.
+/// What QEMU calls when it loads the plugin, with the arguments `output=DESCRIPTOR` and, for a
+/// model, `model=GEOMETRY`.
 ///
 /// # Safety
 /// `info` and `arguments`, of which there are `count`, are valid during the call.

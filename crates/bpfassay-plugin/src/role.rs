@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which functions of the kernel are known to be on probes' paths, and what they do there. Kernels differ in names, so that a line may
-//! match nothing on most of them.
+//! Which functions of the kernel are known to be on probes' paths, and what they do there. Kernels
+//! differ in names, so that a line may match nothing on most of them.
 
 use bpfassay_results::Role;
 
@@ -32,7 +32,8 @@ const BEGINNINGS: &[(&str, Role)] = &[
     ("arch_prepare_kretprobe", Role::Trampoline),
     ("rethook_", Role::Trampoline),
     ("arch_rethook_", Role::Trampoline),
-    // What rethooks take their instances from (lib/objpool.c, since 6.7), which goes through the CPUs there may be.
+    // What rethooks take their instances from (lib/objpool.c, since 6.7), which goes through the
+    // CPUs there may be.
     ("objpool_", Role::Trampoline),
     ("_find_next_bit", Role::Trampoline),
     ("fprobe_", Role::Trampoline),
@@ -92,13 +93,15 @@ const BEGINNINGS: &[(&str, Role)] = &[
 /// Ends of names, of functions whose beginnings name an architecture or what it runs on.
 const ENDS: &[(&str, Role)] = &[("_sched_clock", Role::Entry), ("_clocksource_rdtime", Role::Helpers)];
 
-/// The role of the function with this name, `NAME [MODULE]`; `None` for one that nothing is known of.
+/// The role of the function with this name, `NAME [MODULE]`; `None` for one that nothing is known
+/// of.
 pub(crate) fn of(function: &str) -> Option<Role> {
     let by_beginning = BEGINNINGS.iter().find(|(beginning, _)| function.starts_with(beginning));
     by_beginning.or_else(|| ENDS.iter().find(|(end, _)| function.ends_with(end))).map(|&(_, role)| role)
 }
 
-/// Whether the function is what the kernel interprets programs with: each of its entries is one of a program.
+/// Whether the function is what the kernel interprets programs with: each of its entries is one of
+/// a program.
 pub(crate) fn is_interpreter(function: &str) -> bool {
     function.starts_with("__bpf_prog_run")
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading what the plugin writes. It comes from a QEMU that a guest may have taken over, so nothing of it is trusted.
+//! Reading what the plugin writes. It comes from a QEMU that a guest may have taken over, so
+//! nothing of it is trusted.
 
 use bpfassay_results::Misses;
 
@@ -33,7 +34,8 @@ pub struct Block {
 pub struct Window {
     /// Its number, from 1.
     pub number: u64,
-    /// Instructions of user space on each page of code, by its address; at 0 those of pages that are not known.
+    /// Instructions of user space on each page of code, by its address; at 0 those of pages that
+    /// are not known.
     pub user: Vec<(u64, u64)>,
     /// What a model found in user space; `None` without one.
     pub user_misses: Option<Misses>,

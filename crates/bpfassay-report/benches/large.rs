@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a study of 10,000 runs takes, to resume and to report, and what the largest does, of 200,000 (once for real, with its memory: the
-//! example `scale`): `cargo bench -p bpfassay-report`.
+//! What a study of 10,000 runs takes, to resume and to report, and what the largest does, of
+//! 200,000 (once for real, with its memory: the example `scale`): `cargo bench -p bpfassay-report`.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -20,7 +20,8 @@ use bpfassay_study::{Target, WorkloadSpec};
 use common::{contents, outcome, study};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 
-/// 25 kernels on x86_64, 20 boots each, 5 rounds of the baseline, its control and two probe configurations.
+/// 25 kernels on x86_64, 20 boots each, 5 rounds of the baseline, its control and two probe
+/// configurations.
 fn large() -> Contents {
     let mut study = study(None, 5, 20);
     study.targets = (1..=25).map(|patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") }).collect();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a results directory is whole: that its journal is as it was written and can be, that its results are as they were written and follow
-//! from the journal, and that the logs that they name are there.
+//! Whether a results directory is whole: that its journal is as it was written and can be, that its
+//! results are as they were written and follow from the journal, and that the logs that they name
+//! are there.
 
 use std::{
     collections::BTreeSet,
@@ -51,7 +52,8 @@ impl Checked {
     }
 }
 
-/// Checks the results directory `directory`: journal, results, whether the one follows from the other, logs.
+/// Checks the results directory `directory`: journal, results, whether the one follows from the
+/// other, logs.
 #[must_use]
 pub fn check(directory: &Path) -> Vec<Checked> {
     let contents = Contents::read(directory);

@@ -40,12 +40,13 @@ pub struct Question {
     pub error_rate: Share,
     /// How that rate is kept over all cells.
     pub correction: Correction,
-    /// Kernels that are compared though their names differ: name in the base, name in the new results. Where an
-    /// architecture has one kernel in either, these are.
+    /// Kernels that are compared though their names differ: name in the base, name in the new
+    /// results. Where an architecture has one kernel in either, these are.
     pub kernels: Vec<(String, String)>,
     /// Which part of the two it is about.
     pub filter: Filter,
-    /// How the base and the new results are called, such as by their directories; empty: by study and time alone.
+    /// How the base and the new results are called, such as by their directories; empty: by study
+    /// and time alone.
     pub names: [String; 2],
 }
 
@@ -69,7 +70,8 @@ impl Question {
     }
 }
 
-/// Changes up to this do not matter, where nobody names another margin: 0.02 % under the instruction clock, 0.1 % under the wall clock.
+/// Changes up to this do not matter, where nobody names another margin: 0.02 % under the
+/// instruction clock, 0.1 % under the wall clock.
 #[must_use]
 pub const fn usual_margin(clock: Clock) -> Share {
     match clock {
@@ -86,7 +88,8 @@ pub struct Comparison {
     pub version: u32,
     /// Name of the base's study, and of the new one's; with the shard, where only one was measured.
     pub studies: [String; 2],
-    /// How whoever asked calls the two, such as by their directories; empty where they have no names.
+    /// How whoever asked calls the two, such as by their directories; empty where they have no
+    /// names.
     pub names: [String; 2],
     /// When each of them began, in milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: [u64; 2],
@@ -107,8 +110,9 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether something under test got worse: broken, slower or of higher cost beyond the margin, counting wrongly where it was exact, or with a
-    /// pitfall or fault that the base does not have. A slower baseline is none: no tool runs in it.
+    /// Whether something under test got worse: broken, slower or of higher cost beyond the margin,
+    /// counting wrongly where it was exact, or with a pitfall or fault that the base does not have.
+    /// A slower baseline is none: no tool runs in it.
     #[must_use]
     pub fn is_regression(&self) -> bool {
         self.cells.iter().any(CellComparison::is_regression)
@@ -144,7 +148,8 @@ pub struct CellComparison {
     pub findings_new: Vec<String>,
     /// Pitfalls that only the base has.
     pub findings_gone: Vec<String>,
-    /// Faults of a tool that are found in the new results and were looked for in vain in the base, by their names.
+    /// Faults of a tool that are found in the new results and were looked for in vain in the base,
+    /// by their names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults_new: Vec<String>,
     /// Faults that were found in the base and looked for in vain in the new results.
@@ -217,7 +222,8 @@ pub struct MetricComparison {
     pub ratio: Figure<Ratio>,
     /// What is claimed of it, after the correction over all cells.
     pub change: Change,
-    /// Extra instructions per call in the base and in the new results, for a cell with a tool under the instruction clock.
+    /// Extra instructions per call in the base and in the new results, for a cell with a tool under
+    /// the instruction clock.
     pub instructions_per_call: [Option<f64>; 2],
     /// Direct cost in both; `None` where neither has one.
     pub direct: Option<Figure<DirectChange>>,
@@ -284,18 +290,22 @@ pub struct Ratio {
     pub effect: Effect,
     /// The evidence for a change and against one, before its correction over all cells.
     pub evidence: ChangeEvidence,
-    /// Whether runs were compared in pairs of the same replicate and round: under the instruction clock with the same seed they
-    /// differ in nothing else. Otherwise the two results are independent samples.
+    /// Whether runs were compared in pairs of the same replicate and round: under the instruction
+    /// clock with the same seed they differ in nothing else. Otherwise the two results are
+    /// independent samples.
     pub paired: bool,
-    /// What counts as one observation. With rounds of one boot, the effect of pairs has the declared layout term in it; where runs are not
-    /// compared in pairs, one boot is one observation, and nothing is claimed.
+    /// What counts as one observation. With rounds of one boot, the effect of pairs has the
+    /// declared layout term in it; where runs are not compared in pairs, one boot is one
+    /// observation, and nothing is claimed.
     pub unit: Unit,
-    /// What the interval has besides the pairs of this cell: the variance of other cells, and the declared layout term.
+    /// What the interval has besides the pairs of this cell: the variance of other cells, and the
+    /// declared layout term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooled: Option<Pooled>,
 }
 
-/// What is claimed of each ratio: which changes matter, at which error rate, and how many looks there were.
+/// What is claimed of each ratio: which changes matter, at which error rate, and how many looks
+/// there were.
 #[derive(Debug, Clone, Copy)]
 struct Claim {
     margin: Share,

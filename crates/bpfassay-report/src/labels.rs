@@ -35,7 +35,8 @@ pub(crate) fn performance(figure: &Figure<Summary>) -> Option<String> {
     figure.value().map(|summary| number(summary.center()))
 }
 
-/// The overhead of `metric`, and of the baseline its A/A control: `1.049 [1.048, 1.051] ~`, `within noise [0.998, 1.001]`.
+/// The overhead of `metric`, and of the baseline its A/A control: `1.049 [1.048, 1.051] ~`, `within
+/// noise [0.998, 1.001]`.
 pub(crate) fn overhead(metric: &CellMetric, is_baseline: bool) -> Option<String> {
     with_marks(metric, is_baseline, RATIO)
 }
@@ -74,7 +75,8 @@ fn with_marks(metric: &CellMetric, is_baseline: bool, digits: usize) -> Option<S
 /// What is shown in place of a figure that the spread of the runs leaves open.
 pub(crate) const NOT_KNOWN: &str = "not known";
 
-/// A smallest overhead beyond this ratio is as good as none: nobody asks whether a probe doubles the time of everything.
+/// A smallest overhead beyond this ratio is as good as none: nobody asks whether a probe doubles
+/// the time of everything.
 const BEYOND: f64 = 2.0;
 
 fn is_beyond(detectable: f64) -> bool {
@@ -82,7 +84,8 @@ fn is_beyond(detectable: f64) -> bool {
     detectable.is_nan() || detectable > BEYOND
 }
 
-/// Whether so few observations with such a spread would hardly show any overhead: what lies within their noise is not known then.
+/// Whether so few observations with such a spread would hardly show any overhead: what lies within
+/// their noise is not known then.
 pub(crate) fn leaves_open(overhead: &Overhead) -> bool {
     overhead.detectable.is_some_and(is_beyond)
 }
@@ -125,7 +128,8 @@ pub(crate) fn ratio(estimate: &Estimate) -> String {
     with_interval(estimate, RATIO)
 }
 
-/// `1.0051 [1.0050, 1.0052]`, without interval `1.0051`: changes and overheads of calls are that small.
+/// `1.0051 [1.0050, 1.0052]`, without interval `1.0051`: changes and overheads of calls are that
+/// small.
 pub(crate) fn ratio_finely(estimate: &Estimate) -> String {
     with_interval(estimate, RATIO_FINELY)
 }
@@ -135,10 +139,12 @@ pub(crate) fn change(estimate: &Estimate) -> String {
     format!("{} {}", ratio_finely(estimate), percent(estimate.value, RATIO_FINELY - 2))
 }
 
-/// An interval of a cost that holds 0 and reaches further than this many instructions per call to either side leaves the cost open.
+/// An interval of a cost that holds 0 and reaches further than this many instructions per call to
+/// either side leaves the cost open.
 pub(crate) const OPEN_COST: f64 = 10_000.0;
 
-/// Whether anything is known of a cost: its interval does not hold 0, or is not wider than [`OPEN_COST`] either way.
+/// Whether anything is known of a cost: its interval does not hold 0, or is not wider than
+/// [`OPEN_COST`] either way.
 pub(crate) fn is_known(cost: &Cost) -> bool {
     let is_open = |interval: Interval| {
         interval.lower < 0.0 && interval.upper > 0.0 && interval.upper - interval.lower > 2.0 * OPEN_COST
@@ -146,8 +152,9 @@ pub(crate) fn is_known(cost: &Cost) -> bool {
     !cost.shown().bounds.interval().is_some_and(is_open)
 }
 
-/// `548.5 [547.9, 549.1]`, without interval `548.5`, instructions with one digit after the point; with ` ~` where the interval has more in it than its
-/// own spread; `not known` where that interval leaves everything open.
+/// `548.5 [547.9, 549.1]`, without interval `548.5`, instructions with one digit after the point;
+/// with ` ~` where the interval has more in it than its own spread; `not known` where that interval
+/// leaves everything open.
 pub(crate) fn cost(cost: &Cost) -> String {
     if !is_known(cost) {
         return NOT_KNOWN.to_owned();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results as people and other programs read them: text, Markdown, HTML, JUnit, KTAP, annotations, OpenMetrics, CSV,
-//! collapsed stacks, a profile, a badge. Pure functions of [`bpfassay_results::Results`].
+//! Results as people and other programs read them: text, Markdown, HTML, JUnit, KTAP, annotations,
+//! OpenMetrics, CSV, collapsed stacks, a profile, a badge. Pure functions of
+//! [`bpfassay_results::Results`].
 
 mod alike;
 mod attach;
@@ -73,8 +74,8 @@ pub const FORMATS: &[Format] = &[
     html::SVG_FORMAT,
 ];
 
-/// `form` as it leaves this module. Every field of others' text is escaped where it is put in, as the form has it; whatever may
-/// have been forgotten there is caught here.
+/// `form` as it leaves this module. Every field of others' text is escaped where it is put in, as
+/// the form has it; whatever may have been forgotten there is caught here.
 fn finished(form: String) -> String {
     match plain::text(&form) {
         Cow::Borrowed(_) => form,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A series of kernels, tool versions or days: how figures went along it, and where they changed level. Pure.
+//! A series of kernels, tool versions or days: how figures went along it, and where they changed
+//! level. Pure.
 
 mod noise;
 
@@ -35,7 +36,8 @@ pub struct Trend {
     pub version: u32,
     /// The clock of all.
     pub clock: Clock,
-    /// Error rate of the search for changes: the probability of one or more false alarms in all series without change (Holm).
+    /// Error rate of the search for changes: the probability of one or more false alarms in all
+    /// series without change (Holm).
     pub error_rate: f64,
     /// Changes of level up to this, either way, do not matter.
     pub margin: Share,
@@ -106,7 +108,8 @@ impl fmt::Display for Quantity {
 /// Results with their name.
 type Named<'a> = (&'a str, &'a Results);
 
-/// The trend over `results`, each with a name, in the order given; within each the kernels in the order of their versions.
+/// The trend over `results`, each with a name, in the order given; within each the kernels in the
+/// order of their versions.
 ///
 /// # Errors
 /// [`NotComparable`] where they were measured by different clocks or in guests that are set up differently, or there is nothing.
@@ -151,7 +154,8 @@ pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotCo
     Ok(Trend { version: TREND_VERSION, clock, error_rate: search.alpha, margin, series })
 }
 
-/// Everything that distinguishes series but its metric: architecture, workload case, file system, what is under test.
+/// Everything that distinguishes series but its metric: architecture, workload case, file system,
+/// what is under test.
 type Kind<'a> = (Arch, &'a str, &'a str, String);
 
 fn kind(cell: &CellResult) -> Kind<'_> {
@@ -233,8 +237,8 @@ fn one(index: &Index<'_>, model: &CellResult, metric: MetricName, quantity: Quan
     (series, points)
 }
 
-/// Instructions per call where every point that was measured has a positive number of them, for only then is there a ratio
-/// of two.
+/// Instructions per call where every point that was measured has a positive number of them, for
+/// only then is there a ratio of two.
 fn quantity(index: &Index<'_>, model: &CellResult, metric: MetricName) -> Quantity {
     if model.is_baseline() {
         let of_calls = model.metric(&metric).is_some_and(|figures| figures.calls_of.is_some());
@@ -251,7 +255,8 @@ fn quantity(index: &Index<'_>, model: &CellResult, metric: MetricName) -> Quanti
     if measured.all(is_positive) { Quantity::InstructionsPerCall } else { Quantity::Overhead }
 }
 
-/// The order of kernels: numbers by value, a release candidate before its release (7.3-rc before 7.3).
+/// The order of kernels: numbers by value, a release candidate before its release (7.3-rc before
+/// 7.3).
 #[must_use]
 pub fn by_version(a: &str, b: &str) -> Ordering {
     let parts = |name: &str| -> Vec<(u8, u64, String)> {

@@ -42,7 +42,8 @@ pub struct CellResult {
     /// The kernel's statistics of each program, from runs of their own (`design.bpf_stats`).
     #[serde(default)]
     pub run_times: Vec<RunTime>,
-    /// The same for all programs together, per call that the tracer counted; `None` without such runs, and for tools.
+    /// The same for all programs together, per call that the tracer counted; `None` without such
+    /// runs, and for tools.
     #[serde(default)]
     pub event_time: Option<EventTime>,
     /// The metrics of the workload, in the order of display.
@@ -56,7 +57,8 @@ pub struct CellResult {
     /// The findings about the other tool under test, where a tool file describes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_result: Option<ToolResult>,
-    /// Which source lines and branches of the programs under test ran; `None` where nothing counted them, and for the baseline.
+    /// Which source lines and branches of the programs under test ran; `None` where nothing counted
+    /// them, and for the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_coverage: Option<Figure<CodeCoverage>>,
 }
@@ -65,7 +67,8 @@ pub struct CellResult {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolResult {
-    /// Every kind of fault: found in a run, looked for and not found in any, or not looked for and why.
+    /// Every kind of fault: found in a run, looked for and not found in any, or not looked for and
+    /// why.
     pub findings: Vec<FindingResult>,
     /// The figures that it reported beside what really happened, from the last run that had the
     /// bundled tracer as its reference tracer; bytes requested from the last one with a reference
@@ -89,8 +92,8 @@ pub struct ToolResult {
 pub struct Loaded {
     /// How long it took from its start until it was ready, in nanoseconds of the guest's clock.
     pub ready_ns: u64,
-    /// How long it took to make its maps and load its programs, in the same unit; `None` where its loader does not report it: all but that of
-    /// bare objects.
+    /// How long it took to make its maps and load its programs, in the same unit; `None` where its
+    /// loader does not report it: all but that of bare objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_ns: Option<u64>,
     /// Its programs as the kernel held them then.
@@ -182,8 +185,8 @@ impl CellResult {
         Some((measured.saturating_sub(observations(worst)), why))
     }
 
-    /// Whether the tracer was compared with what the workload moved in some intervals, and in others
-    /// not: each interval has a figure, or what is under test has none in any.
+    /// Whether the tracer was compared with what the workload moved in some intervals, and in
+    /// others not: each interval has a figure, or what is under test has none in any.
     #[must_use]
     pub fn lacks_counts(&self) -> bool {
         let errors = self.accuracy.iter().flat_map(|row| [&row.byte_error, &row.call_error]);
@@ -260,8 +263,9 @@ pub enum Attach {
 }
 
 impl Attach {
-    /// Whether it is not what was expected: a refusal that was not expected, an attachment that should have been refused, or
-    /// now one and now the other. That nothing is known is no surprise; the runs that failed say why.
+    /// Whether it is not what was expected: a refusal that was not expected, an attachment that
+    /// should have been refused, or now one and now the other. That nothing is known is no
+    /// surprise; the runs that failed say why.
     #[must_use]
     pub const fn is_surprise(&self) -> bool {
         match self {
@@ -291,20 +295,23 @@ pub struct CellMetric {
     pub calls_of: Option<MetricName>,
     /// Values of the runs, controls not included.
     pub value: Figure<Summary>,
-    /// Relative overhead: value of the baseline / value of this cell, oriented so that above 1 is worse.
+    /// Relative overhead: value of the baseline / value of this cell, oriented so that above 1 is
+    /// worse.
     pub overhead: Figure<Overhead>,
     /// The cost of the probe configuration in instructions, under the instruction clock.
     pub cost: Figure<Cost>,
-    /// The second baseline run taken for a probe configuration: it costs nothing, so this is the noise floor.
+    /// The second baseline run taken for a probe configuration: it costs nothing, so this is the
+    /// noise floor.
     pub control_cost: Figure<Cost>,
     /// The direct cost of the probe configuration; `None` where no instructions were counted, and
     /// for the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct: Option<Figure<Direct>>,
-    /// A/A control of the group: value of the baseline / value of the second baseline run. Its distance from 1 is
-    /// the noise floor.
+    /// A/A control of the group: value of the baseline / value of the second baseline run. Its
+    /// distance from 1 is the noise floor.
     pub control: Figure<Overhead>,
-    /// For the baseline: whether its value changed with time, over all its runs and those of the control.
+    /// For the baseline: whether its value changed with time, over all its runs and those of the
+    /// control.
     #[serde(default = "no_drift")]
     pub drift: Figure<Drift>,
 }
@@ -322,8 +329,8 @@ impl CellMetric {
         if is_baseline { &self.control_cost } else { &self.cost }
     }
 
-    /// Whether the overhead is within the noise floor: its interval holds 1, or the estimate lies in the interval of the A/A control. Never
-    /// without an interval.
+    /// Whether the overhead is within the noise floor: its interval holds 1, or the estimate lies
+    /// in the interval of the A/A control. Never without an interval.
     #[must_use]
     pub fn is_within_noise(&self) -> bool {
         let Some(overhead) = self.overhead.value().map(|overhead| overhead.estimate) else { return false };
@@ -334,14 +341,15 @@ impl CellMetric {
     }
 }
 
-/// How right the counts are of what the tracer counted while a metric was measured: a row per bandwidth, and one for the work as a
-/// whole of other workloads.
+/// How right the counts are of what the tracer counted while a metric was measured: a row per
+/// bandwidth, and one for the work as a whole of other workloads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CellAccuracy {
     /// [`CellMetric::name`].
     pub metric: MetricName,
-    /// Byte errors of the operation of this metric over all intervals of all runs; of the work as a whole those of all operations.
+    /// Byte errors of the operation of this metric over all intervals of all runs; of the work as a
+    /// whole those of all operations.
     pub byte_error: Figure<ByteErrors>,
     /// The same for calls.
     pub call_error: Figure<ByteErrors>,
@@ -369,9 +377,11 @@ pub struct Overhead {
     pub unit: Unit,
     /// Pairs of runs that went into it.
     pub pairs: u32,
-    /// How many of them were measured in two boots of the same block, because the first was interrupted.
+    /// How many of them were measured in two boots of the same block, because the first was
+    /// interrupted.
     pub pairs_across_boots: u32,
-    /// Standard deviation of log ratios between boots, beyond what their rounds explain; `None` for one boot, or one round.
+    /// Standard deviation of log ratios between boots, beyond what their rounds explain; `None` for
+    /// one boot, or one round.
     #[serde(default)]
     pub between_boots: Option<f64>,
     /// Standard deviation of log ratios between the rounds of one boot; `None` for one round.
@@ -382,8 +392,8 @@ pub struct Overhead {
     /// experiment, from a spread that is an estimate itself; `None` without an interval.
     #[serde(default)]
     pub detectable: Option<f64>,
-    /// Whether it is shown to lie within the study's margin (two one-sided tests, corrected over all cells); `None` where the
-    /// study names no margin.
+    /// Whether it is shown to lie within the study's margin (two one-sided tests, corrected over
+    /// all cells); `None` where the study names no margin.
     #[serde(default)]
     pub negligible: Option<bool>,
     /// What the interval was made with besides its own observations; `None`: nothing.
@@ -391,8 +401,8 @@ pub struct Overhead {
     pub pooled: Option<Pooled>,
 }
 
-/// What an interval was made with besides its own observations: the variance of other rows of the matrix (moderated t), and a
-/// declared layout term.
+/// What an interval was made with besides its own observations: the variance of other rows of the
+/// matrix (moderated t), and a declared layout term.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pooled {
@@ -400,14 +410,17 @@ pub struct Pooled {
     pub cells: usize,
     /// Standard deviation of the log ratio of a single observation that is usual in them.
     pub deviation: f64,
-    /// For how many degrees of freedom it counts; `None`: the variances do not differ by more than chance.
+    /// For how many degrees of freedom it counts; `None`: the variances do not differ by more than
+    /// chance.
     pub degrees_of_freedom: Option<f64>,
-    /// Standard deviation of the declared layout term in the interval, of a ratio of two results that of both; 0 where boots show the layout themselves.
+    /// Standard deviation of the declared layout term in the interval, of a ratio of two results
+    /// that of both; 0 where boots show the layout themselves.
     pub layout: f64,
 }
 
-/// Instructions of the guest beyond the baseline's, from barrier to barrier, in pairs of the same block and round. The
-/// difference holds everything that the probe adds: the hook, the program, and where it disturbs other code.
+/// Instructions of the guest beyond the baseline's, from barrier to barrier, in pairs of the same
+/// block and round. The difference holds everything that the probe adds: the hook, the program, and
+/// where it disturbs other code.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
@@ -415,10 +428,12 @@ pub struct Cost {
     pub per_call: Estimate,
     /// Per MiB that the workload moved, with its interval.
     pub per_mib: Estimate,
-    /// Instructions per call of the baseline's runs, the mean; `None` in results that were made before this was recorded.
+    /// Instructions per call of the baseline's runs, the mean; `None` in results that were made
+    /// before this was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<f64>,
-    /// The cost per call with the interval that overheads have, which reports show; `None` where that is the one of its own observations.
+    /// The cost per call with the interval that overheads have, which reports show; `None` where
+    /// that is the one of its own observations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooled: Option<PooledCost>,
     /// What was compared.
@@ -435,7 +450,8 @@ pub struct Cost {
 pub struct PooledCost {
     /// Per call of the workload.
     pub per_call: Estimate,
-    /// What its interval was made with besides its own observations; deviations are shares of the baseline's instructions per call.
+    /// What its interval was made with besides its own observations; deviations are shares of the
+    /// baseline's instructions per call.
     pub with: Pooled,
 }
 
@@ -463,7 +479,8 @@ pub enum Basis {
 pub enum Unit {
     /// One boot: the mean of the log ratios of its rounds.
     Boots,
-    /// One round within the only boot: the interval covers the spread within that boot, not between boots.
+    /// One round within the only boot: the interval covers the spread within that boot, not between
+    /// boots.
     Rounds,
 }
 

@@ -22,11 +22,13 @@ pub struct BootCoverage {
 pub struct ProgramSource {
     /// Its name, cut off behind 15 bytes.
     pub program: String,
-    /// Its lines; not measured where the kernel interprets it, or where it was loaded without line information.
+    /// Its lines; not measured where the kernel interprets it, or where it was loaded without line
+    /// information.
     pub lines: Figure<ProgramLines>,
 }
 
-/// The source lines that a program has code of. Those whose code the verifier removed are not among them.
+/// The source lines that a program has code of. Those whose code the verifier removed are not among
+/// them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramLines {
@@ -34,7 +36,8 @@ pub struct ProgramLines {
     pub files: Vec<String>,
     /// The lines, by file and number.
     pub lines: Vec<SourceLine>,
-    /// The branches of the lines: conditional jumps that belong to the source, and not to what kernel or compiler put in.
+    /// The branches of the lines: conditional jumps that belong to the source, and not to what
+    /// kernel or compiler put in.
     pub branches: Vec<SourceBranch>,
 }
 
@@ -78,7 +81,8 @@ pub struct ProgramExecutions {
     pub program: u32,
     /// Executions of each of [`ProgramLines::lines`].
     pub lines: Vec<u64>,
-    /// Of each of [`ProgramLines::branches`] how often it jumped and how often it did not; `None` where the counts do not determine it.
+    /// Of each of [`ProgramLines::branches`] how often it jumped and how often it did not; `None`
+    /// where the counts do not determine it.
     pub branches: Vec<Option<[u64; 2]>>,
 }
 
@@ -98,7 +102,8 @@ pub struct CodeCoverage {
 pub struct ProgramCoverage {
     /// Its name, cut off behind 15 bytes.
     pub program: String,
-    /// Its lines; not measured where the kernel interprets it, or where it was loaded without line information.
+    /// Its lines; not measured where the kernel interprets it, or where it was loaded without line
+    /// information.
     pub lines: Figure<CoveredLines>,
 }
 
@@ -122,7 +127,8 @@ pub struct CoveredLine {
     pub line: u32,
     /// Its text, as the compiler recorded it.
     pub text: String,
-    /// Executions of the instruction that its code begins with; where its code has several places in the program, of the one that ran most.
+    /// Executions of the instruction that its code begins with; where its code has several places
+    /// in the program, of the one that ran most.
     pub executions: u64,
     /// Its branches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -135,8 +141,9 @@ pub struct CoveredLine {
 pub struct CoveredBranch {
     /// The column of its condition, from 1; 0 where the compiler knew none.
     pub column: u32,
-    /// How often the program jumped, and how often it did not; `None` where the counts do not determine it. Compilers invert conditions, so that a jump
-    /// may be taken where the condition of the source does not hold.
+    /// How often the program jumped, and how often it did not; `None` where the counts do not
+    /// determine it. Compilers invert conditions, so that a jump may be taken where the condition
+    /// of the source does not hold.
     pub outcomes: Option<[u64; 2]>,
 }
 

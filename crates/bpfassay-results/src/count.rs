@@ -41,11 +41,13 @@ pub struct Instructions {
     pub all: u64,
     /// Those of user space.
     pub user: u64,
-    /// Of these the ones of the tool's processes, by where they have code before and after the phases; what the kernel does for them is not in it. `None` for
-    /// the baseline, and in results from before it was counted.
+    /// Of these the ones of the tool's processes, by where they have code before and after the
+    /// phases; what the kernel does for them is not in it. `None` for the baseline, and in results
+    /// from before it was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<Figure<u64>>,
-    /// Those of the kernel at addresses that no function and no program has, without those that are on a probe's path.
+    /// Those of the kernel at addresses that no function and no program has, without those that are
+    /// on a probe's path.
     pub unresolved: u64,
     /// The findings of a model of caches and branches in the phase; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +66,8 @@ pub struct FunctionCount {
     pub role: Role,
     /// Its instructions.
     pub instructions: u64,
-    /// What a model found of them; of a function that the baseline executes, too, as large a part as of its instructions. `None` without a model.
+    /// What a model found of them; of a function that the baseline executes, too, as large a part
+    /// as of its instructions. `None` without a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<Misses>,
 }
@@ -79,7 +82,8 @@ pub struct PhaseMisses {
     pub user: Misses,
 }
 
-/// What a model of caches and branches found: how many accesses missed and how many branches were predicted wrongly.
+/// What a model of caches and branches found: how many accesses missed and how many branches were
+/// predicted wrongly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Misses {
@@ -175,7 +179,8 @@ impl MissesPerCall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// The BPF program itself, as the kernel compiled it; where the kernel interprets it, the interpreter.
+    /// The BPF program itself, as the kernel compiled it; where the kernel interprets it, the
+    /// interpreter.
     Program,
     /// The way to the program: trampolines, and the machinery of ftrace and kprobes.
     Trampoline,

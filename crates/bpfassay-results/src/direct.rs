@@ -10,20 +10,24 @@ use crate::{Figure, MissesPerCall, Role};
 /// Why there is no direct cost where nothing was counted.
 pub const NO_COUNTS: &str = "no plugin of QEMU counted instructions: it needs the instruction clock, and a workload with reads or writes by IOR";
 
-/// Instructions on a probe's path, per call of the workload: counted one by one, and not a difference of totals.
+/// Instructions on a probe's path, per call of the workload: counted one by one, and not a
+/// difference of totals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Direct {
     /// All of them, over the runs.
     pub per_call: Summary,
-    /// Instructions of the guest beyond those of the baseline's run in the same round that are not on the path, over the runs: where the probe
-    /// disturbs other code, what its tool does meanwhile, and what varies by itself. `per_call` and this are the whole difference.
+    /// Instructions of the guest beyond those of the baseline's run in the same round that are not
+    /// on the path, over the runs: where the probe disturbs other code, what its tool does
+    /// meanwhile, and what varies by itself. `per_call` and this are the whole difference.
     pub elsewhere: Summary,
-    /// Instructions of user space of the tool's processes per call, over the runs: what reads its buffers or its maps while the workload runs. They are part of
-    /// `elsewhere`. `None` in results from before they were counted.
+    /// Instructions of user space of the tool's processes per call, over the runs: what reads its
+    /// buffers or its maps while the workload runs. They are part of `elsewhere`. `None` in results
+    /// from before they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<Figure<Summary>>,
-    /// Instructions of the kernel at addresses that no function has, and that are not on the path; the mean over the runs.
+    /// Instructions of the kernel at addresses that no function has, and that are not on the path;
+    /// the mean over the runs.
     pub unresolved: f64,
     /// Calls per run.
     pub calls: u64,
@@ -38,7 +42,8 @@ pub struct Direct {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DirectFunction {
-    /// The function, `NAME [MODULE]`; of a BPF program its name; `generated code` for trampolines, which have no names.
+    /// The function, `NAME [MODULE]`; of a BPF program its name; `generated code` for trampolines,
+    /// which have no names.
     pub function: String,
     /// What it does.
     pub role: Role,
@@ -49,8 +54,9 @@ pub struct DirectFunction {
     pub misses: Option<MissesPerCall>,
 }
 
-/// A direct cost by the model of the study ([`bpfassay_study::Model`]): what it found on the probe's path, beside the instructions, and what all of it costs by the
-/// model's prices. The unit is that of the prices, instructions: no cycles of any processor.
+/// A direct cost by the model of the study ([`bpfassay_study::Model`]): what it found on the
+/// probe's path, beside the instructions, and what all of it costs by the model's prices. The unit
+/// is that of the prices, instructions: no cycles of any processor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Priced {
@@ -60,10 +66,12 @@ pub struct Priced {
     pub misses: MissesPerCall,
     /// The parts of both, the mean over the runs, for the roles that the path has.
     pub roles: Vec<PricedRole>,
-    /// The same of the rest of the guest, beyond the baseline's run in the same round, over the runs: what the probe displaces from caches and where it
-    /// misleads prediction, and what varies by itself.
+    /// The same of the rest of the guest, beyond the baseline's run in the same round, over the
+    /// runs: what the probe displaces from caches and where it misleads prediction, and what varies
+    /// by itself.
     pub elsewhere: Summary,
-    /// What was found there, per call, the mean over the runs; less than nothing where the baseline had more.
+    /// What was found there, per call, the mean over the runs; less than nothing where the baseline
+    /// had more.
     pub elsewhere_misses: MissesPerCall,
 }
 

@@ -3,7 +3,8 @@
 //! `bpfassay run --message-format json` writes one of these as a JSON object per line. Its schema
 //! is published as `results/schema/events-v3.json`.
 //!
-//! Within a version, events and keys are only added: a reader should pass over those that it does not know.
+//! Within a version, events and keys are only added: a reader should pass over those that it does
+//! not know.
 
 use std::path::PathBuf;
 
@@ -39,14 +40,16 @@ pub enum Event {
         block: String,
         /// What boots.
         target: Target,
-        /// Which boot of the block, from 1; more than 1 after an interruption, host failure, or a guest that died. Runs of the
-        /// block that ended in an earlier boot and are done again end again.
+        /// Which boot of the block, from 1; more than 1 after an interruption, host failure, or a
+        /// guest that died. Runs of the block that ended in an earlier boot and are done again end
+        /// again.
         boot: u32,
         /// For a confirming boot the run that it is about: nothing of such a boot is recorded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         confirming: Option<String>,
     },
-    /// The records of a block are taken from a store of blocks, which has it: no guest is booted. Its runs end right after this.
+    /// The records of a block are taken from a store of blocks, which has it: no guest is booted.
+    /// Its runs end right after this.
     Reused {
         /// [`bpfassay_study::Block::id`].
         block: String,
@@ -108,10 +111,11 @@ pub enum Event {
         /// The line.
         text: String,
     },
-    /// The first round of a block is in, or all of them, or twice as many as in its last rows: the figures of its cells so far. More
-    /// rounds will change that.
+    /// The first round of a block is in, or all of them, or twice as many as in its last rows: the
+    /// figures of its cells so far. More rounds will change that.
     Rows(Box<ProvisionalRows>),
-    /// A stage of setting up, measuring or reporting began, goes on, or ended. Most come before `started`; stages run side by side.
+    /// A stage of setting up, measuring or reporting began, goes on, or ended. Most come before
+    /// `started`; stages run side by side.
     Stage(StageReport),
     /// The times that stages took; with `--timings`, after `concluded`.
     Timings {
@@ -152,7 +156,8 @@ pub struct ProvisionalCell {
 pub struct StageReport {
     /// A number that no other stage of this execution has.
     pub id: u32,
-    /// What it does: `host_packages`, `toolchain`, `sources`, `kernel`, `programs`, `guests`, `qemu`, `measuring`, `reporting`.
+    /// What it does: `host_packages`, `toolchain`, `sources`, `kernel`, `programs`, `guests`,
+    /// `qemu`, `measuring`, `reporting`.
     pub stage: String,
     /// For which architecture, or architecture and kernel; empty where there is one such stage.
     pub subject: String,
@@ -182,15 +187,18 @@ pub enum StageState {
 /// A step of a stage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StageStep {
-    /// What is done: `index`, `await_turn`, `download`, `unpack`, `store`, `collect`, `compile_ebpf`, `compile`, `install`, `trial_boot`.
+    /// What is done: `index`, `await_turn`, `download`, `unpack`, `store`, `collect`,
+    /// `compile_ebpf`, `compile`, `install`, `trial_boot`.
     pub name: String,
-    /// What it is counted in: `bytes`, `packages`, `units` of a compiler; null where it is not counted.
+    /// What it is counted in: `bytes`, `packages`, `units` of a compiler; null where it is not
+    /// counted.
     pub unit: Option<String>,
     /// How much is done.
     pub done: u64,
     /// The whole amount; 0 where it is not counted.
     pub of: u64,
-    /// How long the rest of the step takes, in seconds, estimated from what is done; null where that cannot be estimated yet.
+    /// How long the rest of the step takes, in seconds, estimated from what is done; null where
+    /// that cannot be estimated yet.
     pub seconds_left: Option<f64>,
 }
 
@@ -238,7 +246,8 @@ pub struct RunEnded {
     pub cell: String,
     /// How.
     pub outcome: Ending,
-    /// Whether the study expects as much: that it is measured, but for refusals that an expectation covers.
+    /// Whether the study expects as much: that it is measured, but for refusals that an expectation
+    /// covers.
     pub is_expected: bool,
     /// How long it took, in seconds of the host's clock.
     pub seconds: f64,
@@ -263,7 +272,8 @@ pub struct RunEnded {
     pub cells_done: u64,
     /// Of how many.
     pub cells_of: u64,
-    /// How long the rest will take, in seconds, estimated from how long runs and boots of the same kind took.
+    /// How long the rest will take, in seconds, estimated from how long runs and boots of the same
+    /// kind took.
     pub seconds_left: Option<f64>,
 }
 

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::reason::Reason;
 
-/// A figure, or why it could not be computed: never 0 and never blank in place of what was not measured.
+/// A figure, or why it could not be computed: never 0 and never blank in place of what was not
+/// measured.
 ///
 /// In JSON `{"value": …}` or `{"not_measured": "reason"}`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -79,7 +80,8 @@ impl<T, E: std::fmt::Display> From<Result<T, E>> for Figure<T> {
     }
 }
 
-// By hand: the derived schema would have to be named after `T`, and would describe each variant by the whole text above.
+// By hand: the derived schema would have to be named after `T`, and would describe each variant by
+// the whole text above.
 impl<T: JsonSchema> JsonSchema for Figure<T> {
     fn schema_name() -> Cow<'static, str> {
         format!("Figure_of_{}", T::schema_name()).into()

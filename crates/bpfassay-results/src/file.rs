@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `results.json` on disk.
 //!
-//! Its first key is `digest`: SHA-256, in hexadecimal, of all bytes of the file with zeros in the place of the digest's own digits. The file's
-//! beginning is fixed to the byte, so every byte counts. This finds damage and edits by hand, not malice: whoever makes another digest makes a
+//! Its first key is `digest`: SHA-256, in hexadecimal, of all bytes of the file with zeros in the
+//! place of the digest's own digits. The file's beginning is fixed to the byte, so every byte
+//! counts. This finds damage and edits by hand, not malice: whoever makes another digest makes a
 //! file that is read.
 
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
@@ -187,7 +188,8 @@ pub struct Sealed {
     pub is_packed: bool,
 }
 
-/// Reads a `results.json`, or the one in a results directory; where that has none, its `results.json.xz`.
+/// Reads a `results.json`, or the one in a results directory; where that has none, its
+/// `results.json.xz`.
 ///
 /// # Errors
 /// As [`sealed`].
@@ -199,7 +201,8 @@ pub fn read(path: &Path) -> Result<Results, ResultsError> {
 ///
 /// # Errors
 /// [`ResultsError::Io`], [`ResultsError::NotAFile`] or [`ResultsError::TooLarge`] where the file cannot be read, [`ResultsError::NoDigest`] where it
-/// does not begin with its digest, [`ResultsError::Damaged`] where its bytes do not match that, [`ResultsError::Version`] for another version,
+/// does not begin with its digest, [`ResultsError::Damaged`] where its bytes do not match that,
+/// [`ResultsError::Version`] for another version,
 /// [`ResultsError::Invalid`] for anything that is not results.
 pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
     let content = Content::at(path)?;

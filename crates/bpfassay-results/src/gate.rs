@@ -24,7 +24,8 @@ pub struct GateResult {
     pub verdict: Verdict,
     /// What was found, as text with its unit: what the verdict rests on, or why there is none.
     pub found: String,
-    /// The p-values, where the verdict is one of statistics; before their correction over the matrix.
+    /// The p-values, where the verdict is one of statistics; before their correction over the
+    /// matrix.
     pub evidence: Option<GateEvidence>,
 }
 

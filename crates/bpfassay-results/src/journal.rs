@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The journal: append-only lines of JSON, each on disk before the next is begun.
 //!
-//! The first line is the [`Header`], every other an [`Entry`]. A crash loses at most the line being written: a last line
-//! without its newline is *torn* and set aside; anything else that cannot be read is an error that names the line. Every line carries a sum
-//! over itself and all lines before it (`chain`), and what the lines say must be possible under the plan in the header (`sound`): damage
-//! does not go unnoticed.
-//! One writer at a time: it holds a lock on the file (`flock`), which the system releases when the writer dies.
+//! The first line is the [`Header`], every other an [`Entry`]. A crash loses at most the line being
+//! written: a last line without its newline is *torn* and set aside; anything else that cannot be
+//! read is an error that names the line. Every line carries a sum over itself and all lines before
+//! it (`chain`), and what the lines say must be possible under the plan in the header (`sound`):
+//! damage does not go unnoticed. One writer at a time: it holds a lock on the file (`flock`), which
+//! the system releases when the writer dies.
 
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
 
@@ -41,7 +42,8 @@ pub const TORN_FILE_NAME: &str = "journal.torn";
 /// Longest line that is written and read, in bytes, but for the first.
 pub const MAX_LINE: usize = 64 << 20;
 
-/// Longest first line, in bytes: it has the plan in it ([`bpfassay_study::expand::MAX_BYTES`]), and what it is done with.
+/// Longest first line, in bytes: it has the plan in it ([`bpfassay_study::expand::MAX_BYTES`]), and
+/// what it is done with.
 pub const MAX_HEADER: usize = 768 << 20;
 
 /// Largest journal that is read, in bytes.
@@ -178,7 +180,8 @@ impl Contents {
     ///
     /// # Errors
     /// [`JournalError::Io`], [`JournalError::NotAFile`] or [`JournalError::TooLarge`] where the file cannot be read, [`JournalError::Version`] where another
-    /// version wrote it, [`JournalError::Corrupt`] where a line is damaged, or impossible under the plan.
+    /// version wrote it, [`JournalError::Corrupt`] where a line is damaged, or impossible under the
+    /// plan.
     pub fn read(directory: &std::path::Path) -> Result<Self, JournalError> {
         let opened = OpenDirectory::open(directory)
             .map_err(|source| JournalError::io("read", &directory.join(FILE_NAME), source))?;
@@ -193,8 +196,8 @@ impl Contents {
         read::read(directory)
     }
 
-    /// Reads the journal in the open `file`, from where it stands: one that is not in a results directory. `path` names it in messages, and `limit` is the
-    /// most bytes that it may have.
+    /// Reads the journal in the open `file`, from where it stands: one that is not in a results
+    /// directory. `path` names it in messages, and `limit` is the most bytes that it may have.
     ///
     /// # Errors
     /// As [`Contents::read`]; [`JournalError::TooLarge`] beyond `limit`.
@@ -202,7 +205,8 @@ impl Contents {
         read::read_file(path, file, limit.min(MAX_FILE))
     }
 
-    /// The text of the journal that holds this: what [`Contents::read_file`] reads. `path` names it in messages.
+    /// The text of the journal that holds this: what [`Contents::read_file`] reads. `path` names it
+    /// in messages.
     ///
     /// # Errors
     /// [`JournalError::Json`] where a line has no JSON form; [`JournalError::TooLarge`] where a line is too long.

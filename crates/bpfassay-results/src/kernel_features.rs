@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Figure;
 
-/// What works, breaks and differs: one column per target, one row per probe configuration and per feature.
+/// What works, breaks and differs: one column per target, one row per probe configuration and per
+/// feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KernelFeatures {
@@ -53,8 +54,8 @@ pub struct ConfigurationCell {
 pub struct Counted {
     /// Calls that the workload made.
     pub calls: u64,
-    /// Calls that the tracer counted − calls made, phases where it counted too few and too many not set off against each
-    /// other: the difference that is farthest from 0.
+    /// Calls that the tracer counted − calls made, phases where it counted too few and too many not
+    /// set off against each other: the difference that is farthest from 0.
     pub call_error: i64,
     /// Bytes that the workload moved.
     pub bytes: u64,
@@ -80,9 +81,11 @@ pub struct ProgramFacts {
     pub jited_bytes: u64,
     /// Instructions after the verifier's rewriting.
     pub instructions: u64,
-    /// Instructions that the verifier looked at; `None` where the kernel does not report them (before 5.16).
+    /// Instructions that the verifier looked at; `None` where the kernel does not report them
+    /// (before 5.16).
     pub verified_instructions: Option<u64>,
-    /// Nanoseconds to open and load them; `None` where no measured run loaded them: they stay loaded between runs.
+    /// Nanoseconds to open and load them; `None` where no measured run loaded them: they stay
+    /// loaded between runs.
     pub load_ns: Option<u64>,
     /// Nanoseconds to attach them.
     pub attach_ns: u64,

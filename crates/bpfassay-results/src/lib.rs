@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a study leaves behind: the journal that is written while it runs, and `results.json`, the published form of what follows from it.
+//! What a study leaves behind: the journal that is written while it runs, and `results.json`, the
+//! published form of what follows from it.
 //!
-//! Here: [`record`], [`outcome`] and [`journal`] (what is journalled, and reading and writing it), [`Results`] with its parts and [`mod@file`]
-//! (reading and writing `results.json`), [`schema`] (its JSON schema), [`event`] (what `run` reports while it goes on),
+//! Here: [`record`], [`outcome`] and [`journal`] (what is journalled, and reading and writing it),
+//! [`Results`] with its parts and [`mod@file`] (reading and writing `results.json`), [`schema`]
+//! (its JSON schema), [`event`] (what `run` reports while it goes on),
 //! [`mod@fingerprint`] (whether two runs have the same raw figures), [`plain`] (text from outside that is fit to be shown).
-//! Not here: how figures follow from a journal, comparison and rendering (bpfassay-report), estimators (bpfassay-stats), running anything
-//! (bpfassay-runner).
+//! Not here: how figures follow from a journal, comparison and rendering (bpfassay-report),
+//! estimators (bpfassay-stats), running anything (bpfassay-runner).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

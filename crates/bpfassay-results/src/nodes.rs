@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs that several nodes of a cluster do together: what each of them has recorded, and what follows from it for each.
+//! Runs that several nodes of a cluster do together: what each of them has recorded, and what
+//! follows from it for each.
 
 use bpfassay_protocol::{
     Operation,
@@ -30,7 +31,8 @@ pub struct NodeRun {
     pub node: String,
     /// How many ranks of IOR ran there, in the cgroup that its tracer counts.
     pub ranks: u32,
-    /// What its agent recorded. The summary is that of its own ranks; empty where IOR has one for all nodes, which the run has then.
+    /// What its agent recorded. The summary is that of its own ranks; empty where IOR has one for
+    /// all nodes, which the run has then.
     pub figures: RunFigures,
 }
 
@@ -54,7 +56,8 @@ pub struct NodeFigures {
 pub struct NodeBytes {
     /// The operation.
     pub operation: Operation,
-    /// What the calls of the ranks there returned; not measured where only IOR's summary of all nodes has it.
+    /// What the calls of the ranks there returned; not measured where only IOR's summary of all
+    /// nodes has it.
     pub moved: Figure<Totals>,
     /// What the tracer counted for the key (cgroup of the ranks, device of the mount).
     pub traced: Figure<Totals>,

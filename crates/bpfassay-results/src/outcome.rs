@@ -12,8 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::tagged::{self, Tagged};
 
-/// The outcome of a run. Whether a refusal was expected is not written here: results say so, from the plan's
-/// expectations.
+/// The outcome of a run. Whether a refusal was expected is not written here: results say so, from
+/// the plan's expectations.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Outcome {
@@ -45,7 +45,8 @@ impl Tagged for Outcome {
 }
 
 impl From<RunOutcome> for Outcome {
-    /// What a guest reports. A failure that the guest reports has no log of its own; [`RunFailure::log`] can be added.
+    /// What a guest reports. A failure that the guest reports has no log of its own;
+    /// [`RunFailure::log`] can be added.
     fn from(outcome: RunOutcome) -> Self {
         match outcome {
             RunOutcome::Measured(figures) => Self::Measured(figures),
@@ -101,7 +102,8 @@ impl fmt::Display for AfterRun {
 }
 
 impl RunFailure {
-    /// What happened and when, without the evidence: `kernel panic during workload`, `kernel panic after the run`.
+    /// What happened and when, without the evidence: `kernel panic during workload`, `kernel panic
+    /// after the run`.
     #[must_use]
     pub fn headline(&self) -> String {
         match (&self.after, self.phase) {
@@ -164,13 +166,15 @@ pub enum FailureKind {
     Agent,
     /// The workload or the tracer failed in a guest that lives on.
     Run,
-    /// The guest was not as before after the run: a mount gone, or a program, probe, process or cgroup left.
+    /// The guest was not as before after the run: a mount gone, or a program, probe, process or
+    /// cgroup left.
     Unsound,
-    /// It was not begun, because what it would have needed failed before: its probe configuration or tool ended two boots of the
-    /// block, or the kernel did not become ready in two other blocks, or gave no sign of life in one.
+    /// It was not begun, because what it would have needed failed before: its probe configuration
+    /// or tool ended two boots of the block, or the kernel did not become ready in two other
+    /// blocks, or gave no sign of life in one.
     NotTried,
-    /// The host could not start or serve the guest: QEMU missing or killed, disk full, and the like. Never final: `run --resume`
-    /// does such runs again.
+    /// The host could not start or serve the guest: QEMU missing or killed, disk full, and the
+    /// like. Never final: `run --resume` does such runs again.
     Host,
 }
 

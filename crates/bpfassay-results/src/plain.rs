@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Text of others, fit to be shown: what a terminal would obey, what changes the order of text and what is not seen at all is
-//! shown by its number.
+//! Text of others, fit to be shown: what a terminal would obey, what changes the order of text and
+//! what is not seen at all is shown by its number.
 //!
-//! Kernels, guests, tools, studies, manifests and results from outside contain any characters. Every form that shows them goes
-//! through here; what may pass is defined in one place, [`is_hazard`].
+//! Kernels, guests, tools, studies, manifests and results from outside contain any characters.
+//! Every form that shows them goes through here; what may pass is defined in one place,
+//! [`is_hazard`].
 
 use std::{borrow::Cow, fmt::Write as _};
 
-/// Whether `c` may reach no terminal, page or table as it is: control characters (C0 with the line feed, DEL, C1), those that
-/// change the order of text (U+202A–202E, U+2066–2069, U+200E, U+200F, U+061C), those that are not seen (U+200B, U+FEFF, tags,
-/// and so on) or end a line (U+2028, U+2029), and those that XML does not have (U+FFFE, U+FFFF).
+/// Whether `c` may reach no terminal, page or table as it is: control characters (C0 with the line
+/// feed, DEL, C1), those that change the order of text (U+202A–202E, U+2066–2069, U+200E, U+200F,
+/// U+061C), those that are not seen (U+200B, U+FEFF, tags, and so on) or end a line (U+2028,
+/// U+2029), and those that XML does not have (U+FFFE, U+FFFF).
 #[must_use]
 pub fn is_hazard(c: char) -> bool {
     c.is_control()
@@ -59,7 +61,8 @@ pub fn text(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// `bytes`, such as a file's name, on one line: every hazard is shown by its number, and so are bytes that are no UTF-8 (`\xff`).
+/// `bytes`, such as a file's name, on one line: every hazard is shown by its number, and so are
+/// bytes that are no UTF-8 (`\xff`).
 #[must_use]
 pub fn bytes(bytes: &[u8]) -> String {
     let mut shown = String::with_capacity(bytes.len());
@@ -84,8 +87,8 @@ pub fn excerpt(text: &str, most: usize) -> String {
     }
 }
 
-/// The JSON text `text` with hazards in its strings written as `\u009b`, which means the same. Serializers escape only what is
-/// below U+0020.
+/// The JSON text `text` with hazards in its strings written as `\u009b`, which means the same.
+/// Serializers escape only what is below U+0020.
 #[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
     mapped(

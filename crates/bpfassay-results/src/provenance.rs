@@ -8,7 +8,8 @@ use bpfassay_study::Target;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What went into a set of results, known before the first boot. What a guest reports of itself stands in
+/// What went into a set of results, known before the first boot. What a guest reports of itself
+/// stands in
 /// [`crate::record::GuestReady`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -17,7 +18,8 @@ pub struct Provenance {
     pub bpfassay: Artefact,
     /// The machine that ran the guests.
     pub host: HostFacts,
-    /// QEMU per architecture; of a study that was run without guests (`bpfassay here`) the agent and this machine.
+    /// QEMU per architecture; of a study that was run without guests (`bpfassay here`) the agent
+    /// and this machine.
     pub qemu: BTreeMap<Arch, QemuFacts>,
     /// What each target was made of.
     pub targets: Vec<TargetArtefacts>,
@@ -71,12 +73,13 @@ pub struct QemuFacts {
     pub machine: String,
     /// CPU model as given to QEMU.
     pub cpu: String,
-    /// Version of QEMU's plugin interface for which a plugin was loaded that counts instructions; `None` where none was. No figure of a run depends
-    /// on it.
+    /// Version of QEMU's plugin interface for which a plugin was loaded that counts instructions;
+    /// `None` where none was. No figure of a run depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin_api: Option<u32>,
-    /// The package that it comes from, by its file's SHA-256, where it is the QEMU of `testbed.lock`; `None` for that of the host. What is measured does not
-    /// depend on how the same program came to the host.
+    /// The package that it comes from, by its file's SHA-256, where it is the QEMU of
+    /// `testbed.lock`; `None` for that of the host. What is measured does not depend on how the
+    /// same program came to the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<Artefact>,
 }
@@ -96,7 +99,8 @@ pub struct TargetArtefacts {
 }
 
 impl QemuFacts {
-    /// Whether guests find the same machine in both: the same program of QEMU, accelerator, machine type and CPU, wherever on the host it is.
+    /// Whether guests find the same machine in both: the same program of QEMU, accelerator, machine
+    /// type and CPU, wherever on the host it is.
     #[must_use]
     pub fn is_same_machine(&self, other: &Self) -> bool {
         let machine = |of: &Self| (of.program.clone(), of.accelerator.clone(), of.machine.clone(), of.cpu.clone());
@@ -113,8 +117,8 @@ impl QemuFacts {
 }
 
 impl Provenance {
-    /// Whether guests and QEMU are the same as in `other`, for the targets and architectures that it has: under the instruction clock the figures then are
-    /// the same, on whatever host.
+    /// Whether guests and QEMU are the same as in `other`, for the targets and architectures that
+    /// it has: under the instruction clock the figures then are the same, on whatever host.
     #[must_use]
     pub fn has_same_guests(&self, other: &Self) -> bool {
         let mut qemu = other.qemu.iter();
@@ -128,7 +132,8 @@ impl Provenance {
         self.qemu.get(&arch).is_none_or(|qemu| !matches!(qemu.accelerator.as_str(), "kvm" | "none"))
     }
 
-    /// Whether this is `before`, or that with further architectures: the same program, host and guests, and more of them.
+    /// Whether this is `before`, or that with further architectures: the same program, host and
+    /// guests, and more of them.
     #[must_use]
     pub fn extends(&self, before: &Self) -> bool {
         // How many guests fit beside each other depends on the largest.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a figure could not be computed. Of 200,000 runs, millions of figures have one of a few dozen reasons: each is held once.
+//! Why a figure could not be computed. Of 200,000 runs, millions of figures have one of a few dozen
+//! reasons: each is held once.
 
 use std::{cell::RefCell, collections::HashSet, fmt, ops::Deref, sync::Arc};
 
@@ -8,7 +9,8 @@ use serde::{
     de::{Error, Visitor},
 };
 
-/// How many reasons are held once; further ones, such as those with a name in them, are held where they stand.
+/// How many reasons are held once; further ones, such as those with a name in them, are held where
+/// they stand.
 const SHARED: usize = 256;
 
 thread_local! {

@@ -38,12 +38,14 @@ pub enum Entry {
     Run(Box<RunRecord>),
     /// The guest is gone.
     BlockEnded(Box<BlockEnded>),
-    /// More of the testbed is there, while what was there before is measured. Reading puts this in the place of what the header, or the last
+    /// More of the testbed is there, while what was there before is measured. Reading puts this in
+    /// the place of what the header, or the last
     /// [`Entry::Resumed`], has: no reader of a journal sees it.
     Provisioned {
         /// When, in milliseconds since 1970-01-01 UTC.
         at_unix_ms: u64,
-        /// What it is done with from here on: what it was done with before, and the guests of further architectures.
+        /// What it is done with from here on: what it was done with before, and the guests of
+        /// further architectures.
         provenance: Box<Provenance>,
     },
     /// The plan was taken up again with another testbed or on another host.
@@ -94,7 +96,8 @@ impl Tagged for Entry {
 }
 
 impl Entry {
-    /// Gives back memory that reading took beyond what is needed: of 200,000 runs it would be hundreds of megabytes.
+    /// Gives back memory that reading took beyond what is needed: of 200,000 runs it would be
+    /// hundreds of megabytes.
     pub(crate) fn shrink(&mut self) {
         if let Self::Run(record) = self
             && let Outcome::Measured(figures) = &mut record.outcome
@@ -114,10 +117,11 @@ impl Entry {
 pub struct BlockStarted {
     /// [`bpfassay_study::Block::id`].
     pub block: String,
-    /// Which boot of this block, from 1; more than 1 after an interruption, host failure, or a guest that failed.
+    /// Which boot of this block, from 1; more than 1 after an interruption, host failure, or a
+    /// guest that failed.
     pub boot: u32,
-    /// Which attempt at the block the boot is part of, from 1. `run --resume --again failed` begins a new one, for which nothing
-    /// counts that was found out about the block's runs before.
+    /// Which attempt at the block the boot is part of, from 1. `run --resume --again failed` begins
+    /// a new one, for which nothing counts that was found out about the block's runs before.
     pub attempt: u32,
     /// When, in milliseconds since 1970-01-01 UTC.
     pub at_unix_ms: u64,
@@ -125,15 +129,15 @@ pub struct BlockStarted {
     pub qemu: Vec<String>,
     /// The console log, relative to the results directory.
     pub log: Option<String>,
-    /// The runs that the boot does, in order. All earlier records of these runs are superseded, unless the boot is a confirming
-    /// one.
+    /// The runs that the boot does, in order. All earlier records of these runs are superseded,
+    /// unless the boot is a confirming one.
     pub runs: Vec<String>,
-    /// For a confirming boot the run that it is about: it shows whether the guest fails under that run alone, and
-    /// measures nothing.
+    /// For a confirming boot the run that it is about: it shows whether the guest fails under that
+    /// run alone, and measures nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirming: Option<String>,
-    /// Where the records come from, if no guest was booted for them here: they were measured before, and taken from a store of blocks. Times are those of
-    /// the measurement.
+    /// Where the records come from, if no guest was booted for them here: they were measured
+    /// before, and taken from a store of blocks. Times are those of the measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reused: Option<Reused>,
 }
@@ -142,7 +146,8 @@ pub struct BlockStarted {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reused {
-    /// What names the block in the store: SHA-256, in hexadecimal, over everything that determines its figures.
+    /// What names the block in the store: SHA-256, in hexadecimal, over everything that determines
+    /// its figures.
     pub key: String,
     /// The store, as it was named.
     pub store: String,
@@ -158,11 +163,13 @@ pub struct GuestReady {
     pub block: String,
     /// Which boot of this block, from 1.
     pub boot: u32,
-    /// From the start of QEMU until the guest reported that it is ready, in milliseconds of the host's clock.
+    /// From the start of QEMU until the guest reported that it is ready, in milliseconds of the
+    /// host's clock.
     pub ready_after_ms: u64,
     /// The facts that the guest reported about itself, its kernel command line included.
     pub facts: GuestFacts,
-    /// The nodes that measure together, the first one included, whose facts are those above too; none where one machine measures.
+    /// The nodes that measure together, the first one included, whose facts are those above too;
+    /// none where one machine measures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeFacts>,
 }
@@ -184,12 +191,14 @@ pub struct BlockEnded {
     /// What QEMU's plugin counted in the phases of the runs; `None` where none was loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Figure<Vec<RunCount>>>,
-    /// Which source lines and branches of the programs under test ran in these phases; `None` where no plugin was loaded.
+    /// Which source lines and branches of the programs under test ran in these phases; `None` where
+    /// no plugin was loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_coverage: Option<Figure<BootCoverage>>,
     /// What follows from how the boot ended.
     pub verdict: BootVerdict,
-    /// The runs whose records count although the boot is not complete: those blamed, not tried, or given up.
+    /// The runs whose records count although the boot is not complete: those blamed, not tried, or
+    /// given up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settled: Vec<String>,
 }
@@ -218,7 +227,8 @@ pub struct RunRecord {
     /// Whether it only warmed the guest up: part of no figure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm_up: bool,
-    /// Whether the bundled tracer counted beside another tool, as its reference tracer: compared with no other run.
+    /// Whether the bundled tracer counted beside another tool, as its reference tracer: compared
+    /// with no other run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_reference: bool,
     /// Which boot of the block it ran in, from 1.
@@ -227,16 +237,18 @@ pub struct RunRecord {
     pub started_unix_ms: u64,
     /// How long it took, in milliseconds of the host's clock; for a run that never began, 0.
     pub duration_ms: u64,
-    /// Its outcome. Of a run that several nodes did, the figures are sums over them, and times are those of the first.
+    /// Its outcome. Of a run that several nodes did, the figures are sums over them, and times are
+    /// those of the first.
     pub outcome: Outcome,
-    /// What each of the nodes recorded that did it together; none where one machine measures, or nothing was measured.
+    /// What each of the nodes recorded that did it together; none where one machine measures, or
+    /// nothing was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeRun>,
 }
 
 impl RunRecord {
-    /// Whether it is one of the runs that figures of its cell are made of: no control, not for statistics, no warm-up, no
-    /// reference tracer.
+    /// Whether it is one of the runs that figures of its cell are made of: no control, not for
+    /// statistics, no warm-up, no reference tracer.
     #[must_use]
     pub const fn is_counted(&self) -> bool {
         !self.control && !self.statistics && !self.warm_up && !self.has_reference

@@ -20,12 +20,14 @@ pub const RESULTS_VERSION: u32 = 3;
 pub struct Results {
     /// Version of this form.
     pub version: u32,
-    /// The digest of the journal that they follow from; `None` where they were made otherwise, or before journals had sums.
+    /// The digest of the journal that they follow from; `None` where they were made otherwise, or
+    /// before journals had sums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalDigest>,
     /// When the first run began, in milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: u64,
-    /// The plan: the study whole (its clock included), what was kept of it, its cells and blocks, and what was left out.
+    /// The plan: the study whole (its clock included), what was kept of it, its cells and blocks,
+    /// and what was left out.
     pub plan: Plan,
     /// What it was done with; more than one where it was taken up again with another testbed.
     pub provenance: Vec<Provenance>,
@@ -35,11 +37,12 @@ pub struct Results {
     pub runs: Vec<RunResult>,
     /// Every cell of the plan, in its order; of a shard those that it measures.
     pub cells: Vec<CellResult>,
-    /// The verdicts on the study's gates, a row per gate, demand, cell and metric; gates first, then cells in the plan's order. None for a shard:
-    /// the gates are decided when all is merged.
+    /// The verdicts on the study's gates, a row per gate, demand, cell and metric; gates first,
+    /// then cells in the plan's order. None for a shard: the gates are decided when all is merged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateResult>,
-    /// How many boots sequential sampling took, a row per target, workload and file system; empty where they were fixed.
+    /// How many boots sequential sampling took, a row per target, workload and file system; empty
+    /// where they were fixed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sampling: Vec<Sampled>,
     /// What works, breaks and differs, where the study asks for it.
@@ -74,15 +77,16 @@ pub struct Boot {
     pub failure: Option<RunFailure>,
     /// Console lines worth keeping.
     pub notes: Vec<String>,
-    /// For a confirming boot the run that it was about: whether the guest fails under that run alone. Nothing of such a boot is a
-    /// figure.
+    /// For a confirming boot the run that it was about: whether the guest fails under that run
+    /// alone. Nothing of such a boot is a figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirming: Option<String>,
-    /// What follows from how it ended: whether its records count, and if not, who is to blame. `None` where bpfassay was killed before it
-    /// wrote it, and in results of earlier versions.
+    /// What follows from how it ended: whether its records count, and if not, who is to blame.
+    /// `None` where bpfassay was killed before it wrote it, and in results of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<BootVerdict>,
-    /// Where its records come from, if the guest was not started for these results: from a store of blocks.
+    /// Where its records come from, if the guest was not started for these results: from a store of
+    /// blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reused: Option<Reused>,
 }

@@ -29,10 +29,12 @@ pub struct RunResult {
 pub struct RunDerived {
     /// The metrics of the workload, in the order of display.
     pub metrics: Vec<RunMetric>,
-    /// How far bandwidths by IOR and by the tracer agree, a row per bandwidth; empty for other workloads.
+    /// How far bandwidths by IOR and by the tracer agree, a row per bandwidth; empty for other
+    /// workloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accuracy: Vec<RunAccuracy>,
-    /// Bytes of the workload, of the tracer and of mountstats, per interval between barriers and operation.
+    /// Bytes of the workload, of the tracer and of mountstats, per interval between barriers and
+    /// operation.
     pub bytes: Vec<ByteFigure>,
     /// For the workload `io-paths`: what the tracer saw of each path, a row per path and operation.
     #[serde(default)]
@@ -53,8 +55,8 @@ pub struct RunDerived {
 pub struct PathCoverage {
     /// The path.
     pub path: IoPath,
-    /// The operation. For operations that move data, the figures are of all operations that move data the
-    /// same way (`read`, `readv`, `map-read`; `write`, `writev`, `map-write`).
+    /// The operation. For operations that move data, the figures are of all operations that move
+    /// data the same way (`read`, `readv`, `map-read`; `write`, `writev`, `map-write`).
     pub operation: Operation,
     /// The call that the kernel or the file system refused: the path was not done.
     pub refused: Option<RefusedCall>,
@@ -112,15 +114,18 @@ pub struct RunMetric {
     /// The bandwidth that it is the time per call of, where the workload times its calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_of: Option<MetricName>,
-    /// The value; of a bandwidth the geometric mean over repetitions of what IOR reports, of calls the trimmed mean over the calls of all of them.
+    /// The value; of a bandwidth the geometric mean over repetitions of what IOR reports, of calls
+    /// the trimmed mean over the calls of all of them.
     pub value: Figure<f64>,
-    /// Instructions on the probe's path per call of the workload; `None` where no instructions were counted, and for the baseline.
+    /// Instructions on the probe's path per call of the workload; `None` where no instructions were
+    /// counted, and for the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_cost: Option<Figure<f64>>,
     /// What a model of caches and branches found on the path, per call; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_misses: Option<MissesPerCall>,
-    /// Time and calls of its phases, summed over repetitions; of calls those without the fastest and the slowest sixteenth of each phase.
+    /// Time and calls of its phases, summed over repetitions; of calls those without the fastest
+    /// and the slowest sixteenth of each phase.
     pub work: Figure<Work>,
     /// Repetition by repetition; empty where the workload reports none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -128,8 +133,8 @@ pub struct RunMetric {
 }
 
 impl RunMetric {
-    /// Work per time: what runs are compared by. The value, or where less of it is better what it is the inverse of; `None`
-    /// where it was not measured, or is not positive.
+    /// Work per time: what runs are compared by. The value, or where less of it is better what it
+    /// is the inverse of; `None` where it was not measured, or is not positive.
     #[must_use]
     pub fn speed(&self) -> Option<f64> {
         let value = *self.value.value()?;
@@ -161,11 +166,13 @@ pub struct RepetitionMetric {
 pub struct RunAccuracy {
     /// [`RunMetric::name`].
     pub metric: MetricName,
-    /// IOR's bandwidth / the tracer's bytes over IOR's own interval (first open to last close); geometric mean over
-    /// repetitions, or over all repetitions at once where the engine has no barriers.
+    /// IOR's bandwidth / the tracer's bytes over IOR's own interval (first open to last close);
+    /// geometric mean over repetitions, or over all repetitions at once where the engine has no
+    /// barriers.
     pub relative_error_ior_interval: Figure<f64>,
-    /// IOR's bandwidth / mean of the tracer's instantaneous bandwidths at the study's sampling interval (the form of the
-    /// CEEMS study; too high by about sampling interval / duration); geometric mean over repetitions.
+    /// IOR's bandwidth / mean of the tracer's instantaneous bandwidths at the study's sampling
+    /// interval (the form of the CEEMS study; too high by about sampling interval / duration);
+    /// geometric mean over repetitions.
     pub relative_error_instantaneous: Figure<f64>,
     /// Repetition by repetition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -192,7 +199,8 @@ pub struct RepetitionAccuracy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Work {
-    /// Time that passed, in nanoseconds of the guest; under the instruction clock 1 ns is one instruction.
+    /// Time that passed, in nanoseconds of the guest; under the instruction clock 1 ns is one
+    /// instruction.
     pub elapsed_ns: u64,
     /// The same without the time in which the guest had nothing to do.
     pub busy_ns: Figure<u64>,

@@ -5,7 +5,8 @@ use schemars::Schema;
 
 use crate::{Results, event::Line};
 
-/// The schema of `results.json`, as the text of the file `results/schema/results-v3.json` of the project.
+/// The schema of `results.json`, as the text of the file `results/schema/results-v3.json` of the
+/// project.
 ///
 /// # Errors
 /// Where the schema has no JSON form.
@@ -24,8 +25,8 @@ pub fn results_schema() -> Result<String, serde_json::Error> {
     text(schema, "Results of bpfassay")
 }
 
-/// The schema of a line of `bpfassay run --message-format json`, as the text of the file `results/schema/events-v3.json` of
-/// the project.
+/// The schema of a line of `bpfassay run --message-format json`, as the text of the file
+/// `results/schema/events-v3.json` of the project.
 ///
 /// # Errors
 /// Where the schema has no JSON form.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading values of several kinds, one key of which names the kind. Serde's own way holds the whole value in a form of its own first, which
-//! takes longer than all the rest of reading a journal; where that key comes first, as it does in all that is written here, there is no need to.
+//! Reading values of several kinds, one key of which names the kind. Serde's own way holds the
+//! whole value in a form of its own first, which takes longer than all the rest of reading a
+//! journal; where that key comes first, as it does in all that is written here, there is no need
+//! to.
 
 use std::{fmt, marker::PhantomData};
 

@@ -6,8 +6,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What follows from how a boot ended. Written last of a boot, after all records that follow from it: a reader of the journal
-/// decides from these alone how a block goes on, so that a run that is resumed decides as one that was not interrupted.
+/// What follows from how a boot ended. Written last of a boot, after all records that follow from
+/// it: a reader of the journal decides from these alone how a block goes on, so that a run that is
+/// resumed decides as one that was not interrupted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum BootVerdict {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the bundled study `quick` from the library, and prints each event and how many cells the results have.
+//! Runs the bundled study `quick` from the library, and prints each event and how many cells the
+//! results have.
 
 #![allow(clippy::print_stdout, reason = "an example")]
 

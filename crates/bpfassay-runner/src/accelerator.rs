@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which QEMU and which accelerator boot the guests: tried once by booting, where a figure or the clock depends on it, and kept in the cache.
+//! Which QEMU and which accelerator boot the guests: tried once by booting, where a figure or the
+//! clock depends on it, and kept in the cache.
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
 
@@ -38,7 +39,8 @@ pub enum Trial {
 }
 
 impl HostSetup {
-    /// Finds QEMU for every architecture of `plan` that has guests among `images`, and the accelerator to use.
+    /// Finds QEMU for every architecture of `plan` that has guests among `images`, and the
+    /// accelerator to use.
     ///
     /// # Errors
     /// [`Error::NoPlugin`] where the study has a model and QEMU loads no plugin; [`Error::Vm`] where there is no QEMU, where KVM is demanded and does not work, or where it cannot be tried;
@@ -103,8 +105,9 @@ impl HostSetup {
     }
 }
 
-/// Whether the guests of `plan` are under the instruction clock whatever the host has: by the study, or because that leaves it to the host,
-/// where it is the wall clock if KVM works for every architecture. KVM works for the host's own at best.
+/// Whether the guests of `plan` are under the instruction clock whatever the host has: by the
+/// study, or because that leaves it to the host, where it is the wall clock if KVM works for every
+/// architecture. KVM works for the host's own at best.
 #[must_use]
 pub fn is_counted(plan: &Plan) -> bool {
     let has_foreign = || plan.targets().iter().any(|target| !accelerator::is_native(target.arch));

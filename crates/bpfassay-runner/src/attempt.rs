@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a block goes on: which boot comes next, and what is recorded of one that ended. Pure, and decided by what stands in the
-//! journal alone, so that a run that is resumed decides as one that was never interrupted.
+//! How a block goes on: which boot comes next, and what is recorded of one that ended. Pure, and
+//! decided by what stands in the journal alone, so that a run that is resumed decides as one that
+//! was never interrupted.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,17 +14,20 @@ use crate::{
     observed::{BootPlan, Now, Observed},
 };
 
-/// How long to wait before a boot is repeated that the host failed; after the last of them, and one boot more, the block is left to
-/// be resumed.
+/// How long to wait before a boot is repeated that the host failed; after the last of them, and one
+/// boot more, the block is left to be resumed.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// Boots without a tool that may fail in different ways before the block is given up; in the same way, two; without a sign of life, one.
+/// Boots without a tool that may fail in different ways before the block is given up; in the same
+/// way, two; without a sign of life, one.
 const MOST_UNBLAMED: usize = 3;
 
-/// How many boots of a block a probe configuration or tool may end before its other runs in the block are not tried.
+/// How many boots of a block a probe configuration or tool may end before its other runs in the
+/// block are not tried.
 const MOST_BLAMED: usize = 2;
 
-/// A run that failed without an outcome from the agent: the host concludes so from how the boot ended.
+/// A run that failed without an outcome from the agent: the host concludes so from how the boot
+/// ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FailedRun {
     /// The run.
@@ -75,10 +79,11 @@ struct Pending {
 }
 
 impl Pending {
-    /// Whether the boot failed because it did not get further in time, and the suspect, which took `alone_ms` alone, needs at least half
-    /// of what it had been given: then it is slow by itself, and another run cannot be blamed for a deadline that depends on the load of the
-    /// host. Not of what the kernel reports in the middle of a run: that the run goes on for longer
-    /// shows nothing.
+    /// Whether the boot failed because it did not get further in time, and the suspect, which took
+    /// `alone_ms` alone, needs at least half of what it had been given: then it is slow by itself,
+    /// and another run cannot be blamed for a deadline that depends on the load of the host. Not of
+    /// what the kernel reports in the middle of a run: that the run goes on for longer shows
+    /// nothing.
     fn is_slow_itself(&self, alone_ms: u64) -> bool {
         self.failure.kind == FailureKind::PhaseTimeout && alone_ms >= self.suspect.duration_ms.div_ceil(2)
     }
@@ -162,7 +167,8 @@ impl Attempt {
         let pause = self.failed_by_host.checked_sub(1).and_then(|at| PAUSES.get(at)).copied().unwrap_or_default();
         let confirming = self.pending.as_ref().map(|pending| pending.suspect.run.clone());
         let runs = match &confirming {
-            // The baseline has warmed up as in the boot that was broken; of tracers, the guest sees none before the suspect.
+            // The baseline has warmed up as in the boot that was broken; of tracers, the guest sees
+            // none before the suspect.
             Some(suspect) => {
                 let is_wanted =
                     |run: &PlannedRun| run.warm_up && run.spec.probe.is_baseline() || run.spec.id == *suspect;

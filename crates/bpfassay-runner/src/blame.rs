@@ -53,11 +53,13 @@ pub(crate) enum HostFailure {
     Lacking,
 }
 
-/// Whether the failure came under a run of the boot or after one, and which that is to blame, by these rules:
+/// Whether the failure came under a run of the boot or after one, and which that is to blame, by
+/// these rules:
 ///
-/// - A tool run in flight is to blame if no other tool run went before it in this boot; else it or the last one before, which a
-///   confirming boot decides.
-/// - While a baseline run or nothing is in flight, as after the last run, the last tool run that ended before is to blame.
+/// - A tool run in flight is to blame if no other tool run went before it in this boot; else it or
+///   the last one before, which a confirming boot decides.
+/// - While a baseline run or nothing is in flight, as after the last run, the last tool run that
+///   ended before is to blame.
 /// - Before the first tool run none is.
 /// - A confirming boot blames the run that it is about, once that has begun.
 /// - What had begun before the run in flight, as the kernel reports of stalls, lockups and tasks

@@ -27,7 +27,8 @@ use crate::{
 /// Most notes kept of one boot.
 const MAX_NOTES: usize = 50;
 
-/// From a line that reports an incident to the end of the guest: the rest of the report comes in that time.
+/// From a line that reports an incident to the end of the guest: the rest of the report comes in
+/// that time.
 const OUTPUT_TAIL: Duration = Duration::from_secs(1);
 
 /// How often what QEMU's plugin writes is read: it takes memory until then.
@@ -125,7 +126,8 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
         Err(NotBooted::Differs { difference, log }) => return Ok((differs(difference, &log), Vec::new())),
     };
     let Watched { cut_short, died_ms, notes } = watch(boot, &mut guests).await?;
-    // Those that were cut short are ended here; of those that ended by themselves this gives the end again.
+    // Those that were cut short are ended here; of those that ended by themselves this gives the
+    // end again.
     let ending = guests.end().await;
     Ok((end_of(boot, cut_short, died_ms, &ending), notes))
 }
@@ -223,9 +225,10 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
         match event {
             Event::Message(message) => {
                 if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
-                    // The guest cannot see whether its last message arrived: it waits for a shutdown request. One that has gone already
-                    // needs no answer, and one that takes no input (the instruction clock) waits in vain, in its own time,
-                    // which passes at once.
+                    // The guest cannot see whether its last message arrived: it waits for a
+                    // shutdown request. One that has gone already needs no answer, and one that
+                    // takes no input (the instruction clock) waits in vain, in its own time, which
+                    // passes at once.
                     guests.power_off();
                 }
                 if matches!(message, GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
@@ -241,8 +244,8 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
                 // to, but for what a confirming boot shows.
                 Severity::SpoilsRun if boot.is_spoilt_by_incident() => {
                     died_ms.get_or_insert(boot.now().boot_ms);
-                    // What a run measured under it cannot be trusted, nor the guest that any other would be measured in. The
-                    // details follow the line.
+                    // What a run measured under it cannot be trusted, nor the guest that any other
+                    // would be measured in. The details follow the line.
                     guests.linger(OUTPUT_TAIL).await;
                     break Some(CutShort::KernelIncident(incident));
                 }
@@ -263,7 +266,8 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ended: &
     let GroupEnding { ending, log, name } = ended;
     let is_cancelled = boot.context.cancel.is_cancelled();
     let is_dead = matches!(ending.reason, EndReason::KernelDied { .. });
-    // A kernel that dies although everything is done still died of something: of what the last tool left behind, where one ran.
+    // A kernel that dies although everything is done still died of something: of what the last tool
+    // left behind, where one ran.
     let is_spoilt = matches!(cut_short, Some(CutShort::KernelIncident(_)));
     if boot.is_done() && !is_spoilt && !(is_dead && boot.seen.last_tool(&boot.plan).is_some()) {
         if !ending.reason.is_done() && !is_cancelled {

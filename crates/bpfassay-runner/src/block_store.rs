@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A store of blocks: a directory or an object store with the records of blocks that were measured before, which a run takes in place of booting guests.
+//! A store of blocks: a directory or an object store with the records of blocks that were measured
+//! before, which a run takes in place of booting guests.
 //!
-//! A block is named by its *key*: SHA-256 over everything that determines its figures (`key`, pure). An entry is a journal of that one block, with the plan
-//! and the provenance that it was measured with (`kept`, pure): the key follows from the entry itself, so that a reader finds out whether it is what its
-//! name says, and the chain of sums whether it is as it was written. Entries are written under another name and renamed (`directory`), or put as a whole
-//! (`objects`, whose requests `client` sends): several hosts may use a store at once, and whoever is killed leaves nothing behind that could be taken for an entry. How a run uses it is in `reuse`.
+//! A block is named by its *key*: SHA-256 over everything that determines its figures (`key`,
+//! pure). An entry is a journal of that one block, with the plan and the provenance that it was
+//! measured with (`kept`, pure): the key follows from the entry itself, so that a reader finds out
+//! whether it is what its name says, and the chain of sums whether it is as it was written. Entries
+//! are written under another name and renamed (`directory`), or put as a whole (`objects`, whose
+//! requests `client` sends): several hosts may use a store at once, and whoever is killed leaves
+//! nothing behind that could be taken for an entry. How a run uses it is in `reuse`.
 //!
-//! A store is untrusted input, as results are. Whoever can write to it can put figures into it that nobody measured; [`crate::Verification::of_block`]
-//! measures an entry again.
+//! A store is untrusted input, as results are. Whoever can write to it can put figures into it that
+//! nobody measured; [`crate::Verification::of_block`] measures an entry again.
 
 #[cfg(feature = "object-stores")]
 mod client;

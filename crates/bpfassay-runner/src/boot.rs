@@ -98,7 +98,8 @@ impl<'a> Boot<'a> {
         this
     }
 
-    /// The console log of its guest that is `node`: that of the boot for the first, and for one that is alone.
+    /// The console log of its guest that is `node`: that of the boot for the first, and for one
+    /// that is alone.
     pub(crate) fn log_of(&self, node: Option<Node>) -> String {
         match node {
             Some(node) if node.is_server() => format!("{LOGS}/{}_server.log", self.name()),
@@ -129,7 +130,8 @@ impl<'a> Boot<'a> {
         self.seen.done && self.seen.is_whole(&self.plan)
     }
 
-    /// Whether an incident that the kernel reports now spoils something: a run, or what a tool left behind.
+    /// Whether an incident that the kernel reports now spoils something: a run, or what a tool left
+    /// behind.
     pub(crate) fn is_spoilt_by_incident(&self) -> bool {
         // The host may read it late: a boot that shows whether a run does harm alone is not over
         // before the guest is.
@@ -297,7 +299,8 @@ impl<'a> Boot<'a> {
         Ok(())
     }
 
-    /// The outcome of a run; a failure where a workload that is any program did not print the figures that it should.
+    /// The outcome of a run; a failure where a workload that is any program did not print the
+    /// figures that it should.
     fn readable(&self, outcome: RunOutcome) -> RunOutcome {
         let RunOutcome::Measured(figures) = &outcome else { return outcome };
         let workload = self.context.study.workload(&self.block.case);

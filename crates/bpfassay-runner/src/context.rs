@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the execution of every block shares: where it records what happens and whom it reports it to.
+//! What the execution of every block shares: where it records what happens and whom it reports it
+//! to.
 
 use std::{
     sync::{Mutex, PoisonError},

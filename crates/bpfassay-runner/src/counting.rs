@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What QEMU's plugin counts while a boot lasts: from its windows to what each phase of each run cost directly, and which source lines of programs ran.
+//! What QEMU's plugin counts while a boot lasts: from its windows to what each phase of each run
+//! cost directly, and which source lines of programs ran.
 
 use std::{collections::BTreeMap, io};
 
@@ -8,7 +9,8 @@ use bpfassay_protocol::{message::RunFigures, source::ProgramSource, symbols::Sym
 use bpfassay_results::{BootCoverage, Figure, RunCount};
 use bpfassay_study::PlannedRun;
 
-/// Most windows that wait for the end of their run: more than any study has phases in a run, and few enough to be kept.
+/// Most windows that wait for the end of their run: more than any study has phases in a run, and
+/// few enough to be kept.
 const MAX_WAITING: usize = 256;
 
 /// The counts of a boot so far.
@@ -97,7 +99,8 @@ impl Counting {
         if !is_baseline && !run.warm_up {
             self.coverage.run(&run.spec.id, counted.as_deref().map_err(Clone::clone));
         }
-        // Of repeats that were not reported. Later ones are of runs to come: the plugin's file may be read before the messages that came at the same time.
+        // Of repeats that were not reported. Later ones are of runs to come: the plugin's file may
+        // be read before the messages that came at the same time.
         if let Some(last) = figures.phases.iter().filter_map(|phase| phase.window).max() {
             self.waiting = self.waiting.split_off(&last.saturating_add(1));
         }
@@ -167,7 +170,8 @@ mod tests {
         let study = bpfassay_study::load("quick").unwrap();
         let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         let [first, second, ..] = plan.blocks[0].runs.as_slice() else { panic!("a block has more runs") };
-        // Window 1 is of a repeat that is not reported; all are there before the end of the first run is.
+        // Window 1 is of a repeat that is not reported; all are there before the end of the first
+        // run is.
         let waiting = (1..=3).map(|number| (number, window(number))).collect();
         let mut counting = Counting { waiting, ..Counting::default() };
         counting.measured(first, &figures(first, 2));

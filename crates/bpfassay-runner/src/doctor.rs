@@ -17,7 +17,8 @@ use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator};
 
 use crate::{Error, KVM_PATIENCE, QemuSource, Store, StoreOptions, emulator, missing_packages};
 
-/// Free disk that a cold start takes, in MiB: toolchain root, payload build, packages and kernels of `quick`.
+/// Free disk that a cold start takes, in MiB: toolchain root, payload build, packages and kernels
+/// of `quick`.
 const DISK_MIB: u64 = 9 * 1024;
 /// Memory below which two guests of `quick` do not run side by side, in MiB.
 const MEMORY_MIB: u64 = 2 * (1024 + 320);
@@ -44,7 +45,8 @@ pub enum HostState {
     Bad,
 }
 
-/// What to do about something that guests need. How it is done is up to the program that reports it.
+/// What to do about something that guests need. How it is done is up to the program that reports
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
     /// Name a directory for the cache that may be written to.
@@ -63,9 +65,11 @@ pub enum Remedy {
     FetchQemu,
     /// Install a Rust toolchain, once the sources of the guest's programs change.
     InstallRustLater,
-    /// Install a Rust toolchain, name a place that offers the guest's programs, or use a testbed that was made elsewhere.
+    /// Install a Rust toolchain, name a place that offers the guest's programs, or use a testbed
+    /// that was made elsewhere.
     InstallRust,
-    /// Name a checkout or a place that offers the guest's programs, or use a testbed that was made elsewhere.
+    /// Name a checkout or a place that offers the guest's programs, or use a testbed that was made
+    /// elsewhere.
     NameSources,
     /// Name a place that offers the guest's programs, or use a testbed that was made elsewhere.
     NamePlace,
@@ -161,7 +165,8 @@ fn disk(store: &Store) -> HostCheck {
     }
 }
 
-/// Whether the guest's programs are there, or can be built: cargo for fetching crates, and the sources.
+/// Whether the guest's programs are there, or can be built: cargo for fetching crates, and the
+/// sources.
 fn programs(store: &Store) -> HostCheck {
     let is_cached = payload::is_cached(&store.cache, &store.programs, Arch::ALL);
     let (Some(sources), Ok(is_cached)) = (store.programs.buildable(), &is_cached) else {
@@ -242,7 +247,8 @@ fn mirrors(store: &Store) -> Vec<HostCheck> {
         .collect()
 }
 
-/// The QEMU that would be used, without fetching anything; `None`: it is that of the lock, and not in the cache.
+/// The QEMU that would be used, without fetching anything; `None`: it is that of the lock, and not
+/// in the cache.
 ///
 /// # Errors
 /// As [`emulator::find`].

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which QEMU boots guests: the one that this host has on `PATH`, or that of `testbed.lock`, which lies in the cache and is the same everywhere.
+//! Which QEMU boots guests: the one that this host has on `PATH`, or that of `testbed.lock`, which
+//! lies in the cache and is the same everywhere.
 
 use std::{
     fmt,
@@ -58,16 +59,19 @@ impl FromStr for QemuSource {
 }
 
 impl QemuSource {
-    /// The source of what `provenance` names, where that is known: results that were measured with the QEMU of a lock are verified with it.
+    /// The source of what `provenance` names, where that is known: results that were measured with
+    /// the QEMU of a lock are verified with it.
     #[must_use]
     pub fn of(provenance: &Provenance) -> Option<Self> {
         provenance.qemu.values().any(|facts| facts.package.is_some()).then_some(Self::Lock)
     }
 
-    /// The source for guests of `arch` where `asked` was asked for, or nothing: then the host, unless it has none and the lock has one.
+    /// The source for guests of `arch` where `asked` was asked for, or nothing: then the host,
+    /// unless it has none and the lock has one.
     ///
-    /// The host goes first so that nothing changes for whoever has chosen a QEMU by `PATH` (Nix, containers, CI), and works without a network. A host whose
-    /// apt is of another distribution gets no packages of Debian by itself, and installs its own QEMU.
+    /// The host goes first so that nothing changes for whoever has chosen a QEMU by `PATH` (Nix,
+    /// containers, CI), and works without a network. A host whose apt is of another distribution
+    /// gets no packages of Debian by itself, and installs its own QEMU.
     ///
     /// # Errors
     /// [`Error::Testbed`] never, unless the lock that is compiled in is wrong.
@@ -87,7 +91,8 @@ pub(crate) struct FoundQemu {
     pub(crate) package: Option<Package>,
 }
 
-/// Finds the QEMU for guests of `arch` that `store` asks for. That of the lock is made in the cache, if need be.
+/// Finds the QEMU for guests of `arch` that `store` asks for. That of the lock is made in the
+/// cache, if need be.
 ///
 /// # Errors
 /// [`Error::Vm`] where the host has none, or it does not start; [`Error::Testbed`] where that of the lock cannot be had.
@@ -164,7 +169,8 @@ fn is_of(version_text: &str, version: &str) -> bool {
     version_text.contains(&format!("(Debian {version})"))
 }
 
-/// Whether everything in `recorded` was measured with the QEMU that the lock has now: its packages, or the host's of the same version.
+/// Whether everything in `recorded` was measured with the QEMU that the lock has now: its packages,
+/// or the host's of the same version.
 ///
 /// # Errors
 /// [`Error::Testbed`] never, unless the lock that is compiled in is wrong.

@@ -12,7 +12,8 @@ use bpfassay_vm::{CommandLineTooLong, VmError};
 
 use crate::{BlockStoreError, HostSetupError, RunnerError};
 
-/// An error of a step from the study to its results. Guests and runs that fail are no errors, but records of the journal.
+/// An error of a step from the study to its results. Guests and runs that fail are no errors, but
+/// records of the journal.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The study cannot be read.
@@ -196,7 +197,8 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// Nothing is mounted at the directory that was named: what is measured there would be all that others do on the mount that it lies on.
+    /// Nothing is mounted at the directory that was named: what is measured there would be all that
+    /// others do on the mount that it lies on.
     #[error(
         "{} is no mount point: it lies on the {file_system} that is mounted at {}",
         path.display(),

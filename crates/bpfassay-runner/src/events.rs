@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events for programs and people, made of what the runner reports: with what is done, what is left, and how long that will take.
+//! Events for programs and people, made of what the runner reports: with what is done, what is
+//! left, and how long that will take.
 
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
 

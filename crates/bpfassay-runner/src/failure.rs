@@ -8,10 +8,12 @@ use bpfassay_vm::{EndReason, Ending, KernelIncident, KernelIncidentKind};
 /// Most lines kept with a failure.
 const MAX_EXCERPT: usize = 12;
 
-/// A line of the failure of a guest that wrote nothing at all: nothing of its kernel ran, which a repetition would not change.
+/// A line of the failure of a guest that wrote nothing at all: nothing of its kernel ran, which a
+/// repetition would not change.
 const SILENT: &str = "its console stayed empty";
 
-/// The failure that `ending` means for the run in flight. `log` is the console log, relative to the results directory.
+/// The failure that `ending` means for the run in flight. `log` is the console log, relative to the
+/// results directory.
 pub(crate) fn of_ending(ending: &Ending, log: &str) -> RunFailure {
     let kind = match &ending.reason {
         EndReason::KernelDied { incident } => of_incident_kind(incident.kind),
@@ -61,8 +63,9 @@ pub(crate) fn is_silent(failure: &RunFailure) -> bool {
     failure.kind == FailureKind::BootTimeout && failure.excerpt.iter().skip(1).any(|line| line == SILENT)
 }
 
-/// Whether a guest that ended for `reason` was failed by the host: its QEMU ended by itself, was ended or stopped by a signal, or stopped
-/// the guest because the host lacked something; or the guest was not supervised any more.
+/// Whether a guest that ended for `reason` was failed by the host: its QEMU ended by itself, was
+/// ended or stopped by a signal, or stopped the guest because the host lacked something; or the
+/// guest was not supervised any more.
 pub(crate) fn is_of_host(reason: &EndReason) -> bool {
     match reason {
         EndReason::QemuExited { .. } | EndReason::QemuSuspended | EndReason::Stopped => true,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executing a plan on a running system, this one, without guests: by the agent as a program (`bpfassay-guest here`).
+//! Executing a plan on a running system, this one, without guests: by the agent as a program
+//! (`bpfassay-guest here`).
 
 mod agent;
 mod boot;
@@ -43,8 +44,9 @@ pub(crate) struct HereConfig<'a> {
 }
 
 /// Executes `config` and writes all that happens to `journal`, and what agents print to standard
-/// error to [`crate::LOGS`] beside it, as [`crate::pool::execute`] does with guests. An agent
-/// that does not come to its end fails the run in flight and the rest of its block; the next block gets another one.
+/// error to [`crate::LOGS`] beside it, as [`crate::pool::execute`] does with guests. An agent that
+/// does not come to its end fails the run in flight and the rest of its block; the next block gets
+/// another one.
 ///
 /// # Errors
 /// [`RunnerError`] where the directory of logs cannot be made, no agent can be started, or the journal cannot be written.

@@ -14,12 +14,12 @@ use bpfassay_vm::qemu::{is_of_packages, is_on_path};
 
 use crate::{Error, QemuSource};
 
-/// The Debian packages of `needed`, and of QEMU for `archs`, that this host lacks. Where nothing is `needed`, the guests are made
-/// elsewhere, and QEMU need not come from Debian's packages; nor does it where it comes from the
-/// lock, or `PATH` names another
-/// one than theirs.
+/// The Debian packages of `needed`, and of QEMU for `archs`, that this host lacks. Where nothing is
+/// `needed`, the guests are made elsewhere, and QEMU need not come from Debian's packages; nor does
+/// it where it comes from the lock, or `PATH` names another one than theirs.
 ///
-/// On a host without dpkg, which is no Debian, nothing is missing here: what lacks a program reports that.
+/// On a host without dpkg, which is no Debian, nothing is missing here: what lacks a program
+/// reports that.
 ///
 /// # Errors
 /// [`Error::Testbed`] never, unless the lock that is compiled in is wrong.
@@ -72,7 +72,8 @@ fn install(packages: &[String]) -> Result<(), String> {
             apt.args(packages);
         }
         let output = apt.output().map_err(|error| format!("apt-get cannot be run: {error}"))?;
-        // A mirror of one suite may fail to answer while the packages are in another: only the installation decides.
+        // A mirror of one suite may fail to answer while the packages are in another: only the
+        // installation decides.
         if !output.status.success() && arguments[0] == "install" {
             let text = String::from_utf8_lossy(&output.stderr);
             let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no reason");

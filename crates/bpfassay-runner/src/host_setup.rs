@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host setup: for each target, the image and the QEMU that boot it; and from it the machine and the job of one boot.
+//! The host setup: for each target, the image and the QEMU that boot it; and from it the machine
+//! and the job of one boot.
 
 use std::{collections::BTreeMap, fs::File, path::Path};
 
@@ -91,7 +92,8 @@ impl HostSetup {
         loaded.filter(|_| study.counts_instructions()).map(|loaded| loaded.plugin)
     }
 
-    /// The job of a boot that does `runs` of `block`, on one of several nodes if `node`: the server does none.
+    /// The job of a boot that does `runs` of `block`, on one of several nodes if `node`: the server
+    /// does none.
     ///
     /// # Errors
     /// [`HostSetupError::NoImage`] where none was prepared for the block's target; [`HostSetupError::Modules`] where its kernel lacks a module for the
@@ -139,7 +141,8 @@ impl HostSetup {
         Ok(file)
     }
 
-    /// The machine that boots `block` with an initramfs in an open file; of several nodes that of `node`.
+    /// The machine that boots `block` with an initramfs in an open file; of several nodes that of
+    /// `node`.
     ///
     /// # Errors
     /// [`HostSetupError::NoImage`] where none was prepared for the block's target; [`HostSetupError::NoQemu`] where no QEMU was chosen for its architecture.
@@ -155,7 +158,8 @@ impl HostSetup {
         Ok(machine)
     }
 
-    /// The machines of all guests of a boot of `block`, with the name of each where there are several; the server last.
+    /// The machines of all guests of a boot of `block`, with the name of each where there are
+    /// several; the server last.
     ///
     /// # Errors
     /// As [`Self::machine`].
@@ -164,7 +168,8 @@ impl HostSetup {
         all.map(|node| Ok((node.map(Node::name), self.machine(study, block, node)?))).collect()
     }
 
-    /// The memory of guests for `target`: the study's, and what tools take; more where QEMU would refuse that.
+    /// The memory of guests for `target`: the study's, and what tools take; more where QEMU would
+    /// refuse that.
     ///
     /// # Errors
     /// [`HostSetupError::NoImage`] where none was prepared for `target`.
@@ -223,27 +228,32 @@ pub(crate) fn check_command_lines(plan: &Plan) -> Result<(), CommandLineTooLong>
     Ok(())
 }
 
-/// How long guests under the instruction clock wait for the kernel to get done with what came before: longer than memory is
-/// kept that is freed through RCU (5 s for `kfree_rcu`, `KFREE_DRAIN_JIFFIES` in mm/slab_common.c; 10 s for lazy callbacks,
-/// `LAZY_FLUSH_JIFFIES` in kernel/rcu/tree_nocb.h, both of Linux 6.12).
+/// How long guests under the instruction clock wait for the kernel to get done with what came
+/// before: longer than memory is kept that is freed through RCU (5 s for `kfree_rcu`,
+/// `KFREE_DRAIN_JIFFIES` in mm/slab_common.c; 10 s for lazy callbacks, `LAZY_FLUSH_JIFFIES` in
+/// kernel/rcu/tree_nocb.h, both of Linux 6.12).
 const SETTLE_MS: u64 = 12_000;
 
-/// Caches of the kernel's objects consist of single pages where these are large enough (`slab_max_order`, admin-guide/kernel-parameters.txt; by its name before
-/// Linux 6.8, which later ones take, too). Pages of larger blocks come past the CPU's lists of free pages, which the agent fills, and to free one can empty
-/// these lists.
+/// Caches of the kernel's objects consist of single pages where these are large enough
+/// (`slab_max_order`, admin-guide/kernel-parameters.txt; by its name before Linux 6.8, which later
+/// ones take, too). Pages of larger blocks come past the CPU's lists of free pages, which the agent
+/// fills, and to free one can empty these lists.
 const SINGLE_PAGES: &str = "slub_max_order=0";
 
-/// How much more time of the host guests under the instruction clock may take: QEMU is up to 3.7 times slower while it
-/// counts (x86_64), and such guests may run beside whatever else the host does.
+/// How much more time of the host guests under the instruction clock may take: QEMU is up to 3.7
+/// times slower while it counts (x86_64), and such guests may run beside whatever else the host
+/// does.
 const COUNTING: u32 = 6;
 
-/// How much more than that where a model of caches and branches sees every block and access of the phases: whole boots took 1.5 to 2.7 times as long (x86_64, aarch64, riscv64).
+/// How much more than that where a model of caches and branches sees every block and access of the
+/// phases: whole boots took 1.5 to 2.7 times as long (x86_64, aarch64, riscv64).
 const MODELLING: u32 = 4;
 
 /// The tracer's option for the order in which it hooks functions.
 const ATTACH_ORDER: &str = "--attach-order";
 
-/// The deadlines of `study` as the supervisor of guests takes them, in time of the host, rounded up to whole seconds.
+/// The deadlines of `study` as the supervisor of guests takes them, in time of the host, rounded up
+/// to whole seconds.
 pub(crate) fn deadlines(study: &Study) -> Deadlines {
     let seconds = |milliseconds: u64| Some(milliseconds.div_ceil(1000));
     let deadlines = Deadlines {
@@ -261,8 +271,9 @@ pub(crate) fn deadlines(study: &Study) -> Deadlines {
     }
 }
 
-/// The longest that a boot with `runs` runs may take altogether, in whole seconds of the host: what its phases may take one by one,
-/// so that it cuts none of them short, and no guest holds the host for ever. See [`Deadlines::whole_boot`].
+/// The longest that a boot with `runs` runs may take altogether, in whole seconds of the host: what
+/// its phases may take one by one, so that it cuts none of them short, and no guest holds the host
+/// for ever. See [`Deadlines::whole_boot`].
 pub(crate) fn whole_boot_seconds(study: &Study, runs: u64) -> u64 {
     let limits = deadlines(study);
     let seconds = |limit: Option<u64>| limit.unwrap_or_default();
@@ -279,8 +290,8 @@ fn seed(study: &Study, block: &Block) -> u64 {
     study.design.seed.wrapping_add(u64::from(block.replicate))
 }
 
-/// The specification of `run` that the guest receives: as planned, and in which order to hook functions, which decides where the kernel puts
-/// programs and maps, as other addresses vary.
+/// The specification of `run` that the guest receives: as planned, and in which order to hook
+/// functions, which decides where the kernel puts programs and maps, as other addresses vary.
 pub(crate) fn spec(study: &Study, block: &Block, run: &PlannedRun) -> RunSpec {
     let mut spec = run.spec.clone();
     let is_given = spec.tracer_arguments.iter().any(|argument| argument.starts_with(ATTACH_ORDER));
@@ -295,7 +306,8 @@ fn scheduling(study: &Study, block: &Block) -> Scheduling {
     block.file_system.scheduling().or(study.guest.scheduling).unwrap_or(Scheduling::Kernel)
 }
 
-/// What the kernel of `block` is started with beside what the machine needs: the study's parameters come last, so that they hold.
+/// What the kernel of `block` is started with beside what the machine needs: the study's parameters
+/// come last, so that they hold.
 fn kernel_parameters(study: &Study, block: &Block) -> Vec<String> {
     let fixed = (scheduling(study, block) == Scheduling::Fixed).then(|| SINGLE_PAGES.to_owned());
     fixed.into_iter().chain(study.guest.kernel_parameters.iter().cloned()).collect()
@@ -308,7 +320,8 @@ mod tests {
 
     use super::*;
 
-    /// What the tracer's arguments are in each replicate, with those of the study; none for the baseline.
+    /// What the tracer's arguments are in each replicate, with those of the study; none for the
+    /// baseline.
     fn arguments(addresses: Addresses, of_study: &[&str]) -> Vec<(u32, String)> {
         let mut study = bpfassay_study::load("quick").unwrap();
         study.guest.addresses = addresses;

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The engine: from a study to its results, as library calls. The command `bpfassay` is one caller.
 //!
-//! The steps, each a call: a [`Selection`] expands to a plan; a [`Testbed`] has its guests, which a provider of bpfassay-testbed makes or
-//! finds; a [`Session`] is the host ready to boot them; [`Work`] is what is left to do, in a results directory; [`Session::execute`] does
-//! it, and whatever sequential sampling adds; [`conclude`] derives the results. [`Interrupted`] continues a run, [`Verification`] executes
-//! one again, [`Merge`] makes one of the results of shards, [`Like`] has the testbed of results, [`Bundling`] writes its guests to one file, a [`Submission`] has Slurm measure shards,
+//! The steps, each a call: a [`Selection`] expands to a plan; a [`Testbed`] has its guests, which a
+//! provider of bpfassay-testbed makes or finds; a [`Session`] is the host ready to boot them;
+//! [`Work`] is what is left to do, in a results directory; [`Session::execute`] does it, and
+//! whatever sequential sampling adds; [`conclude`] derives the results. [`Interrupted`] continues a
+//! run, [`Verification`] executes one again, [`Merge`] makes one of the results of shards, [`Like`]
+//! has the testbed of results, [`Bundling`] writes its guests to one file, a [`Submission`] has
+//! Slurm measure shards,
 //! [`ThisMachine`] measures without guests. Progress goes to an [`Observer`]; an [`EventObserver`] makes the documented events of
 //! it. Every error is an [`Error`].
 //!
-//! Before all that, [`examine_host`] finds out whether this host is fit, and [`install_packages`] installs what it lacks.
+//! Before all that, [`examine_host`] finds out whether this host is fit, and [`install_packages`]
+//! installs what it lacks.
 //!
 //! ```no_run
 #![doc = include_str!("../examples/study.rs")]

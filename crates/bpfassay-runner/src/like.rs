@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests and QEMU as results that were measured before have them (`run --like`): another study or tool on the same testbed.
+//! Guests and QEMU as results that were measured before have them (`run --like`): another study or
+//! tool on the same testbed.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,8 @@ pub struct Like {
 }
 
 impl Like {
-    /// What `results`, which were read from `path`, were measured with. Tools under test are not a part of it.
+    /// What `results`, which were read from `path`, were measured with. Tools under test are not a
+    /// part of it.
     ///
     /// # Errors
     /// [`Error::Unlike`] where they have no guests, or were continued with others; [`Error::Testbed`] where their manifest is none.
@@ -59,7 +61,8 @@ impl Like {
         QemuSource::of(&self.recorded)
     }
 
-    /// Their guests, where all that `plan` needs are still where they were, and sound; `None`: they must be made again.
+    /// Their guests, where all that `plan` needs are still where they were, and sound; `None`: they
+    /// must be made again.
     ///
     /// # Errors
     /// [`Error::Unlike`] for a target that they do not have, and where the guests are gone and cannot be made again.
@@ -141,7 +144,8 @@ fn is_own(segment: &Segment) -> bool {
     ![role::TOOLS, role::SHELL].contains(&segment.role.as_str())
 }
 
-/// What the kernel of `target` is made of. Where its packages lie is known for those that the lock has.
+/// What the kernel of `target` is made of. Where its packages lie is known for those that the lock
+/// has.
 fn locked(target: &Target, catalogue: &Catalogue) -> LockedKernel {
     let in_lock = |package: &Package| {
         let all = catalogue.lock().kernels().iter().flat_map(|kernel| &kernel.packages);

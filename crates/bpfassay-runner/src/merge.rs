@@ -142,8 +142,9 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// Reads the results in `directories` and checks that they are whole, of one plan and of the same guests, and that no two have the same boots.
-    /// The order of the directories makes no difference.
+    /// Reads the results in `directories` and checks that they are whole, of one plan and of the
+    /// same guests, and that no two have the same boots. The order of the directories makes no
+    /// difference.
     ///
     /// # Errors
     /// [`MergeError`] with what does not fit, and the directories that it is about.
@@ -178,7 +179,8 @@ impl Merge {
         }
     }
 
-    /// Whether merged results can be written to `directory`, as far as can be known without creating anything.
+    /// Whether merged results can be written to `directory`, as far as can be known without
+    /// creating anything.
     ///
     /// # Errors
     /// [`MergeError::Exists`] where something has that name.
@@ -189,7 +191,8 @@ impl Merge {
         }
     }
 
-    /// Writes the results directory `directory`, whole or not at all, as a run would have: journal, logs and results. The results, and their fingerprint as
+    /// Writes the results directory `directory`, whole or not at all, as a run would have: journal,
+    /// logs and results. The results, and their fingerprint as
     /// [`crate::conclude`] gives it.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guests of one boot: one alone, or a server and the nodes that run the workload together. To whoever watches the boot they are one guest: the first node,
-//! whose runs end when those of all nodes have ended, with the figures of all.
+//! The guests of one boot: one alone, or a server and the nodes that run the workload together. To
+//! whoever watches the boot they are one guest: the first node, whose runs end when those of all
+//! nodes have ended, with the figures of all.
 
 mod outcomes;
 mod rendezvous;
@@ -70,7 +71,8 @@ impl Member {
     }
 }
 
-/// The guests of a boot. Those that run the workload come first, in their order; the server comes last.
+/// The guests of a boot. Those that run the workload come first, in their order; the server comes
+/// last.
 pub(crate) struct Guests {
     members: Vec<Member>,
     rendezvous: Rendezvous,
@@ -256,7 +258,8 @@ impl Guests {
         }
     }
 
-    /// Stops all guests and waits until they have ended. Returns how the one ended that is to blame, else the first.
+    /// Stops all guests and waits until they have ended. Returns how the one ended that is to
+    /// blame, else the first.
     pub(crate) async fn end(self) -> GroupEnding {
         let Self { members, broken, .. } = self;
         let are_several = members.len() > 1;
@@ -272,7 +275,8 @@ impl Guests {
         endings.swap_remove(broken.unwrap_or(0))
     }
 
-    /// Waits for the rest of what the guests write while they end by themselves, for at most `patience`.
+    /// Waits for the rest of what the guests write while they end by themselves, for at most
+    /// `patience`.
     pub(crate) async fn linger(&mut self, patience: Duration) {
         let Some(first) = self.members.first_mut() else { return };
         let _ = tokio::time::timeout(patience, first.guest.end()).await;
@@ -358,7 +362,8 @@ impl Guests {
                 }
             }
             Event::Message(message) if at == 0 => self.hold_or_push(Event::Message(message)),
-            // How far the others are, and where their code is, concerns nobody; that one is unsound is reported by its end.
+            // How far the others are, and where their code is, concerns nobody; that one is unsound
+            // is reported by its end.
             Event::Message(_) => {}
             Event::KernelIncident(incident) => self.due.push_back(GroupEvent::Event(Event::KernelIncident(incident))),
             Event::Ended(ending) if at == 0 && ending.reason.is_done() && !self.are_all_done() => {
@@ -404,7 +409,8 @@ impl Guests {
         }
     }
 
-    /// What the first node does after the end of a run comes after the end of that run on all nodes.
+    /// What the first node does after the end of a run comes after the end of that run on all
+    /// nodes.
     fn hold_or_push(&mut self, event: Event) {
         match self.outcomes.is_first_waiting() {
             true => self.held.push_back(event),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the host observed of a boot: which runs began and ended when, in the order of the job. Pure: time is a parameter.
+//! What the host observed of a boot: which runs began and ended when, in the order of the job.
+//! Pure: time is a parameter.
 
 use bpfassay_study::PlannedRun;
 
@@ -23,7 +24,8 @@ impl BootPlan {
     }
 }
 
-/// Whether `run` has a tool under test: what may do harm. All others are baseline runs: controls and most warm-ups among them.
+/// Whether `run` has a tool under test: what may do harm. All others are baseline runs: controls
+/// and most warm-ups among them.
 pub(crate) fn is_tool_run(run: &PlannedRun) -> bool {
     !run.spec.probe.is_baseline() || run.spec.tool.is_some()
 }
@@ -100,7 +102,8 @@ impl Observed {
         plan.runs.iter().take(self.ended()).any(|planned| planned.spec.id == run && is_tool_run(planned))
     }
 
-    /// The agent sent a message about `run`, which must be the one in flight, or the next one, which begins with it.
+    /// The agent sent a message about `run`, which must be the one in flight, or the next one,
+    /// which begins with it.
     ///
     /// # Errors
     /// What was expected, as text.

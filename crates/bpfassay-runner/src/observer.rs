@@ -23,7 +23,8 @@ pub enum Progress<'a> {
     Waiting(&'a Block, Duration),
     /// A guest is being booted for a block.
     Booting(&'a Block, &'a BlockStarted),
-    /// The records of a block were taken from a store, in place of booting a guest. Its runs end right after this.
+    /// The records of a block were taken from a store, in place of booting a guest. Its runs end
+    /// right after this.
     Reused(&'a Block, &'a BlockStarted),
     /// It is ready.
     Ready(&'a Block, &'a GuestReady),

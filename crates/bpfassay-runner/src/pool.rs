@@ -80,7 +80,8 @@ pub(crate) struct RunnerConfig<'a> {
     pub(crate) host_setup: watch::Receiver<Arc<HostSetup>>,
     /// Guests side by side.
     pub(crate) slots: NonZeroU32,
-    /// The store in which blocks are looked up before a guest is booted, and which keeps what is measured.
+    /// The store in which blocks are looked up before a guest is booted, and which keeps what is
+    /// measured.
     pub(crate) reuse: Option<Reuse<'a>>,
 }
 
@@ -98,7 +99,8 @@ pub(crate) fn make_logs(directory: &OpenDirectory) -> Result<OpenDirectory, Runn
 /// it. Meanwhile `grow` adds guests, and returns what it could not add: the blocks
 /// of that are left.
 ///
-/// When `cancel` is cancelled, all guests are stopped; the blocks in flight are not complete then, and are done again on resuming.
+/// When `cancel` is cancelled, all guests are stopped; the blocks in flight are not complete then,
+/// and are done again on resuming.
 ///
 /// # Errors
 /// [`RunnerError`]; guests and runs that fail are no errors but records.
@@ -160,7 +162,8 @@ pub(crate) async fn execute(
         }
         Ok(summary)
     };
-    // Guests are processes of their own and the workers only wait for them: one task serves them all.
+    // Guests are processes of their own and the workers only wait for them: one task serves them
+    // all.
     let growing = async { grow(&context).await.inspect_err(|_| cancel.cancel()) };
     let (missing, outcomes) = join(growing, join_all((0..slots.get()).map(|_| worker()))).await;
     let missing = missing?;
@@ -177,8 +180,8 @@ pub(crate) async fn execute(
     Ok(total)
 }
 
-/// The first block of `waiting` whose guest is there, with what boots it; waits for guests where none is. `None`: nothing is left, or
-/// nothing more comes.
+/// The first block of `waiting` whose guest is there, with what boots it; waits for guests where
+/// none is. `None`: nothing is left, or nothing more comes.
 async fn next(
     waiting: &Mutex<VecDeque<ToDo>>,
     mut host_setup: watch::Receiver<Arc<HostSetup>>,

@@ -81,7 +81,8 @@ fn bpfassay(digest: impl Fn(&Path) -> bpfassay_testbed::Result<Digest>) -> Artef
     }
 }
 
-/// What went into results measured on this machine itself, `target`, by `agent`; `payload` are the programs that it starts.
+/// What went into results measured on this machine itself, `target`, by `agent`; `payload` are the
+/// programs that it starts.
 ///
 /// # Errors
 /// [`Error::Testbed`] where the agent or a program cannot be read.
@@ -120,8 +121,9 @@ pub(crate) fn here(host: HostFacts, target: Target, agent: &Path, payload: &[&Pa
     })
 }
 
-/// How the machine whose root directory is `root` executes, and why that is believed. A guest of QEMU counts as emulated unless
-/// it has the clock that only KVM gives (x86; arch/x86/kernel/kvmclock.c).
+/// How the machine whose root directory is `root` executes, and why that is believed. A guest of
+/// QEMU counts as emulated unless it has the clock that only KVM gives (x86;
+/// arch/x86/kernel/kvmclock.c).
 fn accelerator_of(root: &Path) -> (&'static str, &'static str) {
     let holds = |path: &str, pattern: &str| {
         fs::read(root.join(path))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Detects classes of blocks that all fail in the same way, so that the rest of them is not tried. Pure.
+//! Detects classes of blocks that all fail in the same way, so that the rest of them is not tried.
+//! Pure.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ use crate::{attempt::Attempt, blame::HostFailure, failure};
 /// How many blocks in a row the host may fail alike before no further block is begun.
 const MOST_OF_HOST: u32 = 3;
 
-/// In how many blocks a kernel may not become ready before no further guest of it is booted. One that is silent from the first byte on is enough.
+/// In how many blocks a kernel may not become ready before no further guest of it is booted. One
+/// that is silent from the first byte on is enough.
 const MOST_NEVER_READY: usize = 2;
 
 /// What never got ready: a target; where its agent spoke, with one file system.
@@ -70,7 +72,8 @@ impl RepeatedFailures {
         Some(format!("host failure in {count} blocks in a row ({what}): no further block is begun"))
     }
 
-    /// Why the runs of `block` are not tried, if so: its kernel did not become ready in other blocks.
+    /// Why the runs of `block` are not tried, if so: its kernel did not become ready in other
+    /// blocks.
     pub(crate) fn not_tried(&self, block: &Block) -> Option<RunFailure> {
         let blocks = [Some(Phase::Boot), None].map(|phase| self.never_ready.get(&class(block, phase)));
         let blocks = blocks.into_iter().flatten().find(|blocks| {

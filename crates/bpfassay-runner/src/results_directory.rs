@@ -22,9 +22,9 @@ const LATEST: &str = "latest";
 /// How many runs of one study, begun in one second, each find a name.
 const MOST_IN_A_SECOND: u32 = 1000;
 
-/// The name of the directory of a run of `study` that began at this instant, in milliseconds since 1970-01-01 UTC: with its date and time in UTC,
-/// so that names sort by age.
-/// Of shards, which may begin at the same instant, it has the shard, too.
+/// The name of the directory of a run of `study` that began at this instant, in milliseconds since
+/// 1970-01-01 UTC: with its date and time in UTC, so that names sort by age. Of shards, which may
+/// begin at the same instant, it has the shard, too.
 pub(crate) fn name(study: &str, started_unix_ms: u64, shard: Option<Shard>) -> String {
     let started = i64::try_from(started_unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     let started = match started {
@@ -59,8 +59,8 @@ pub(crate) fn begin(parent: &Path, header: &Header) -> Result<(PathBuf, Journal)
     Ok((directory, journal))
 }
 
-/// Has the link `latest` beside `directory` lead to it. What stands there and is no link is left alone; that a link cannot be made is a warning, for
-/// nothing depends on it.
+/// Has the link `latest` beside `directory` lead to it. What stands there and is no link is left
+/// alone; that a link cannot be made is a warning, for nothing depends on it.
 pub(crate) fn link_latest(directory: &Path) {
     if let Err(error) = replace_link(directory) {
         tracing::warn!("no link to the latest results: {error}");

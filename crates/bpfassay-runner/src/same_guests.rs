@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guests that a run was measured with: those that are still there, the same made again, or those of a bundle; and bundles of them.
+//! The guests that a run was measured with: those that are still there, the same made again, or
+//! those of a bundle; and bundles of them.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +30,8 @@ impl MeasuredRun<'_> {
     /// The same guests made again.
     ///
     /// # Errors
-    /// Those of [`Testbed::provide`]; [`Error::OtherGuests`] where those that can be made now are different.
+    /// Those of [`Testbed::provide`]; [`Error::OtherGuests`] where those that can be made now are
+    /// different.
     pub(crate) fn made_again(&self, plan: &Plan, store: &Store) -> Result<Testbed, Error> {
         self.compared(Testbed::provide(store, &Selection::default(), plan, Shell::Without)?, plan)
     }
@@ -103,12 +105,14 @@ impl Bundling {
     /// The same guests made again.
     ///
     /// # Errors
-    /// Those of [`Testbed::provide`]; [`Error::OtherGuests`] where those that can be made now are different.
+    /// Those of [`Testbed::provide`]; [`Error::OtherGuests`] where those that can be made now are
+    /// different.
     pub fn made_again(&self, store: &Store) -> Result<Testbed, Error> {
         self.run().made_again(self.plan(), store)
     }
 
-    /// The package files of the QEMU that the run was measured with, where `testbed.lock` has it: from the cache, or downloaded. None where it has not.
+    /// The package files of the QEMU that the run was measured with, where `testbed.lock` has it:
+    /// from the cache, or downloaded. None where it has not.
     ///
     /// # Errors
     /// [`Error::Testbed`] where they cannot be had.
@@ -120,8 +124,8 @@ impl Bundling {
         }
     }
 
-    /// Writes those guests of `testbed` that the run needs, and the packages `qemu`, to the file `path`, which must not exist; the guests' manifest, and the
-    /// size of the file in bytes.
+    /// Writes those guests of `testbed` that the run needs, and the packages `qemu`, to the file
+    /// `path`, which must not exist; the guests' manifest, and the size of the file in bytes.
     ///
     /// # Errors
     /// [`Error::Testbed`] where a file of the testbed is missing or changed, or the bundle cannot be written.
@@ -137,7 +141,8 @@ impl Bundling {
     }
 }
 
-/// Debian packages that this host needs to make again what `recorded` was measured with, besides QEMU.
+/// Debian packages that this host needs to make again what `recorded` was measured with, besides
+/// QEMU.
 pub(crate) fn host_packages(recorded: &Provenance) -> &'static [&'static str] {
     provider::host_packages(recorded.manifest["provider"]["name"].as_str().unwrap_or_default())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is to be run and with which guests: a study, the part of it that is kept, and what comes beside it. Tool files are read once, so
-//! that plan and guests are made of the same.
+//! What is to be run and with which guests: a study, the part of it that is kept, and what comes
+//! beside it. Tool files are read once, so that plan and guests are made of the same.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +34,8 @@ pub struct Selection {
     pub narrowing: Narrowing,
     /// This clock in place of the study's own.
     pub clock: Option<Clock>,
-    /// A study that leaves its clock to the host is under the instruction clock also where KVM works: only these figures are the same on every machine.
+    /// A study that leaves its clock to the host is under the instruction clock also where KVM
+    /// works: only these figures are the same on every machine.
     pub same_everywhere: bool,
     /// This model of caches and branches in place of the study's own, or of none.
     pub model: Option<Model>,
@@ -48,7 +49,8 @@ pub struct Selection {
     pub shard: Option<Shard>,
     /// Tools under test, in addition to the study's probe configurations.
     pub tools: Vec<Loaded>,
-    /// What the guests are made of: a testbed that was made before, a kernel of the user's in place of the study's targets, a real IOR.
+    /// What the guests are made of: a testbed that was made before, a kernel of the user's in place
+    /// of the study's targets, a real IOR.
     pub sources: Sources,
     /// Only the targets that the manifest has.
     pub only_available: bool,
@@ -61,7 +63,8 @@ impl Selection {
         Self { study: study.to_owned(), ..Self::default() }
     }
 
-    /// Reads the study and expands what is kept of it. `store` is opened only where the study names kernels by a pattern.
+    /// Reads the study and expands what is kept of it. `store` is opened only where the study names
+    /// kernels by a pattern.
     ///
     /// # Errors
     /// [`Error::Study`], [`Error::Expand`] for the study and what is kept of it; [`Error::Kernel`], [`Error::Ior`], [`Error::NotIor`],
@@ -140,7 +143,8 @@ impl Selection {
         }
     }
 
-    /// Adds the kernels that are asked for and the study has not: any of the catalogue, or of a testbed that was made before.
+    /// Adds the kernels that are asked for and the study has not: any of the catalogue, or of a
+    /// testbed that was made before.
     ///
     /// # Errors
     /// Those of [`StoreOptions::kernels`] and [`Sources::made_before`].
@@ -162,7 +166,8 @@ impl Selection {
         Ok(())
     }
 
-    /// What guests must be supplied with for the tools, and for the workloads of `plan`, a plan of this selection. `folder` is that of the study.
+    /// What guests must be supplied with for the tools, and for the workloads of `plan`, a plan of
+    /// this selection. `folder` is that of the study.
     pub(crate) fn supplies<'a>(&'a self, plan: &'a Plan, folder: Option<&'a Path>) -> Vec<Supply<'a>> {
         let cases: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.case.as_str()).collect();
         let of_workloads = cases.into_iter().filter_map(|case| plan.study.workload(case)?.supply(folder));
@@ -186,7 +191,8 @@ impl Selection {
         Request::new(apt, &store.catalogue, &self.sources, &store.programs)
     }
 
-    /// Debian packages that this host needs to make the guests, besides QEMU; empty where they are made elsewhere.
+    /// Debian packages that this host needs to make the guests, besides QEMU; empty where they are
+    /// made elsewhere.
     #[must_use]
     pub fn host_packages(&self) -> &'static [&'static str] {
         self.sources.provider().host_packages()
@@ -243,8 +249,8 @@ fn most_ranks(plan: &Plan, arch: Arch) -> Option<u32> {
     plan.cells.iter().filter_map(of_cell).max()
 }
 
-/// The interfaces of the IOR in the file `path`: those whose names are in the program, since a program for another architecture cannot
-/// be executed.
+/// The interfaces of the IOR in the file `path`: those whose names are in the program, since a
+/// program for another architecture cannot be executed.
 ///
 /// # Errors
 /// [`Error::Ior`] if it cannot be read, [`Error::NotIor`] if it has none of them.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A session: this host, ready to measure a plan with guests. What boots them, how many side by side, and what was used.
+//! A session: this host, ready to measure a plan with guests. What boots them, how many side by
+//! side, and what was used.
 
 use std::{
     num::NonZeroU32,
@@ -52,7 +53,8 @@ struct State {
 }
 
 impl Session {
-    /// Finds what boots the guests of `testbed` for `plan`, `jobs` of them side by side (`None`: as many as the host has room for).
+    /// Finds what boots the guests of `testbed` for `plan`, `jobs` of them side by side (`None`: as
+    /// many as the host has room for).
     ///
     /// # Errors
     /// Those of [`HostSetup::find`]; [`Error::Testbed`] where QEMU or this program cannot be read.
@@ -68,8 +70,9 @@ impl Session {
         Self::with(store, plan, accelerator, jobs, (Arc::new(host_setup), manifest, None))
     }
 
-    /// The same as soon as the first guests are there: the others are made while these are measured. Only for the instruction
-    /// clock, under which figures do not depend on what else the host does.
+    /// The same as soon as the first guests are there: the others are made while these are
+    /// measured. Only for the instruction clock, under which figures do not depend on what else the
+    /// host does.
     ///
     /// # Errors
     /// As with [`Session::set_up`], and of the guests that come first.
@@ -107,8 +110,9 @@ impl Session {
         Ok(Self { plan, slots, provenance, accelerator, state: Mutex::new(state), reuse: None })
     }
 
-    /// The same session with the clock that the host decides, where the study leaves it to the host: the wall clock where KVM works for
-    /// every architecture. `selection` is what the plan was expanded from.
+    /// The same session with the clock that the host decides, where the study leaves it to the
+    /// host: the wall clock where KVM works for every architecture. `selection` is what the plan
+    /// was expanded from.
     ///
     /// # Errors
     /// As [`Selection::expand`], which plans for that clock.
@@ -121,7 +125,8 @@ impl Session {
         Ok(Self { plan: selection.expand_for(Some(Clock::Wall), store)?, ..self })
     }
 
-    /// The same session with a store of blocks, which [`Session::execute`] takes blocks from and puts blocks into.
+    /// The same session with a store of blocks, which [`Session::execute`] takes blocks from and
+    /// puts blocks into.
     #[must_use]
     pub fn reusing(self, reuse: BlockReuse) -> Self {
         let reuse = Some(reuse);
@@ -135,7 +140,8 @@ impl Session {
         is_unused.then_some("figures of the wall clock are different each time")
     }
 
-    /// The name of `block`, a block of the plan, in stores of blocks: by what it is measured with here.
+    /// The name of `block`, a block of the plan, in stores of blocks: by what it is measured with
+    /// here.
     ///
     /// # Errors
     /// What determines its figures and is not known, as text.
@@ -165,9 +171,11 @@ impl Session {
         Work::begin(&self.plan, directory, self.provenance.clone())
     }
 
-    /// Executes `work`, and what sequential sampling adds to it, and records everything in its journal.
+    /// Executes `work`, and what sequential sampling adds to it, and records everything in its
+    /// journal.
     ///
-    /// When `cancel` is cancelled, all guests are stopped; blocks that are not complete then are done again when the run is continued.
+    /// When `cancel` is cancelled, all guests are stopped; blocks that are not complete then are
+    /// done again when the run is continued.
     ///
     /// # Errors
     /// [`Error::Runner`], [`Error::Journal`]; guests and runs that fail are no errors, but records.
@@ -198,7 +206,8 @@ impl Session {
         Arc::clone(&self.state().host_setup)
     }
 
-    /// Adds what is still made, part by part: the journal has it before `ready`. Returns what could not be made.
+    /// Adds what is still made, part by part: the journal has it before `ready`. Returns what could
+    /// not be made.
     async fn grow(
         &self,
         mut parts: Parts,

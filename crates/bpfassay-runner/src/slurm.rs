@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A study on a cluster: an array job of Slurm with a shard per element, submitted again until every shard is measured.
+//! A study on a cluster: an array job of Slurm with a shard per element, submitted again until
+//! every shard is measured.
 //!
-//! Slurm's own programs are called (sbatch, squeue), which every node of a cluster has, and their own rules of access hold. All that is recorded lies in
-//! one directory on a file system that all nodes share: who calls again with that directory goes on where the last call ended.
+//! Slurm's own programs are called (sbatch, squeue), which every node of a cluster has, and their
+//! own rules of access hold. All that is recorded lies in one directory on a file system that all
+//! nodes share: who calls again with that directory goes on where the last call ended.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the directory of the job")]
 
@@ -34,7 +36,8 @@ use crate::{Merge, MergeError};
 
 /// Largest record that is read, in bytes.
 const MAX_RECORD: u64 = 1 << 20;
-/// How long a controller may be gone before this is an error. One that is restarted is back within a minute.
+/// How long a controller may be gone before this is an error. One that is restarted is back within
+/// a minute.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// Why a study cannot be measured as an array job.
 #[derive(Debug, thiserror::Error)]
@@ -150,7 +153,8 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// Prepares `directory` for `job`: its script and its record, unless they are there already. A script that somebody changed stays as it is.
+    /// Prepares `directory` for `job`: its script and its record, unless they are there already. A
+    /// script that somebody changed stays as it is.
     ///
     /// # Errors
     /// [`SlurmError::Wrong`]; [`SlurmError::Other`] where the directory has another job or other files; [`SlurmError::File`].
@@ -211,8 +215,9 @@ impl Submission {
         SlurmEvent::Script { path: self.directory.join(SCRIPT), is_new: self.is_new }
     }
 
-    /// Submits what is not measured, and follows it, until all shards are measured or `attempts` jobs of this call have ended. Asks squeue `every` so
-    /// often. A job of an earlier call that has not ended is followed first.
+    /// Submits what is not measured, and follows it, until all shards are measured or `attempts`
+    /// jobs of this call have ended. Asks squeue `every` so often. A job of an earlier call that
+    /// has not ended is followed first.
     ///
     /// # Errors
     /// [`SlurmError`]; with [`SlurmError::NotMeasured`] the same call goes on.
@@ -260,8 +265,8 @@ impl Submission {
         (1..=self.record.job.shards).map(|shard| SlurmJob::shard(&self.directory, shard)).collect()
     }
 
-    /// The shards that are not measured whole, and what is missing of each. Where a file system shows late what a node wrote last, a shard is submitted
-    /// again, and ends at once.
+    /// The shards that are not measured whole, and what is missing of each. Where a file system
+    /// shows late what a node wrote last, a shard is submitted again, and ends at once.
     fn unfinished(&self) -> Vec<(u32, String)> {
         let all = self.record.job.shards;
         let shards = (1..=all).zip(self.shards());
@@ -352,8 +357,8 @@ fn missing(directory: &Path, shard: Option<Shard>) -> Option<String> {
     left_of(read.plan(), shard, read.missing())
 }
 
-/// What of the boots that `shard` has of `plan` is `missing`, the blocks that no results have; `None` where nothing is. Merged results have the plan of the
-/// whole.
+/// What of the boots that `shard` has of `plan` is `missing`, the blocks that no results have;
+/// `None` where nothing is. Merged results have the plan of the whole.
 fn left_of(plan: &Plan, shard: Option<Shard>, missing: &[String]) -> Option<String> {
     let plan = Plan { shard, ..plan.clone() };
     let own = plan.measured_blocks();

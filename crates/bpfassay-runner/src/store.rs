@@ -31,7 +31,8 @@ pub struct StoreOptions {
     pub programs: ProgramSources,
     /// Where QEMU comes from; `None`: from the host, or else from the lock.
     pub qemu: Option<QemuSource>,
-    /// The packages of the QEMU of a bundle, which takes the place of the lock's; none where there is no bundle, or no QEMU in it.
+    /// The packages of the QEMU of a bundle, which takes the place of the lock's; none where there
+    /// is no bundle, or no QEMU in it.
     pub bundled_qemu: TrustedPackages,
 }
 
@@ -103,7 +104,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::OwnCatalogue`] for a catalogue of the user's that cannot be read or understood; [`Error::Cache`] if the directory cannot be made or written to; [`Error::Testbed`] if it is something else than a cache, or if no
-    /// directory is known; [`Error::Catalogue`] never, unless the catalogue that is compiled in is wrong.
+    /// directory is known; [`Error::Catalogue`] never, unless the catalogue that is compiled in is
+    /// wrong.
     pub fn open(options: &StoreOptions) -> Result<Self, Error> {
         let catalogue = options.kernels()?;
         let root = Cache::locate(options.cache.as_deref())?;

@@ -16,11 +16,12 @@ use bpfassay_results::NodeRun;
 /// The key of a row of the sum: device, mount, operation and which of its calls.
 type Key = (Device, u64, Operation, Option<Variant>);
 
-/// The figures of all `nodes`: counters are summed, as if the cgroup and the mount of each were those of the first; summary, times and the tracer as it
-/// attached are those of the first.
+/// The figures of all `nodes`: counters are summed, as if the cgroup and the mount of each were
+/// those of the first; summary, times and the tracer as it attached are those of the first.
 ///
 /// # Errors
-/// There is no node; or the counters of a node cannot be joined with those of the first: they are of other phases, or of another configuration.
+/// There is no node; or the counters of a node cannot be joined with those of the first: they are
+/// of other phases, or of another configuration.
 pub(crate) fn figures(nodes: &[NodeRun]) -> Result<RunFigures, String> {
     let Some(first) = nodes.first() else { return Err("no node measured".to_owned()) };
     let names = |figures: &RunFigures| -> Vec<(String, u32, u32)> {
@@ -98,8 +99,9 @@ fn reading<'a>(
     }
 }
 
-/// What the tracers of all nodes had counted for the ranks there, as rows of the cgroup and the mount of `first`, whose own sample is `own`. What
-/// other processes did, and the ranks on other file systems, stays with the figures of each node.
+/// What the tracers of all nodes had counted for the ranks there, as rows of the cgroup and the
+/// mount of `first`, whose own sample is `own`. What other processes did, and the ranks on other
+/// file systems, stays with the figures of each node.
 fn sample(samples: &[(&RunFigures, &Sample)], first: &RunFigures, own: &Sample) -> Sample {
     let mut sums: BTreeMap<Key, (Totals, Vec<u64>)> = BTreeMap::new();
     for (figures, sample) in samples {
@@ -132,7 +134,8 @@ fn sample(samples: &[(&RunFigures, &Sample)], first: &RunFigures, own: &Sample) 
     }
 }
 
-/// Device and mount of a row of a node, in terms of the mount of the first one; `None`: it is of another file system.
+/// Device and mount of a row of a node, in terms of the mount of the first one; `None`: it is of
+/// another file system.
 fn place(figures: &RunFigures, row: &CounterRow, first: &MountFacts) -> Option<(Device, u64)> {
     let mount = if row.mount == figures.mount.id { first.id } else { 0 };
     match row.device {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guests of a plan: made or found by a provider, with the tools under test in them; or those that a run was begun with.
+//! The guests of a plan: made or found by a provider, with the tools under test in them; or those
+//! that a run was begun with.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,7 +42,8 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Makes or finds the guests for the targets of `plan`, which is that of `selection`, by the provider that the selection asks for.
+    /// Makes or finds the guests for the targets of `plan`, which is that of `selection`, by the
+    /// provider that the selection asks for.
     ///
     /// # Errors
     /// [`Error::Testbed`] where the provider fails; [`Error::NoGuest`] where a manifest lacks a target; [`Error::ToolUnknown`] where the
@@ -80,8 +82,8 @@ impl Testbed {
         Parts { store: made_for, receiver }
     }
 
-    /// The guests that a run was begun with, where all their files exist and are sound; `None`: they must be made again. `journal` is
-    /// the file that `provenance` was read from.
+    /// The guests that a run was begun with, where all their files exist and are sound; `None`:
+    /// they must be made again. `journal` is the file that `provenance` was read from.
     ///
     /// # Errors
     /// [`Error::GuestsGone`] where they cannot be made again from the plan alone.
@@ -163,7 +165,8 @@ pub(crate) fn keep_planned(manifest: &mut Manifest, plan: &Plan) {
     manifest.targets.retain(|made| is_needed(made.arch, &made.name));
 }
 
-/// Puts the tools of `selection`, and the programs that are workloads of `plan`, into the guests of `manifest`.
+/// Puts the tools of `selection`, and the programs that are workloads of `plan`, into the guests of
+/// `manifest`.
 fn add_tools(store: &Store, selection: &Selection, plan: &Plan, manifest: &mut Manifest) -> Result<(), Error> {
     // A plan that is continued names its tools, not where their files are.
     let has_file = |name: &str| selection.tools.iter().any(|tool| tool.file.name == name);
@@ -175,7 +178,8 @@ fn add_tools(store: &Store, selection: &Selection, plan: &Plan, manifest: &mut M
     if supplies.is_empty() {
         return Ok(());
     }
-    // The manifest of another builder may have guests of architectures that this plan does not need.
+    // The manifest of another builder may have guests of architectures that this plan does not
+    // need.
     keep_planned(manifest, plan);
     let archs: BTreeSet<Arch> = manifest.targets.iter().map(|target| target.arch).collect();
     for arch in archs {

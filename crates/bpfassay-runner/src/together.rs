@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What several nodes report together, whether they are guests of a boot or machines of a job: to the boot that they measure for, they are one guest.
+//! What several nodes report together, whether they are guests of a boot or machines of a job: to
+//! the boot that they measure for, they are one guest.
 
 use bpfassay_protocol::message::{GuestFacts, GuestMessage, RunOutcome};
 use bpfassay_results::{NodeFacts, NodeRun};
@@ -31,7 +32,8 @@ pub(crate) struct RunTogether {
 }
 
 impl Boot<'_> {
-    /// Takes what is of each node, and returns the message by which a single guest reports the same.
+    /// Takes what is of each node, and returns the message by which a single guest reports the
+    /// same.
     pub(crate) fn message_of(&mut self, together: Together) -> GuestMessage {
         match together {
             Together::Ready { facts, nodes } => {

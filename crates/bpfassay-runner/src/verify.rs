@@ -89,7 +89,8 @@ impl Verification {
         &self.plan
     }
 
-    /// How many boots the run, or the shard that it is, has, those that are not executed again among them.
+    /// How many boots the run, or the shard that it is, has, those that are not executed again
+    /// among them.
     #[must_use]
     pub fn boots(&self) -> usize {
         self.contents.header.plan.measured_blocks().len()
@@ -113,10 +114,12 @@ impl Verification {
         host_packages(&self.contents.header.provenance)
     }
 
-    /// The guests that the run was done with, or the same made again; those of `bundle`, where there is one.
+    /// The guests that the run was done with, or the same made again; those of `bundle`, where
+    /// there is one.
     ///
     /// # Errors
-    /// Those of [`Testbed::recorded`] and [`Testbed::provide`]; [`Error::Testbed`] for a file that is no bundle; [`Error::NoGuest`] where it lacks a target;
+    /// Those of [`Testbed::recorded`] and [`Testbed::provide`]; [`Error::Testbed`] for a file that
+    /// is no bundle; [`Error::NoGuest`] where it lacks a target;
     /// [`Error::OtherGuests`] where its guests, or those that can be made now, are different.
     pub fn testbed(&self, store: &Store, bundle: Option<&Path>) -> Result<Testbed, Error> {
         let run = MeasuredRun { directory: &self.directory, recorded: &self.contents.header.provenance };
@@ -129,11 +132,13 @@ impl Verification {
         }
     }
 
-    /// Executes the plan with `session`, which is set up for it, and compares the raw figures of every run.
+    /// Executes the plan with `session`, which is set up for it, and compares the raw figures of
+    /// every run.
     ///
     /// # Errors
     /// [`Error::VerifyHost`] where the host failed a block; [`Error::Temporary`] where no temporary directory can be made; [`Error::Journal`] where the new
-    /// journal cannot be written or read; [`Error::Runner`] where the host cannot start or supervise guests.
+    /// journal cannot be written or read; [`Error::Runner`] where the host cannot start or
+    /// supervise guests.
     pub async fn execute(
         &self,
         session: &Session,

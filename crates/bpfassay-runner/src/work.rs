@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is left to do of a plan, and the results directory that it is done in: begun, or continued after an interruption.
+//! What is left to do of a plan, and the results directory that it is done in: begun, or continued
+//! after an interruption.
 
 use std::path::{Path, PathBuf};
 
@@ -29,8 +30,9 @@ pub struct Work {
 }
 
 impl Work {
-    /// Begins `plan` in the results directory `directory`, which must not hold a journal yet; `None`: in
-    /// `bpfassay-results/STUDY-TIME` (of a shard `STUDY-TIME-shard-K-of-N`), to which the link `bpfassay-results/latest` then leads.
+    /// Begins `plan` in the results directory `directory`, which must not hold a journal yet;
+    /// `None`: in `bpfassay-results/STUDY-TIME` (of a shard `STUDY-TIME-shard-K-of-N`), to which
+    /// the link `bpfassay-results/latest` then leads.
     ///
     /// # Errors
     /// [`Error::Journal`] where the directory holds a journal already, or cannot be written.
@@ -49,8 +51,8 @@ impl Work {
         Ok(Self { directory, journal, blocks, never_ready: Vec::new() })
     }
 
-    /// Has `execute` do the blocks, and then those that sequential sampling asks for, until the intervals are narrow enough. Where the
-    /// number of boots is fixed, `execute` is called once.
+    /// Has `execute` do the blocks, and then those that sequential sampling asks for, until the
+    /// intervals are narrow enough. Where the number of boots is fixed, `execute` is called once.
     ///
     /// # Errors
     /// Those of `execute`; [`Error::Journal`]
@@ -138,8 +140,8 @@ impl Interrupted {
         }
     }
 
-    /// What is left to do, and what `again` adds. The journal records that the run is continued with `provenance`, unless nothing is
-    /// left.
+    /// What is left to do, and what `again` adds. The journal records that the run is continued
+    /// with `provenance`, unless nothing is left.
     ///
     /// # Errors
     /// As [`Self::check_program`]; [`Error::Journal`] where the journal cannot be written.
@@ -196,11 +198,12 @@ pub fn conclude_in(directory: &OpenDirectory) -> Result<(Results, Option<String>
     Ok((streamed.results, fingerprint))
 }
 
-/// Longest id of a block, in bytes: file systems refuse file names with more than that and what is around it.
+/// Longest id of a block, in bytes: file systems refuse file names with more than that and what is
+/// around it.
 const LONGEST_ID: usize = 200;
 
-/// Checks that the ids of the blocks of `plan` name files in the directory where they are put, and nowhere else: anybody may have
-/// written the journal that a plan is read from.
+/// Checks that the ids of the blocks of `plan` name files in the directory where they are put, and
+/// nowhere else: anybody may have written the journal that a plan is read from.
 ///
 /// # Errors
 /// [`Error::BlockId`] with the first id that names no such file.

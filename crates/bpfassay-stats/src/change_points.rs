@@ -1,28 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Change points of a series: from which kernel on is it slower?
 //!
-//! 1. **Noise** (`noise`): each point has the variance that its replicates show, and a declared layout term, for replicates of one
-//!    kernel do not show how much the addresses of another build matter. Where neighbours differ by more than both explain, the median of
-//!    these differences widens them.
-//! 2. **Candidates** (`partition`): optimal partitioning with known variances (Jackson et al., "An algorithm for optimal
-//!    partitioning of data on an interval", IEEE Signal Processing Letters 12(2), 2005), at a penalty of 3 ln n for each change, in units
-//!    of that noise. It sees what comes and goes again, a regression that a later kernel repaired.
-//! 3. **Tests**: the two levels at each candidate are compared as two results are ([`crate::gate`]: a change beyond the margin, by Student's t).
-//!    The p-value is multiplied by the number of ways to choose two neighbouring stretches, so that it holds however the
-//!    candidates were found (Boole's inequality), by 2 n² at most, since these tests overlap: the smallest of their p-values was
-//!    below α / (2 n²) in at most α of 5,000 series of 12, 31 and 60 points, independent or not, for α from 0.002 to 0.1. A
-//!    quarter of α is spent on a single change of the whole series, of which there are n − 1.
-//!    The weakest candidate is removed until all hold.
+//! 1. **Noise** (`noise`): each point has the variance that its replicates show, and a declared
+//!    layout term, for replicates of one kernel do not show how much the addresses of another build
+//!    matter. Where neighbours differ by more than both explain, the median of these differences
+//!    widens them.
+//! 2. **Candidates** (`partition`): optimal partitioning with known variances (Jackson et al., "An
+//!    algorithm for optimal partitioning of data on an interval", IEEE Signal Processing Letters
+//!    12(2), 2005), at a penalty of 3 ln n for each change, in units of that noise. It sees what
+//!    comes and goes again, a regression that a later kernel repaired.
+//! 3. **Tests**: the two levels at each candidate are compared as two results are ([`crate::gate`]:
+//!    a change beyond the margin, by Student's t). The p-value is multiplied by the number of ways
+//!    to choose two neighbouring stretches, so that it holds however the candidates were found
+//!    (Boole's inequality), by 2 n² at most, since these tests overlap: the smallest of their
+//!    p-values was below α / (2 n²) in at most α of 5,000 series of 12, 31 and 60 points,
+//!    independent or not, for α from 0.002 to 0.1. A quarter of α is spent on a single change of
+//!    the whole series, of which there are n − 1. The weakest candidate is removed until all hold.
 //! 4. **Families**: over many series the rate is kept by Holm's procedure ([`Search::family`]).
 //!
-//! Neighbouring kernels share most of their source, so that their noise is correlated: the variance of a level of n points is
-//! that of a first-order autoregressive process (Anderson, "The statistical analysis of time series", 1971, section 8.2), with a
-//! declared correlation.
+//! Neighbouring kernels share most of their source, so that their noise is correlated: the variance
+//! of a level of n points is that of a first-order autoregressive process (Anderson, "The
+//! statistical analysis of time series", 1971, section 8.2), with a declared correlation.
 //!
-//! Assumed: noise about normal. A single kernel beside the others is found where its own replicates are certain enough.
+//! Assumed: noise about normal. A single kernel beside the others is found where its own replicates
+//! are certain enough.
 //!
-//! Simulated: false alarms in at most α of series without change, at an autocorrelation of 0.35, whether replicates
-//! show the noise, a quarter of it, or none; a step of 5 % after three points at a noise of 0.2 % is found in over 19 of 20.
+//! Simulated: false alarms in at most α of series without change, at an autocorrelation of 0.35,
+//! whether replicates show the noise, a quarter of it, or none; a step of 5 % after three points at
+//! a noise of 0.2 % is found in over 19 of 20.
 
 mod noise;
 mod partition;
@@ -44,9 +49,11 @@ use crate::{
 pub struct Point {
     /// Logarithm of the ratio.
     pub log_ratio: f64,
-    /// Variance (squared standard error) of it by its replicates; 0 where all observations were equal.
+    /// Variance (squared standard error) of it by its replicates; 0 where all observations were
+    /// equal.
     pub variance: f64,
-    /// Degrees of freedom of that variance; 0 where there is none, and only the other points show how much it varies.
+    /// Degrees of freedom of that variance; 0 where there is none, and only the other points show
+    /// how much it varies.
     pub degrees_of_freedom: f64,
     /// Declared variance of what replicates do not show: the layout term.
     pub layout: f64,
@@ -55,7 +62,8 @@ pub struct Point {
 /// How to look for changes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Search {
-    /// Probability of one or more false alarms in a series without change, and over a family of series.
+    /// Probability of one or more false alarms in a series without change, and over a family of
+    /// series.
     pub alpha: f64,
     /// Changes of level up to this ratio either way do not matter; 1: every change does.
     pub margin: f64,
@@ -63,22 +71,24 @@ pub struct Search {
     pub autocorrelation: f64,
     /// Seed of the intervals of places: equal seeds give equal answers.
     pub seed: u64,
-    /// The fewest points of a stretch, at least 1; 2 at least where replicates do not show the noise of every point.
+    /// The fewest points of a stretch, at least 1; 2 at least where replicates do not show the
+    /// noise of every point.
     pub shortest: usize,
     /// Level of intervals.
     pub level: f64,
 }
 
 impl Search {
-    /// Error rate 0.01, every change of level, an autocorrelation of 0.35 (that of the stored series of kernels), stretches of one
-    /// point and more, 95 % intervals.
+    /// Error rate 0.01, every change of level, an autocorrelation of 0.35 (that of the stored
+    /// series of kernels), stretches of one point and more, 95 % intervals.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { alpha: 0.01, margin: 1.0, autocorrelation: 0.35, seed, shortest: 1, level: 0.95 }
     }
 }
 
-/// A change from one level to another. Indices are those of the series as given, with its missing points.
+/// A change from one level to another. Indices are those of the series as given, with its missing
+/// points.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangePoint {
     /// The last point measured at the old level.
@@ -91,9 +101,11 @@ pub struct ChangePoint {
     pub latest: usize,
     /// Share of bootstrapped series in which the change is found at just this place.
     pub certainty: f64,
-    /// p-value of the test that found it, corrected for the places in its series, not for other series.
+    /// p-value of the test that found it, corrected for the places in its series, not for other
+    /// series.
     pub p: f64,
-    /// New level / old level, its interval given the place; `n` is the number of points at both levels in the test that found it.
+    /// New level / old level, its interval given the place; `n` is the number of points at both
+    /// levels in the test that found it.
     pub ratio: Estimate,
 }
 
@@ -152,11 +164,13 @@ impl Search {
         self.family(&[series]).pop().unwrap_or(Err(StatsError::Empty))
     }
 
-    /// Looks for changes in several series, so that the probability of one or more false alarms in all of them is at most α
-    /// (Holm): a series has a change where its smallest p-value is below α divided by the number of series whose p-values are
-    /// not smaller; its other changes have to be below α divided by the number of series.
+    /// Looks for changes in several series, so that the probability of one or more false alarms in
+    /// all of them is at most α (Holm): a series has a change where its smallest p-value is below α
+    /// divided by the number of series whose p-values are not smaller; its other changes have to be
+    /// below α divided by the number of series.
     ///
-    /// Each series has its own answer or error, see [`Self::changes`]; series with an error are no part of the family.
+    /// Each series has its own answer or error, see [`Self::changes`]; series with an error are no
+    /// part of the family.
     pub fn family<S: AsRef<[Option<Point>]>>(&self, family: &[S]) -> Vec<Result<Segmentation, StatsError>> {
         let measured: Vec<_> = family.iter().map(|series| self.measured(series.as_ref())).collect();
         let smallest: Vec<Option<f64>> = measured
@@ -210,8 +224,9 @@ impl Search {
         Ok(Measured { points, noise, candidates, tests, tests_of_whole })
     }
 
-    /// The candidates that hold at `alpha`: of those that do not, the weakest is removed, and its neighbours are tested again. What
-    /// held beside a candidate that is removed still holds, as all these tests are corrected for.
+    /// The candidates that hold at `alpha`: of those that do not, the weakest is removed, and its
+    /// neighbours are tested again. What held beside a candidate that is removed still holds, as
+    /// all these tests are corrected for.
     fn hold(&self, measured: &Measured, alpha: f64) -> Result<Vec<Cut>, StatsError> {
         let unknown = Effect { log_ratio: 0.0, spread: Spread::OneObservation, n: 0 };
         let mut cuts: Vec<Cut> = measured.candidates.iter().map(|&at| Cut { at, p: 1.0, effect: unknown }).collect();
@@ -235,8 +250,9 @@ impl Search {
         }
     }
 
-    /// The difference of the levels of two neighbouring stretches and its p-value: by the noise that replicates show, and by
-    /// that of the residuals, the surer of the two, at half the error rate each.
+    /// The difference of the levels of two neighbouring stretches and its p-value: by the noise
+    /// that replicates show, and by that of the residuals, the surer of the two, at half the error
+    /// rate each.
     fn test(&self, measured: &Measured, before: &[Observed], after: &[Observed]) -> Result<(Effect, f64), StatsError> {
         let (log_ratio, n) = (mean(after) - mean(before), before.len() + after.len());
         let spreads = measured.noise.spreads(&[before, after]);
@@ -276,9 +292,10 @@ impl Search {
         Ok(Segmentation { changes, stretches })
     }
 
-    /// The interval of the place of a change and the share at the place found: residuals of both stretches, brought to
-    /// the same variance, are drawn anew and the best cut is found again (a residual bootstrap: Hušková and Kirch,
-    /// "Bootstrapping confidence intervals for the change-point of time series", J. Time Ser. Anal. 29(6), 2008).
+    /// The interval of the place of a change and the share at the place found: residuals of both
+    /// stretches, brought to the same variance, are drawn anew and the best cut is found again (a
+    /// residual bootstrap: Hušková and Kirch, "Bootstrapping confidence intervals for the
+    /// change-point of time series", J. Time Ser. Anal. 29(6), 2008).
     fn place(
         &self,
         noise: &Noise,
@@ -290,7 +307,8 @@ impl Search {
         let points = [before, after].concat();
         let deviations: Vec<f64> = noise.of_points(&points).into_iter().map(f64::sqrt).collect();
         let levels: Vec<f64> = before.iter().map(|_| mean(before)).chain(after.iter().map(|_| mean(after))).collect();
-        // Residuals of a fitted mean are too small by √((n − 1) / n) in each stretch; that of a single point shows nothing.
+        // Residuals of a fitted mean are too small by √((n − 1) / n) in each stretch; that of a
+        // single point shows nothing.
         let widen = |n: usize| (n as f64 / (n as f64 - 1.0).max(1.0)).sqrt();
         let residuals: Vec<f64> = points
             .iter()

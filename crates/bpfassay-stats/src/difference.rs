@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mean of paired differences: what something costs in the unit that it was measured in.
 //!
-//! Estimator: the arithmetic mean of the pairs' differences; interval: Student's t. (Student, "The probable error of a
-//! mean", Biometrika 6(1), 1908, of which the example in the tests is.)
+//! Estimator: the arithmetic mean of the pairs' differences; interval: Student's t. (Student, "The
+//! probable error of a mean", Biometrika 6(1), 1908, of which the example in the tests is.)
 //!
 //! Assumed: pairs are independent of each other and their differences about normal.
 
@@ -19,7 +19,8 @@ pub fn mean_difference(differences: &[f64], level: f64) -> Result<Estimate, Stat
     difference_of(&Effect::paired(differences)?, 1.0, level)
 }
 
-/// A mean difference that is known as a `share` of `whole`, with the error that `share` has: its mean stands in the place of the log ratio.
+/// A mean difference that is known as a `share` of `whole`, with the error that `share` has: its
+/// mean stands in the place of the log ratio.
 ///
 /// # Errors
 /// [`StatsError::Level`]; [`StatsError::Range`] for figures that no floating-point number holds.
@@ -38,7 +39,8 @@ pub fn difference_of(share: &Effect, whole: f64, level: f64) -> Result<Estimate,
     if value.is_finite() && fits { Ok(Estimate { value, bounds, n: share.n }) } else { Err(StatsError::Range) }
 }
 
-/// The squared standard error that the interval of [`mean_difference`] at `level` was made of; `None` for one observation.
+/// The squared standard error that the interval of [`mean_difference`] at `level` was made of;
+/// `None` for one observation.
 ///
 /// # Errors
 /// [`StatsError::Level`] where `level` is not between 0 and 1.
@@ -59,7 +61,8 @@ mod tests {
 
     use super::*;
 
-    /// Student's example, R's data set `sleep`: `t.test(extra ~ group, paired = TRUE)` gives mean -1.58 and the interval
+    /// Student's example, R's data set `sleep`: `t.test(extra ~ group, paired = TRUE)` gives mean
+    /// -1.58 and the interval
     /// [-2.4598858, -0.7001142].
     #[test]
     fn students_own_example() {

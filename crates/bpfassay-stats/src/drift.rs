@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Drift: whether the baseline of interleaved blocks changes with time (a host that warms up, a disk that fills).
+//! Drift: whether the baseline of interleaved blocks changes with time (a host that warms up, a
+//! disk that fills).
 //!
-//! Mann-Kendall trend test: Mann, "Nonparametric tests against trend", Econometrica 13, 1945; Kendall, "Rank
-//! correlation methods", 1975. It asks only whether later figures tend to be larger, so neither outliers nor the form
-//! of the drift matter. p-values are exact without ties for up to 50 figures, else from the normal distribution
-//! with correction for ties and continuity; both as R's `cor.test(method = "kendall")`. How much: the slope of Theil
-//! and Sen (Sen, "Estimates of the regression coefficient based on Kendall's tau", JASA 63, 1968), on the log scale.
+//! Mann-Kendall trend test: Mann, "Nonparametric tests against trend", Econometrica 13, 1945;
+//! Kendall, "Rank correlation methods", 1975. It asks only whether later figures tend to be larger,
+//! so neither outliers nor the form of the drift matter. p-values are exact without ties for up to
+//! 50 figures, else from the normal distribution with correction for ties and continuity; both as
+//! R's `cor.test(method = "kendall")`. How much: the slope of Theil and Sen (Sen, "Estimates of the
+//! regression coefficient based on Kendall's tau", JASA 63, 1968), on the log scale.
 //!
-//! Paired comparison within blocks is not biased by a drift that is slow against a block; it widens figures over all
-//! blocks, and shows that blocks are not replicates of one state. Drift is reported, no figure is corrected for it.
+//! Paired comparison within blocks is not biased by a drift that is slow against a block; it widens
+//! figures over all blocks, and shows that blocks are not replicates of one state. Drift is
+//! reported, no figure is corrected for it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,11 +26,13 @@ const EXACT: usize = 50;
 pub struct Drift {
     /// Number of figures.
     pub n: usize,
-    /// Kendall's τ-b of figure and order, −1 (falls always) to 1 (rises always); 0 where all are equal.
+    /// Kendall's τ-b of figure and order, −1 (falls always) to 1 (rises always); 0 where all are
+    /// equal.
     pub tau: f64,
     /// Two-sided p-value of "no trend".
     pub p: f64,
-    /// The smallest p-value that this number of figures can have: with four or fewer, no trend can be shown at 0.05.
+    /// The smallest p-value that this number of figures can have: with four or fewer, no trend can
+    /// be shown at 0.05.
     pub smallest_p: f64,
     /// Change from one figure to the next, as a ratio (1: none), the median over all pairs.
     pub ratio_per_step: f64,
@@ -91,8 +96,8 @@ fn tie_sizes(figures: &[f64]) -> Vec<f64> {
     sorted.chunk_by(|a, b| a == b).map(|group| group.len() as f64).collect()
 }
 
-/// Two-sided p-value from the distribution of the number of inversions of a random order: it is that of a sum of
-/// uniform figures on 0 … i, for i below n (Kendall, 1975, chapter 5).
+/// Two-sided p-value from the distribution of the number of inversions of a random order: it is
+/// that of a sum of uniform figures on 0 … i, for i below n (Kendall, 1975, chapter 5).
 fn exact_p(n: usize, score: i64) -> f64 {
     let pairs = n * (n - 1) / 2;
     let mut shares = vec![0.0; pairs + 1];
@@ -140,8 +145,8 @@ mod tests {
         simulation::{Shape, close, share},
     };
 
-    /// R 4.2.2: `cor.test(seq_along(x), x, method = "kendall", exact = TRUE)`; the third, which has ties, with
-    /// `exact = FALSE, continuity = TRUE`.
+    /// R 4.2.2: `cor.test(seq_along(x), x, method = "kendall", exact = TRUE)`; the third, which has
+    /// ties, with `exact = FALSE, continuity = TRUE`.
     #[test]
     fn tau_and_p_values_agree_with_r() {
         for (figures, tau, p) in [
@@ -189,8 +194,8 @@ mod tests {
         }
     }
 
-    /// 4,000 series of 12 without trend: standard error 0.0035; with one of a third of the deviation per block, most
-    /// are found.
+    /// 4,000 series of 12 without trend: standard error 0.0035; with one of a third of the
+    /// deviation per block, most are found.
     #[test]
     fn false_alarms_are_as_rare_as_documented() {
         let mut generator = Generator::new(61);
@@ -211,7 +216,8 @@ mod tests {
     }
 
     proptest! {
-        /// The unit does not matter; reversed figures have the opposite trend with the same p-value.
+        /// The unit does not matter; reversed figures have the opposite trend with the same
+        /// p-value.
         #[test]
         fn trends_reverse(figures in prop::collection::vec(1.0..100.0f64, 2..60), unit in 0.01..100.0f64) {
             let drift = Drift::of(&figures).unwrap();

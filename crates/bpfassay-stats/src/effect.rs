@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An effect: a ratio on the log scale with what is known of its error. What tests, verdicts and intervals start from.
+//! An effect: a ratio on the log scale with what is known of its error. What tests, verdicts and
+//! intervals start from.
 //!
-//! Effects come from paired blocks ([`Effect::paired`]), from two independent sets of runs ([`Effect::independent`]),
-//! or from the means of boots ([`crate::hierarchical`]). The relative overhead is such a ratio: bandwidth without the tool
-//! / bandwidth with it, above 1: slower.
+//! Effects come from paired blocks ([`Effect::paired`]), from two independent sets of runs
+//! ([`Effect::independent`]), or from the means of boots ([`crate::hierarchical`]). The relative
+//! overhead is such a ratio: bandwidth without the tool / bandwidth with it, above 1: slower.
 //!
-//! Estimator: the ratio of geometric means over pairs, which is the exponential of the mean of the pairs' log ratios;
-//! interval: Student's t on the log scale, transformed back. Ratios are compared on the log scale because it treats
-//! twice as fast and half as fast alike (Fleming and Wallace, "How not to lie with statistics: the correct way to
-//! summarize benchmark results", CACM 29(3), 1986); a paired t interval of logarithms is the classical interval for a
-//! ratio under multiplicative errors (Bland and Altman, "Transformations, means and confidence intervals", BMJ 312,
-//! 1996).
+//! Estimator: the ratio of geometric means over pairs, which is the exponential of the mean of the
+//! pairs' log ratios; interval: Student's t on the log scale, transformed back. Ratios are compared
+//! on the log scale because it treats twice as fast and half as fast alike (Fleming and Wallace,
+//! "How not to lie with statistics: the correct way to summarize benchmark results", CACM 29(3),
+//! 1986); a paired t interval of logarithms is the classical interval for a ratio under
+//! multiplicative errors (Bland and Altman, "Transformations, means and confidence intervals", BMJ
+//! 312, 1996).
 //!
-//! Coverage of nominal 95 % intervals, simulated (test `coverage_is_nominal_for_few_pairs`): 0.95 for log-normal ratios,
-//! 0.96 with heavy tails (Student's t with 3 degrees of freedom) at 5, 8 and 20 pairs. It is **not** nominal for strongly
-//! skewed ratios (exponential: delays only ever add): 0.88 at 5, 0.89 at 8, 0.92 at 20 pairs, as no known interval for so
-//! few pairs is.
+//! Coverage of nominal 95 % intervals, simulated (test `coverage_is_nominal_for_few_pairs`): 0.95
+//! for log-normal ratios, 0.96 with heavy tails (Student's t with 3 degrees of freedom) at 5, 8 and
+//! 20 pairs. It is **not** nominal for strongly skewed ratios (exponential: delays only ever add):
+//! 0.88 at 5, 0.89 at 8, 0.92 at 20 pairs, as no known interval for so few pairs is.
 //!
-//! Assumed: pairs are independent of each other and their log ratios about normal. Two runs of one pair may depend on
-//! each other as they like: that is what pairing is for.
+//! Assumed: pairs are independent of each other and their log ratios about normal. Two runs of one
+//! pair may depend on each other as they like: that is what pairing is for.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -75,9 +77,10 @@ impl Effect {
         Ok(Self { log_ratio, spread, n })
     }
 
-    /// From two independent sets of logarithms, as in comparing two results: mean of `baseline` − mean of `with`, where
-    /// the two may vary by different amounts (Welch, "The generalization of 'Student's' problem when several different
-    /// population variances are involved", Biometrika 34, 1947).
+    /// From two independent sets of logarithms, as in comparing two results: mean of `baseline` −
+    /// mean of `with`, where the two may vary by different amounts (Welch, "The generalization of
+    /// 'Student's' problem when several different population variances are involved", Biometrika
+    /// 34, 1947).
     ///
     /// # Errors
     /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not finite.
@@ -90,7 +93,8 @@ impl Effect {
             (Some(a), Some(b)) if a > 0.0 || b > 0.0 => {
                 let (df_a, df_b) = (baseline.len() as f64 - 1.0, with.len() as f64 - 1.0);
                 let (a, b) = (a.powi(2) / (df_a + 1.0), b.powi(2) / (df_b + 1.0));
-                // Satterthwaite's degrees of freedom, from shares so that small variances do not underflow.
+                // Satterthwaite's degrees of freedom, from shares so that small variances do not
+                // underflow.
                 let share = a / (a + b);
                 let degrees_of_freedom = 1.0 / (share.powi(2) / df_a + (1.0 - share).powi(2) / df_b);
                 Spread::Student { standard_error: (a + b).sqrt(), degrees_of_freedom }
@@ -106,9 +110,9 @@ impl Effect {
         Ok(Self { log_ratio, spread, n })
     }
 
-    /// The same with an independent error of known `variance` besides, as a declared layout term is (degrees of freedom by
-    /// Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2, 1946). One
-    /// observation still shows nothing.
+    /// The same with an independent error of known `variance` besides, as a declared layout term is
+    /// (degrees of freedom by Satterthwaite, "An approximate distribution of estimates of variance
+    /// components", Biometrics Bulletin 2, 1946). One observation still shows nothing.
     #[must_use]
     pub fn with_known_variance(self, variance: f64) -> Self {
         let student = |own: f64, degrees_of_freedom: f64| Spread::Student {
@@ -152,8 +156,8 @@ impl Effect {
         }
     }
 
-    /// One-sided p-value of "the log ratio is at most `bound`" against "it is above". `None` for one observation;
-    /// without spread 0 or 1, for then the effect is taken as known.
+    /// One-sided p-value of "the log ratio is at most `bound`" against "it is above". `None` for
+    /// one observation; without spread 0 or 1, for then the effect is taken as known.
     ///
     /// # Errors
     /// [`StatsError::NotFinite`] for a `bound` that is not finite.
@@ -161,7 +165,8 @@ impl Effect {
         self.p_one_sided(bound, 1.0)
     }
 
-    /// One-sided p-value of "the log ratio is at least `bound`" against "it is below"; see [`Self::p_at_most`].
+    /// One-sided p-value of "the log ratio is at least `bound`" against "it is below"; see
+    /// [`Self::p_at_most`].
     ///
     /// # Errors
     /// [`StatsError::NotFinite`] for a `bound` that is not finite.
@@ -184,7 +189,8 @@ impl Effect {
     }
 }
 
-/// Mean and deviation of finite figures; a deviation of exactly 0 where all are equal, whatever their sum rounds to.
+/// Mean and deviation of finite figures; a deviation of exactly 0 where all are equal, whatever
+/// their sum rounds to.
 ///
 /// # Errors
 /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] where one is not finite; [`StatsError::Range`] where mean or deviation are

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Verdicts: pass, regression, inconclusive.
 //!
-//! A gate is a limit on a ratio ("overhead at most 1.05"). Two one-sided tests decide, each at error rate α: *pass*
-//! needs the hypothesis "above the limit" refuted, *regression* the hypothesis "within the limit". Where neither is,
-//! the verdict is *inconclusive*: the data allow either. **Inconclusive is not pass**: an experiment too small to find
-//! a regression would pass always, so whoever counts passes counts [`Verdict::Pass`] only. The
-//! approach is that of non-inferiority trials (ICH E9, "Statistical principles for clinical trials", 1998, section
-//! 3.3.2).
+//! A gate is a limit on a ratio ("overhead at most 1.05"). Two one-sided tests decide, each at
+//! error rate α: *pass* needs the hypothesis "above the limit" refuted, *regression* the hypothesis
+//! "within the limit". Where neither is, the verdict is *inconclusive*: the data allow either.
+//! **Inconclusive is not pass**: an experiment too small to find a regression would pass always, so
+//! whoever counts passes counts [`Verdict::Pass`] only. The approach is that of non-inferiority
+//! trials (ICH E9, "Statistical principles for clinical trials", 1998, section 3.3.2).
 //!
-//! For a study as a whole to pass, every gate must pass; the claim "all pass" then needs no correction (Berger,
-//! "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24(4), 1982), while "some cell regresses"
-//! does: [`verdicts`] adjusts both kinds of p-values, which keeps each cell's verdict true as well.
+//! For a study as a whole to pass, every gate must pass; the claim "all pass" then needs no
+//! correction (Berger, "Multiparameter hypothesis testing and acceptance sampling", Technometrics
+//! 24(4), 1982), while "some cell regresses" does: [`verdicts`] adjusts both kinds of p-values,
+//! which keeps each cell's verdict true as well.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The worst of several: a regression, else an inconclusive one, else a pass; inconclusive where there are none.
+    /// The worst of several: a regression, else an inconclusive one, else a pass; inconclusive
+    /// where there are none.
     #[must_use]
     pub fn worst(verdicts: impl IntoIterator<Item = Self>) -> Self {
         verdicts.into_iter().max().unwrap_or(Self::Inconclusive)
@@ -66,8 +68,9 @@ impl GateEvidence {
         Ok(Self { limit, p_above, p_within })
     }
 
-    /// Holds `effect` against the band from 1 / `limit` to `limit`: a pass is an equivalence (two one-sided tests), a
-    /// regression lies beyond either end (twice the smaller one-sided p-value, for there are two ends).
+    /// Holds `effect` against the band from 1 / `limit` to `limit`: a pass is an equivalence (two
+    /// one-sided tests), a regression lies beyond either end (twice the smaller one-sided p-value,
+    /// for there are two ends).
     ///
     /// # Errors
     /// [`StatsError::Margin`] for a limit that is not above 1.
@@ -78,15 +81,16 @@ impl GateEvidence {
         Ok(Self { limit, p_above, p_within: ends.map(|(above, below)| (2.0 * above.min(below)).min(1.0)) })
     }
 
-    /// The same evidence where it was one of `looks` at which sampling could have stopped: by Boole's inequality, the
-    /// p-values times their number.
+    /// The same evidence where it was one of `looks` at which sampling could have stopped: by
+    /// Boole's inequality, the p-values times their number.
     #[must_use]
     pub fn over_looks(self, looks: usize) -> Self {
         Self { p_above: times(self.p_above, looks), p_within: times(self.p_within, looks), ..self }
     }
 }
 
-/// The verdicts on a family of gates at error rate `alpha`, in their order, p-values of either kind adjusted.
+/// The verdicts on a family of gates at error rate `alpha`, in their order, p-values of either kind
+/// adjusted.
 ///
 /// # Errors
 /// [`StatsError::Alpha`] for an `alpha` that is not between 0 and 0.5.
@@ -136,10 +140,11 @@ pub enum Change {
 pub struct ChangeEvidence {
     /// Changes up to this ratio either way do not matter; 1: every change does.
     pub margin: f64,
-    /// Two-sided p-value of "no change beyond the margin" (twice the smaller one-sided one). `None` for one observation.
+    /// Two-sided p-value of "no change beyond the margin" (twice the smaller one-sided one). `None`
+    /// for one observation.
     pub p_change: Option<f64>,
-    /// p-value of "not equivalent"; `None` for one observation, and for a margin of 1, which nothing can be shown to be
-    /// within.
+    /// p-value of "not equivalent"; `None` for one observation, and for a margin of 1, which
+    /// nothing can be shown to be within.
     pub p_different: Option<f64>,
     /// The sign of the change, if it is one.
     pub increases: bool,
@@ -304,7 +309,8 @@ mod tests {
         assert!(plain > 2000 * 7 / 100 && kept <= 2000 * 5 / 100, "{plain} {kept}");
     }
 
-    /// At the limit either error happens in at most α of all samples; 4,000 of them: standard error 0.0035.
+    /// At the limit either error happens in at most α of all samples; 4,000 of them: standard error
+    /// 0.0035.
     #[test]
     fn error_rates_at_the_limit_are_kept() {
         let mut generator = Generator::new(31);
@@ -324,7 +330,8 @@ mod tests {
     }
 
     proptest! {
-        /// A higher limit never gives a worse verdict, and more certainty asked for never turns inconclusive into a claim.
+        /// A higher limit never gives a worse verdict, and more certainty asked for never turns
+        /// inconclusive into a claim.
         #[test]
         fn verdicts_are_monotone(logs in prop::collection::vec(-0.1..0.1f64, 1..8), limit in 0.9..1.1f64) {
             let tight = GateEvidence::new(&effect(&logs), limit).unwrap();

@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures from several boots, each with several iterations: iterations of one boot are not independent of each other.
+//! Figures from several boots, each with several iterations: iterations of one boot are not
+//! independent of each other.
 //!
-//! Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013: the mean over all levels has the t interval
-//! of the means of the highest level (boots − 1 degrees of freedom: [`crate::Effect::paired`] of the means of boots), and
-//! each level's own variance has an unbiased estimate (T² from S²). Here on logarithms, with two levels. Boots may have different numbers of iterations: each boot's mean counts alike, whatever
-//! its number (for mixed numbers: Searle, Casella and McCulloch, "Variance components", 1992, the unweighted-means
-//! analysis).
+//! Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013: the mean over all
+//! levels has the t interval of the means of the highest level (boots − 1 degrees of freedom:
+//! [`crate::Effect::paired`] of the means of boots), and each level's own variance has an unbiased
+//! estimate (T² from S²). Here on logarithms, with two levels. Boots may have different numbers of
+//! iterations: each boot's mean counts alike, whatever its number (for mixed numbers: Searle,
+//! Casella and McCulloch, "Variance components", 1992, the unweighted-means analysis).
 //!
-//! Assumed: boots are independent and their means about normal. An interval from all iterations at once, as if they
-//! were independent, is too narrow; the test `iterations_of_one_boot_are_not_independent` shows by how much.
+//! Assumed: boots are independent and their means about normal. An interval from all iterations at
+//! once, as if they were independent, is too narrow; the test
+//! `iterations_of_one_boot_are_not_independent` shows by how much.
 
 use crate::{StatsError, effect::finite_mean_and_deviation};
 
 /// The variance of several boots with several iterations each, by level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hierarchy {
-    /// Variance of a single iteration around the mean of its boot; `None` where every boot has one iteration only.
+    /// Variance of a single iteration around the mean of its boot; `None` where every boot has one
+    /// iteration only.
     pub within_boots: Option<f64>,
-    /// Variance of boots beyond what their iterations explain, 0 where the estimate is negative; `None` for one boot, or
-    /// where the variance within boots is not known.
+    /// Variance of boots beyond what their iterations explain, 0 where the estimate is negative;
+    /// `None` for one boot, or where the variance within boots is not known.
     pub between_boots: Option<f64>,
 }
 
@@ -72,8 +76,9 @@ mod tests {
         Effect::paired(&boots.iter().map(|boot| mean(boot.as_ref())).collect::<Vec<_>>()).unwrap()
     }
 
-    /// Yields of dyestuff of six batches of five (Davies and Goldsmith, "Statistical methods in research and production",
-    /// 1972, section 6.4; data set `Dyestuff` of R's lme4). Published there: variance of batches 1764.05, residual 2451.25.
+    /// Yields of dyestuff of six batches of five (Davies and Goldsmith, "Statistical methods in
+    /// research and production", 1972, section 6.4; data set `Dyestuff` of R's lme4). Published
+    /// there: variance of batches 1764.05, residual 2451.25.
     const DYESTUFF: [[f64; 5]; 6] = [
         [1545., 1440., 1440., 1520., 1580.],
         [1540., 1555., 1490., 1560., 1495.],
@@ -83,7 +88,8 @@ mod tests {
         [1520., 1455., 1450., 1480., 1445.],
     ];
 
-    /// Interval: R 4.2.2, `t.test(tapply(dy, batch, mean))$conf.int` = 1477.6733528086, 1577.3266471914.
+    /// Interval: R 4.2.2, `t.test(tapply(dy, batch, mean))$conf.int` = 1477.6733528086,
+    /// 1577.3266471914.
     #[test]
     fn the_published_variance_components() {
         let found = Hierarchy::new(&DYESTUFF).unwrap();
@@ -151,7 +157,8 @@ mod tests {
         assert!(covered < 0.75, "{covered}");
     }
 
-    /// 2,000 samples of 8 boots with 4 iterations: both components without bias, to three standard errors.
+    /// 2,000 samples of 8 boots with 4 iterations: both components without bias, to three standard
+    /// errors.
     #[test]
     fn variance_components_are_unbiased() {
         let mut generator = Generator::new(7);

@@ -26,7 +26,8 @@ pub enum Bounds {
     Interval(Interval),
     /// One observation does not show any spread.
     OneObservation,
-    /// All observations are equal: the interval would be a point, which is exact only if nothing varies at all.
+    /// All observations are equal: the interval would be a point, which is exact only if nothing
+    /// varies at all.
     NoSpread,
     /// As many parameters as observations: they are met exactly, which does not show any spread.
     NoDegreesOfFreedom,
@@ -73,11 +74,13 @@ pub(crate) fn check_level(level: f64) -> Result<(), StatsError> {
     if level > 0.0 && level < 1.0 { Ok(()) } else { Err(StatsError::Level { level }) }
 }
 
-/// Degrees of freedom beyond which expansions in their reciprocal, exact to nine digits, stand in for statrs 0.19,
-/// whose quantile rests on differences of large logarithms of Γ: 1.827 for 1.960 at 10⁷, and at 10⁹ it does not return.
+/// Degrees of freedom beyond which expansions in their reciprocal, exact to nine digits, stand in
+/// for statrs 0.19, whose quantile rests on differences of large logarithms of Γ: 1.827 for 1.960
+/// at 10⁷, and at 10⁹ it does not return.
 const LARGE: f64 = 1e4;
 
-/// The two-sided `level` quantile of Student's t distribution: half the width of a t interval in standard errors.
+/// The two-sided `level` quantile of Student's t distribution: half the width of a t interval in
+/// standard errors.
 ///
 /// # Errors
 /// [`StatsError::Level`] where the level is no probability; [`StatsError::Range`] where the degrees of freedom are not positive, or the
@@ -102,7 +105,8 @@ pub(crate) fn t_quantile(level: f64, degrees_of_freedom: f64) -> Result<f64, Sta
 /// [`StatsError::Range`] where the degrees of freedom are not positive, or the probability is not finite.
 pub(crate) fn t_cdf(t: f64, degrees_of_freedom: f64) -> Result<f64, StatsError> {
     if degrees_of_freedom > LARGE && t.is_finite() {
-        // Wallace, "Bounds on normal approximations to Student's and the chi-square distributions", Ann. Math. Statist. 30, 1959.
+        // Wallace, "Bounds on normal approximations to Student's and the chi-square distributions",
+        // Ann. Math. Statist. 30, 1959.
         let factor = (8.0 * degrees_of_freedom + 1.0) / (8.0 * degrees_of_freedom + 3.0);
         let z = factor * (degrees_of_freedom * (t * t / degrees_of_freedom).ln_1p()).sqrt();
         return Ok(normal_cdf(z.copysign(t)));
@@ -130,7 +134,8 @@ pub(crate) fn normal_quantile(p: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2, critical values of Student's t, column 0.975.
+    /// NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2, critical values of Student's t,
+    /// column 0.975.
     #[test]
     fn quantiles_are_those_of_the_published_table() {
         for (degrees, published) in

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Estimators: from figures to estimates with intervals. Pure functions, one file each.
 //!
-//! From figures to effects: [`effect`] (paired and independent log ratios: the relative overhead), [`hierarchical`] (boots
-//! with iterations), [`mod@relative_error`], [`difference`]. From effects to answers: [`gate`] (verdicts, changes),
+//! From figures to effects: [`effect`] (paired and independent log ratios: the relative overhead),
+//! [`hierarchical`] (boots with iterations), [`mod@relative_error`], [`difference`]. From effects
+//! to answers: [`gate`] (verdicts, changes),
 //! [`equivalence`], [`moderated`] and [`multiplicity`] (families), [`change_points`] (series). About the experiment: [`power`],
 //! [`sequential`], [`drift`].
 //!
-//! Each estimator documents what it assumes, cites its source, is tested against published figures or those of another
-//! implementation, and has its error rates checked by simulation. What cannot be estimated is distinct from what is 0:
-//! one observation, no spread, no degrees of freedom ([`Bounds`]).
-//! Not here: what a figure means or where it comes from (bpfassay-report), any input or output.
+//! Each estimator documents what it assumes, cites its source, is tested against published figures
+//! or those of another implementation, and has its error rates checked by simulation. What cannot
+//! be estimated is distinct from what is 0: one observation, no spread, no degrees of freedom
+//! ([`Bounds`]). Not here: what a figure means or where it comes from (bpfassay-report), any input
+//! or output.
 
 #![forbid(unsafe_code)]
 

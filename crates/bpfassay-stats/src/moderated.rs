@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Variances of many cells with few observations each: what all cells show of the variance of one.
 //!
-//! Method: the moderated t of Smyth, "Linear models and empirical Bayes methods for assessing differential expression in microarray
-//! experiments", Stat. Appl. Genet. Mol. Biol. 3(1), 2004: the variances of cells are taken to follow a scaled inverse χ²
-//! distribution, whose scale and degrees of freedom are estimated from the moments of their logarithms (section 6.2). The variance of a
-//! cell is then the mean of its own and of the scale, weighted by degrees of freedom, which add up.
+//! Method: the moderated t of Smyth, "Linear models and empirical Bayes methods for assessing
+//! differential expression in microarray experiments", Stat. Appl. Genet. Mol. Biol. 3(1), 2004:
+//! the variances of cells are taken to follow a scaled inverse χ² distribution, whose scale and
+//! degrees of freedom are estimated from the moments of their logarithms (section 6.2). The
+//! variance of a cell is then the mean of its own and of the scale, weighted by degrees of freedom,
+//! which add up.
 //!
-//! More cautious than there, because a claim is made of single cells and not of their average: the variance is never less than the cell's
-//! own, so that noisy cells keep theirs; nothing is pooled of fewer than [`FEWEST`] cells, nor where the prior has
-//! fewer than three degrees of freedom, that is where variances are grossly unequal.
+//! More cautious than there, because a claim is made of single cells and not of their average: the
+//! variance is never less than the cell's own, so that noisy cells keep theirs; nothing is pooled
+//! of fewer than [`FEWEST`] cells, nor where the prior has fewer than three degrees of freedom,
+//! that is where variances are grossly unequal.
 //!
-//! Coverage of nominal 95 % intervals, simulated (test `coverage_is_nominal`), over all cells: 0.94 to 0.96 for 12 and 24 cells of 3 and
-//! 5 observations with equal variances, variances that vary by a factor of e (one standard deviation), and ones that differ 10,000-fold;
-//! 0.90 and more for the noisiest tenth of them. The median width is 0.6 (3 observations) and 0.8 (5) of that without pooling, for equal variances.
+//! Coverage of nominal 95 % intervals, simulated (test `coverage_is_nominal`), over all cells: 0.94
+//! to 0.96 for 12 and 24 cells of 3 and 5 observations with equal variances, variances that vary by
+//! a factor of e (one standard deviation), and ones that differ 10,000-fold; 0.90 and more for the
+//! noisiest tenth of them. The median width is 0.6 (3 observations) and 0.8 (5) of that without
+//! pooling, for equal variances.
 
 use statrs::function::gamma::digamma;
 
@@ -29,15 +34,17 @@ const LEAST_FREEDOM: f64 = 3.0;
 pub struct Prior {
     /// The variance that is usual.
     pub variance: f64,
-    /// How many degrees of freedom it counts for; infinite where variances do not differ by more than chance.
+    /// How many degrees of freedom it counts for; infinite where variances do not differ by more
+    /// than chance.
     pub degrees_of_freedom: f64,
     /// The most that a variance can have: those of all cells together.
     most: f64,
 }
 
 impl Prior {
-    /// From the variances of single observations, each with its degrees of freedom. `None` where there are too few, or they are too
-    /// different from each other: each cell then has its own. A variance of 0 counts as one part in 100,000 of the median.
+    /// From the variances of single observations, each with its degrees of freedom. `None` where
+    /// there are too few, or they are too different from each other: each cell then has its own. A
+    /// variance of 0 counts as one part in 100,000 of the median.
     #[must_use]
     pub fn of(cells: &[(f64, f64)]) -> Option<Self> {
         let usable = |&(variance, freedom): &(f64, f64)| variance.is_finite() && variance >= 0.0 && freedom >= 1.0;
@@ -78,7 +85,8 @@ impl Prior {
         (moderated.max(variance), (self.degrees_of_freedom + degrees_of_freedom).min(self.most))
     }
 
-    /// The effect of `n` observations with the moderated variance; one observation is left as it is.
+    /// The effect of `n` observations with the moderated variance; one observation is left as it
+    /// is.
     #[must_use]
     pub fn effect(&self, effect: Effect) -> Effect {
         let Some((variance, freedom)) = variance_of_observation(&effect) else { return effect };
@@ -88,7 +96,8 @@ impl Prior {
     }
 }
 
-/// The variance of a single one of the observations that a mean is of, and its degrees of freedom; `None` for one observation.
+/// The variance of a single one of the observations that a mean is of, and its degrees of freedom;
+/// `None` for one observation.
 #[must_use]
 pub fn variance_of_observation(effect: &Effect) -> Option<(f64, f64)> {
     match effect.spread {
@@ -100,7 +109,8 @@ pub fn variance_of_observation(effect: &Effect) -> Option<(f64, f64)> {
     }
 }
 
-/// ψ′(x), for x > 0: its recurrence and asymptotic expansion (Abramowitz and Stegun, "Handbook of mathematical functions", 6.4.6 and 6.4.12).
+/// ψ′(x), for x > 0: its recurrence and asymptotic expansion (Abramowitz and Stegun, "Handbook of
+/// mathematical functions", 6.4.6 and 6.4.12).
 fn trigamma(mut x: f64) -> f64 {
     let mut sum = 0.0;
     while x < 20.0 {
@@ -147,7 +157,8 @@ mod tests {
         }
     }
 
-    /// Independent implementation of section 6.2 with SciPy 1.17.1 (`digamma`, `polygamma(1, …)`, `optimize.brentq`).
+    /// Independent implementation of section 6.2 with SciPy 1.17.1 (`digamma`, `polygamma(1, …)`,
+    /// `optimize.brentq`).
     #[test]
     fn hyperparameters_agree_with_scipy() {
         let variances = [1.2, 0.8, 3.1, 0.4, 2.2, 1.7, 0.9, 5.3, 0.25, 1.1, 0.6, 2.9];
@@ -183,7 +194,8 @@ mod tests {
         assert_eq!(prior.effect(one), one);
     }
 
-    /// Share of intervals of all cells, and of the noisiest tenth, that cover 0; and median width over that of the cells' own.
+    /// Share of intervals of all cells, and of the noisiest tenth, that cover 0; and median width
+    /// over that of the cells' own.
     fn coverage(cells: usize, n: usize, mut deviation: impl FnMut(&mut Generator) -> f64) -> (f64, f64, f64) {
         let mut generator = Generator::new(61);
         let (mut covered, mut noisy, mut widths) = (0, 0, Vec::new());
@@ -212,7 +224,8 @@ mod tests {
         (share(covered, families * cells), share(noisy, families * tenth), widths[widths.len() / 2])
     }
 
-    /// 12,000 intervals each: the standard error of a share of 0.95 is 0.002, of that of the noisiest 0.006.
+    /// 12,000 intervals each: the standard error of a share of 0.95 is 0.002, of that of the
+    /// noisiest 0.006.
     #[test]
     fn coverage_is_nominal() {
         for cells in [12, 24] {

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Many comparisons at once: a matrix of cells finds something by chance unless its p-values are adjusted.
+//! Many comparisons at once: a matrix of cells finds something by chance unless its p-values are
+//! adjusted.
 //!
-//! - Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979: the probability of one
-//!   or more false claims in the whole family is at most α, however the tests depend on each other. For gates.
-//! - Benjamini and Hochberg, "Controlling the false discovery rate", JRSS B 57(1), 1995: of the claims made, at most the share
-//!   α is false on average, for independent or positively dependent tests (cells that share a baseline are such:
-//!   Benjamini and Yekutieli, "The control of the false discovery rate in multiple testing under dependency", Ann. Statist. 29(4), 2001). For surveys.
+//! - Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979:
+//!   the probability of one or more false claims in the whole family is at most α, however the
+//!   tests depend on each other. For gates.
+//! - Benjamini and Hochberg, "Controlling the false discovery rate", JRSS B 57(1), 1995: of the
+//!   claims made, at most the share α is false on average, for independent or positively dependent
+//!   tests (cells that share a baseline are such: Benjamini and Yekutieli, "The control of the
+//!   false discovery rate in multiple testing under dependency", Ann. Statist. 29(4), 2001). For
+//!   surveys.
 //!
-//! A family is what is decided together: every cell of a study that was measured. Cells without a p-value are no
-//! part of it, because nothing is claimed of them.
+//! A family is what is decided together: every cell of a study that was measured. Cells without a
+//! p-value are no part of it, because nothing is claimed of them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,8 +31,8 @@ pub enum Adjustment {
 }
 
 impl Adjustment {
-    /// Adjusted p-values in the order of `p`: a hypothesis is rejected at error rate α where its adjusted p-value is
-    /// below α.
+    /// Adjusted p-values in the order of `p`: a hypothesis is rejected at error rate α where its
+    /// adjusted p-value is below α.
     ///
     /// # Errors
     /// [`StatsError::Probability`] where an element of `p` is not between 0 and 1.
@@ -100,8 +104,9 @@ mod tests {
         }
     }
 
-    /// Benjamini and Hochberg, 1995, section 4.1: fifteen p-values of a thrombolysis trial; at 0.05 their procedure rejects
-    /// the four smallest, and Hochberg's, as Bonferroni's, the three smallest.
+    /// Benjamini and Hochberg, 1995, section 4.1: fifteen p-values of a thrombolysis trial; at 0.05
+    /// their procedure rejects the four smallest, and Hochberg's, as Bonferroni's, the three
+    /// smallest.
     #[test]
     fn the_published_example() {
         let p = [
@@ -126,8 +131,8 @@ mod tests {
         }
     }
 
-    /// Twelve cells that share a baseline, eight without effect: family-wise errors of Holm, false discoveries of BH.
-    /// 1,500 families: standard error 0.006.
+    /// Twelve cells that share a baseline, eight without effect: family-wise errors of Holm, false
+    /// discoveries of BH. 1,500 families: standard error 0.006.
     #[test]
     fn error_rates_are_kept_over_cells_that_share_a_baseline() {
         let mut generator = Generator::new(21);
@@ -158,7 +163,8 @@ mod tests {
     }
 
     proptest! {
-        /// Adjusted p-values are no smaller than raw ones, keep their order, follow permutations, and Holm's are the larger.
+        /// Adjusted p-values are no smaller than raw ones, keep their order, follow permutations,
+        /// and Holm's are the larger.
         #[test]
         fn adjusting_keeps_the_order(p in prop::collection::vec(0.0..=1.0f64, 1..30)) {
             let holm = Adjustment::Holm.adjust(&p).unwrap();

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an experiment can find: power and minimum detectable effect.
 //!
-//! Power of the paired t test by the noncentral t distribution (Cohen, "Statistical power analysis for the behavioral
-//! sciences", 2nd ed. 1988, chapter 2; the figures of R's `power.t.test(…, strict = TRUE)`). It is an expectation over the
-//! sample deviation, whose square divided by its expectation is χ² / ν, and is computed as such, by Simpson's rule, to about
-//! 10⁻⁹: the noncentral t distribution function is just that.
+//! Power of the paired t test by the noncentral t distribution (Cohen, "Statistical power analysis
+//! for the behavioral sciences", 2nd ed. 1988, chapter 2; the figures of R's `power.t.test(…,
+//! strict = TRUE)`). It is an expectation over the sample deviation, whose square divided by its
+//! expectation is χ² / ν, and is computed as such, by Simpson's rule, to about 10⁻⁹: the noncentral
+//! t distribution function is just that.
 //!
-//! The deviation of log ratios between pairs that goes in is usually an estimate from few pairs: results are for planning.
+//! The deviation of log ratios between pairs that goes in is usually an estimate from few pairs:
+//! results are for planning.
 
 use crate::{
     Spread, StatsError,
@@ -23,8 +25,8 @@ pub struct Design {
 }
 
 impl Design {
-    /// The probability that `pairs` pairs show a difference when the true ratio is `ratio`. One pair shows none. Where
-    /// nothing varies, every ratio other than 1 is found.
+    /// The probability that `pairs` pairs show a difference when the true ratio is `ratio`. One
+    /// pair shows none. Where nothing varies, every ratio other than 1 is found.
     ///
     /// # Errors
     /// [`StatsError`]: a deviation that is negative, an error rate or ratio out of range.
@@ -129,7 +131,8 @@ fn over_deviations(freedom: f64, value: impl Fn(f64) -> f64) -> f64 {
     // 13 deviations of u, which are at most 1 / √(2ν), hold all but 10⁻³⁰.
     let reach = 13.0 / (2.0 * freedom).sqrt();
     let (from, to) = ((1.0 - reach).max(1e-300), 1.0 + reach);
-    // Divided by its own integral rather than by Γ(ν / 2), of which many pairs leave too few digits.
+    // Divided by its own integral rather than by Γ(ν / 2), of which many pairs leave too few
+    // digits.
     let density = |u: f64| ((freedom - 1.0) * u.ln() - freedom * (u * u - 1.0) / 2.0).exp();
     simpson(from, to, |u| density(u) * value(u)) / simpson(from, to, density)
 }
@@ -187,16 +190,17 @@ mod tests {
         assert!(rounded.iter().zip(wanted).all(|(found, wanted)| close(*found, wanted, 1e-9)), "{rounded:?}");
     }
 
-    /// R 4.2.2: `power.t.test(n = 8, delta = 0.01, sd = 0.008, type = "paired", strict = TRUE)$power` and
-    /// `power.t.test(n = 5, delta = 0.005, sd = 0.004, type = "paired", strict = TRUE)$power`.
+    /// R 4.2.2: `power.t.test(n = 8, delta = 0.01, sd = 0.008, type = "paired", strict =
+    /// TRUE)$power` and `power.t.test(n = 5, delta = 0.005, sd = 0.004, type = "paired", strict =
+    /// TRUE)$power`.
     #[test]
     fn power_agrees_with_r() {
         assert!(close(design(0.008).power(8, 0.01_f64.exp()).unwrap(), 0.856_443_685_887_623, 1e-8));
         assert!(close(design(0.004).power(5, 0.005_f64.exp()).unwrap(), 0.562_171_824_717_762, 1e-8));
     }
 
-    /// R 4.2.2: `power.t.test(power = 0.8, n = n, sd = 0.004, type = "paired", strict = TRUE, tol = 1e-12)$delta` for n
-    /// = 5 and 20.
+    /// R 4.2.2: `power.t.test(power = 0.8, n = n, sd = 0.004, type = "paired", strict = TRUE, tol =
+    /// 1e-12)$delta` for n = 5 and 20.
     #[test]
     fn detectable_effects_agree_with_r() {
         assert!(close(detectable(0.004, 5, 0.8).unwrap().ln(), 0.006_727_987_863_805_5, 1e-7));
@@ -205,7 +209,8 @@ mod tests {
 
     #[test]
     fn two_pairs_under_a_strict_error_rate_are_integrated_well() {
-        // R 4.2.2: `power.t.test(n = 2, delta = 20, sd = 1, type = "paired", sig.level = 0.01, strict = TRUE)$power`.
+        // R 4.2.2: `power.t.test(n = 2, delta = 20, sd = 1, type = "paired", sig.level = 0.01,
+        // strict = TRUE)$power`.
         let power = Design { deviation: 1.0, alpha: 0.01 }.power(2, 20_f64.exp()).unwrap();
         assert!(close(power, 0.343_152_628_719_555, 1e-7), "{power}");
     }
@@ -227,7 +232,8 @@ mod tests {
         assert!(detectable_shift(0.05, 0.0, 0.8).is_err() && detectable_shift(0.6, 4.0, 0.8).is_err());
     }
 
-    /// 3,000 samples at the minimal detectable ratio: the standard error of a share of 0.8 is 0.007.
+    /// 3,000 samples at the minimal detectable ratio: the standard error of a share of 0.8 is
+    /// 0.007.
     #[test]
     fn the_minimal_detectable_ratio_is_detected_as_often_as_documented() {
         let mut generator = Generator::new(41);
@@ -242,7 +248,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// More pairs, larger effects and smaller deviations never lower the power; inverse ratios have the same.
+        /// More pairs, larger effects and smaller deviations never lower the power; inverse ratios
+        /// have the same.
         #[test]
         fn power_is_monotone(pairs in 2..200usize, log in 0.0..1.0f64, deviation in 0.01..1.0f64) {
             let power = design(deviation).power(pairs, log.exp()).unwrap();

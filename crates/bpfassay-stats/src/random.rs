@@ -2,9 +2,10 @@
 //! Random numbers for resampling: the same on every machine and in every release.
 //!
 //! Bootstrap intervals are part of results that somebody else repeats to the digit, so the
-//! generator is fixed here and does not follow a dependency's: xoshiro256++ (Blackman and Vigna, "Scrambled linear
-//! pseudorandom number generators", ACM TOMS 47(4), 2021), its state filled by SplitMix64 (Steele, Lea and Flood,
-//! "Fast splittable pseudorandom number generators", OOPSLA 2014) as its authors advise. Not for secrets.
+//! generator is fixed here and does not follow a dependency's: xoshiro256++ (Blackman and Vigna,
+//! "Scrambled linear pseudorandom number generators", ACM TOMS 47(4), 2021), its state filled by
+//! SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
+//! 2014) as its authors advise. Not for secrets.
 
 /// A generator of random numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,14 +37,14 @@ impl Generator {
 
     /// Uniform among 0 … `bound` − 1; 0 where `bound` is 0.
     ///
-    /// Lemire, "Fast random integer generation in an interval", ACM TOMACS 29(1), 2019, without its rejection step: the
-    /// bias is below `bound` / 2⁶⁴.
+    /// Lemire, "Fast random integer generation in an interval", ACM TOMACS 29(1), 2019, without its
+    /// rejection step: the bias is below `bound` / 2⁶⁴.
     pub fn index(&mut self, bound: usize) -> usize {
         ((u128::from(self.next_u64()) * bound as u128) >> 64) as usize
     }
 
-    /// Standard normal: the polar method (Marsaglia and Bray, "A convenient method for generating normal variables",
-    /// SIAM Review 6(3), 1964), of which one of the two figures is used.
+    /// Standard normal: the polar method (Marsaglia and Bray, "A convenient method for generating
+    /// normal variables", SIAM Review 6(3), 1964), of which one of the two figures is used.
     pub fn normal(&mut self) -> f64 {
         loop {
             let (x, y) = (2.0 * self.uniform() - 1.0, 2.0 * self.uniform() - 1.0);
@@ -61,7 +62,8 @@ impl Generator {
         }
     }
 
-    /// Fills `into` with figures drawn from `from` with replacement; leaves it as it is where there are none.
+    /// Fills `into` with figures drawn from `from` with replacement; leaves it as it is where there
+    /// are none.
     pub(crate) fn resample(&mut self, from: &[f64], into: &mut [f64]) {
         for slot in into {
             if let Some(&value) = from.get(self.index(from.len())) {
@@ -85,8 +87,8 @@ mod tests {
 
     use super::*;
 
-    /// The first outputs from state 1, 2, 3, 4 that the authors' `xoshiro256plusplus.c` yields, as in the test vector
-    /// of the crate `rand_xoshiro`.
+    /// The first outputs from state 1, 2, 3, 4 that the authors' `xoshiro256plusplus.c` yields, as
+    /// in the test vector of the crate `rand_xoshiro`.
     #[test]
     fn numbers_are_those_of_the_reference_code() {
         let mut generator = Generator { state: [1, 2, 3, 4] };
@@ -106,7 +108,8 @@ mod tests {
         assert_eq!(split_mix(&mut state), 3_203_168_211_198_807_973);
     }
 
-    /// 40,000 figures: the standard error of the mean is 0.005, of the variance 0.007, of the share 0.0023.
+    /// 40,000 figures: the standard error of the mean is 0.005, of the variance 0.007, of the share
+    /// 0.0023.
     #[test]
     fn normal_figures_have_the_moments_of_the_normal_distribution() {
         let mut generator = Generator::new(7);

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Relative error: bandwidth reported by IOR / bandwidth reported by the tool (1: exact).
 //!
-//! It comes in two forms, which are never mixed: over IOR's own interval, from the open of the first file to the close of
-//! the last, which is what IOR divides by; and as the mean of instantaneous bandwidths at a sampling interval, as in the
-//! CEEMS study, which is biased by sampling interval / duration ([`mean_of_instantaneous`]).
+//! It comes in two forms, which are never mixed: over IOR's own interval, from the open of the
+//! first file to the close of the last, which is what IOR divides by; and as the mean of
+//! instantaneous bandwidths at a sampling interval, as in the CEEMS study, which is biased by
+//! sampling interval / duration ([`mean_of_instantaneous`]).
 
 use crate::StatsError;
 
-/// The ratio of `reported` by the workload to `traced` by the tool, both bandwidths in the same unit.
+/// The ratio of `reported` by the workload to `traced` by the tool, both bandwidths in the same
+/// unit.
 ///
-/// The tool's bandwidth is made in one of two ways, which the caller names: bytes over IOR's own interval, or the mean of
-/// instantaneous bandwidths at a sampling interval ([`mean_of_instantaneous`]).
+/// The tool's bandwidth is made in one of two ways, which the caller names: bytes over IOR's own
+/// interval, or the mean of instantaneous bandwidths at a sampling interval
+/// ([`mean_of_instantaneous`]).
 ///
 /// # Errors
 /// [`StatsError`], when one of them is not a positive finite number or their ratio is none.
@@ -33,14 +36,16 @@ pub struct CounterReading {
     pub bytes: u64,
 }
 
-/// Mean of instantaneous bandwidths, as in the CEEMS study, in bytes per second: the rate between each two successive
-/// readings, averaged over those in which the counter moved; and how many those are. `None` where there are none.
+/// Mean of instantaneous bandwidths, as in the CEEMS study, in bytes per second: the rate between
+/// each two successive readings, averaged over those in which the counter moved; and how many those
+/// are. `None` where there are none.
 ///
-/// Bias: the first and the last such interval are busy only in part, so the mean is too low although every byte is
-/// counted. A steady transfer of duration D, sampled every S, touches m sampling intervals, over which its bytes are
-/// spread: the mean of rates is bytes / (m · S) instead of bytes / D, and the relative error m · S / D. Where sampling and
-/// transfer are not synchronised, m is D / S + 1 on average, so the relative error is 1 + S / D: too high by sampling
-/// interval / duration.
+/// Bias: the first and the last such interval are busy only in part, so the mean is too low
+/// although every byte is counted. A steady transfer of duration D, sampled every S, touches m
+/// sampling intervals, over which its bytes are spread: the mean of rates is bytes / (m · S)
+/// instead of bytes / D, and the relative error m · S / D. Where sampling and transfer are not
+/// synchronised, m is D / S + 1 on average, so the relative error is 1 + S / D: too high by
+/// sampling interval / duration.
 #[must_use]
 pub fn mean_of_instantaneous(readings: &[CounterReading]) -> Option<(f64, usize)> {
     let rates: Vec<f64> = readings
@@ -82,7 +87,8 @@ mod tests {
 
     #[test]
     fn intervals_that_are_busy_in_part_pull_the_mean_down() {
-        // Busy from 1 s to 9 s, read every 2 s: five intervals, the first and the last half busy: 4/5 of the true rate.
+        // Busy from 1 s to 9 s, read every 2 s: five intervals, the first and the last half busy:
+        // 4/5 of the true rate.
         let (mean, n) =
             mean_of_instantaneous(&steady(1_000_000_000, 9_000_000_000, 8 << 20, 2_000_000_000, 7)).unwrap();
         assert_eq!(n, 5);
@@ -90,7 +96,8 @@ mod tests {
         assert!((relative_error(f64::from(1 << 20), mean).unwrap() - 1.25).abs() < 1e-9);
     }
 
-    /// All phases of sampling of a transfer of 10 s every 3 s, in steps of 1 ms: the mean relative error is 1 + 3 / 10.
+    /// All phases of sampling of a transfer of 10 s every 3 s, in steps of 1 ms: the mean relative
+    /// error is 1 + 3 / 10.
     #[test]
     fn the_bias_is_sampling_interval_over_duration() {
         let (duration, step) = (10_000_000_000, 3_000_000_000);

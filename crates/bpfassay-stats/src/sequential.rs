@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sampling until the interval is narrow enough (`--until 0.5%`), with its coverage kept.
 //!
-//! Looking again and again and stopping when a 95 % interval happens to be narrow stops when the deviation happens to
-//! be underestimated; the interval shown then covers less than its level (Chow and Robbins, "On the asymptotic theory of
-//! fixed-width sequential confidence intervals for the mean", Ann. Math. Statist. 36, 1965, where coverage is only
-//! asymptotic).
+//! Looking again and again and stopping when a 95 % interval happens to be narrow stops when the
+//! deviation happens to be underestimated; the interval shown then covers less than its level (Chow
+//! and Robbins, "On the asymptotic theory of fixed-width sequential confidence intervals for the
+//! mean", Ann. Math. Statist. 36, 1965, where coverage is only asymptotic).
 //!
-//! Method: group-sequential with alpha spending (Lan and DeMets, "Discrete sequential boundaries for clinical trials",
-//! Biometrika 70(3), 1983), in the form of repeated confidence intervals (Jennison and Turnbull, "Interim analyses: the
-//! repeated confidence interval approach", JRSS B 51(3), 1989): the numbers of pairs at which one looks are fixed
-//! beforehand, each look spends an equal share of 1 − level, and the interval at a look is the t interval at what it
-//! spends. By Boole's inequality all intervals of all looks hold at once with at least the level asked for, however one
-//! stops, and as exactly as a t interval does for a fixed number of pairs.
+//! Method: group-sequential with alpha spending (Lan and DeMets, "Discrete sequential boundaries
+//! for clinical trials", Biometrika 70(3), 1983), in the form of repeated confidence intervals
+//! (Jennison and Turnbull, "Interim analyses: the repeated confidence interval approach", JRSS B
+//! 51(3), 1989): the numbers of pairs at which one looks are fixed beforehand, each look spends an
+//! equal share of 1 − level, and the interval at a look is the t interval at what it spends. By
+//! Boole's inequality all intervals of all looks hold at once with at least the level asked for,
+//! however one stops, and as exactly as a t interval does for a fixed number of pairs.
 //!
-//! Why so: it needs no property of the data beyond those of the t interval. Stein's two-stage procedure (Ann. Math.
-//! Statist. 16, 1945) rests on the deviation of the first few pairs alone; time-uniform confidence sequences (Howard,
-//! Ramdas, McAuliffe and Sekhon, Ann. Statist. 49(2), 2021; for an unknown variance Wang and Ramdas, "Anytime-valid
-//! t-tests and confidence sequences for Gaussian means with unknown variance", Sequential Analysis 44(1), 2025) allow
-//! to look after every pair, but are wider at the few dozen pairs that a budget buys here. Half widths in standard
-//! errors at 5, 9 and 20 pairs: one of seven looks 5.1, 3.6 and 3.0; a Gaussian-mixture sequence tuned for each of them
-//! 5.4, 4.0 and 3.4; the t interval of a single look 2.8, 2.3 and 2.1.
+//! Why so: it needs no property of the data beyond those of the t interval. Stein's two-stage
+//! procedure (Ann. Math. Statist. 16, 1945) rests on the deviation of the first few pairs alone;
+//! time-uniform confidence sequences (Howard, Ramdas, McAuliffe and Sekhon, Ann. Statist. 49(2),
+//! 2021; for an unknown variance Wang and Ramdas, "Anytime-valid t-tests and confidence sequences
+//! for Gaussian means with unknown variance", Sequential Analysis 44(1), 2025) allow to look after
+//! every pair, but are wider at the few dozen pairs that a budget buys here. Half widths in
+//! standard errors at 5, 9 and 20 pairs: one of seven looks 5.1, 3.6 and 3.0; a Gaussian-mixture
+//! sequence tuned for each of them 5.4, 4.0 and 3.4; the t interval of a single look 2.8, 2.3 and
+//! 2.1.
 //!
-//! For normal log ratios the looks are conservative: stopping depends on the deviation only, of which the mean is
-//! independent, and simulated coverage is about 99 % at a nominal 95 %. What is given away pays for heavy tails and
-//! skewness, where a t interval of few pairs is too short: see the test `coverage_holds_under_the_stopping_rule`.
+//! For normal log ratios the looks are conservative: stopping depends on the deviation only, of
+//! which the mean is independent, and simulated coverage is about 99 % at a nominal 95 %. What is
+//! given away pays for heavy tails and skewness, where a t interval of few pairs is too short: see
+//! the test `coverage_holds_under_the_stopping_rule`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,15 +80,17 @@ impl Sampling {
         &self.looks
     }
 
-    /// The level of the interval at one look, so that those of all looks hold at once at the level asked for.
+    /// The level of the interval at one look, so that those of all looks hold at once at the level
+    /// asked for.
     #[must_use]
     pub fn level_at_a_look(&self) -> f64 {
         1.0 - (1.0 - self.level) / self.looks.len() as f64
     }
 
-    /// The estimate at a look from all pairs that there are, its interval marked with the level of all looks together.
-    /// Experiments that sample several effects stop for all of them together: the intervals of all looks hold at once, so
-    /// that of the last may be shown whatever stopped it.
+    /// The estimate at a look from all pairs that there are, its interval marked with the level of
+    /// all looks together. Experiments that sample several effects stop for all of them together:
+    /// the intervals of all looks hold at once, so that of the last may be shown whatever stopped
+    /// it.
     ///
     /// # Errors
     /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not finite.
@@ -172,8 +178,8 @@ mod tests {
         (covered as f64 / repetitions as f64, pairs as f64 / repetitions as f64)
     }
 
-    /// Deviations from a third of the target, where it stops at the first look, to three times it, where it ends at the
-    /// most. 1,500 samples each: standard error 0.006.
+    /// Deviations from a third of the target, where it stops at the first look, to three times it,
+    /// where it ends at the most. 1,500 samples each: standard error 0.006.
     #[test]
     fn coverage_holds_under_the_stopping_rule() {
         for shape in [Shape::Normal, Shape::HeavyTailed, Shape::Contaminated, Shape::Skewed] {
@@ -188,7 +194,8 @@ mod tests {
         }
     }
 
-    /// What the correction is for: stopping at the first pair after which a plain 95 % interval is narrow.
+    /// What the correction is for: stopping at the first pair after which a plain 95 % interval is
+    /// narrow.
     #[test]
     fn without_correction_coverage_would_be_lost() {
         let mut generator = Generator::new(52);

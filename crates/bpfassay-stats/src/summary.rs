@@ -26,7 +26,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The mean that rates and ratios are reported by: the geometric one, or the arithmetic one where there is none.
+    /// The mean that rates and ratios are reported by: the geometric one, or the arithmetic one
+    /// where there is none.
     #[must_use]
     pub fn center(&self) -> f64 {
         self.geometric_mean.unwrap_or(self.mean)
@@ -35,8 +36,8 @@ impl Summary {
 
 /// Summarises `figures`.
 ///
-/// The standard deviation is computed in two passes (Chan, Golub and LeVeque, "Algorithms for computing the sample
-/// variance", The American Statistician 37(3), 1983).
+/// The standard deviation is computed in two passes (Chan, Golub and LeVeque, "Algorithms for
+/// computing the sample variance", The American Statistician 37(3), 1983).
 ///
 /// # Errors
 /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not finite; [`StatsError::Range`] where the mean or the deviation
@@ -74,7 +75,8 @@ pub(crate) fn mean_and_deviation(figures: &[f64]) -> (f64, Option<f64>) {
     (mean, Some((squares / (n - 1.0)).sqrt()))
 }
 
-/// The quantile at `p` of sorted figures, interpolated linearly (Hyndman and Fan, 1996, type 7); `None` without figures.
+/// The quantile at `p` of sorted figures, interpolated linearly (Hyndman and Fan, 1996, type 7);
+/// `None` without figures.
 pub(crate) fn sorted_quantile(sorted: &[f64], p: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let position = p.clamp(0.0, 1.0) * last as f64;
@@ -89,8 +91,8 @@ mod tests {
 
     use super::*;
 
-    /// NIST Statistical Reference Datasets, univariate, "NumAcc3": 1000000.2 and 500 pairs (1000000.1, 1000000.3);
-    /// certified mean 1000000.2, standard deviation 0.1.
+    /// NIST Statistical Reference Datasets, univariate, "NumAcc3": 1000000.2 and 500 pairs
+    /// (1000000.1, 1000000.3); certified mean 1000000.2, standard deviation 0.1.
     #[test]
     fn certified_values_of_numacc3() {
         let mut figures = vec![1_000_000.2];

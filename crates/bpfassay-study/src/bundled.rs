@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The studies and IOR scripts compiled in.
 
-// `STUDIES` and `SCRIPTS`: pairs of name and text, sorted by name, from studies/*.toml and ior-configs/*.ior.
+// `STUDIES` and `SCRIPTS`: pairs of name and text, sorted by name, from studies/*.toml and
+// ior-configs/*.ior.
 include!(concat!(env!("OUT_DIR"), "/bundled.rs"));
 
 /// Names of the bundled studies.

@@ -16,8 +16,8 @@ pub(crate) const DAY_MS: u64 = 24 * 3_600_000;
 pub enum Clock {
     /// Ordinary time.
     Wall,
-    /// The guest's own instructions, 1 ns each: the same on every machine, only under TCG. Counts instructions, not
-    /// cycles: cache misses and traps cost nothing.
+    /// The guest's own instructions, 1 ns each: the same on every machine, only under TCG. Counts
+    /// instructions, not cycles: cache misses and traps cost nothing.
     Instructions,
 }
 

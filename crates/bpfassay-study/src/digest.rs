@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What names a study or a plan: the digest of its JSON form, made without holding that form in memory.
+//! What names a study or a plan: the digest of its JSON form, made without holding that form in
+//! memory.
 
 use std::io::{self, BufWriter, Write};
 
@@ -33,8 +34,9 @@ pub(crate) fn digest_and_length<T: Serialize>(value: &T) -> (String, u64) {
         Ok(done) => done,
         Err(error) => error.into_parts().1.into_parts().0,
     };
-    // These types have string keys only and no failing `Serialize`, and nothing is written to a file; should that ever change, the error's
-    // text takes the digest's place, and a test notices that digests are no digests.
+    // These types have string keys only and no failing `Serialize`, and nothing is written to a
+    // file; should that ever change, the error's text takes the digest's place, and a test notices
+    // that digests are no digests.
     match written {
         Ok(()) => (done.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect(), done.bytes),
         Err(error) => (error, done.bytes),

@@ -26,15 +26,18 @@ use crate::{
 /// Largest number of runs of one plan.
 pub const MAX_RUNS: usize = 200_000;
 
-/// Largest plan as JSON, in bytes: study, cells and blocks. A journal and results have room for it and for the rest of what they hold.
+/// Largest plan as JSON, in bytes: study, cells and blocks. A journal and results have room for it
+/// and for the rest of what they hold.
 pub const MAX_BYTES: u64 = 512 << 20;
 
 /// What this machine offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Available {
-    /// The real IOR: per architecture for which the user gave one (`--ior ARCH=DIR`), the interfaces that it has.
+    /// The real IOR: per architecture for which the user gave one (`--ior ARCH=DIR`), the
+    /// interfaces that it has.
     pub external_ior: BTreeMap<Arch, BTreeSet<Interface>>,
-    /// The targets of the testbed, where only these are allowed; none where every target can be made.
+    /// The targets of the testbed, where only these are allowed; none where every target can be
+    /// made.
     pub targets: Option<BTreeSet<Target>>,
 }
 
@@ -237,8 +240,9 @@ impl NamedCase {
         }
     }
 
-    /// The runs before the first round: of the baseline, which all others share, unless each probe configuration warms up, too. Tools under
-    /// test do not: what they do to the guest has to show in a run that counts.
+    /// The runs before the first round: of the baseline, which all others share, unless each probe
+    /// configuration warms up, too. Tools under test do not: what they do to the guest has to show
+    /// in a run that counts.
     fn warm_up(&self, study: &Study, probes: &[ProbeConfiguration], place: &str, id: &str) -> Vec<PlannedRun> {
         let rule = study.design.warm_up;
         let mut baseline_first = probes.to_vec();
@@ -275,7 +279,8 @@ impl NamedCase {
         let tools = tools_for(study, target);
         let mut runs = self.warm_up(study, probes, &place, &id);
         for round in 1..=study.design.rounds {
-            // The whole study is shuffled and then narrowed, so that narrowing keeps the order of what is left.
+            // The whole study is shuffled and then narrowed, so that narrowing keeps the order of
+            // what is left.
             let mut order: Vec<(ProbeConfiguration, Option<&Tool>, bool)> =
                 study.probes.iter().map(|&probe| (probe, None, false)).collect();
             if study.design.control {
@@ -302,7 +307,8 @@ impl NamedCase {
             }
         }
         if study.design.bpf_stats {
-            // Last, so that it changes nothing for the others; a round of their own, so that they are compared with none.
+            // Last, so that it changes nothing for the others; a round of their own, so that they
+            // are compared with none.
             let round = study.design.rounds.saturating_add(1);
             let of_probes = probes.iter().filter(|probe| !probe.is_baseline()).map(|&probe| (probe, None));
             let of_tools = tools.iter().map(|tool| (ProbeConfiguration::BASELINE, Some(tool)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Outcomes of attaching that are known beforehand: a kernel that refuses a probe for a known reason is an expected
-//! outcome, not a failure.
+//! Outcomes of attaching that are known beforehand: a kernel that refuses a probe for a known
+//! reason is an expected outcome, not a failure.
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
@@ -17,7 +17,8 @@ use crate::Target;
 pub struct Expectation {
     /// The architectures.
     pub archs: Vec<Arch>,
-    /// Kernel names. A name stands for itself and for its builds: `6.1` for `6.1`, `6.1.9` and `6.1-rt`, not `6.12`.
+    /// Kernel names. A name stands for itself and for its builds: `6.1` for `6.1`, `6.1.9` and
+    /// `6.1-rt`, not `6.12`.
     pub kernels: Vec<String>,
     /// The probe configurations.
     pub probes: Vec<ProbeConfiguration>,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which kernels are expected to offer a feature to eBPF tools. What is found out by trying is compared with this: a
-//! feature that is missing without a known reason is a surprise, and so is one that was expected to be missing.
+//! Which kernels are expected to offer a feature to eBPF tools. What is found out by trying is
+//! compared with this: a feature that is missing without a known reason is a surprise, and so is
+//! one that was expected to be missing.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -32,8 +33,8 @@ impl Series {
         (self.major, self.minor)
     }
 
-    /// The series of a kernel by its name or release: of `6.12.107+deb13-amd64` and of `6.12` 6.12, of `7.3-rc` 7.3.
-    /// `None` where it begins with no such numbers.
+    /// The series of a kernel by its name or release: of `6.12.107+deb13-amd64` and of `6.12` 6.12,
+    /// of `7.3-rc` 7.3. `None` where it begins with no such numbers.
     #[must_use]
     pub fn of(kernel: &str) -> Option<Self> {
         let (major, rest) = kernel.split_once('.')?;
@@ -141,7 +142,8 @@ impl FeatureExpectations {
         self.introductions.is_empty() && self.deviations.is_empty()
     }
 
-    /// What is expected of `feature` (kind and name) on `target`, whose kernel is of `series` if that is known.
+    /// What is expected of `feature` (kind and name) on `target`, whose kernel is of `series` if
+    /// that is known.
     #[must_use]
     pub fn of(&self, feature: &str, target: &Target, series: Option<Series>) -> ExpectedFeature {
         let deviation = self.deviations.iter().find(|deviation| {
@@ -250,7 +252,8 @@ fn deviations(element: &Field<'_, '_>) -> Result<Vec<Deviation>, Reported> {
     Ok(names.into_iter().map(deviation).collect())
 }
 
-/// Every feature that a list of names stands for; `{a,b}` in a name stands for each of its alternatives.
+/// Every feature that a list of names stands for; `{a,b}` in a name stands for each of its
+/// alternatives.
 fn features(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     let names = field.each(|element| {
         let expanded = expand(element.text()?).ok_or_else(|| {
@@ -278,7 +281,8 @@ const MAX_NAMES: usize = 1000;
 /// Longest name of a feature, in bytes.
 const MAX_NAME: usize = 200;
 
-/// The names that a pattern with any number of `{a,b}` stands for; `None` where braces do not pair up, and for more than
+/// The names that a pattern with any number of `{a,b}` stands for; `None` where braces do not pair
+/// up, and for more than
 /// [`MAX_NAMES`] of them or longer ones than [`MAX_NAME`].
 fn expand(pattern: &str) -> Option<Vec<String>> {
     let mut names = vec![String::new()];

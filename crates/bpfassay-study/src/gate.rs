@@ -42,10 +42,12 @@ pub struct Gate {
     /// The byte error may have this absolute value at most, in every phase of every run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub byte_error: Option<u64>,
-    /// Whether everything must attach but what is expected to be refused, and what is expected to be refused must be.
+    /// Whether everything must attach but what is expected to be refused, and what is expected to
+    /// be refused must be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attach: bool,
-    /// What may not be found of tools under test. Where not every kind is named, each of these has to be looked for, too.
+    /// What may not be found of tools under test. Where not every kind is named, each of these has
+    /// to be looked for, too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<Kind>,
 }
@@ -71,7 +73,8 @@ impl Gate {
         self.overhead.is_some() || self.overhead_per_call.is_some()
     }
 
-    /// Reads one table; `known` are the names that `probes` may hold, `workloads` those of the study.
+    /// Reads one table; `known` are the names that `probes` may hold, `workloads` those of the
+    /// study.
     ///
     /// # Errors
     /// [`Reported`] where a key is unknown, its value is not valid, or a name is not in the study; the document has the complaint.
@@ -179,7 +182,8 @@ impl FromStr for Denied {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Certainty {
-    /// Probability of each of the two errors of a verdict (a pass above the limit, a regression below it).
+    /// Probability of each of the two errors of a verdict (a pass above the limit, a regression
+    /// below it).
     pub error_rate: Share,
     /// How that rate is kept over the whole matrix.
     pub correction: Correction,

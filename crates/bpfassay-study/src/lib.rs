@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Study files: what to run, over which matrix, with which design; and their expansion to a plan.
 //!
-//! Here: reading and checking studies ([`load`], [`Study::parse`]), the studies and expectations compiled in
-//! ([`bundled`], [`expectation`]), and the pure expansion of a study to the runs to do ([`expand()`]), and the kinds of workloads ([`workload`]).
-//! FORMAT.md beside the sources describes the files.
-//! Not here: kernels (bpfassay-testbed), guests (bpfassay-vm), what IOR's options mean (bpfassay-ior), results.
+//! Here: reading and checking studies ([`load`], [`Study::parse`]), the studies and expectations
+//! compiled in ([`bundled`], [`expectation`]), and the pure expansion of a study to the runs to do
+//! ([`expand()`]), and the kinds of workloads ([`workload`]). FORMAT.md beside the sources
+//! describes the files. Not here: kernels (bpfassay-testbed), guests (bpfassay-vm), what IOR's
+//! options mean (bpfassay-ior), results.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

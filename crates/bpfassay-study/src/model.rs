@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Models of caches and branch prediction: their geometry, and the prices of what they find. docs/measurement.md has what is modelled.
+//! Models of caches and branch prediction: their geometry, and the prices of what they find.
+//! docs/measurement.md has what is modelled.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A model by which executed instructions are priced beside being counted. Plans and results have it whole, so that they say what their figures were made with.
+/// A model by which executed instructions are priced beside being counted. Plans and results have
+/// it whole, so that they say what their figures were made with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
@@ -28,7 +30,8 @@ pub struct Geometry {
     pub l1d: CacheGeometry,
     /// The second and last cache, for what misses in the first ones.
     pub l2: CacheGeometry,
-    /// Counters of two bits that predict conditional branches, found by address and by the directions of the branches before (gshare).
+    /// Counters of two bits that predict conditional branches, found by address and by the
+    /// directions of the branches before (gshare).
     pub direction_counters: u32,
     /// Entries with the last targets of indirect jumps and calls, found by address.
     pub targets: u32,
@@ -46,7 +49,8 @@ pub struct CacheGeometry {
     pub ways: u32,
 }
 
-/// What misses and mispredictions cost, in instructions: priced = instructions + the sum of their numbers times these. No cycles of any processor.
+/// What misses and mispredictions cost, in instructions: priced = instructions + the sum of their
+/// numbers times these. No cycles of any processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
@@ -66,10 +70,11 @@ pub(crate) struct Declared {
     prices: Prices,
 }
 
-/// The prices of `CEst`, the estimate that KCachegrind computes from the counts of Cachegrind: Ir + 10 Bm + 10 L1m + 100 LLm
-/// (`EventType`'s known formulas in KCachegrind's libcore/globalconfig.cpp, where terms for events of other tools stand besides). The sizes of the tables for
-/// conditional and indirect branches are those of Cachegrind's cg_branchpred.c, which predicts no returns; caches are of the sizes that servers have per
-/// core.
+/// The prices of `CEst`, the estimate that KCachegrind computes from the counts of Cachegrind: Ir +
+/// 10 Bm + 10 L1m + 100 LLm (`EventType`'s known formulas in KCachegrind's
+/// libcore/globalconfig.cpp, where terms for events of other tools stand besides). The sizes of the
+/// tables for conditional and indirect branches are those of Cachegrind's cg_branchpred.c, which
+/// predicts no returns; caches are of the sizes that servers have per core.
 const CACHEGRIND: Declared = Declared {
     name: "cachegrind",
     geometry: Geometry {
@@ -107,7 +112,8 @@ impl Model {
         Declared::NAMES.iter().find(|(known, _)| *known == name).map(|(_, declared)| Self::from(*declared))
     }
 
-    /// Its geometry as an argument of the plugin (`Model::new` of bpfassay-plugin): numbers with `-` between them.
+    /// Its geometry as an argument of the plugin (`Model::new` of bpfassay-plugin): numbers with
+    /// `-` between them.
     #[must_use]
     pub fn argument(&self) -> String {
         let Geometry { line_bytes, l1i, l1d, l2, direction_counters, targets, returns } = self.geometry;

@@ -20,7 +20,8 @@ const MAX_NAME: usize = 255;
 ///
 /// # Errors
 /// [`Reported`] where there are too many mounts, or a key of one is not valid: its path is taken or not below the directory for mounts, its
-/// size does not fit into the memory, or it is of a mount that does not stand before it; the document has the complaint.
+/// size does not fit into the memory, or it is of a mount that does not stand before it; the
+/// document has the complaint.
 pub(crate) fn read(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<ExtraMount>, Reported> {
     let mut mounts: Vec<ExtraMount> = Vec::new();
     let all = field.each(|element| {

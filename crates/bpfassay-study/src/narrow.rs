@@ -23,8 +23,8 @@ pub(crate) struct Narrowed {
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// Keeps what `narrowing` names; every value must be in the study. The baseline stays, because the other probe
-/// configurations are compared with it.
+/// Keeps what `narrowing` names; every value must be in the study. The baseline stays, because the
+/// other probe configurations are compared with it.
 ///
 /// # Errors
 /// [`ExpandError`] where the study has no value that was named, or where nothing of it has all of them.
@@ -116,8 +116,8 @@ fn targets_asked(archs: &[Arch], kernels: &[String]) -> String {
     archs.into_iter().chain(kernels).collect::<Vec<_>>().join(" and ")
 }
 
-/// Takes out of `plan` what its narrowing to cells does not name. The baselines of the cells that are named stay, and every
-/// run keeps its name and its place in the order.
+/// Takes out of `plan` what its narrowing to cells does not name. The baselines of the cells that
+/// are named stay, and every run keeps its name and its place in the order.
 ///
 /// # Errors
 /// [`ExpandError::NoCell`] where the plan has no cell of a name that was given.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a study with several nodes (`guest.nodes`) may have: what the nodes can agree on at barriers alone, and what is the same for all of them.
+//! What a study with several nodes (`guest.nodes`) may have: what the nodes can agree on at
+//! barriers alone, and what is the same for all of them.
 
 use bpfassay_protocol::job::{FileSystem, Scheduling};
 
@@ -134,7 +135,8 @@ mod tests {
         }
         let nothing = format!("{:?}", plan(&mpi_io, &Available::default()).unwrap_err());
         assert!(nothing.contains("--ior ARCH=DIR"), "{nothing}");
-        // The embedded engine has no options that need more than barriers; of a study that may take it, they are refused.
+        // The embedded engine has no options that need more than barriers; of a study that may take
+        // it, they are refused.
         let external =
             STUDY.replace("-w -r -C", "-w -r -D 1").replace("ranks = 16", "ranks = 16\n engine = \"external\"");
         assert_eq!(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The plan of a study: cells and blocks of runs. How that follows from the study is in [`crate::expand()`].
+//! The plan of a study: cells and blocks of runs. How that follows from the study is in
+//! [`crate::expand()`].
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -42,14 +43,17 @@ pub struct Plan {
     pub study: Study,
     /// What was asked to be kept of it.
     pub narrowing: Narrowing,
-    /// The shard that is measured; `None`: everything. Cells and blocks are those of the whole plan.
+    /// The shard that is measured; `None`: everything. Cells and blocks are those of the whole
+    /// plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
-    /// SHA-256, in hexadecimal, of study, cells and blocks: two plans with the same digest name the same runs.
+    /// SHA-256, in hexadecimal, of study, cells and blocks: two plans with the same digest name the
+    /// same runs.
     pub digest: String,
     /// The cells, grouped by target.
     pub cells: Vec<Cell>,
-    /// The blocks in the order to do them: the first replicate of everything, then the second, and so on.
+    /// The blocks in the order to do them: the first replicate of everything, then the second, and
+    /// so on.
     pub blocks: Vec<Block>,
     /// What the study names and the plan does not do.
     pub left_out: Vec<LeftOut>,
@@ -85,7 +89,8 @@ impl Cell {
     }
 }
 
-/// One boot: the runs of all probe configurations of one target, workload case and file system, for one replicate.
+/// One boot: the runs of all probe configurations of one target, workload case and file system, for
+/// one replicate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Block {
     /// Identifier: `x86_64_6.1_quick_nfs4.2_1`. Safe as a file name.
@@ -105,21 +110,25 @@ pub struct Block {
 /// One run to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedRun {
-    /// What the guest runs. Its `id` is `BLOCK_rROUND_PROBE`, for the control `BLOCK_rROUND_none-control`.
+    /// What the guest runs. Its `id` is `BLOCK_rROUND_PROBE`, for the control
+    /// `BLOCK_rROUND_none-control`.
     pub spec: RunSpec,
     /// [`Cell::id`].
     pub cell: String,
-    /// Which round of the block, from 1. Runs of the same block and round are compared with each other.
+    /// Which round of the block, from 1. Runs of the same block and round are compared with each
+    /// other.
     pub round: u32,
     /// Whether this is the second baseline run of the round (A/A control).
     pub control: bool,
-    /// Whether this only warms the guest up: recorded, and part of no figure. `round` then numbers such runs.
+    /// Whether this only warms the guest up: recorded, and part of no figure. `round` then numbers
+    /// such runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm_up: bool,
 }
 
 impl PlannedRun {
-    /// Whether the bundled tracer counts beside another tool: as its reference, and for no other figure.
+    /// Whether the bundled tracer counts beside another tool: as its reference, and for no other
+    /// figure.
     #[must_use]
     pub fn has_reference(&self) -> bool {
         self.spec.tool.is_some() && !self.spec.probe.is_baseline()
@@ -162,7 +171,8 @@ impl Plan {
         }
     }
 
-    /// Whether [`Self::digest`] is that of what the plan holds: whether it is the plan that was made, with the seed that it was made with.
+    /// Whether [`Self::digest`] is that of what the plan holds: whether it is the plan that was
+    /// made, with the seed that it was made with.
     #[must_use]
     pub fn is_intact(&self) -> bool {
         self.digest == digest_and_length(&(&self.study, &self.cells, &self.blocks)).0
@@ -196,8 +206,9 @@ impl Plan {
 /// Most characters of the type of a mounted file system in an identifier.
 const LONGEST_TYPE: usize = 40;
 
-/// The identifier of a file system: type and version, and what differs from the defaults (8 threads, 256 MiB, the
-/// kernel's choice of LOCALIO, the study's scheduling). Of one that is mounted already, the type.
+/// The identifier of a file system: type and version, and what differs from the defaults (8
+/// threads, 256 MiB, the kernel's choice of LOCALIO, the study's scheduling). Of one that is
+/// mounted already, the type.
 #[must_use]
 pub fn file_system_id(file_system: &FileSystem) -> String {
     let (mut id, size) = match file_system {

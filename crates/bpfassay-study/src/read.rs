@@ -36,8 +36,8 @@ use crate::{
 /// Largest study file or IOR script, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// The study called `name`: a bundled one, or else the file at that path, whose IOR scripts are looked for beside it
-/// and then among the bundled ones.
+/// The study called `name`: a bundled one, or else the file at that path, whose IOR scripts are
+/// looked for beside it and then among the bundled ones.
 ///
 /// # Errors
 /// [`StudyError`] where there is no such study, where it or one of its scripts cannot be read, and where it is not valid.
@@ -65,7 +65,8 @@ pub fn load(name: &str) -> Result<Study, StudyError> {
     })
 }
 
-/// The directory of the study called `name`, at which the relative paths in it begin; `None` for a bundled one, which has none.
+/// The directory of the study called `name`, at which the relative paths in it begin; `None` for a
+/// bundled one, which has none.
 #[must_use]
 pub fn folder(name: &str) -> Option<PathBuf> {
     match bundled::study(name) {
@@ -236,13 +237,15 @@ fn only_loads(workloads: &[WorkloadSpec]) -> bool {
 }
 
 impl Study {
-    /// Whether instructions are counted in its guests: under the instruction clock, unless it only loads tools.
+    /// Whether instructions are counted in its guests: under the instruction clock, unless it only
+    /// loads tools.
     #[must_use]
     pub fn counts_instructions(&self) -> bool {
         self.clock == Clock::Instructions && !only_loads(&self.workloads)
     }
 
-    /// Adds a gate: `limits` is what stands in a table of `[[gates]]`, in a line, as in `overhead = "5%", probes = ["fexit"]`.
+    /// Adds a gate: `limits` is what stands in a table of `[[gates]]`, in a line, as in `overhead =
+    /// "5%", probes = ["fexit"]`.
     ///
     /// # Errors
     /// [`StudyError::Invalid`] with everything that is wrong in it: another key, no limit, a name that the study does not have.
@@ -436,7 +439,8 @@ fn share_of_until(field: &Field<'_, '_>, replicates: u32) -> Result<Share, Repor
     Ok(share)
 }
 
-/// Options of the tracer that the agent gives by itself; a second one would be refused in every guest.
+/// Options of the tracer that the agent gives by itself; a second one would be refused in every
+/// guest.
 const AGENTS_OPTIONS: [&str; 4] = ["--probe", "--map", "--loader", "--interval"];
 
 fn tracer_arguments(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {

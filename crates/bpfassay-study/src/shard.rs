@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shards: parts of a plan, each of which is measured by itself, on a machine of its own for example.
+//! Shards: parts of a plan, each of which is measured by itself, on a machine of its own for
+//! example.
 //!
-//! The rule: the boots of a plan are put in order by target, then by workload and file system, then by replicate, and the list is cut into parts
-//! of the same length, up to one boot. A shard therefore needs the kernels of few targets, and a study with one target and many replicates has
-//! shards, too. Where boots are added until intervals are narrow, all boots of one target, workload and file system stay together, because what was
-//! measured in them decides how many there are.
+//! The rule: the boots of a plan are put in order by target, then by workload and file system, then
+//! by replicate, and the list is cut into parts of the same length, up to one boot. A shard
+//! therefore needs the kernels of few targets, and a study with one target and many replicates has
+//! shards, too. Where boots are added until intervals are narrow, all boots of one target, workload
+//! and file system stay together, because what was measured in them decides how many there are.
 
 use std::{
     borrow::Cow,
@@ -132,7 +134,8 @@ impl Plan {
         places.into_iter().filter_map(|place| self.blocks.get(place)).collect()
     }
 
-    /// The cells that are measured, in the order of the plan: all, or those that the shard has runs of.
+    /// The cells that are measured, in the order of the plan: all, or those that the shard has runs
+    /// of.
     #[must_use]
     pub fn measured_cells(&self) -> Vec<&Cell> {
         if self.shard.is_none() {
@@ -144,7 +147,8 @@ impl Plan {
         self.cells.iter().filter(|cell| measured.contains(cell.id.as_str())).collect()
     }
 
-    /// What is measured as a plan of its own: where this is of a shard, only its cells and blocks. The digest stays that of the whole.
+    /// What is measured as a plan of its own: where this is of a shard, only its cells and blocks.
+    /// The digest stays that of the whole.
     #[must_use]
     pub fn part(&self) -> Cow<'_, Self> {
         if self.shard.is_none() {
@@ -168,7 +172,8 @@ impl Plan {
         format!("{}{}", self.study.name, shard.unwrap_or_default())
     }
 
-    /// What is not divided between shards, in the order in which it is given to them: the places of blocks.
+    /// What is not divided between shards, in the order in which it is given to them: the places of
+    /// blocks.
     fn units(&self) -> Vec<Vec<usize>> {
         let mut order: HashMap<(&Target, &str, String), usize> = HashMap::new();
         let mut of_places: Vec<Vec<usize>> = Vec::new();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The order of runs: a small generator of our own, so that a plan stays the same on every machine and with every
-//! version of any library.
+//! The order of runs: a small generator of our own, so that a plan stays the same on every machine
+//! and with every version of any library.
 //!
-//! The generator is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014;
-//! constants as in `java.util.SplittableRandom`). Its start state is the study's seed XOR the first eight bytes,
-//! little-endian, of SHA-256 of the text `BLOCK/ROUND`; the shuffle is that of Fisher and Yates from the last
-//! element down, with indices drawn without bias by rejection.
+//! The generator is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+//! generators", OOPSLA 2014; constants as in `java.util.SplittableRandom`). Its start state is the
+//! study's seed XOR the first eight bytes, little-endian, of SHA-256 of the text `BLOCK/ROUND`; the
+//! shuffle is that of Fisher and Yates from the last element down, with indices drawn without bias
+//! by rejection.
 
 use sha2::{Digest, Sha256};
 
@@ -70,8 +71,9 @@ mod tests {
         );
     }
 
-    /// Chi-squared over the 24 orders of four items; the bound is the 0.9999 quantile for 23 degrees of freedom
-    /// (SciPy 1.17.1, `scipy.stats.chi2.ppf(0.9999, 23)` = 57.07). Seeds are fixed, so that the test always has the same result.
+    /// Chi-squared over the 24 orders of four items; the bound is the 0.9999 quantile for 23
+    /// degrees of freedom (SciPy 1.17.1, `scipy.stats.chi2.ppf(0.9999, 23)` = 57.07). Seeds are
+    /// fixed, so that the test always has the same result.
     #[test]
     fn every_order_is_as_likely_as_any_other() {
         let mut counts = BTreeMap::<[u8; 4], f64>::new();

@@ -18,7 +18,8 @@ use crate::{
     digest::digest_and_length, target::check_kernel_name,
 };
 
-/// How much longer the deadline of a phase is than that of a tool or program in it, so that the guest can report what was not done.
+/// How much longer the deadline of a phase is than that of a tool or program in it, so that the
+/// guest can report what was not done.
 const SPARE_MS: u64 = 30_000;
 
 /// A study: checked, with its IOR scripts read.
@@ -37,8 +38,8 @@ pub struct Study {
     /// Other tools under test, each in runs of its own beside those of the probe configurations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool>,
-    /// Other tools under test, by their tool files: in runs of their own as well, and once in every boot beside the bundled
-    /// tracer, which is their reference.
+    /// Other tools under test, by their tool files: in runs of their own as well, and once in every
+    /// boot beside the bundled tracer, which is their reference.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_files: Vec<UnderTest>,
     /// The file systems under test, each once, in the order of the file.
@@ -55,28 +56,30 @@ pub struct Study {
     pub design: Design,
     /// The clock that time is measured with.
     pub clock: Clock,
-    /// Whether the study leaves the clock to the host: `instructions`, and in its place `wall` where KVM works for all of its
-    /// architectures.
+    /// Whether the study leaves the clock to the host: `instructions`, and in its place `wall`
+    /// where KVM works for all of its architectures.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clock_of_host: bool,
-    /// The model of caches and branches by which direct costs are priced besides, under the instruction clock.
+    /// The model of caches and branches by which direct costs are priced besides, under the
+    /// instruction clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Model>,
-    /// What stands beside tools as their reference tracer, where that was found out on the machine that is measured; `None`: what the kernel is not known to
-    /// refuse.
+    /// What stands beside tools as their reference tracer, where that was found out on the machine
+    /// that is measured; `None`: what the kernel is not known to refuse.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<ProbeConfiguration>,
     /// The size of each guest.
     pub guest: GuestSize,
     /// How long each phase of a guest may take.
     pub deadlines: Deadlines,
-    /// Outcomes of attaching that are known beforehand: those of the study file first, then the ones compiled in. The
-    /// first that fits counts.
+    /// Outcomes of attaching that are known beforehand: those of the study file first, then the
+    /// ones compiled in. The first that fits counts.
     pub expectations: Vec<Expectation>,
     /// The limits for the results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<Gate>,
-    /// What is expected of the kernels' features, where the study asks for them: as above, the study's own first.
+    /// What is expected of the kernels' features, where the study asks for them: as above, the
+    /// study's own first.
     #[serde(default, skip_serializing_if = "FeatureExpectations::is_empty")]
     pub features: FeatureExpectations,
 }
@@ -108,7 +111,8 @@ impl Study {
         own.chain(self.tool_files.iter().map(|tool| &tool.file.name)).map(String::as_str)
     }
 
-    /// The workload that a cell's case is of: one of several tests gives its cases names that go on after its own.
+    /// The workload that a cell's case is of: one of several tests gives its cases names that go on
+    /// after its own.
     #[must_use]
     pub fn workload(&self, case: &str) -> Option<&WorkloadSpec> {
         let is_of = |workload: &&WorkloadSpec| {
@@ -117,8 +121,8 @@ impl Study {
         self.workloads.iter().filter(is_of).max_by_key(|workload| workload.name.len())
     }
 
-    /// Puts in place of each pattern among the targets the builds that it stands for, of those that `builds` returns for an
-    /// architecture, in their order.
+    /// Puts in place of each pattern among the targets the builds that it stands for, of those that
+    /// `builds` returns for an architecture, in their order.
     ///
     /// # Errors
     /// What `builds` returns; [`ExpandError::NoBuild`] where a pattern stands for none.
@@ -152,8 +156,9 @@ impl Study {
         Ok(())
     }
 
-    /// Adds targets for those of `kernels` that this study has not, on each of its architectures, or of `archs` where there are any, for which `is_known` knows
-    /// them. What nobody knows is not added, and is refused where the study is narrowed to it.
+    /// Adds targets for those of `kernels` that this study has not, on each of its architectures,
+    /// or of `archs` where there are any, for which `is_known` knows them. What nobody knows is not
+    /// added, and is refused where the study is narrowed to it.
     pub fn add_kernels(&mut self, kernels: &[String], archs: &[Arch], is_known: impl Fn(Arch, &str) -> bool) {
         let mut own: Vec<Arch> = Vec::new();
         for target in &self.targets {
@@ -171,7 +176,8 @@ impl Study {
         }
     }
 
-    /// Prices direct costs by `model`. A study that leaves its clock to the host is under the instruction clock then.
+    /// Prices direct costs by `model`. A study that leaves its clock to the host is under the
+    /// instruction clock then.
     ///
     /// # Errors
     /// [`ExpandError::NothingToPrice`] where no instructions are counted: under the wall clock, or where tools are only loaded.
@@ -186,8 +192,9 @@ impl Study {
         Ok(())
     }
 
-    /// How threads of the guest's kernel are scheduled, and when phases begin: as the study asks for it, else `fixed` under the instruction clock, for
-    /// which waiting for the beginning of a phase costs hardly anything, and `kernel` under the wall clock.
+    /// How threads of the guest's kernel are scheduled, and when phases begin: as the study asks
+    /// for it, else `fixed` under the instruction clock, for which waiting for the beginning of a
+    /// phase costs hardly anything, and `kernel` under the wall clock.
     #[must_use]
     pub fn scheduling(&self) -> Scheduling {
         self.guest.scheduling.unwrap_or(match self.clock {
@@ -196,8 +203,9 @@ impl Study {
         })
     }
 
-    /// Within what an overhead is negligible: as the study has it, else 0.02 % under the instruction clock, which overheads over a few boots can show, and
-    /// nothing under the wall clock.
+    /// Within what an overhead is negligible: as the study has it, else 0.02 % under the
+    /// instruction clock, which overheads over a few boots can show, and nothing under the wall
+    /// clock.
     #[must_use]
     pub fn margin(&self) -> Option<Share> {
         self.design.margin.or(match self.clock {
@@ -206,8 +214,8 @@ impl Study {
         })
     }
 
-    /// SHA-256, in hexadecimal, of the study as read: comments and layout of the file do not matter, the contents of
-    /// IOR scripts do.
+    /// SHA-256, in hexadecimal, of the study as read: comments and layout of the file do not
+    /// matter, the contents of IOR scripts do.
     #[must_use]
     pub fn digest(&self) -> String {
         digest_and_length(self).0
@@ -221,10 +229,12 @@ pub struct Design {
     pub replicates: u32,
     /// How often a boot goes through all probe configurations.
     pub rounds: u32,
-    /// Runs before the first round of a boot that are recorded and go into no figure: what comes first in a guest finds its caches empty.
+    /// Runs before the first round of a boot that are recorded and go into no figure: what comes
+    /// first in a guest finds its caches empty.
     #[serde(default, skip_serializing_if = "WarmUp::is_none")]
     pub warm_up: WarmUp,
-    /// Sequential sampling: boots are added until the intervals of all overheads are this narrow, `replicates` at most.
+    /// Sequential sampling: boots are added until the intervals of all overheads are this narrow,
+    /// `replicates` at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Share>,
     /// Seed of the order of runs.
@@ -233,8 +243,9 @@ pub struct Design {
     pub control: bool,
     /// How often the tracer samples by itself, in milliseconds; `None`: only at barriers.
     pub sampling_interval_ms: Option<u64>,
-    /// Whether each boot ends with one more run of each probe configuration for the kernel's own statistics of its
-    /// programs, which cost two readings of the clock per event: such runs are compared with no others.
+    /// Whether each boot ends with one more run of each probe configuration for the kernel's own
+    /// statistics of its programs, which cost two readings of the clock per event: such runs are
+    /// compared with no others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bpf_stats: bool,
     /// The error rate of verdicts.
@@ -282,7 +293,8 @@ impl Default for WarmUp {
 }
 
 impl WarmUp {
-    /// The rule `steady`: without the first run of a boot, the last two repeats agree within 0.1 % in every phase; ten at most.
+    /// The rule `steady`: without the first run of a boot, the last two repeats agree within 0.1 %
+    /// in every phase; ten at most.
     pub const STEADY: UntilSteady = UntilSteady { skipped: 1, agreeing: 2, margin_ppm: 1000, most: 10 };
 
     /// Whether it need not be written: studies from before it was there have the same digest.
@@ -311,9 +323,11 @@ impl WarmUp {
 }
 
 impl Design {
-    /// The fewest boots that sequential sampling can end with (`Sampling::FEWEST` of bpfassay-stats).
+    /// The fewest boots that sequential sampling can end with (`Sampling::FEWEST` of
+    /// bpfassay-stats).
     pub const FEWEST_UNTIL: u32 = 3;
-    /// The most boots where `--until` is given, and neither it nor the study allows [`Self::FEWEST_UNTIL`].
+    /// The most boots where `--until` is given, and neither it nor the study allows
+    /// [`Self::FEWEST_UNTIL`].
     pub const MOST_UNTIL: u32 = 20;
 }
 
@@ -329,10 +343,12 @@ pub struct GuestSize {
     /// Which addresses vary with the replicate.
     #[serde(default)]
     pub addresses: Addresses,
-    /// How threads of the kernel are scheduled, and when phases begin. Plans have it; `None` in a study that leaves it to the clock.
+    /// How threads of the kernel are scheduled, and when phases begin. Plans have it; `None` in a
+    /// study that leaves it to the clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
-    /// Guests that run the workload together, on the export of one more, the server; 1: a guest with a server of its own.
+    /// Guests that run the workload together, on the export of one more, the server; 1: a guest
+    /// with a server of its own.
     #[serde(default = "GuestSize::alone", skip_serializing_if = "GuestSize::is_alone")]
     pub nodes: u32,
 }
@@ -354,17 +370,19 @@ impl GuestSize {
     }
 }
 
-/// Which addresses vary with the replicate, so that no figure depends on a single layout. Under the instruction clock
-/// they follow from the replicate's seed.
+/// Which addresses vary with the replicate, so that no figure depends on a single layout. Under the
+/// instruction clock they follow from the replicate's seed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Addresses {
     /// None.
     Fixed,
-    /// Those of processes, from run to run, and the offset of the kernel's stack, from system call to system call.
+    /// Those of processes, from run to run, and the offset of the kernel's stack, from system call
+    /// to system call.
     #[default]
     Processes,
-    /// Those of the kernel, too (KASLR). x86_64 guests boot past the code that would move the kernel: theirs stays.
+    /// Those of the kernel, too (KASLR). x86_64 guests boot past the code that would move the
+    /// kernel: theirs stays.
     All,
 }
 

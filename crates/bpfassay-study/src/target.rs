@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 pub struct Target {
     /// The architecture.
     pub arch: Arch,
-    /// The kernel's name in the catalogue (`6.1`, `7.2`, the build `6.12.43`), not a release string. In a study as it was read
-    /// also a pattern: `6.12.*` for every build of 6.12, `*` for every build of all series.
+    /// The kernel's name in the catalogue (`6.1`, `7.2`, the build `6.12.43`), not a release
+    /// string. In a study as it was read also a pattern: `6.12.*` for every build of 6.12, `*` for
+    /// every build of all series.
     pub kernel: String,
 }
 
@@ -62,7 +63,8 @@ pub(crate) fn check_kernel_pattern(name: &str) -> Result<(), String> {
     }
 }
 
-/// Why `name` cannot name a kernel, if it cannot. Kernel names become parts of file names and identifiers.
+/// Why `name` cannot name a kernel, if it cannot. Kernel names become parts of file names and
+/// identifiers.
 ///
 /// # Errors
 /// That message.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debian packages through the host's own apt configuration, with private indexes: nothing on the host changes. A host without apt downloads files at known
-//! paths without it.
+//! Debian packages through the host's own apt configuration, with private indexes: nothing on the
+//! host changes. A host without apt downloads files at known paths without it.
 //!
-//! One [`Root`] per suite and set of architectures, so that a suite that a mirror cannot give today does not affect the others. The
-//! archive, the proxies and the keys are the host's; no mirror is named here. One may be compiled into the program ([`Defaults`]).
+//! One [`Root`] per suite and set of architectures, so that a suite that a mirror cannot give today
+//! does not affect the others. The archive, the proxies and the keys are the host's; no mirror is
+//! named here. One may be compiled into the program ([`Defaults`]).
 
 pub(crate) mod configuration;
 mod defaults;
@@ -54,7 +55,8 @@ use crate::{
     stages::{Kind, Stage, Stages},
 };
 
-/// Largest release file, configuration or state that is read, in bytes; release files have some 100 KB.
+/// Largest release file, configuration or state that is read, in bytes; release files have some 100
+/// KB.
 const MAX_TEXT: u64 = 16 << 20;
 
 /// How packages may be fetched.
@@ -62,7 +64,8 @@ const MAX_TEXT: u64 = 16 << 20;
 pub struct Options {
     /// Never use the network.
     pub offline: bool,
-    /// Choose the newest packages that the mirror has, in place of those of [`crate::testbed_lock`].
+    /// Choose the newest packages that the mirror has, in place of those of
+    /// [`crate::testbed_lock`].
     pub newest: bool,
     /// Fetch package indexes again even where they are fresh, and choose the newest packages.
     pub refresh: bool,
@@ -72,9 +75,11 @@ pub struct Options {
     pub mirror: Option<String>,
     /// What downloads.
     pub client: Client,
-    /// Places that may have package files, asked before the mirror: at their paths in an archive's pool.
+    /// Places that may have package files, asked before the mirror: at their paths in an archive's
+    /// pool.
     pub from: Vec<AssetSource>,
-    /// An archive that keeps what mirrors drop, asked after the mirror: it has every file below `debian/TIMESTAMP/`, for the time stamps that
+    /// An archive that keeps what mirrors drop, asked after the mirror: it has every file below
+    /// `debian/TIMESTAMP/`, for the time stamps that
     /// [`crate::testbed_lock`] has.
     pub archive: Option<AssetSource>,
     /// Let nothing take the place of a locked file: what no place has is an error.
@@ -169,8 +174,8 @@ impl<'a> Apt<'a> {
         &self.options
     }
 
-    /// Lets no download of this value begin, nor of those made of it, but those by [`Apt::fetch_first`], until what is returned is dropped:
-    /// for what everything else waits for.
+    /// Lets no download of this value begin, nor of those made of it, but those by
+    /// [`Apt::fetch_first`], until what is returned is dropped: for what everything else waits for.
     pub(crate) fn first(&self) -> First<'_> {
         self.turn.first()
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bundles: the guests of a testbed in one file, to boot them where there is no network and no compiler.
+//! Bundles: the guests of a testbed in one file, to boot them where there is no network and no
+//! compiler.
 //!
 //! ```text
 //! FILE                 a stream of xz, in it an archive of cpio (newc):
@@ -8,7 +9,8 @@
 //!   objects/SHA-256…   each file that the two name, once
 //! ```
 //!
-//! `xz -dc FILE | cpio -t` shows what is in it. QEMU is in it where it is that of [`crate::testbed_lock`], for hosts of one architecture.
+//! `xz -dc FILE | cpio -t` shows what is in it. QEMU is in it where it is that of
+//! [`crate::testbed_lock`], for hosts of one architecture.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +32,8 @@ use crate::{
     unpack::{most_bytes, stream::Bounded},
 };
 
-/// The file that lists the packages of QEMU. It and the manifest come first: archives are sorted by name.
+/// The file that lists the packages of QEMU. It and the manifest come first: archives are sorted by
+/// name.
 const EMULATOR: &str = "emulator.json";
 /// The directory of everything else.
 const OBJECTS: &str = "objects";
@@ -38,7 +41,8 @@ const OBJECTS: &str = "objects";
 /// Largest list of packages that is read, in bytes; one has about 25,000.
 const MAX_EMULATOR: u64 = 1 << 20;
 
-/// Preset of xz. Higher ones take several times as long for a few per cent: kernels are compressed already on most architectures.
+/// Preset of xz. Higher ones take several times as long for a few per cent: kernels are compressed
+/// already on most architectures.
 const PRESET: u32 = 1;
 /// Most memory that decompressing may take, in KiB: presets up to 9 of xz take less.
 const MOST_MEMORY: u32 = 128 << 10;
@@ -75,7 +79,9 @@ pub enum BundleError {
     },
 }
 
-/// Writes a bundle of the guests of `manifest`, and of the packages `qemu` with their files, if there are any, to the file `path`, which must not exist, and returns its size in bytes. The file appears when it is complete.
+/// Writes a bundle of the guests of `manifest`, and of the packages `qemu` with their files, if
+/// there are any, to the file `path`, which must not exist, and returns its size in bytes. The file
+/// appears when it is complete.
 ///
 /// # Errors
 /// [`Error::Manifest`] for a file that is missing or not what the manifest promises; [`Error::Archive`] where one changes meanwhile, or the disk is full;
@@ -124,7 +130,8 @@ pub fn write(manifest: &Manifest, qemu: &[(Package, Object)], path: &Path) -> Re
     Ok(size)
 }
 
-/// The manifest of the bundle in the file `path`, for what guests there are. Its paths are those in the bundle.
+/// The manifest of the bundle in the file `path`, for what guests there are. Its paths are those in
+/// the bundle.
 ///
 /// # Errors
 /// [`Error::Bundle`] for a file that is none; [`Error::Manifest`] where its manifest contradicts itself.
@@ -140,7 +147,8 @@ pub fn qemu(path: &Path) -> Result<Vec<Package>> {
     Reader::open(path).map(|reader| reader.qemu)
 }
 
-/// Puts what is in the bundle in the file `path` into the cache, QEMU's packages, too, and returns the manifest of its guests there.
+/// Puts what is in the bundle in the file `path` into the cache, QEMU's packages, too, and returns
+/// the manifest of its guests there.
 ///
 /// # Errors
 /// [`Error::Bundle`] for a file that is none, or lacks something; [`Error::Mismatch`] where something has another content than its name promises;

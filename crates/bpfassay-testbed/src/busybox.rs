@@ -21,8 +21,9 @@ const PLACES: [&str; 2] = ["usr/bin/busybox", "bin/busybox"];
 /// Kind of cache record: architecture → the program and its package.
 const RECORD: &str = "busybox";
 
-/// The program for `arch`, and the package that it comes from: from the cache, or downloaded: the package that [`crate::testbed_lock`] has. Where it has none,
-/// the mirror no longer has it, or another was asked for, the newest; what is in the cache then stays until a refresh is asked for.
+/// The program for `arch`, and the package that it comes from: from the cache, or downloaded: the
+/// package that [`crate::testbed_lock`] has. Where it has none, the mirror no longer has it, or
+/// another was asked for, the newest; what is in the cache then stays until a refresh is asked for.
 ///
 /// # Errors
 /// [`Error`] of packages and of the cache; [`Error::Build`] if the package does not hold the program.

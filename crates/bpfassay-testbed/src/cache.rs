@@ -12,10 +12,11 @@
 //! ROOT/CACHEDIR.TAG, ROOT/bpfassay-cache   without which no directory counts as a cache, but a missing or empty one
 //! ```
 //!
-//! Files and directories are made in `tmp`, checked, and renamed, so that they appear complete. Using a file checks
-//! size and times against the stamp taken when its content was last hashed, and hashes again only where they differ:
-//! opening a prepared testbed reads no gigabytes. [`Cache::check`] hashes everything. A damaged file or directory is
-//! reported, removed, and treated as absent, so that it is made again when it is needed.
+//! Files and directories are made in `tmp`, checked, and renamed, so that they appear complete.
+//! Using a file checks size and times against the stamp taken when its content was last hashed, and
+//! hashes again only where they differ: opening a prepared testbed reads no gigabytes.
+//! [`Cache::check`] hashes everything. A damaged file or directory is reported, removed, and
+//! treated as absent, so that it is made again when it is needed.
 
 #![allow(
     clippy::disallowed_methods,
@@ -69,7 +70,8 @@ pub struct Cache {
     directory: OwnedFd,
     /// Where things are made, from the first on.
     session: Mutex<Option<Arc<Session>>>,
-    /// A shared lock: whoever removes what is not used any more waits until it is free, and so do versions from before there were markers that empty `tmp`.
+    /// A shared lock: whoever removes what is not used any more waits until it is free, and so do
+    /// versions from before there were markers that empty `tmp`.
     in_use: Lock,
     access: CacheAccess,
 }
@@ -79,7 +81,8 @@ pub struct Cache {
 pub enum CacheAccess {
     /// Everything.
     Whole,
-    /// What is there is used, and nothing made: it belongs to root, or its file system is read-only.
+    /// What is there is used, and nothing made: it belongs to root, or its file system is
+    /// read-only.
     ReadOnly,
 }
 
@@ -95,7 +98,8 @@ pub struct Checked {
 }
 
 impl Cache {
-    /// The cache directory: `given`, or `$XDG_CACHE_HOME/bpfassay`, or `~/.cache/bpfassay`. Nothing is created.
+    /// The cache directory: `given`, or `$XDG_CACHE_HOME/bpfassay`, or `~/.cache/bpfassay`. Nothing
+    /// is created.
     ///
     /// # Errors
     /// [`Error::NoCacheDirectory`]; [`Error::Io`] where a relative `given` cannot be made absolute.
@@ -110,8 +114,9 @@ impl Cache {
         Ok(base.cache_dir().join("bpfassay"))
     }
 
-    /// Opens the cache in `root`, and clears away what processes that died left in it. A missing or empty directory is made
-    /// a cache; any other that is none is refused. One that this user may only read is used as it is.
+    /// Opens the cache in `root`, and clears away what processes that died left in it. A missing or
+    /// empty directory is made a cache; any other that is none is refused. One that this user may
+    /// only read is used as it is.
     ///
     /// # Errors
     /// [`Error::NotACache`] for a directory that is neither a cache nor empty, or that others may change; [`Error::Io`] and [`Error::DiskFull`]
@@ -162,8 +167,9 @@ impl Cache {
         &self.root
     }
 
-    /// Waits until no other thread or process holds the lock `name`, and takes it. Where another process holds it, that is reported
-    /// every 30 s. In a cache that cannot be written to, this waits until the lock is free.
+    /// Waits until no other thread or process holds the lock `name`, and takes it. Where another
+    /// process holds it, that is reported every 30 s. In a cache that cannot be written to, this
+    /// waits until the lock is free.
     ///
     /// # Errors
     /// [`Error::Io`] where the lock's file cannot be made or locked.
@@ -192,8 +198,8 @@ impl Cache {
         }
     }
 
-    /// An empty directory in the cache's file system, removed when dropped; in the system's place for temporary files, where
-    /// the cache cannot be written to.
+    /// An empty directory in the cache's file system, removed when dropped; in the system's place
+    /// for temporary files, where the cache cannot be written to.
     ///
     /// # Errors
     /// [`Error::Io`] where the directory cannot be made.
@@ -212,7 +218,8 @@ impl Cache {
         free_space(&self.root)
     }
 
-    /// Makes sure that `needed` bytes are free for `what`, before work begins that would fail without them.
+    /// Makes sure that `needed` bytes are free for `what`, before work begins that would fail
+    /// without them.
     ///
     /// # Errors
     /// [`Error::DiskFull`] where fewer are free; [`Error::Io`] where the system does not report it.
@@ -224,8 +231,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Turns the failure of writing `what` into [`Error::DiskFull`] where that is what it is. `needed` is how many bytes
-    /// it takes, at least.
+    /// Turns the failure of writing `what` into [`Error::DiskFull`] where that is what it is.
+    /// `needed` is how many bytes it takes, at least.
     pub fn write_error(&self, what: &str, needed: u64, path: &Path, source: io::Error) -> Error {
         if is_full(&source) {
             let free = self.free_space().unwrap_or(0);
@@ -245,7 +252,8 @@ impl Cache {
         Ok(checked)
     }
 
-    /// Whether `error` means that this user may not read what another user made at `path`, in a cache that is only read.
+    /// Whether `error` means that this user may not read what another user made at `path`, in a
+    /// cache that is only read.
     fn may_not_read(&self, path: &Path, error: &io::Error) -> bool {
         let closed = self.access == CacheAccess::ReadOnly && error.kind() == io::ErrorKind::PermissionDenied;
         if closed {
@@ -298,7 +306,8 @@ pub(crate) fn free_space(path: &Path) -> Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// The entries of `directory` that are of a kind, sorted. A link is none of a directory: it leads out of the cache.
+/// The entries of `directory` that are of a kind, sorted. A link is none of a directory: it leads
+/// out of the cache.
 ///
 /// # Errors
 /// [`Error::Io`] where the directory cannot be read.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The catalogue: names of kernels, and where they come from.
 //!
-//! It is `kernels/*.toml`, which Nix reads too. Names are what studies and the command line use: a series (`6.12`)
-//! means the build that the lock has, or the newest; a third part (`6.12.94`) one build of it.
+//! It is `kernels/*.toml`, which Nix reads too. Names are what studies and the command line use: a
+//! series (`6.12`) means the build that the lock has, or the newest; a third part (`6.12.94`) one
+//! build of it.
 
 pub(crate) mod build_name;
 pub(crate) mod error;
@@ -90,7 +91,8 @@ impl Catalogue {
         Self::parse_beside(origin, text, &BTreeMap::new())
     }
 
-    /// The same catalogue with that in `text`, a user's, beside it: TOML of the same form, in which flavours may be left out.
+    /// The same catalogue with that in `text`, a user's, beside it: TOML of the same form, in which
+    /// flavours may be left out.
     ///
     /// # Errors
     /// [`CatalogueError::Form`] for a text that is no catalogue of this format, or has a name or a flavour that this one has with another meaning.
@@ -179,7 +181,8 @@ impl Catalogue {
         names
     }
 
-    /// The kernel called `name`: a series, or one build of it. Whether the build exists is in the package index.
+    /// The kernel called `name`: a series, or one build of it. Whether the build exists is in the
+    /// package index.
     ///
     /// # Errors
     /// [`CatalogueError::UnknownKernel`] for a name that is not in it for this architecture.
@@ -270,7 +273,8 @@ fn series_of(name: &str) -> Option<&str> {
     [major, minor, last].into_iter().all(numeric).then_some(series)
 }
 
-/// The name nearest to `name`, the last of several equally near, if one shares more than half of it.
+/// The name nearest to `name`, the last of several equally near, if one shares more than half of
+/// it.
 fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let name: String = name.chars().take(64).collect();
     known

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests from kernels and programs that were built outside of this program, by Nix or another builder, and testbeds that can be moved
-//! to another machine.
+//! Guests from kernels and programs that were built outside of this program, by Nix or another
+//! builder, and testbeds that can be moved to another machine.
 //!
-//! A builder names its kernels and programs in a [`TestbedSpec`]. The guests are assembled from them as those of every provider are.
+//! A builder names its kernels and programs in a [`TestbedSpec`]. The guests are assembled from
+//! them as those of every provider are.
 //! [`pack`] puts everything that a manifest names into one directory.
 
 #![allow(clippy::disallowed_methods, reason = "copies files of a checked manifest to names that are digests")]
@@ -135,7 +136,8 @@ impl TestbedSpec {
         Ok(spec)
     }
 
-    /// Reads the text of a spec; `path` names it in messages. Whether what it names exists is found out by [`compose`].
+    /// Reads the text of a spec; `path` names it in messages. Whether what it names exists is found
+    /// out by [`compose`].
     ///
     /// # Errors
     /// [`SpecError`] for what is no spec, has another format, or contradicts itself.
@@ -187,8 +189,9 @@ impl TestbedSpec {
 ///
 /// # Errors
 /// [`Error::LocalKernel`] for an image or modules that cannot be used or do not fit together, [`Error::Modules`] for a module tree that is
-/// incomplete, [`Error::Overlay`] for a directory tree without a real IOR or with what a guest cannot hold, [`Error::Io`] and [`Error::DiskFull`]
-/// where a program or configuration cannot be read, or the cache cannot be written.
+/// incomplete, [`Error::Overlay`] for a directory tree without a real IOR or with what a guest
+/// cannot hold, [`Error::Io`] and [`Error::DiskFull`] where a program or configuration cannot be
+/// read, or the cache cannot be written.
 pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
     let mut programs = BTreeMap::new();
     for (&arch, directory) in &spec.programs {
@@ -207,7 +210,8 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
         kernel.name.clone_from(&made.name);
         kernel.version.clone_from(&made.version);
         kernel.packages.clone_from(&made.packages);
-        // By content, as the Debian provider has it: times and places say nothing about what a builder made.
+        // By content, as the Debian provider has it: times and places say nothing about what a
+        // builder made.
         if let Some(modules) = &mut kernel.modules {
             modules.key = digest_of_directory(&modules.path)?;
         }
@@ -225,8 +229,9 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
     assemble(cache, parts)
 }
 
-/// Copies every file that `manifest` names into `directory`, which must not exist or be empty, and writes the manifest beside
-/// them, with relative paths: the result can be moved, copied to another machine, or added to a Nix store.
+/// Copies every file that `manifest` names into `directory`, which must not exist or be empty, and
+/// writes the manifest beside them, with relative paths: the result can be moved, copied to another
+/// machine, or added to a Nix store.
 ///
 /// # Errors
 /// [`Error::Io`] where the directory has files already or a file cannot be copied; [`Error::Mismatch`] for a file with another content than

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Readers of what comes from outside, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function gives its input to one
-//! reader and asserts what always holds of the answer; nothing else may use them.
+//! Readers of what comes from outside, for fuzz targets alone (`crates/bpfassay-fuzz`). Each
+//! function gives its input to one reader and asserts what always holds of the answer; nothing else
+//! may use them.
 
 use std::{
     io::{Cursor, Read as _},

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files over HTTP, on hosts whose package manager does not download them: a bounded client over `ureq`.
+//! Files over HTTP, on hosts whose package manager does not download them: a bounded client over
+//! `ureq`.
 //!
-//! What a server sends is bounded in size and in time, and is believed by nobody: whoever downloads compares hashes. Proxies are those of `http_proxy`,
-//! `https_proxy` and `NO_PROXY`; certificates are the host's (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others).
+//! What a server sends is bounded in size and in time, and is believed by nobody: whoever downloads
+//! compares hashes. Proxies are those of `http_proxy`, `https_proxy` and `NO_PROXY`; certificates
+//! are the host's (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others).
 
 use std::{
     collections::BTreeSet,
@@ -44,7 +46,8 @@ pub(crate) enum HttpError {
     /// The server does not have it (404 or 410).
     #[error("the server does not have it ({0})")]
     Missing(u16),
-    /// Another attempt may succeed: no connection, no answer in time, an answer that broke off, or a server that is overloaded.
+    /// Another attempt may succeed: no connection, no answer in time, an answer that broke off, or
+    /// a server that is overloaded.
     #[error("{0}")]
     Passing(String),
     /// The server takes longer than it may: for a connection, for the head of its answer, or for
@@ -124,8 +127,8 @@ impl Sink for Partial {
     }
 }
 
-/// Downloads `url` to the end of `sink`, which has `limit` bytes at most afterwards. A server that does not understand ranges sends it as a whole.
-/// `progress` receives the bytes that are there.
+/// Downloads `url` to the end of `sink`, which has `limit` bytes at most afterwards. A server that
+/// does not understand ranges sends it as a whole. `progress` receives the bytes that are there.
 ///
 /// # Errors
 /// [`HttpError`]. What arrived before stays in `sink`.
@@ -169,7 +172,8 @@ fn download_by(
             sink.begin_again().map_err(HttpError::Write)?;
             0
         }
-        // What is there is no beginning of the server's file, or the server answers something else than was asked for.
+        // What is there is no beginning of the server's file, or the server answers something else
+        // than was asked for.
         StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::PARTIAL_CONTENT if known > 0 => {
             sink.begin_again().map_err(HttpError::Write)?;
             return download_by((agent, patience), url, sink, limit, progress);
@@ -253,8 +257,9 @@ fn agent(url: &str) -> Result<&'static Agent, HttpError> {
 )]
 pub struct NoCertificates;
 
-/// A client for requests of every method to the server of `url`, with the proxies and certificates of a download: for protocols other than downloading files. It
-/// follows no redirections, takes every status for an answer, and gives a request up after `patience`.
+/// A client for requests of every method to the server of `url`, with the proxies and certificates
+/// of a download: for protocols other than downloading files. It follows no redirections, takes
+/// every status for an answer, and gives a request up after `patience`.
 ///
 /// # Errors
 /// [`NoCertificates`] where `url` is one of `https`, and the host has none.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest of one boot: a kernel, and an initramfs made of segments that are kept in the cache and of the job.
+//! The guest of one boot: a kernel, and an initramfs made of segments that are kept in the cache
+//! and of the job.
 //!
-//! The segments: `base` (agent, tracer, embedded IOR, directories), `modules` (of one kernel, with their order in
+//! The segments: `base` (agent, tracer, embedded IOR, directories), `modules` (of one kernel, with
+//! their order in
 //! [`MODULE_SET`]), and where asked for `overlay` (a user's directory tree) and `shell` (busybox). They are plain newc
 //! archives; the initramfs of a boot is their concatenation with the job's archive at the end.
 
@@ -30,7 +32,8 @@ use crate::{
     pvh,
 };
 
-/// Path in the modules segment of the [`ModuleSet`], as JSON: which modules there are and what they depend on.
+/// Path in the modules segment of the [`ModuleSet`], as JSON: which modules there are and what they
+/// depend on.
 pub const MODULE_SET: &str = "/bpfassay/modules/set.json";
 
 /// Largest module set that is read, in bytes; real ones have about 3 KB.
@@ -109,10 +112,12 @@ pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>
     Ok(Some(Segment { role: role::MODULES.to_owned(), archive: (&object).into(), contents: Vec::new() }))
 }
 
-/// The manifest's description of a guest with `kernel`, which has nothing but its modules yet: see [`with_shared`].
+/// The manifest's description of a guest with `kernel`, which has nothing but its modules yet: see
+/// [`with_shared`].
 ///
 /// # Errors
-/// As [`modules_segment`] and [`pvh::boot_image`]: the kernel is damaged, its files cannot be read, or the segments cannot be stored.
+/// As [`modules_segment`] and [`pvh::boot_image`]: the kernel is damaged, its files cannot be read,
+/// or the segments cannot be stored.
 pub fn target(cache: &Cache, kernel: &Kernel) -> Result<manifest::Target> {
     let initramfs = modules_segment(cache, kernel)?.into_iter().collect();
     let mut description = kernel.to_manifest();
@@ -120,7 +125,8 @@ pub fn target(cache: &Cache, kernel: &Kernel) -> Result<manifest::Target> {
     Ok(manifest::Target { arch: kernel.arch, name: kernel.name.clone(), kernel: description, initramfs })
 }
 
-/// The guest that `target` makes with the segments that all guests of its architecture share, of which the first is the base.
+/// The guest that `target` makes with the segments that all guests of its architecture share, of
+/// which the first is the base.
 #[must_use]
 pub fn with_shared(mut target: manifest::Target, shared: &[Segment]) -> manifest::Target {
     // Behind the base, so that what is overlaid comes last.
@@ -147,8 +153,9 @@ pub fn modules_archive(modules: &Modules, signatures: Signatures) -> Result<Arch
     Ok(archive)
 }
 
-/// The `overlay` segment: the directory tree `directory`, which must hold a real IOR for `arch`. It is read and written
-/// anew each time, because there is no cheap way to detect a change in a tree; the result has the same digest if not.
+/// The `overlay` segment: the directory tree `directory`, which must hold a real IOR for `arch`. It
+/// is read and written anew each time, because there is no cheap way to detect a change in a tree;
+/// the result has the same digest if not.
 ///
 /// # Errors
 /// [`Error::Overlay`] for a tree that the guest could not use or that has no IOR, and [`Error`] of the cache.
@@ -219,8 +226,9 @@ pub struct GuestImage {
 }
 
 impl GuestImage {
-    /// The guest that `target` describes; its paths must be absolute, as [`manifest::Manifest::load`] makes them. A
-    /// target without a segment of role [`role::MODULES`] counts as having everything built in.
+    /// The guest that `target` describes; its paths must be absolute, as
+    /// [`manifest::Manifest::load`] makes them. A target without a segment of role
+    /// [`role::MODULES`] counts as having everything built in.
     ///
     /// # Errors
     /// [`Error::Archive`] for a modules segment that cannot be read, [`Error::ModuleSet`] for one without a usable
@@ -256,7 +264,8 @@ impl GuestImage {
         &self.release
     }
 
-    /// Memory that tools under test take in the guest before they run, in MiB: their files are in it twice while it boots.
+    /// Memory that tools under test take in the guest before they run, in MiB: their files are in
+    /// it twice while it boots.
     #[must_use]
     pub fn tools_mib(&self) -> u32 {
         u32::try_from((2 * self.tools).div_ceil(1 << 20)).unwrap_or(u32::MAX)
@@ -274,7 +283,8 @@ impl GuestImage {
         &self.modules
     }
 
-    /// The value of [`Job::modules`] for this file system under test; `is_node`: of a guest that is one of several nodes.
+    /// The value of [`Job::modules`] for this file system under test; `is_node`: of a guest that is
+    /// one of several nodes.
     ///
     /// # Errors
     /// [`ModulesError::Missing`] if the kernel lacks something that it needs.
@@ -282,8 +292,9 @@ impl GuestImage {
         self.modules.load_order(file_system, is_node)
     }
 
-    /// Writes the initramfs of a boot that does `job` to `file`, and returns how many bytes it has. Every segment is checked against its
-    /// digest on the way. `shown` is what errors call the file, which need not have a path.
+    /// Writes the initramfs of a boot that does `job` to `file`, and returns how many bytes it has.
+    /// Every segment is checked against its digest on the way. `shown` is what errors call the
+    /// file, which need not have a path.
     ///
     /// # Errors
     /// [`Error::Segment`] for a segment that has another content than the manifest promises, [`Error::DiskFull`], [`Error::Io`].

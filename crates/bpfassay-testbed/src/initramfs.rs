@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Initial RAM file systems as the kernel reads them: cpio archives in the `newc` format, uncompressed.
+//! Initial RAM file systems as the kernel reads them: cpio archives in the `newc` format,
+//! uncompressed.
 //!
-//! The bytes depend on the content alone: entries are sorted by path, owned by root, dated 1970, and numbered in order.
-//! Every archive is a multiple of 512 bytes long, so that archives can be concatenated; the kernel unpacks one after
-//! the other, and a later file replaces an earlier one.
+//! The bytes depend on the content alone: entries are sorted by path, owned by root, dated 1970,
+//! and numbered in order. Every archive is a multiple of 512 bytes long, so that archives can be
+//! concatenated; the kernel unpacks one after the other, and a later file replaces an earlier one.
 
 pub(crate) mod entries;
 pub mod find;
@@ -15,7 +16,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Longest path and longest target of a symbolic link, in bytes, without the terminating zero (`PATH_MAX` − 1).
+/// Longest path and longest target of a symbolic link, in bytes, without the terminating zero
+/// (`PATH_MAX` − 1).
 pub const MAX_PATH: usize = 4095;
 
 /// Largest file, in bytes: sizes are eight hexadecimal digits.
@@ -36,7 +38,8 @@ pub enum ArchiveError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// Two entries of different kinds at one path, or an entry below something that is no directory.
+    /// Two entries of different kinds at one path, or an entry below something that is no
+    /// directory.
     #[error("`{path}` is in the initramfs already as something else")]
     Conflict {
         /// The path.
@@ -90,7 +93,8 @@ pub enum Content {
     Bytes(Vec<u8>),
     /// The content that this file of the host has when the archive is written.
     Host {
-        /// The file, by a path without symbolic links: where there is one later, it is not followed.
+        /// The file, by a path without symbolic links: where there is one later, it is not
+        /// followed.
         path: PathBuf,
         /// Its size in bytes when it was added.
         size: u64,
@@ -176,8 +180,8 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Adds `node` at `path`, which may begin with one slash; missing parents are added as directories. Adding a
-    /// directory again changes nothing.
+    /// Adds `node` at `path`, which may begin with one slash; missing parents are added as
+    /// directories. Adding a directory again changes nothing.
     ///
     /// # Errors
     /// [`ArchiveError::Path`] for a path that is empty, too long, not normal (`.`, `..`, `//`) or holds a zero byte;
@@ -244,7 +248,8 @@ impl Archive {
         (entries + entry(TRAILER, 0)).next_multiple_of(BLOCK)
     }
 
-    /// Writes the archive, trailer and padding included, and returns how many bytes that were (a multiple of 512).
+    /// Writes the archive, trailer and padding included, and returns how many bytes that were (a
+    /// multiple of 512).
     ///
     /// # Errors
     /// [`ArchiveError::Read`] and [`ArchiveError::Changed`] for files of the host, [`ArchiveError::Write`] otherwise.
@@ -335,8 +340,9 @@ impl<W: Write> Counted<W> {
         self.put(&[0; BLOCK as usize][..missing as usize])
     }
 
-    /// The header and the name. Fields: inode, mode, uid, gid, links, mtime, size, device of the file system, device
-    /// number, length of the name with its zero, checksum (unused in this format).
+    /// The header and the name. Fields: inode, mode, uid, gid, links, mtime, size, device of the
+    /// file system, device number, length of the name with its zero, checksum (unused in this
+    /// format).
     fn header(&mut self, header: Header, name: &str) -> Result<(), ArchiveError> {
         let Header { inode, mode, links, size, device: (major, minor) } = header;
         let fields = [inode, mode, 0, 0, links, 0, size, 0, 0, major, minor, name.len() as u32 + 1, 0];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The testbed manifest: every guest that can be booted, and all that went into it.
 //!
-//! Providers write it, builders outside of this program have it written from their spec ([`crate::compose`]), results embed it. It
-//! names files by path and SHA-256: a relative path is relative to the manifest's own directory.
+//! Providers write it, builders outside of this program have it written from their spec
+//! ([`crate::compose`]), results embed it. It names files by path and SHA-256: a relative path is
+//! relative to the manifest's own directory.
 
 #![allow(clippy::disallowed_methods, reason = "a manifest may name any file of this machine whose digest it has")]
 
@@ -38,7 +39,8 @@ pub struct Manifest {
     /// What the provider built with, on the host; empty where it only copied.
     #[serde(default)]
     pub toolchain: Vec<Component>,
-    /// Assets that the guest's programs were taken from; empty where all were built here, or by another builder.
+    /// Assets that the guest's programs were taken from; empty where all were built here, or by
+    /// another builder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assets: Vec<ProgramAsset>,
     /// The guests, one per target.
@@ -63,8 +65,8 @@ pub struct ProgramAsset {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MadeBy {
-    /// The provider: one of [`crate::provider`], or a builder outside of this program, such as `nix`. Lower-case letters, digits
-    /// and hyphens.
+    /// The provider: one of [`crate::provider`], or a builder outside of this program, such as
+    /// `nix`. Lower-case letters, digits and hyphens.
     #[schemars(regex(pattern = "^[a-z][a-z0-9-]*$"))]
     pub name: String,
     /// Version of the program that wrote the manifest.
@@ -81,7 +83,8 @@ pub struct Target {
     pub name: String,
     /// The kernel.
     pub kernel: Kernel,
-    /// The segments of its initramfs, in the order in which they are concatenated; the job comes after them.
+    /// The segments of its initramfs, in the order in which they are concatenated; the job comes
+    /// after them.
     pub initramfs: Vec<Segment>,
 }
 
@@ -91,7 +94,8 @@ pub struct Target {
 pub struct Kernel {
     /// What `uname -r` prints.
     pub release: KernelRelease,
-    /// Version of the package or source that it was built from; none where the user gave only an image.
+    /// Version of the package or source that it was built from; none where the user gave only an
+    /// image.
     pub version: Option<String>,
     /// The image that QEMU boots.
     pub image: File,
@@ -112,7 +116,8 @@ pub struct Segment {
     pub role: String,
     /// The cpio archive (newc, uncompressed).
     pub archive: File,
-    /// What is in it that has a version of its own: programs of the payload, libraries linked into them.
+    /// What is in it that has a version of its own: programs of the payload, libraries linked into
+    /// them.
     #[serde(default)]
     pub contents: Vec<Component>,
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernel modules that a guest needs: which ones a kernel has as modules, what they depend on, and in which order they
-//! must be inserted. They are stored decompressed in one archive per kernel, so that a guest needs neither modprobe nor a
-//! kernel that decompresses.
+//! Kernel modules that a guest needs: which ones a kernel has as modules, what they depend on, and
+//! in which order they must be inserted. They are stored decompressed in one archive per kernel, so
+//! that a guest needs neither modprobe nor a kernel that decompresses.
 //!
-//! A module tree is what `make modules_install` or a Debian package puts into `lib/modules/RELEASE`: `kernel/**.ko`
-//! (or `.ko.xz`, `.ko.zst`, `.ko.gz`) and `modules.builtin`; or the tree that a kernel was built in ([`Layout`]). Dependencies are
-//! read from the modules themselves, because Debian's packages have no `modules.dep`. A tree may come from anywhere: nothing in it
-//! is trusted.
+//! A module tree is what `make modules_install` or a Debian package puts into
+//! `lib/modules/RELEASE`: `kernel/**.ko` (or `.ko.xz`, `.ko.zst`, `.ko.gz`) and `modules.builtin`;
+//! or the tree that a kernel was built in ([`Layout`]). Dependencies are read from the modules
+//! themselves, because Debian's packages have no `modules.dep`. A tree may come from anywhere:
+//! nothing in it is trusted.
 
 #![allow(
     clippy::disallowed_methods,
@@ -69,10 +70,12 @@ pub const MAX_MODULE: u64 = 256 << 20;
 /// What a module tree looks like.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// `lib/modules/RELEASE`: `kernel/**.ko` (plain or compressed), `modules.builtin`. There need be no `modules.dep`.
+    /// `lib/modules/RELEASE`: `kernel/**.ko` (plain or compressed), `modules.builtin`. There need
+    /// be no `modules.dep`.
     #[default]
     Installed,
-    /// The tree that the kernel was built in: `modules.order` names its modules, and `modules.builtin` what is built in.
+    /// The tree that the kernel was built in: `modules.order` names its modules, and
+    /// `modules.builtin` what is built in.
     Built,
 }
 
@@ -88,7 +91,8 @@ pub enum ModulesError {
         #[source]
         source: io::Error,
     },
-    /// Without `modules.builtin`, a missing module cannot be distinguished from one that is built in.
+    /// Without `modules.builtin`, a missing module cannot be distinguished from one that is built
+    /// in.
     #[error("{} has no file modules.builtin: pass the directory lib/modules/RELEASE that `make modules_install` wrote", tree.display())]
     NoBuiltin {
         /// The module tree.
@@ -209,7 +213,8 @@ pub struct ModuleSet {
     pub modules: BTreeMap<String, Module>,
     /// Wanted ones that this kernel has built in.
     pub builtin: BTreeSet<String>,
-    /// Wanted modules that this kernel lacks; an error only where one is needed ([`ModuleSet::load_order`]).
+    /// Wanted modules that this kernel lacks; an error only where one is needed
+    /// ([`ModuleSet::load_order`]).
     pub absent: BTreeSet<String>,
     /// Whether there is no module tree: everything must be built in, which cannot be checked.
     pub monolithic: bool,
@@ -219,13 +224,15 @@ pub struct ModuleSet {
 }
 
 impl ModuleSet {
-    /// For a kernel without a module tree: nothing to insert, and the guest finds out what is missing.
+    /// For a kernel without a module tree: nothing to insert, and the guest finds out what is
+    /// missing.
     #[must_use]
     pub fn monolithic() -> Self {
         Self { monolithic: true, ..Self::default() }
     }
 
-    /// Reads what guests may need from the module tree at `tree`, and the archive that puts it into [`layout::MODULES`].
+    /// Reads what guests may need from the module tree at `tree`, and the archive that puts it into
+    /// [`layout::MODULES`].
     ///
     /// # Errors
     /// [`ModulesError`] for trees that cannot be read or are incomplete. Wanted modules that do not exist are recorded
@@ -251,7 +258,8 @@ impl ModuleSet {
         Ok((reader.set, reader.archive))
     }
 
-    /// What a guest inserts for this file system under test, as paths in the guest, dependencies first: the value of
+    /// What a guest inserts for this file system under test, as paths in the guest, dependencies
+    /// first: the value of
     /// [`bpfassay_protocol::job::Job::modules`]. `is_node`: it is one of several nodes, with a network card.
     ///
     /// # Errors
@@ -280,8 +288,8 @@ impl ModuleSet {
         Ok(self.load_order_of(&wanted.into_iter().map(|(name, _)| name).collect::<Vec<_>>()))
     }
 
-    /// The order of insertion for these modules, as paths in the guest, dependencies first. Names that are built in or
-    /// unknown contribute nothing.
+    /// The order of insertion for these modules, as paths in the guest, dependencies first. Names
+    /// that are built in or unknown contribute nothing.
     #[must_use]
     pub fn load_order_of(&self, names: &[&str]) -> Vec<String> {
         let mut order = Vec::new();
@@ -322,7 +330,8 @@ struct Reader<'a> {
     builtin: &'a BTreeSet<String>,
     set: ModuleSet,
     archive: Archive,
-    /// By module, those that are to be inserted before another and cannot work without this one: they follow it.
+    /// By module, those that are to be inserted before another and cannot work without this one:
+    /// they follow it.
     late: BTreeMap<String, Vec<String>>,
 }
 
@@ -337,7 +346,8 @@ impl Reader<'_> {
         self.take(name, Wanted::IfPresent, &mut Vec::new()).map(|_| ())
     }
 
-    /// Takes `name` and what it depends on into the set. Says whether it is a module to be inserted.
+    /// Takes `name` and what it depends on into the set. Says whether it is a module to be
+    /// inserted.
     fn take(&mut self, name: &str, wanted: Wanted<'_>, path: &mut Vec<String>) -> Result<bool, ModulesError> {
         if self.builtin.contains(name) {
             return Ok(false);
@@ -396,7 +406,8 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// The outermost module of `path` that `name` cannot work without; none where it is in the path itself. What cannot be read is reported where it is taken.
+    /// The outermost module of `path` that `name` cannot work without; none where it is in the path
+    /// itself. What cannot be read is reported where it is taken.
     fn first_needed(&self, name: &str, path: &[String]) -> Option<String> {
         if path.iter().any(|earlier| earlier == name) {
             return None;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest's own programs, cross-built: agent, tracer and embedded IOR, static, the same bytes wherever they are
-//! built from the same source with the same toolchain.
+//! The guest's own programs, cross-built: agent, tracer and embedded IOR, static, the same bytes
+//! wherever they are built from the same source with the same toolchain.
 //!
-//! What goes into them is staged first: the sources of their packages and of those they depend on in this workspace,
-//! and the locked versions of other packages. By the digest of that, programs are looked for in the cache and in places that offer them
-//! (`asset`). Where they are nowhere, cargo runs in the toolchain root, sees nothing but the stage and the vendored packages, each at a
-//! fixed path, and uses no network.
+//! What goes into them is staged first: the sources of their packages and of those they depend on
+//! in this workspace, and the locked versions of other packages. By the digest of that, programs
+//! are looked for in the cache and in places that offer them (`asset`). Where they are nowhere,
+//! cargo runs in the toolchain root, sees nothing but the stage and the vendored packages, each at
+//! a fixed path, and uses no network.
 
 #![allow(clippy::disallowed_methods, reason = "builds from a checkout of the user's own in a scratch directory")]
 
@@ -64,8 +65,9 @@ const PROGRAMS: [Program; 3] = [AGENT, TRACER, IOR];
 struct Program {
     package: &'static str,
     binary: &'static str,
-    /// Where its code is linked to, where rustc links static programs to fixed addresses: each elsewhere, and none where a tool under test is by
-    /// default. The plugin divides instructions of user space by their addresses alone. Below 2 GiB, which every code model reaches.
+    /// Where its code is linked to, where rustc links static programs to fixed addresses: each
+    /// elsewhere, and none where a tool under test is by default. The plugin divides instructions
+    /// of user space by their addresses alone. Below 2 GiB, which every code model reaches.
     at: u32,
 }
 
@@ -75,7 +77,8 @@ const KEY_VERSION: &str = "1";
 /// Kind of cache record: source and architecture → programs.
 const RECORD: &str = "payload";
 
-/// With a package's name behind it, the environment variable by which its build script is given [`Program::at`].
+/// With a package's name behind it, the environment variable by which its build script is given
+/// [`Program::at`].
 const LINK_VARIABLE: &str = "BPFASSAY_LINK_AT";
 
 /// The build for one architecture.
@@ -117,8 +120,8 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// The programs for `arch` that were built elsewhere, from `directory`, which holds them under the names that cargo
-    /// gives them. They are copied into the cache.
+    /// The programs for `arch` that were built elsewhere, from `directory`, which holds them under
+    /// the names that cargo gives them. They are copied into the cache.
     ///
     /// # Errors
     /// [`Error::Io`] for a program that is not there, and others of the cache.
@@ -135,7 +138,8 @@ impl Payload {
     }
 }
 
-/// Copies the programs for `arch`, which are at `path`, into the cache, in the order of [`PROGRAMS`].
+/// Copies the programs for `arch`, which are at `path`, into the cache, in the order of
+/// [`PROGRAMS`].
 fn add_files(cache: &Cache, arch: Arch, path: impl Fn(&Program) -> PathBuf) -> Result<[Object; 3]> {
     let add = |program: &Program| cache.add_file(&format!("{} for {arch}", program.binary), &path(program), None);
     Ok([add(&AGENT)?, add(&TRACER)?, add(&IOR)?])
@@ -167,14 +171,17 @@ struct Recorded {
     asset: Option<ProgramAsset>,
 }
 
-/// The programs for `archs`, each given to `ready` as soon as they are there, until that asks to stop: first those that the cache has, then
-/// those that a place of `sources` offers, then, in the order given, those that have to be built. Where some cannot be had, the others still
-/// are. What takes time is reported as stages.
+/// The programs for `archs`, each given to `ready` as soon as they are there, until that asks to
+/// stop: first those that the cache has, then those that a place of `sources` offers, then, in the
+/// order given, those that have to be built. Where some cannot be had, the others still are. What
+/// takes time is reported as stages.
 ///
 /// # Errors
-/// What no architecture can be had without: [`Error::Stage`] for a checkout that cannot be read, [`Error::Build`] where there is nothing to build
-/// from, and those of [`Toolchain::prepare`]. `ready` is given [`Error::Build`] for a build that fails, with the last lines and the place of
-/// its log, and [`Error::Asset`], [`Error::Mismatch`], [`Error::Download`] for a damaged asset and a place that cannot be read.
+/// What no architecture can be had without: [`Error::Stage`] for a checkout that cannot be read,
+/// [`Error::Build`] where there is nothing to build from, and those of [`Toolchain::prepare`].
+/// `ready` is given [`Error::Build`] for a build that fails, with the last lines and the place of
+/// its log, and [`Error::Asset`], [`Error::Mismatch`], [`Error::Download`] for a damaged asset and
+/// a place that cannot be read.
 pub fn prepare_each(
     apt: &Apt<'_>,
     sources: &ProgramSources,
@@ -311,8 +318,8 @@ pub fn prepare(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Resul
     Ok(all)
 }
 
-/// The programs for `arch` from `source`, taken into the cache from the first place of `sources` that offers them, built with the toolchain
-/// `toolchain` if that matters.
+/// The programs for `arch` from `source`, taken into the cache from the first place of `sources`
+/// that offers them, built with the toolchain `toolchain` if that matters.
 fn offered(
     apt: &Apt<'_>,
     sources: &ProgramSources,
@@ -442,8 +449,8 @@ fn build_programs(building: &Building<'_>, arch: Arch) -> Result<()> {
     run.build(command, Step::Compile, building.apt.stage(), "build the guest's programs")
 }
 
-/// Cargo's environment in the root. Every path that could get into a program is fixed there; `--remap-path-prefix` makes
-/// those that do get in (messages of panics) readable.
+/// Cargo's environment in the root. Every path that could get into a program is fixed there;
+/// `--remap-path-prefix` makes those that do get in (messages of panics) readable.
 fn variables() -> Vec<(String, String)> {
     let mut variables: Vec<(String, String)> = [
         ("CARGO_HOME", "/tmp/cargo"),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where guests come from. A provider is one file here and one line in `PROVIDERS`.
 //!
-//! A provider makes or finds the guests of a [`Request`] and describes them in a [`Manifest`]. What all of them share is
-//! `assemble`: from a kernel and the guest's programs to a bootable target.
+//! A provider makes or finds the guests of a [`Request`] and describes them in a [`Manifest`]. What
+//! all of them share is `assemble`: from a kernel and the guest's programs to a bootable target.
 
 pub mod debian;
 pub mod local;
@@ -32,7 +32,8 @@ use crate::{
     toolchain,
 };
 
-/// The providers, in the order in which they are asked whether a request is for them. The last one takes every request.
+/// The providers, in the order in which they are asked whether a request is for them. The last one
+/// takes every request.
 static PROVIDERS: &[&dyn Provider] = &[&manifest::ManifestFile, &local::Local, &debian::Debian];
 
 /// A source of guests.
@@ -43,19 +44,22 @@ pub trait Provider: Sync {
     /// Whether it makes guests of `sources`.
     fn takes(&self, sources: &Sources) -> bool;
 
-    /// Debian packages that the host needs to make guests, besides QEMU; empty where guests are made elsewhere.
+    /// Debian packages that the host needs to make guests, besides QEMU; empty where guests are
+    /// made elsewhere.
     fn host_packages(&self) -> &'static [&'static str] {
         toolchain::HOST_PACKAGES
     }
 
-    /// Names of the kernels that it has for `arch`, oldest first: what the patterns of studies select from.
+    /// Names of the kernels that it has for `arch`, oldest first: what the patterns of studies
+    /// select from.
     ///
     /// # Errors
     /// [`crate::Error`] where a list of kernels cannot be read or fetched.
     fn kernels(&self, request: &Request<'_>, arch: Arch) -> Result<Vec<String>>;
 
-    /// Makes what is missing of the guests for the targets of `request`, and gives them to `receiver`, each target once. An error
-    /// is about an unknown name, packages that cannot be fetched, programs that do not build, or a full disk.
+    /// Makes what is missing of the guests for the targets of `request`, and gives them to
+    /// `receiver`, each target once. An error is about an unknown name, packages that cannot be
+    /// fetched, programs that do not build, or a full disk.
     fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>);
 }
 
@@ -81,7 +85,8 @@ impl Sources {
         PROVIDERS.iter().copied().find(|provider| provider.takes(self)).unwrap_or(&debian::Debian)
     }
 
-    /// The manifest of a testbed that was made before: which guests it has; `None` where guests are made. Files are not hashed.
+    /// The manifest of a testbed that was made before: which guests it has; `None` where guests are
+    /// made. Files are not hashed.
     ///
     /// # Errors
     /// Those of [`Manifest::load`] and [`crate::bundle::manifest`].
@@ -131,8 +136,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The packages of [`Provider::host_packages`] of the provider with that name in a manifest; empty for a builder that is not
-/// part of this program.
+/// The packages of [`Provider::host_packages`] of the provider with that name in a manifest; empty
+/// for a builder that is not part of this program.
 #[must_use]
 pub fn host_packages(name: &str) -> &'static [&'static str] {
     PROVIDERS.iter().find(|provider| provider.name() == name).map_or(&[], |provider| provider.host_packages())
@@ -154,7 +159,8 @@ impl Part {
     }
 }
 
-/// Receives the parts of a request, from several threads, as soon as they are made. Nothing more is begun when it asks to stop.
+/// Receives the parts of a request, from several threads, as soon as they are made. Nothing more is
+/// begun when it asks to stop.
 pub type Receiver<'a> = dyn Fn(Part) -> ControlFlow<()> + Sync + 'a;
 
 /// All guests of `request`, from the provider that its sources ask for.
@@ -177,7 +183,8 @@ pub fn whole(request: &Request<'_>) -> Result<Manifest> {
     }
 }
 
-/// The testbed that `parts` of one request make, with its guests in the order of `targets`, and those behind them that nobody asked for.
+/// The testbed that `parts` of one request make, with its guests in the order of `targets`, and
+/// those behind them that nobody asked for.
 #[must_use]
 pub fn joined(parts: Vec<Manifest>, targets: &[(Arch, String)]) -> Manifest {
     let mut all = Manifest {
@@ -193,7 +200,8 @@ pub fn joined(parts: Vec<Manifest>, targets: &[(Arch, String)]) -> Manifest {
         all.assets.extend(part.assets);
         all.targets.extend(part.targets);
     }
-    // Architectures that were built at different times may have been built with different versions: all are named.
+    // Architectures that were built at different times may have been built with different versions:
+    // all are named.
     all.toolchain.sort();
     all.toolchain.dedup();
     all.assets.sort();
@@ -222,7 +230,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) shell: Option<&'a Apt<'a>>,
 }
 
-/// Assembles the guests of `parts` in the cache, and the manifest that describes them: the same for every provider.
+/// Assembles the guests of `parts` in the cache, and the manifest that describes them: the same for
+/// every provider.
 ///
 /// # Errors
 /// [`crate::Error::Overlay`] for a directory tree without a real IOR, or with what a guest cannot hold; [`crate::Error::Io`] and
@@ -252,8 +261,8 @@ pub(crate) fn assemble(cache: &Cache, parts: Parts<'_>) -> Result<Manifest> {
     })
 }
 
-/// Makes the guests of `request` with kernels that `kernel` gives and the guest's programs: the host's architecture first, everything that can
-/// beside each other.
+/// Makes the guests of `request` with kernels that `kernel` gives and the guest's programs: the
+/// host's architecture first, everything that can beside each other.
 fn with_checkout(
     request: &Request<'_>,
     provider: &str,

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The uncompressed x86_64 kernel inside a bzImage.
 //!
-//! QEMU enters an ELF `vmlinux` through its PVH entry (Xen's note `XEN_ELFNOTE_PHYS32_ENTRY`, kernel option `CONFIG_PVH`)
-//! and so skips the decompressor, which under TCG takes longer than the rest of the boot: Debian 6.1 reaches its end
-//! after 1.5 s instead of 3.8 s. The text of the kernel is not moved that way.
+//! QEMU enters an ELF `vmlinux` through its PVH entry (Xen's note `XEN_ELFNOTE_PHYS32_ENTRY`,
+//! kernel option `CONFIG_PVH`) and so skips the decompressor, which under TCG takes longer than the
+//! rest of the boot: Debian 6.1 reaches its end after 1.5 s instead of 3.8 s. The text of the
+//! kernel is not moved that way.
 //!
-//! The layout of a bzImage is Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header": `setup_sects` at 0x1f1,
-//! `header` ("HdrS") at 0x202, `payload_offset` at 0x248 and `payload_length` at 0x24c, relative to the protected-mode
-//! code at `(setup_sects + 1) * 512`.
+//! The layout of a bzImage is Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header":
+//! `setup_sects` at 0x1f1, `header` ("HdrS") at 0x202, `payload_offset` at 0x248 and
+//! `payload_length` at 0x24c, relative to the protected-mode code at `(setup_sects + 1) * 512`.
 
 use std::fmt;
 
@@ -34,10 +35,12 @@ const MAX_KERNEL: u64 = 1 << 30;
 /// `XEN_ELFNOTE_PHYS32_ENTRY` of include/xen/interface/elfnote.h.
 const PHYS32_ENTRY: u32 = 18;
 
-/// Kind of cache record: digest of the bzImage → digest of the vmlinux in it, none where it has no PVH entry.
+/// Kind of cache record: digest of the bzImage → digest of the vmlinux in it, none where it has no
+/// PVH entry.
 const RECORD: &str = "pvh";
 
-/// The image to boot `kernel` with: the `vmlinux` inside where there is one with a PVH entry, else the image as it is.
+/// The image to boot `kernel` with: the `vmlinux` inside where there is one with a PVH entry, else
+/// the image as it is.
 ///
 /// # Errors
 /// [`Error::DamagedKernel`] for a kernel that nothing can boot; [`Error::Io`] where the image cannot be read, [`Error::DiskFull`], and others of the
@@ -174,7 +177,8 @@ mod tests {
         assert_eq!(extract(&image).unwrap_err(), none);
     }
 
-    /// A stream of zstd or gzip that cannot be read is a kernel that nothing boots; of xz, this program may lack a filter.
+    /// A stream of zstd or gzip that cannot be read is a kernel that nothing boots; of xz, this
+    /// program may lack a filter.
     #[test]
     fn a_damaged_payload_is_distinguished_from_one_that_is_not_understood() {
         let with = |payload: &[u8]| {

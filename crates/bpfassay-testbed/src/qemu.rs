@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QEMU of [`crate::testbed_lock`]: for guests of all architectures, with firmware and libraries, unpacked into the cache. It runs from there with its own dynamic
-//! loader and libraries, so that it is the same on every Linux, needs no rights of root, and nothing of the host but the kernel.
+//! QEMU of [`crate::testbed_lock`]: for guests of all architectures, with firmware and libraries,
+//! unpacked into the cache. It runs from there with its own dynamic loader and libraries, so that
+//! it is the same on every Linux, needs no rights of root, and nothing of the host but the kernel.
 
 #![allow(
     clippy::disallowed_methods,
@@ -26,7 +27,8 @@ use crate::{
     untrusted_tree::{Links, UntrustedTree},
 };
 
-/// The suite of Debian that it comes from: the one whose QEMU the recorded results were measured with, and the oldest that this program supports.
+/// The suite of Debian that it comes from: the one whose QEMU the recorded results were measured
+/// with, and the oldest that this program supports.
 pub const SUITE: &str = "bookworm";
 
 /// The architectures of hosts that the lock has it for: those that guests can be made on.
@@ -34,9 +36,11 @@ pub const HOSTS: [Arch; 2] = crate::toolchain::HOSTS;
 
 /// What belongs to it of the packages: programs, libraries, modules of QEMU, firmware.
 const PARTS: &[&str] = &["lib", "usr/lib", "usr/share/qemu", "usr/share/seabios"];
-/// Where its programs are. Those for other architectures, which take most of the space, are left out.
+/// Where its programs are. Those for other architectures, which take most of the space, are left
+/// out.
 const PROGRAMS: &str = "usr/bin";
-/// The dynamic loader, beside the programs. QEMU finds its modules relative to the program that Linux executes, and that is the loader.
+/// The dynamic loader, beside the programs. QEMU finds its modules relative to the program that
+/// Linux executes, and that is the loader.
 const LOADER: &str = "usr/bin/loader";
 /// Directories with firmware (`--firmwarepath` of Debian's build), as far as they exist.
 const FIRMWARE: &[&str] = &["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"];
@@ -137,7 +141,8 @@ const UNUSED: &[&str] = &[
 ];
 
 impl Emulator {
-    /// QEMU of the lock: from the cache, or made there of its packages, as a stage. Those in `bundled`, which are in the cache, take their place, if there are any.
+    /// QEMU of the lock: from the cache, or made there of its packages, as a stage. Those in
+    /// `bundled`, which are in the cache, take their place, if there are any.
     ///
     /// # Errors
     /// [`Error::Build`] where the lock has none for this host; [`Error::Offline`] where one of those in `bundled` is not in the cache; those of [`Apt::fetch`], of the cache, and of packages that cannot be unpacked.
@@ -172,7 +177,8 @@ impl Emulator {
         Self::of(tree, packages)
     }
 
-    /// The package files of the lock's QEMU for this host, from the cache or downloaded; none where it has no QEMU for it.
+    /// The package files of the lock's QEMU for this host, from the cache or downloaded; none where
+    /// it has no QEMU for it.
     ///
     /// # Errors
     /// Those of [`Apt::fetch`].

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The stages of setting up and measuring, as they happen: how far each is, how long it took, and what ran beside it.
+//! The stages of setting up and measuring, as they happen: how far each is, how long it took, and
+//! what ran beside it.
 //!
-//! Stages run side by side, in threads or tasks. Each has a [`Kind`] and a subject, and does one [`Step`] after the other.
+//! Stages run side by side, in threads or tasks. Each has a [`Kind`] and a subject, and does one
+//! [`Step`] after the other.
 
 mod time_left;
 
@@ -436,7 +438,8 @@ impl Drop for Running {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change is one assignment: what is in it stays valid when a thread panics that holds its lock.
+    // Every change is one assignment: what is in it stays valid when a thread panics that holds its
+    // lock.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -46,7 +46,8 @@ pub(crate) fn damage(path: &Path) {
     bytes[0] ^= 1;
     fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
     fs::write(path, bytes).unwrap();
-    // The clock of a file system may stand still for some milliseconds; a change within them cannot be seen.
+    // The clock of a file system may stand still for some milliseconds; a change within them cannot
+    // be seen.
     let file = fs::File::options().write(true).open(path).unwrap();
     while changed(path) == before {
         file.set_modified(modified).unwrap();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `testbed.lock`: the exact files of Debian's packages that testbeds are made of. With it, a kernel's name means the same build on every machine,
-//! for as long as an archive has the files, and nothing has to ask for package indexes.
+//! `testbed.lock`: the exact files of Debian's packages that testbeds are made of. With it, a
+//! kernel's name means the same build on every machine, for as long as an archive has the files,
+//! and nothing has to ask for package indexes.
 //!
 //! [`update`] writes it, from indexes whose signatures apt has checked; it comes with the program.
 
@@ -216,7 +217,8 @@ impl TestbedLock {
         self.of_guests.iter().find(of)
     }
 
-    /// What all of the packages `names` of a suite are in guests of `architecture`, each once, sorted; `None` where one of them is not here.
+    /// What all of the packages `names` of a suite are in guests of `architecture`, each once,
+    /// sorted; `None` where one of them is not here.
     #[must_use]
     pub fn closure<'a>(
         &self,
@@ -243,7 +245,8 @@ impl TestbedLock {
         let mut text = format!(
             "# The package files that testbeds are made of. Written by `bpfassay testbed lock --update`, not by hand.\nformat = {FORMAT}\n"
         );
-        // Writing to a string cannot fail. What stands between quotes has none, nor backslashes: it was checked.
+        // Writing to a string cannot fail. What stands between quotes has none, nor backslashes: it
+        // was checked.
         for LockedKernel { name, architecture, suite, release, version, packages } in &self.kernels {
             let _ = write!(
                 text,
@@ -301,7 +304,8 @@ fn set(all: &mut Vec<LockedForHost>, locked: LockedForHost) {
     all.sort_by_key(|locked| locked.architecture);
 }
 
-/// Whether everything of it is what it should be: it becomes parts of paths, of arguments for apt and of URIs.
+/// Whether everything of it is what it should be: it becomes parts of paths, of arguments for apt
+/// and of URIs.
 fn check(packages: &[Located], others: &[&String]) -> Result<(), String> {
     if let Some(other) = others.iter().find(|text| !is_plain(text)) {
         return Err(format!("`{other}` is no name or version"));

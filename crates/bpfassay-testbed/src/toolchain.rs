@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cross toolchain: a root directory with compilers, linkers and static libraries for the three architectures, made
-//! from Debian's packages, and the way to run a program in it.
+//! The cross toolchain: a root directory with compilers, linkers and static libraries for the three
+//! architectures, made from Debian's packages, and the way to run a program in it.
 //!
-//! The packages are unpacked, not installed: nothing in them is run, so that the same root comes out with and without
-//! the rights of root, in a third of the time and half of the space. Packages for other architectures (static libraries,
-//! Rust's standard library) are taken without what they depend on, because nothing of them is executed here.
+//! The packages are unpacked, not installed: nothing in them is run, so that the same root comes
+//! out with and without the rights of root, in a third of the time and half of the space. Packages
+//! for other architectures (static libraries, Rust's standard library) are taken without what they
+//! depend on, because nothing of them is executed here.
 //!
 //! The host needs no compiler for the guests; what it does need is in [`HOST_PACKAGES`].
 
@@ -37,16 +38,19 @@ use crate::{
 
 pub use sandbox::{Mount, Sandbox};
 
-/// The suite of Debian that the toolchain comes from: the oldest whose Rust and clang are new enough.
+/// The suite of Debian that the toolchain comes from: the oldest whose Rust and clang are new
+/// enough.
 pub const SUITE: &str = "forky";
 
-/// The architectures of hosts that it runs on. Debian has no cross compilers for the others that run on riscv64.
+/// The architectures of hosts that it runs on. Debian has no cross compilers for the others that
+/// run on riscv64.
 pub const HOSTS: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
 
 /// Debian packages that the host needs to prepare guests, besides QEMU.
 pub const HOST_PACKAGES: &[&str] = &["apt", "debian-archive-keyring", "dpkg", "mount", "util-linux"];
 
-/// Packages that run here, with all they depend on, besides the compilers for each architecture ([`native`]).
+/// Packages that run here, with all they depend on, besides the compilers for each architecture
+/// ([`native`]).
 const NATIVE: &[&str] = &[
     "base-files",
     "binutils",
@@ -113,9 +117,10 @@ struct Recorded {
 }
 
 impl Toolchain {
-    /// The toolchain: from the cache, or made, of the packages that [`crate::testbed_lock`] has for this host. Where it has none, the mirror no longer
-    /// has the files, or [`crate::apt::Options::newest`] asks for it, of the newest; that in the
-    /// cache then stays until a refresh is asked for.
+    /// The toolchain: from the cache, or made, of the packages that [`crate::testbed_lock`] has for
+    /// this host. Where it has none, the mirror no longer has the files, or
+    /// [`crate::apt::Options::newest`] asks for it, of the newest; that in the cache then stays
+    /// until a refresh is asked for.
     ///
     /// # Errors
     /// [`Error`] of packages and of the cache; [`Error::Command`] if a package cannot be unpacked.
@@ -159,7 +164,8 @@ impl Toolchain {
             return Ok(Self { root: tree.path, key, packages });
         }
         apt.during(Kind::Toolchain, "", |apt| {
-            // Programs take longest, and cannot begin without it: kernels are unpacked while they are compiled.
+            // Programs take longest, and cannot begin without it: kernels are unpacked while they
+            // are compiled.
             let first = apt.first();
             let packages = choose(apt, host)?.into_iter().map(|located| located.package).collect();
             let root = apt.root(SUITE, &architectures(host))?;
@@ -226,8 +232,8 @@ pub(crate) fn native() -> Vec<&'static str> {
 /// The packages to take, sorted, each once.
 ///
 /// # Errors
-/// Those of [`Apt::root`]; where apt cannot list the packages of the suite; [`Error::Build`] where Debian has no package that the toolchain
-/// needs, for an architecture.
+/// Those of [`Apt::root`]; where apt cannot list the packages of the suite; [`Error::Build`] where
+/// Debian has no package that the toolchain needs, for an architecture.
 pub(crate) fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Located>> {
     let root = apt.root(SUITE, &architectures(host))?;
     let mut packages = root.closure(&native())?;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The `tools` segment of a guest: what the tools under test and the programs of workloads need there, at the places that
+//! The `tools` segment of a guest: what the tools under test and the programs of workloads need
+//! there, at the places that
 //! [`bpfassay_tool::guest`] names.
 //!
-//! Debian packages come with everything that they depend on, unpacked as they are: nothing in them is run on this host, and documentation
-//! is left out. Files beside a tool file are taken as they are, and so are Nix packages; nothing
-//! outside the directory of the tool file is read.
+//! Debian packages come with everything that they depend on, unpacked as they are: nothing in them
+//! is run on this host, and documentation is left out. Files beside a tool file are taken as they
+//! are, and so are Nix packages; nothing outside the directory of the tool file is read.
 
 mod beside;
 pub(crate) mod closure;
@@ -47,8 +48,8 @@ pub(crate) const SHELL: &str = "dash";
 /// Largest program, script or object beside a tool file, in bytes.
 const MAX_FILE: u64 = 256 << 20;
 
-/// What is left out of packages: documentation, translations, what C programs are compiled with, and what glibc converts
-/// character sets with.
+/// What is left out of packages: documentation, translations, what C programs are compiled with,
+/// and what glibc converts character sets with.
 const LEFT_OUT: [&str; 9] = [
     "./usr/share/doc",
     "./usr/share/man",
@@ -67,7 +68,8 @@ const LIVE: [&str; 6] = ["dev", "proc", "run", "sys", "tmp", "var"];
 /// Where Debian has merged directories: links that no package but `base-files` holds.
 const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 
-/// The segment with `tools` for guests of architecture `arch`; `None` where none of them has anything for it.
+/// The segment with `tools` for guests of architecture `arch`; `None` where none of them has
+/// anything for it.
 ///
 /// # Errors
 /// [`Error::Tool`] and [`Error::ToolFile`] for a file that is not what it should be; those of packages and of the cache.
@@ -88,7 +90,8 @@ pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<
     made.map(Some)
 }
 
-/// The segment with what lies beside tool files, and the packages `found`, if there are any, which have what is `started`.
+/// The segment with what lies beside tool files, and the packages `found`, if there are any, which
+/// have what is `started`.
 ///
 /// # Errors
 /// As [`tools_segment`].
@@ -102,7 +105,8 @@ fn segment_with(
     let of_packages = found.as_ref().map_or(&[][..], |found| &found.packages);
     let key = key(&own, of_packages, started)?;
     contents.extend(of_packages.iter().map(Component::from));
-    // What is read when the segment is written are libraries, each a file of a directory, and store paths.
+    // What is read when the segment is written are libraries, each a file of a directory, and store
+    // paths.
     for (path, node) in own.entries() {
         if let Node::File { content: Content::Bytes(bytes), .. } = node {
             contents.push(Component { name: format!("/{path}"), version: String::new(), sha256: Digest::of(bytes) });
@@ -137,7 +141,8 @@ pub enum Besides {
     Others,
 }
 
-/// Checks what can be known of `tools` for guests of architecture `arch` before any is made, without packages. What is not certain is not refused.
+/// Checks what can be known of `tools` for guests of architecture `arch` before any is made,
+/// without packages. What is not certain is not refused.
 ///
 /// # Errors
 /// [`Error::Tool`] and [`Error::ToolFile`] for a file that is missing or not what it should be, and for what a guest could not start.
@@ -155,7 +160,8 @@ pub fn check(arch: Arch, tools: &[Supply<'_>], besides: Besides) -> Result<()> {
     Ok(())
 }
 
-/// Whether a guest has the services that `tool` names: none has any, whatever lies in its root directory.
+/// Whether a guest has the services that `tool` names: none has any, whatever lies in its root
+/// directory.
 fn check_services(tool: &Supply<'_>) -> Result<()> {
     let names: Vec<&str> = tool.needs.iter().map(|service| service.name()).collect();
     if names.is_empty() {

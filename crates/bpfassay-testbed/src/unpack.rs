@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Package files of distributions, read and unpacked by this program itself: `.deb` (dpkg) and `.rpm`, without programs of the host, without root, and without
-//! running anything in them.
+//! Package files of distributions, read and unpacked by this program itself: `.deb` (dpkg) and
+//! `.rpm`, without programs of the host, without root, and without running anything in them.
 //!
-//! A package may come from anywhere. What is unpacked stays below the directory that it is unpacked into, symbolic links in the package included, and is bounded in
-//! bytes and entries. Devices are refused, and neither owners nor special permissions are taken over.
+//! A package may come from anywhere. What is unpacked stays below the directory that it is unpacked
+//! into, symbolic links in the package included, and is bounded in bytes and entries. Devices are
+//! refused, and neither owners nor special permissions are taken over.
 
 #![allow(clippy::disallowed_methods, reason = "every part of an entry's path is checked to be a name")]
 
@@ -30,10 +31,12 @@ use crate::{
     untrusted_tree::UntrustedTree,
 };
 
-/// How much larger than a package its content is, as a rule at most (the modules of bookworm's kernels are not compressed).
+/// How much larger than a package its content is, as a rule at most (the modules of bookworm's
+/// kernels are not compressed).
 pub const GROWTH: u64 = 6;
 
-/// How many times larger than the package its content may be, besides [`SLACK`]. Kernels have six times the size of their packages.
+/// How many times larger than the package its content may be, besides [`SLACK`]. Kernels have six
+/// times the size of their packages.
 const MOST_GROWTH: u64 = 64;
 /// Bytes that a small package may unpack to in any case.
 const SLACK: u64 = 64 << 20;
@@ -164,7 +167,8 @@ fn is_below(place: &Path, left_out: &str) -> bool {
     wanted.all(|wanted| parts.next().is_some_and(|part| wanted == "*" || part == wanted))
 }
 
-/// What the package at `path` says about itself. Nothing is unpacked, but an RPM package whose payload has another digest than its header names is not found out.
+/// What the package at `path` says about itself. Nothing is unpacked, but an RPM package whose
+/// payload has another digest than its header names is not found out.
 ///
 /// # Errors
 /// [`Error::Package`] for a file that cannot be read, or is no package.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debian's packages for real: these tests need the network or a cache that has what they fetch (about 60 MB), and say so
-//! where there is neither.
+//! Debian's packages for real: these tests need the network or a cache that has what they fetch
+//! (about 60 MB), and say so where there is neither.
 
 #![allow(
     clippy::panic,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bpftrace script, by its text: which maps it has, and what it puts into them. The text is looked at, not parsed: what is not recognized is left out.
+//! A bpftrace script, by its text: which maps it has, and what it puts into them. The text is
+//! looked at, not parsed: what is not recognized is left out.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -194,7 +195,8 @@ fn parts(key: &str) -> Vec<String> {
     parts.iter().map(|part| part.trim().to_owned()).collect()
 }
 
-/// Whether the script has the maps that figures of `report` name, and the keys that they ask for. What may come from elsewhere is not refused.
+/// Whether the script has the maps that figures of `report` name, and the keys that they ask for.
+/// What may come from elsewhere is not refused.
 ///
 /// # Errors
 /// [`ReadError::NoScriptMap`] for a map that is nowhere in `text`; [`ReadError::NoScriptKey`] for the part of a key that no place of it has.
@@ -231,7 +233,8 @@ pub(crate) fn check(report: &Report, text: &str) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// What the part `label` of the keys of `map` is, everywhere in the script; `None` where that is not certain.
+/// What the part `label` of the keys of `map` is, everywhere in the script; `None` where that is
+/// not certain.
 fn literals<'p>(label: &str, map: &str, places: &'p [(&str, Option<Vec<String>>)]) -> Option<BTreeSet<Cow<'p, str>>> {
     let of_map = || places.iter().filter(|(known, _)| *known == map);
     let part = match label.strip_prefix("key")? {
@@ -272,7 +275,8 @@ fn places(code: &str) -> Vec<(&str, Option<Vec<String>>)> {
     places
 }
 
-/// The map that `rest` begins with, and the parts of its key. A key that is not understood has one part, which is no literal.
+/// The map that `rest` begins with, and the parts of its key. A key that is not understood has one
+/// part, which is no literal.
 fn place(rest: &str) -> (&str, Option<Vec<String>>) {
     let end = rest[1..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(rest.len(), |end| end + 1);
     let (map, after) = rest.split_at(end);

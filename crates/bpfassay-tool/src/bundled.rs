@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool files compiled in. Objects that they name are compiled into the bundled tracer, which loads them by name and reports their
-//! types (`bpfassay-tracer object --bundled`).
+//! The tool files compiled in. Objects that they name are compiled into the bundled tracer, which
+//! loads them by name and reports their types (`bpfassay-tracer object --bundled`).
 
 // `TOOLS`: pairs of name and text, and `TOOL_NAMES`, sorted by name, from tools/*.toml.
 include!(concat!(env!("OUT_DIR"), "/bundled.rs"));

@@ -5,7 +5,8 @@ use bpfassay_protocol::object::{MAX_PAGE, MapPage};
 
 use crate::Stream;
 
-/// Everything that was captured of one run of a tool. Times are nanoseconds of the guest's `CLOCK_MONOTONIC`.
+/// Everything that was captured of one run of a tool. Times are nanoseconds of the guest's
+/// `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capture {
     /// The pieces of its output, in order.
@@ -47,16 +48,16 @@ pub struct Dump {
     pub at_ns: u64,
     /// The map's name in the object.
     pub map: String,
-    /// How often each value is there: possible CPUs for a per-CPU map, each copy padded to a multiple of 8 bytes (as
-    /// `bpf_percpu_hash_copy` does, kernel/bpf/hashtab.c, 6.12); else 1.
+    /// How often each value is there: possible CPUs for a per-CPU map, each copy padded to a
+    /// multiple of 8 bytes (as `bpf_percpu_hash_copy` does, kernel/bpf/hashtab.c, 6.12); else 1.
     pub copies: u32,
     /// Keys and values.
     pub entries: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Dump {
-    /// The readings that an answer of the bundled tracer holds, a [`MapPage`] for each map, asked for at `at_ns`, and whether there was more than
-    /// fitted ([`Capture::cut`]).
+    /// The readings that an answer of the bundled tracer holds, a [`MapPage`] for each map, asked
+    /// for at `at_ns`, and whether there was more than fitted ([`Capture::cut`]).
     ///
     /// # Errors
     /// An error message, for an answer that is too long or no such pages.

@@ -12,7 +12,8 @@ use object::{
     },
 };
 
-/// Longest name of a program, map or section, in bytes, and most of them that are taken of one object.
+/// Longest name of a program, map or section, in bytes, and most of them that are taken of one
+/// object.
 const MAX_NAME: usize = 255;
 const MAX_NAMED: usize = 4096;
 
@@ -71,7 +72,8 @@ pub fn dynamic(file: &[u8]) -> Option<Dynamic> {
     Some(Dynamic { needed: all(elf::DT_NEEDED).collect(), name: all(elf::DT_SONAME).next() })
 }
 
-/// Why `bytes` are no program for `arch` that a kernel starts, and what to do; `None` where nothing is wrong with them.
+/// Why `bytes` are no program for `arch` that a kernel starts, and what to do; `None` where nothing
+/// is wrong with them.
 #[must_use]
 pub fn no_program(bytes: &[u8], arch: Arch) -> Option<String> {
     if bytes.starts_with(b"#!") {
@@ -105,7 +107,8 @@ fn described(bytes: &[u8]) -> String {
     format!("an ELF file of {bits} bits for the architecture {:?}", file.architecture())
 }
 
-/// Why `bytes` are no eBPF object that has the functions `programs`, and what to do; `None` where nothing is wrong with them.
+/// Why `bytes` are no eBPF object that has the functions `programs`, and what to do; `None` where
+/// nothing is wrong with them.
 #[must_use]
 pub fn no_object(bytes: &[u8], programs: &[String]) -> Option<String> {
     const MAKE: &str = "compile it with `clang -target bpf -g -O2 -c`";
@@ -159,7 +162,8 @@ pub fn maps(object: &[u8]) -> Vec<Named> {
     symbols(object, |kind, section| kind == SymbolKind::Data && section == ".maps")
 }
 
-/// The symbols that are `wanted`, by kind and section; at most [`MAX_NAMED`], with names that C has.
+/// The symbols that are `wanted`, by kind and section; at most [`MAX_NAMED`], with names that C
+/// has.
 fn symbols(object: &[u8], wanted: impl Fn(SymbolKind, &str) -> bool) -> Vec<Named> {
     let Ok(file) = object::File::parse(object) else { return Vec::new() };
     let named = |symbol: object::Symbol<'_, '_>| {

@@ -71,13 +71,15 @@ pub struct Report {
     /// How it is read.
     #[serde(flatten)]
     pub form: Form,
-    /// How long to wait for its next report before and after the workload, in milliseconds, where it reports by itself.
+    /// How long to wait for its next report before and after the workload, in milliseconds, where
+    /// it reports by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_ms: Option<u64>,
     /// Whether it leaves out what its own processes do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub excludes_itself: bool,
-    /// Mount points of what it leaves out, mounts below them included: what happens there, it may count or not.
+    /// Mount points of what it leaves out, mounts below them included: what happens there, it may
+    /// count or not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leaves_out: Vec<String>,
     /// Lines of a stream in which it says that it lost events.
@@ -118,8 +120,8 @@ pub struct ReportedFigure {
     pub labelled: BTreeMap<String, String>,
     /// The operations that it counts, together.
     pub operations: Vec<Operation>,
-    /// The variants that it counts of operations that have some; all of an operation of which none is
-    /// here.
+    /// The variants that it counts of operations that have some; all of an operation of which none
+    /// is here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
     /// The unit that it counts of them.
@@ -132,8 +134,8 @@ pub struct ReportedFigure {
     /// The label that names the cgroup, mount or process; `None` for the whole system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Whether it counts only what is done with files of mounted file systems, and no pipes, sockets and other things that
-    /// have descriptors.
+    /// Whether it counts only what is done with files of mounted file systems, and no pipes,
+    /// sockets and other things that have descriptors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_files: bool,
     /// The types of file system (`nfs4`, `ext4`) that it counts operations on, as
@@ -142,11 +144,12 @@ pub struct ReportedFigure {
     pub file_systems: Vec<String>,
     /// Since when.
     pub counting: Counting,
-    /// Whether a value that is missing from a line that is otherwise read stands for 0 (`strace -c` leaves out errors that way).
+    /// Whether a value that is missing from a line that is otherwise read stands for 0 (`strace -c`
+    /// leaves out errors that way).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub blank_is_zero: bool,
-    /// In what it counts something else than these operations, in a line: then it is shown beside what happened, and no finding follows from its
-    /// amounts.
+    /// In what it counts something else than these operations, in a line: then it is shown beside
+    /// what happened, and no finding follows from its amounts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,
 }
@@ -239,9 +242,11 @@ impl Unit {
 pub enum Whose {
     /// Those of the whole system.
     System,
-    /// Those of one cgroup, named by its id (v2) or its path below the root of the hierarchy (`/bpfassay/run`).
+    /// Those of one cgroup, named by its id (v2) or its path below the root of the hierarchy
+    /// (`/bpfassay/run`).
     Cgroup,
-    /// Those on one mount, named by its path, its mount id, or its device as `major:minor` or as the kernel's number.
+    /// Those on one mount, named by its path, its mount id, or its device as `major:minor` or as
+    /// the kernel's number.
     Mount,
     /// Those of one process or thread, named by its id, by both ids in one number
     /// (`bpf_get_current_pid_tgid`), or by its name (`comm`).
@@ -269,7 +274,8 @@ impl Whose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Counting {
-    /// Since the tool attached, or any other fixed instant before the workload: it must never go back.
+    /// Since the tool attached, or any other fixed instant before the workload: it must never go
+    /// back.
     Cumulative,
     /// Since the last report.
     Interval,

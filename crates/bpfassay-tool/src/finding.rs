@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is wrong with a tool: from its samples, ground truth, and what was seen of it in the kernel, to named findings.
+//! What is wrong with a tool: from its samples, ground truth, and what was seen of it in the
+//! kernel, to named findings.
 //!
-//! Every kind is evaluated every time: found with evidence, clear, or not evaluated with the reason. Nothing that could not be
-//! measured is clear. A kind of finding is a file of `kind/`.
+//! Every kind is evaluated every time: found with evidence, clear, or not evaluated with the
+//! reason. Nothing that could not be measured is clear. A kind of finding is a file of `kind/`.
 
 mod absent;
 mod aliases;
@@ -60,7 +61,8 @@ pub fn evaluate(evidence: &Evidence<'_>, limits: &Limits) -> Vec<FindingResult> 
     Kind::ALL.iter().enumerate().map(status).collect()
 }
 
-/// Clears nothing that a figure of `report` may show which no run compares: those of `not_compared`.
+/// Clears nothing that a figure of `report` may show which no run compares: those of
+/// `not_compared`.
 pub fn leave_open(findings: &mut [FindingResult], report: &Report, not_compared: &[NotCompared]) {
     for finding in findings.iter_mut().filter(|finding| finding.status == FindingStatus::Clear) {
         let sources = &finding.kind.definition().sources;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tool as its guest sees it: where its parts lie, and how it is started there. Whoever puts tools into guests and whoever
-//! starts them need nothing else in common.
+//! A tool as its guest sees it: where its parts lie, and how it is started there. Whoever puts
+//! tools into guests and whoever starts them need nothing else in common.
 
 use bpfassay_protocol::{
     Arch, layout,
@@ -27,7 +27,8 @@ pub fn of_workload(name: &str) -> String {
     format!("workload_{name}")
 }
 
-/// Where the program of tool `name` lies that came from a file beside the tool file, and has this place among all of them.
+/// Where the program of tool `name` lies that came from a file beside the tool file, and has this
+/// place among all of them.
 #[must_use]
 pub fn program(name: &str, place: usize) -> String {
     placed(name, "program", place, "")
@@ -73,7 +74,8 @@ fn placed(name: &str, what: &str, place: usize, suffix: &str) -> String {
 /// Names in the directory of a tool that have a meaning.
 const OWN: [&str; 5] = ["program", "lib", "loader", "package", "script"];
 
-/// Whether `name` is, or may become, that of something of the tool's own in its directory, so that no file beside it may have it.
+/// Whether `name` is, or may become, that of something of the tool's own in its directory, so that
+/// no file beside it may have it.
 #[must_use]
 pub fn is_reserved(name: &str) -> bool {
     let is_place = |rest: &str| {
@@ -165,7 +167,8 @@ fn entry<'a, T: Entry>(list: &'a [T], what: &str, arch: Arch, kernel: &str) -> R
         .ok_or_else(|| none(what, arch, of_arch(list, arch).next().is_some().then_some(kernel)))
 }
 
-/// The command line of what comes from `source` and lies under `name` in guests of architecture `arch` with `kernel`.
+/// The command line of what comes from `source` and lies under `name` in guests of architecture
+/// `arch` with `kernel`.
 ///
 /// # Errors
 /// A message where `source` has no program, script or package for them.

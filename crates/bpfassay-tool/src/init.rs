@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tool file from a look at what it is to describe: an eBPF object, a bpftrace script, another script, a program, or a page of metrics.
+//! A tool file from a look at what it is to describe: an eBPF object, a bpftrace script, another
+//! script, a program, or a page of metrics.
 //!
-//! Only what was seen is written as it is. What numbers mean cannot be seen: figures are proposals, in lines that begin with `#` and no blank, so
-//! that without that sign they are a part of the file. What is looked at is untrusted.
+//! Only what was seen is written as it is. What numbers mean cannot be seen: figures are proposals,
+//! in lines that begin with `#` and no blank, so that without that sign they are a part of the
+//! file. What is looked at is untrusted.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the program")]
 
@@ -96,8 +98,8 @@ pub enum InitError {
     Fault(#[source] Invalid),
 }
 
-/// The text of a tool file for `source`: a path, or the URL of an endpoint on this machine. `folder` is the directory that the tool file will lie in;
-/// `None`: that of the source.
+/// The text of a tool file for `source`: a path, or the URL of an endpoint on this machine.
+/// `folder` is the directory that the tool file will lie in; `None`: that of the source.
 ///
 /// # Errors
 /// [`InitError`] for what cannot be read, is nothing of a tool, or cannot be named in a tool file.

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools under test that are not the bundled tracer: what is known of one, what it printed, and what is wrong with it.
+//! Tools under test that are not the bundled tracer: what is known of one, what it printed, and
+//! what is wrong with it.
 //!
-//! Here: tool files ([`load`], [`ToolFile::parse`]; FORMAT.md beside the sources describes them) and the ones compiled in
-//! ([`bundled`]); from the bytes that a guest captured to samples ([`read`]); from samples and ground truth to findings
-//! ([`finding::evaluate`]); from a look at a tool to the draft of a tool file ([`init::tool_file`]); and from a guest's pages of a bare object's maps to what is read of them ([`capture::Dump::of_answer`]).
-//! Everything but [`load`] and [`init`] is a function of what it is given: the guest only starts, watches and stops a tool.
+//! Here: tool files ([`load`], [`ToolFile::parse`]; FORMAT.md beside the sources describes them)
+//! and the ones compiled in ([`bundled`]); from the bytes that a guest captured to samples
+//! ([`read`]); from samples and ground truth to findings ([`finding::evaluate`]); from a look at a
+//! tool to the draft of a tool file ([`init::tool_file`]); and from a guest's pages of a bare
+//! object's maps to what is read of them ([`capture::Dump::of_answer`]). Everything but [`load`]
+//! and [`init`] is a function of what it is given: the guest only starts, watches and stops a tool.
 //! Not here: getting a tool into a guest, running it, ground truth.
 //!
-//! Tool files, objects and whatever a tool prints are untrusted: sizes and counts are bounded and nothing panics.
+//! Tool files, objects and whatever a tool prints are untrusted: sizes and counts are bounded and
+//! nothing panics.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -28,7 +28,8 @@ use crate::{
 const MAX_FILE: u64 = 1 << 20;
 /// Longest time that a tool file may name, in milliseconds.
 const HOUR_MS: u64 = 3_600_000;
-/// How long a tool may take until it is ready, where its file does not say: bcc compiles for most of a minute under TCG.
+/// How long a tool may take until it is ready, where its file does not say: bcc compiles for most
+/// of a minute under TCG.
 const DEADLINE_MS: u64 = 60_000;
 /// Most arguments and most figures.
 pub(crate) const MAX_ENTRIES: usize = 64;
@@ -246,7 +247,8 @@ fn one_of<'d, 'i>(
     }
 }
 
-/// Where the program of a workload comes from: as for tools, without what only tools can be, and the same for all kernels.
+/// Where the program of a workload comes from: as for tools, without what only tools can be, and
+/// the same for all kernels.
 ///
 /// # Errors
 /// Where something in it is wrong, which the document then has.
@@ -270,7 +272,8 @@ pub fn arguments(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     entries(field, argument)
 }
 
-/// One of the kinds of source in `known`, which may have the keys `more` beside it, and other entries `by_kernel`.
+/// One of the kinds of source in `known`, which may have the keys `more` beside it, and other
+/// entries `by_kernel`.
 fn source(field: &Field<'_, '_>, known: &[&'static str], more: &[&str], by_kernel: bool) -> Result<Source, Reported> {
     let section = field.table()?;
     section.only(&[known, more].concat());
@@ -351,8 +354,8 @@ fn debian(section: &Section<'_, '_>) -> Result<DebianPackage, Reported> {
     Ok(DebianPackage { suite: suite?, package: name?, with: with? })
 }
 
-/// A list of tables, or one, each for the architectures of its `arch`; without, for all. With `by_kernel`, `kernels` narrows it further. None may
-/// stand for two.
+/// A list of tables, or one, each for the architectures of its `arch`; without, for all. With
+/// `by_kernel`, `kernels` narrows it further. None may stand for two.
 fn per_target<'d, 'i, T>(
     field: &Field<'d, 'i>,
     keys: &[&str],

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From captured bytes to samples.
 //!
-//! Each form turns its bytes into rows of named texts; what is a figure, and of whom, is decided here, once for all of them.
+//! Each form turns its bytes into rows of named texts; what is a figure, and of whom, is decided
+//! here, once for all of them.
 
 mod bpftrace;
 mod buckets;
@@ -62,7 +63,8 @@ pub struct Sample {
 pub struct Readings {
     /// The samples, in the order in which they were reported.
     pub samples: Vec<Sample>,
-    /// When there was a report, whether or not any figure was in it; ascending where the capture is.
+    /// When there was a report, whether or not any figure was in it; ascending where the capture
+    /// is.
     pub reports: Vec<u64>,
     /// Lines, samples or entries that should have been read and could not be.
     pub unread: u64,
@@ -72,8 +74,8 @@ pub struct Readings {
     pub distributions: Vec<Distribution>,
     /// Events that the tool itself reported as lost; `None` where this form cannot report them.
     pub lost: Option<u64>,
-    /// Names of the tool file that no report has, of forms in which they are not checked before. Empty where nothing was reported, or not all was
-    /// looked at.
+    /// Names of the tool file that no report has, of forms in which they are not checked before.
+    /// Empty where nothing was reported, or not all was looked at.
     pub absent: Vec<Absent>,
     /// Keys that a reading of a map lacks and the one before had, by figure and subject.
     pub vanished: Vec<Vanished>,
@@ -154,7 +156,8 @@ pub enum ReadError {
     },
 }
 
-/// Reads what `capture` holds, as `report` describes. `object`: the bare object's bytes, where a map is read.
+/// Reads what `capture` holds, as `report` describes. `object`: the bare object's bytes, where a
+/// map is read.
 ///
 /// # Errors
 /// [`ReadError`]; what a tool printed never is an error but counts as unread.
@@ -289,7 +292,8 @@ impl<'f> Sink<'f> {
         any
     }
 
-    /// Adds up the samples from `first` on that are of the same figure and subject: they belong to one report.
+    /// Adds up the samples from `first` on that are of the same figure and subject: they belong to
+    /// one report.
     fn add_up(&mut self, first: usize) {
         let mut sums: BTreeMap<(usize, Option<String>), Sample> = BTreeMap::new();
         for sample in self.readings.samples.drain(first..) {
@@ -318,14 +322,17 @@ impl Readings {
         if self.reports.is_empty() { Some("the tool reported nothing".to_owned()) } else { self.incomplete() }
     }
 
-    /// What `figure`, which is number `index` of the report, grew by from `from_ns` to `to_ns`, by subject.
+    /// What `figure`, which is number `index` of the report, grew by from `from_ns` to `to_ns`, by
+    /// subject.
     ///
-    /// Per interval: the sum of what was reported after `from_ns` and until `to_ns`. Cumulative: the last value until `to_ns`
-    /// less the last until `from_ns`, or less 0 where an earlier report did not have it; below 0 counts as 0, for which see
+    /// Per interval: the sum of what was reported after `from_ns` and until `to_ns`. Cumulative:
+    /// the last value until `to_ns` less the last until `from_ns`, or less 0 where an earlier
+    /// report did not have it; below 0 counts as 0, for which see
     /// [`crate::finding`]. Without an earlier report, that of [`Self::newcomers`] alone.
     ///
     /// # Errors
-    /// A message where it is not known: the tool did not report in time, or its figure has no value.
+    /// A message where it is not known: the tool did not report in time, or its figure has no
+    /// value.
     pub fn grown(
         &self,
         index: usize,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Services that tools expect on a machine, and that guests have not: those that a tool file names, and what a tool says that it did not find.
+//! Services that tools expect on a machine, and that guests have not: those that a tool file names,
+//! and what a tool says that it did not find.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,11 +54,13 @@ struct Signs {
     of: Service,
     /// In lower case: what is only said where the service is missing.
     says: &'static [&'static str],
-    /// In lower case: its programs, sockets and directories. A line that names one of them says that it is missing by [`MISSING`].
+    /// In lower case: its programs, sockets and directories. A line that names one of them says
+    /// that it is missing by [`MISSING`].
     parts: &'static [&'static str],
 }
 
-/// In lower case: how the errors ENOENT, ECONNREFUSED and EHOSTDOWN are displayed, and what shells and Go say of a program that is nowhere.
+/// In lower case: how the errors ENOENT, ECONNREFUSED and EHOSTDOWN are displayed, and what shells
+/// and Go say of a program that is nowhere.
 const MISSING: [&str; 6] = [
     "no such file or directory",
     "connection refused",
@@ -68,7 +71,8 @@ const MISSING: [&str; 6] = [
 ];
 
 const SIGNS: &[Signs] = &[
-    // systemctl (src/shared/bus-util.c and src/systemctl/systemctl.c of systemd, 252), go-systemd (dbus/dbus.go).
+    // systemctl (src/shared/bus-util.c and src/systemctl/systemctl.c of systemd, 252), go-systemd
+    // (dbus/dbus.go).
     Signs {
         of: Service::Systemd,
         says: &["system has not been booted with systemd as init system"],

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tool as a study carries it: with all that is needed to read its reports, so that results stand by themselves.
+//! A tool as a study carries it: with all that is needed to read its reports, so that results stand
+//! by themselves.
 
 use std::{collections::BTreeMap, io};
 
@@ -56,7 +57,8 @@ fn is_bpftrace(script: &Script) -> bool {
 }
 
 impl ToolFile {
-    /// Whether the names in its figures were compared with its bpftrace scripts, so that a map that no report has is one in which nothing was counted.
+    /// Whether the names in its figures were compared with its bpftrace scripts, so that a map that
+    /// no report has is one in which nothing was counted.
     #[must_use]
     pub fn names_maps_of_scripts(&self) -> bool {
         let is_json = self.report.as_ref().is_some_and(|report| matches!(report.form, Form::BpftraceJson { .. }));
@@ -86,7 +88,8 @@ impl Loaded {
     ///
     /// # Errors
     /// [`ToolError::Part`] where an object cannot be read or is not an ELF file, or a bpftrace script whose maps are read cannot be; [`ToolError::Figures`]
-    /// where it has no map, no field or no key that the tool file reads; [`ToolError::Contents`] where an object has none that the tool file sets.
+    /// where it has no map, no field or no key that the tool file reads; [`ToolError::Contents`]
+    /// where an object has none that the tool file sets.
     pub fn under_test(&self) -> Result<UnderTest, ToolError> {
         let mut tool = UnderTest::of(self.file.clone());
         if let (true, Source::Script(scripts), Some(report)) =

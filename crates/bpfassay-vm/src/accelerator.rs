@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Choosing the accelerator by booting with it.
 //!
-//! That /dev/kvm exists and opens is not enough: processors refuse the CPU model, nested KVM hangs before the first
-//! instruction. So a kernel is booted under KVM, without a root file system, and KVM is chosen only if that kernel reaches
-//! its own end in time.
+//! That /dev/kvm exists and opens is not enough: processors refuse the CPU model, nested KVM hangs
+//! before the first instruction. So a kernel is booted under KVM, without a root file system, and
+//! KVM is chosen only if that kernel reaches its own end in time.
 
 #![allow(clippy::disallowed_methods, reason = "reads files of the kernel, in /proc or /sys")]
 
@@ -61,7 +61,8 @@ impl AcceleratorKey {
             arch: qemu.arch,
             qemu: qemu.version_text.clone(),
             host_kernel: format!("{} {}", uname.release().to_string_lossy(), uname.version().to_string_lossy()),
-            // Where the processor is unknown all choices have one key, which a change of kernel or QEMU still invalidates.
+            // Where the processor is unknown all choices have one key, which a change of kernel or
+            // QEMU still invalidates.
             processor: std::fs::read_to_string("/proc/cpuinfo").map(|text| processor(&text)).unwrap_or_default(),
         }
     }
@@ -93,13 +94,15 @@ pub(crate) fn processor(cpuinfo: &str) -> String {
     values.collect::<Vec<_>>().join(" / ")
 }
 
-/// Chooses the accelerator for guests like `machine`, whose kernel is booted without an initramfs for this purpose.
+/// Chooses the accelerator for guests like `machine`, whose kernel is booted without an initramfs
+/// for this purpose.
 ///
 /// The console of the trial is kept at `log_path`; `patience` bounds the trial.
 ///
 /// # Errors
-/// With [`AcceleratorWish::Kvm`]: [`VmError::NoKvm`] if KVM does not work. Otherwise only what keeps the trial from
-/// being made at all ([`VmError::Log`], [`VmError::Input`], [`VmError::System`]): a trial that fails is a reason.
+/// With [`AcceleratorWish::Kvm`]: [`VmError::NoKvm`] if KVM does not work. Otherwise only what
+/// keeps the trial from being made at all ([`VmError::Log`], [`VmError::Input`],
+/// [`VmError::System`]): a trial that fails is a reason.
 pub async fn choose(
     qemu: &Qemu,
     machine: &Machine,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The messages of the agent's port, bounded in size and number.
 //!
-//! The size of a message in memory is estimated before it is decoded, and counted until the guest's owner has the message: whatever an
-//! agent sends, the messages between its port and the owner are bounded in bytes.
+//! The size of a message in memory is estimated before it is decoded, and counted until the guest's
+//! owner has the message: whatever an agent sends, the messages between its port and the owner are
+//! bounded in bytes.
 
 use std::sync::Arc;
 
@@ -18,13 +19,16 @@ use crate::{
     output::{Backlog, Output},
 };
 
-/// Bytes that messages may take which have not reached the owner of the guest: more than the largest message by itself.
+/// Bytes that messages may take which have not reached the owner of the guest: more than the
+/// largest message by itself.
 const CAPACITY: u32 = 72 << 20;
-/// Bytes that a JSON value takes in memory besides its text, on average: the largest that serde keeps while it searches for a tag takes
-/// 32, but numbers and the names of fields are dropped when the message is decoded.
+/// Bytes that a JSON value takes in memory besides its text, on average: the largest that serde
+/// keeps while it searches for a tag takes 32, but numbers and the names of fields are dropped when
+/// the message is decoded.
 const VALUE: usize = 16;
 
-/// Most bytes read at once to catch up with an agent that continues writing: more than may be left unread.
+/// Most bytes read at once to catch up with an agent that continues writing: more than may be left
+/// unread.
 const CATCH_UP: usize = 2 * Backlog::LIMIT as usize;
 
 /// A message and the memory that it takes.
@@ -43,10 +47,11 @@ pub(crate) enum PortEvent {
     CaughtUp(u64),
 }
 
-/// Reads the agent's frames until the stream ends or is invalid, and replies to each number in `asked`.
+/// Reads the agent's frames until the stream ends or is invalid, and replies to each number in
+/// `asked`.
 ///
-/// Console and agent's port are read separately: in which run a line of the console was written is known only once everything is read that the
-/// agent had sent by then.
+/// Console and agent's port are read separately: in which run a line of the console was written is
+/// known only once everything is read that the agent had sent by then.
 pub(crate) async fn listen(agent: Output, events: mpsc::Sender<PortEvent>, mut asked: mpsc::UnboundedReceiver<u64>) {
     let mut listener =
         Listener { agent, events, capacity: Arc::new(Semaphore::new(CAPACITY as usize)), decoder: Decoder::default() };
@@ -206,7 +211,8 @@ mod tests {
         assert!(message.contains("lunch"), "{message}");
     }
 
-    /// What is asked for right after the agent wrote two frames comes after both, wherever they are read from.
+    /// What is asked for right after the agent wrote two frames comes after both, wherever they are
+    /// read from.
     async fn catches_up(agent: Output, mut write: impl FnMut(&[u8])) {
         let (sender, mut received) = mpsc::channel(16);
         let (ask, asked) = mpsc::unbounded_channel();

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 pub enum Clock {
     /// The clock of the host.
     Wall,
-    /// The guest's own instructions: its time advances by 1 ns with each of them, and to the next timer at once where it
-    /// is idle. Only under TCG. What the guest does then depends on nothing but what it was started with, as
-    /// long as nothing comes from outside: such a guest has no input, and its output goes to files, which never
-    /// make it wait.
+    /// The guest's own instructions: its time advances by 1 ns with each of them, and to the next
+    /// timer at once where it is idle. Only under TCG. What the guest does then depends on nothing
+    /// but what it was started with, as long as nothing comes from outside: such a guest has no
+    /// input, and its output goes to files, which never make it wait.
     Instructions,
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How far QEMU can be confined on this host, determined by starting it so.
 //!
-//! Every QEMU gets the limits of `limits.rs`, and its own filter of system calls where it has one; where root started this program,
-//! it moreover runs as a user of its own.
+//! Every QEMU gets the limits of `limits.rs`, and its own filter of system calls where it has one;
+//! where root started this program, it moreover runs as a user of its own.
 
 #![allow(clippy::disallowed_methods, reason = "reads files of the kernel, in /proc or /sys")]
 
@@ -37,7 +37,8 @@ const MAX_OUTPUT: u64 = 16 << 10;
 pub struct Confinement {
     /// Whether its filter of system calls works.
     pub sandbox: bool,
-    /// Whether it runs as a user of its own. Never where this program was not started by root, which may not change users.
+    /// Whether it runs as a user of its own. Never where this program was not started by root,
+    /// which may not change users.
     pub own_user: bool,
     /// Which of the two is not possible here, and why, one sentence each.
     pub lacking: Vec<String>,
@@ -104,7 +105,8 @@ impl Confinement {
     }
 }
 
-/// Whether QEMU is to run as another user: `Ok(false)` where this program is not root, `Err` where it is and cannot do that.
+/// Whether QEMU is to run as another user: `Ok(false)` where this program is not root, `Err` where
+/// it is and cannot do that.
 fn may_change_user() -> Result<bool, String> {
     if !rustix::process::geteuid().is_root() {
         return Ok(false);
@@ -131,7 +133,8 @@ fn missing_capability(status: &str) -> Option<&'static str> {
     NEEDED.iter().find(|(bit, _)| effective >> bit & 1 == 0).map(|(_, name)| *name)
 }
 
-/// Whether all ids for QEMU are in a map of a user namespace (user_namespaces(7): first inside, first outside, count).
+/// Whether all ids for QEMU are in a map of a user namespace (user_namespaces(7): first inside,
+/// first outside, count).
 fn is_mapped(map: &str) -> bool {
     let (first, last) = (u64::from(FIRST_USER), u64::from(FIRST_USER + PROCESS_IDS - 1));
     map.lines().any(|line| {
@@ -153,7 +156,8 @@ fn group_of_kvm(device: &Path) -> Result<Option<libc::gid_t>, String> {
     }
 }
 
-/// Starts QEMU with a board without devices, and makes it quit. `Err`: why that failed, in one line.
+/// Starts QEMU with a board without devices, and makes it quit. `Err`: why that failed, in one
+/// line.
 async fn try_start(
     (program, own_root): (&Path, Option<&OwnRoot>),
     arch: Arch,
@@ -232,7 +236,8 @@ pub(crate) async fn print(
     start(false).await
 }
 
-/// The beginnings of what `child` writes to standard output and standard error, once it has closed both.
+/// The beginnings of what `child` writes to standard output and standard error, once it has closed
+/// both.
 pub(crate) async fn printed(child: &mut Child) -> (String, String) {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     tokio::join!(beginning(stdout), beginning(stderr))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the parts of a machine have in common: each returns its QEMU arguments and its kernel parameters, and depends on nothing else.
+//! What the parts of a machine have in common: each returns its QEMU arguments and its kernel
+//! parameters, and depends on nothing else.
 //!
 //! The parts are the files of `machine/`, and [`crate::Machine`] is the list of them.
 
@@ -20,11 +21,13 @@ pub trait Device {
     }
 }
 
-/// File descriptors that QEMU inherits: of devices one end of a socket pair each (or a file: see [`Clock::is_one_way`]), and the files
-/// that it loads, which it opens as /dev/fd/NUMBER: so a file without a name can be loaded, and one that QEMU's user cannot reach.
+/// File descriptors that QEMU inherits: of devices one end of a socket pair each (or a file: see
+/// [`Clock::is_one_way`]), and the files that it loads, which it opens as /dev/fd/NUMBER: so a file
+/// without a name can be loaded, and one that QEMU's user cannot reach.
 ///
-/// The numbers are fixed, so that the command line of a machine is the same every time, and high, so that they do not
-/// collide with descriptors that the host program has open (which are numbered from the bottom).
+/// The numbers are fixed, so that the command line of a machine is the same every time, and high,
+/// so that they do not collide with descriptors that the host program has open (which are numbered
+/// from the bottom).
 pub mod descriptor {
     /// The first serial port.
     pub const CONSOLE: i32 = 900;
@@ -51,8 +54,9 @@ pub(crate) fn socket(id: &str, descriptor: i32) -> [OsString; 2] {
     ["-chardev".into(), format!("socket,id={id},fd={descriptor}").into()]
 }
 
-/// A character device for `descriptor`: an inherited socket, or for a guest that is [`Clock::is_one_way`] an inherited file.
-/// A socket makes QEMU wait, and with it the guest, where the host does not read soon enough; a file never does.
+/// A character device for `descriptor`: an inherited socket, or for a guest that is
+/// [`Clock::is_one_way`] an inherited file. A socket makes QEMU wait, and with it the guest, where
+/// the host does not read soon enough; a file never does.
 pub(crate) fn channel(id: &str, descriptor: i32, clock: Clock) -> [OsString; 2] {
     if clock.is_one_way() {
         ["-chardev".into(), format!("file,id={id},path=/dev/fd/{descriptor}").into()]

@@ -31,7 +31,8 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// The end of a guest whose supervisor is gone: the runtime is shutting down, and QEMU was killed with it.
+    /// The end of a guest whose supervisor is gone: the runtime is shutting down, and QEMU was
+    /// killed with it.
     pub(crate) fn abandoned() -> Self {
         Self {
             reason: EndReason::Stopped,
@@ -50,7 +51,8 @@ impl Ending {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EndReason {
-    /// It reported that everything was done and powered off. The only good end of a measuring guest.
+    /// It reported that everything was done and powered off. The only good end of a measuring
+    /// guest.
     Done,
     /// The host requested its end.
     Stopped,
@@ -100,8 +102,8 @@ pub enum EndReason {
         /// Seconds waited.
         seconds: u64,
     },
-    /// The bytes on the agent's port do not follow this protocol: no frames, no messages, or messages out of order
-    /// ([`crate::OutOfOrder`]).
+    /// The bytes on the agent's port do not follow this protocol: no frames, no messages, or
+    /// messages out of order ([`crate::OutOfOrder`]).
     ProtocolError {
         /// What is wrong with it.
         message: String,

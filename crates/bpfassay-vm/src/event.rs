@@ -15,7 +15,8 @@ pub enum Event {
     Message(GuestMessage),
     /// The kernel reported an incident. The guest continues unless an end follows.
     KernelIncident(KernelIncident),
-    /// The guest has ended. Always the last event; [`crate::Guest::next_event`] returns it again at each further call.
+    /// The guest has ended. Always the last event; [`crate::Guest::next_event`] returns it again at
+    /// each further call.
     Ended(Box<Ending>),
 }
 

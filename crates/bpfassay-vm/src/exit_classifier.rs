@@ -57,8 +57,9 @@ impl ExitClassifier {
         self.decision.get_or_insert(reason);
     }
 
-    /// Processes a message: its run, and how much the agent logs. Where the owner takes everything as fast as
-    /// it arrives, nothing else would end a guest that logs for ever before the end of its phase. `false`: nothing more of it counts.
+    /// Processes a message: its run, and how much the agent logs. Where the owner takes everything
+    /// as fast as it arrives, nothing else would end a guest that logs for ever before the end of
+    /// its phase. `false`: nothing more of it counts.
     pub(crate) fn handle_message(&mut self, message: &GuestMessage, now: Duration) -> bool {
         self.progress.handle_message(message, now);
         let bytes = match message {
@@ -104,8 +105,8 @@ impl ExitClassifier {
         }
     }
 
-    /// Why the guest ended, from everything known after QEMU's exit, `tail` of the console included.
-    /// The kernel's own death has precedence over all else.
+    /// Why the guest ended, from everything known after QEMU's exit, `tail` of the console
+    /// included. The kernel's own death has precedence over all else.
     pub(crate) fn reason(
         &self,
         incidents: &[KernelIncident],
@@ -138,8 +139,8 @@ impl ExitClassifier {
         if let Some(message) = &self.progress.failed {
             return EndReason::AgentFailed { message: shortened(message) };
         }
-        // The power-off device of the riscv64 board ends QEMU before 8.0 at once, without a message of the monitor; with another
-        // status than 0 where the guest did not request to power off.
+        // The power-off device of the riscv64 board ends QEMU before 8.0 at once, without a message
+        // of the monitor; with another status than 0 where the guest did not request to power off.
         let shutdown = self.shutdown.or(clean.then_some(Shutdown::GuestPowerOff));
         match shutdown {
             Some(Shutdown::GuestPowerOff) if self.progress.done && clean => EndReason::Done,

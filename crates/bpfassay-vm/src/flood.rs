@@ -24,10 +24,11 @@ pub(crate) struct Guard {
     _wanted: Sender<()>,
 }
 
-/// Watches `backlogs`, each with its name, of the QEMU with this process id, which has not been waited for yet. When
-/// one exceeds its limit, it is reported through `floods`, and QEMU is killed.
+/// Watches `backlogs`, each with its name, of the QEMU with this process id, which has not been
+/// waited for yet. When one exceeds its limit, it is reported through `floods`, and QEMU is killed.
 ///
-/// In a thread of its own: a task of the runtime runs when other tasks yield, and a guest may fill the memory before that.
+/// In a thread of its own: a task of the runtime runs when other tasks yield, and a guest may fill
+/// the memory before that.
 ///
 /// # Errors
 /// [`VmError::System`] where the thread cannot be started.
@@ -46,8 +47,8 @@ pub(crate) fn watch(
             while dropped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                 if let Some(from) = too_long(&backlogs) {
                     let message = format!("more than {} MiB were left to be read on {from}", Backlog::LIMIT >> 20);
-                    // Before the kill, so that the reason is known when QEMU's exit is noticed. Where there is no receiver, the guest has no
-                    // owner any more.
+                    // Before the kill, so that the reason is known when QEMU's exit is noticed.
+                    // Where there is no receiver, the guest has no owner any more.
                     let _ = sender.send(EndReason::Flood { message });
                     kill(qemu.as_ref());
                     return;
@@ -60,7 +61,8 @@ pub(crate) fn watch(
     Ok((Guard { _wanted: wanted }, floods))
 }
 
-/// The reason if QEMU exited with `status` because it wrote a file beyond its limit, the backstop of this watch.
+/// The reason if QEMU exited with `status` because it wrote a file beyond its limit, the backstop
+/// of this watch.
 pub(crate) fn of_exit(status: &ExitStatus) -> Option<EndReason> {
     (status.signal() == Some(libc::SIGXFSZ))
         .then(|| EndReason::Flood { message: format!("more than {} MiB were put out", limits::FILE_SIZE >> 20) })

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Readers of untrusted bytes, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function passes its input to one
-//! reader and asserts what always holds of the result; nothing else may use them.
+//! Readers of untrusted bytes, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function
+//! passes its input to one reader and asserts what always holds of the result; nothing else may use
+//! them.
 
 use crate::{
     accelerator,
@@ -8,7 +9,8 @@ use crate::{
     qemu::{self, QemuVersion},
 };
 
-/// What a guest writes to its console: lines of bounded length without control characters, and a bounded number of incidents.
+/// What a guest writes to its console: lines of bounded length without control characters, and a
+/// bounded number of incidents.
 pub fn console(bytes: &[u8]) {
     let (mut lines, mut watch) = (Lines::default(), Watch::default());
     let mut look = |line: String| {

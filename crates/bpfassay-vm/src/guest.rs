@@ -49,18 +49,21 @@ pub struct BootOptions {
     pub deadlines: Deadlines,
     /// Whether the console is for [`Guest::interact`], and the guest's job is a shell.
     pub interactive: bool,
-    /// The initramfs, for a machine with [`Initramfs::OpenFile`]: any file that is open for reading, at any offset.
+    /// The initramfs, for a machine with [`Initramfs::OpenFile`]: any file that is open for
+    /// reading, at any offset.
     /// [`crate::file_for_initramfs`] returns one without a name.
     pub initramfs: Option<Arc<File>>,
     /// The plugin, a shared object that QEMU loads (`bpfassay-plugin`), for a guest that counts
     /// instructions: without it, a busy host can change the guest's clock. Where the machine has a
     /// plugin ([`Machine::plugin`]), it also counts, and [`Guest::read_counts`] returns the counts.
     pub plugin: Option<&'static [u8]>,
-    /// The ends of the cables of a machine that is a node ([`cables`]): of a node its own, of the server one for each node.
+    /// The ends of the cables of a machine that is a node ([`cables`]): of a node its own, of the
+    /// server one for each node.
     pub network: Vec<Arc<OwnedFd>>,
 }
 
-/// `count` cables between the server of a job and its nodes: the server's end of each, and the node's.
+/// `count` cables between the server of a job and its nodes: the server's end of each, and the
+/// node's.
 ///
 /// # Errors
 /// [`VmError::System`] where the host refuses a socket pair.
@@ -96,9 +99,10 @@ impl BootOptions {
 
 /// A guest from QEMU's start to QEMU's exit.
 ///
-/// A task of the tokio runtime watches it: it enforces the deadlines, writes the log, and acknowledges the agent's last message
-/// (`Done`, `Failed` or `Unsound`) with [`HostMessage::PowerOff`], whether or not anybody asks for
-/// events. Dropping the guest kills QEMU.
+/// A task of the tokio runtime watches it: it enforces the deadlines, writes the log, and
+/// acknowledges the agent's last message (`Done`, `Failed` or `Unsound`) with
+/// [`HostMessage::PowerOff`], whether or not anybody asks for events. Dropping the guest kills
+/// QEMU.
 #[derive(Debug)]
 pub struct Guest {
     events: mpsc::Receiver<Delivery>,
@@ -162,9 +166,11 @@ impl Guest {
     /// Starts QEMU and waits until its monitor replies. The guest runs from then on.
     ///
     /// # Errors
-    /// Nothing was started: [`VmError::Input`], [`VmError::NoInitramfs`], [`VmError::NoPlugin`] for kernel, initramfs or plugin missing or unreadable, [`VmError::OneWay`] for
-    /// an interactive guest under the instruction clock, [`VmError::Log`], [`VmError::Spawn`], [`VmError::System`] where the host refuses a
-    /// file, a process or a socket. QEMU was started and has exited: [`VmError::Refused`] where it refused its arguments,
+    /// Nothing was started: [`VmError::Input`], [`VmError::NoInitramfs`], [`VmError::NoPlugin`] for
+    /// kernel, initramfs or plugin missing or unreadable, [`VmError::OneWay`] for an interactive
+    /// guest under the instruction clock, [`VmError::Log`], [`VmError::Spawn`], [`VmError::System`]
+    /// where the host refuses a file, a process or a socket. QEMU was started and has exited:
+    /// [`VmError::Refused`] where it refused its arguments,
     /// [`VmError::MonitorSilent`], [`VmError::Monitor`] where its monitor failed.
     pub async fn boot(qemu: &Qemu, machine: &Machine, options: BootOptions) -> Result<Self, VmError> {
         let (limits, mut unconfined) = qemu.confinement.limits(machine.accelerator, machine.cpus);
@@ -263,7 +269,8 @@ impl Guest {
         self.qemu_version
     }
 
-    /// How this QEMU is less confined than it should be, one sentence each; empty where it is confined.
+    /// How this QEMU is less confined than it should be, one sentence each; empty where it is
+    /// confined.
     #[must_use]
     pub fn unconfined(&self) -> &[String] {
         &self.unconfined
@@ -275,8 +282,8 @@ impl Guest {
         self.process_id
     }
 
-    /// The output of the plugin since the last call; empty where the machine has none. It is to be called often: a guest with more unread
-    /// output than the limit of the agent's port is ended.
+    /// The output of the plugin since the last call; empty where the machine has none. It is to be
+    /// called often: a guest with more unread output than the limit of the agent's port is ended.
     ///
     /// # Errors
     /// The operating system's, where the file cannot be read.
@@ -325,8 +332,8 @@ impl Guest {
         })
     }
 
-    /// Requests the agent to power off and, after `grace`, QEMU to quit; at once where the agent receives no messages. The end
-    /// comes as an event.
+    /// Requests the agent to power off and, after `grace`, QEMU to quit; at once where the agent
+    /// receives no messages. The end comes as an event.
     pub fn request_stop(&self, grace: Duration) {
         let grace = if self.one_way { Duration::ZERO } else { grace };
         if !grace.is_zero() {
@@ -337,7 +344,8 @@ impl Guest {
         let _ = self.stop_requests.send(StopRequest { grace });
     }
 
-    /// Stops the guest as [`Self::request_stop`] does and waits for its end. Events until then are dropped.
+    /// Stops the guest as [`Self::request_stop`] does and waits for its end. Events until then are
+    /// dropped.
     pub async fn shut_down(mut self, grace: Duration) -> Ending {
         self.request_stop(grace);
         self.end().await

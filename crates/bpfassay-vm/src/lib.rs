@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Boots QEMU guests, watches them, exchanges messages with their agent, and reports how they ended.
+//! Boots QEMU guests, watches them, exchanges messages with their agent, and reports how they
+//! ended.
 //!
-//! Here: the QEMU command line as a list of devices ([`Machine`], pure), finding a QEMU ([`Qemu`]), choosing the
-//! accelerator by booting ([`accelerator`]), running guests ([`Guest`]) with deadlines per phase ([`Deadlines`]), the
-//! console and what the kernel reports there ([`console`]), and how each guest ended ([`Ending`]).
-//! Not here: the contents of a guest's root file system, which runs it does, and any policy about the meaning of an ending
-//! for a run.
+//! Here: the QEMU command line as a list of devices ([`Machine`], pure), finding a QEMU ([`Qemu`]),
+//! choosing the accelerator by booting ([`accelerator`]), running guests ([`Guest`]) with deadlines
+//! per phase ([`Deadlines`]), the console and what the kernel reports there ([`console`]), and how
+//! each guest ended ([`Ending`]). Not here: the contents of a guest's root file system, which runs
+//! it does, and any policy about the meaning of an ending for a run.
 //!
-//! A guest is untrusted: lines, frames and logs are bounded, and whatever it does ends in an [`Event`].
+//! A guest is untrusted: lines, frames and logs are bounded, and whatever it does ends in an
+//! [`Event`].
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The files that QEMU loads, opened here and inherited by it.
 //!
-//! QEMU opens them again, as /dev/fd/NUMBER, maybe as another user than this program: whether that user could find them does not
-//! matter then, but whether it may read them does. A file that it may not read is copied to memory.
+//! QEMU opens them again, as /dev/fd/NUMBER, maybe as another user than this program: whether that
+//! user could find them does not matter then, but whether it may read them does. A file that it may
+//! not read is copied to memory.
 
 use std::{
     fs::File,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A machine as data, and the command line that builds it. A part of it is a file in `machine/`, and a line of `Machine::devices`.
+//! A machine as data, and the command line that builds it. A part of it is a file in `machine/`,
+//! and a line of `Machine::devices`.
 
 pub(crate) mod agent_port;
 pub(crate) mod board;
@@ -76,8 +77,8 @@ pub struct Machine {
     pub cpus: u32,
     /// Memory in MiB.
     pub memory_mib: u32,
-    /// Kernel image; in a form that QEMU boots on the architecture. For x86_64 the uncompressed ELF `vmlinux` boots seconds
-    /// faster under TCG than its bzImage.
+    /// Kernel image; in a form that QEMU boots on the architecture. For x86_64 the uncompressed ELF
+    /// `vmlinux` boots seconds faster under TCG than its bzImage.
     pub kernel: PathBuf,
     /// Initramfs, if any.
     pub initrd: Option<Initramfs>,
@@ -87,19 +88,23 @@ pub struct Machine {
     /// Whether the kernel prints all its messages on the console, not only warnings and worse.
     #[serde(default)]
     pub verbose: bool,
-    /// Whether QEMU's own filter of system calls is on. [`crate::Guest::boot`] turns it off for a QEMU that has none.
+    /// Whether QEMU's own filter of system calls is on. [`crate::Guest::boot`] turns it off for a
+    /// QEMU that has none.
     #[serde(default = "on")]
     pub sandbox: bool,
-    /// Whether a plugin counts executed instructions: [`crate::BootOptions::plugin`]. Only under TCG.
+    /// Whether a plugin counts executed instructions: [`crate::BootOptions::plugin`]. Only under
+    /// TCG.
     #[serde(default)]
     pub plugin: bool,
-    /// The model of caches and branches that the plugin uses besides, as it reads it (`Model::argument` of bpfassay-study).
+    /// The model of caches and branches that the plugin uses besides, as it reads it
+    /// (`Model::argument` of bpfassay-study).
     #[serde(default)]
     pub model: Option<String>,
     /// Which of several nodes it is; `None`: it is alone, without a network.
     #[serde(default)]
     pub node: Option<Node>,
-    /// Further kernel parameters, for example `mitigations=off`. They come last: the kernel uses the last of several.
+    /// Further kernel parameters, for example `mitigations=off`. They come last: the kernel uses
+    /// the last of several.
     #[serde(default)]
     pub kernel_parameters: Vec<String>,
 }
@@ -179,8 +184,8 @@ impl Machine {
         if length <= most { Ok(()) } else { Err(CommandLineTooLong { arch: self.arch, length, most }) }
     }
 
-    /// QEMU's arguments, without the program. Kernel and initramfs are among what QEMU inherits ([`crate::device::descriptor`]), so that the
-    /// arguments are the same wherever the files are.
+    /// QEMU's arguments, without the program. Kernel and initramfs are among what QEMU inherits
+    /// ([`crate::device::descriptor`]), so that the arguments are the same wherever the files are.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
         let initrd = self.initrd.as_ref().map(|_| path_of(descriptor::INITRD));
@@ -192,8 +197,10 @@ impl Machine {
         self.devices().iter().flat_map(|device| device.arguments()).chain(boot.arguments()).collect()
     }
 
-    /// The whole command for people to read, which begins as `start` does ([`crate::Qemu::command_line`]), quoted for a POSIX shell, with the paths of kernel and initramfs where they have some. Executed
-    /// by hand it needs the sockets of [`crate::device::descriptor`].
+    /// The whole command for people to read, which begins as `start` does
+    /// ([`crate::Qemu::command_line`]), quoted for a POSIX shell, with the paths of kernel and
+    /// initramfs where they have some. Executed by hand it needs the sockets of
+    /// [`crate::device::descriptor`].
     #[must_use]
     pub fn shell_command(&self, start: &[OsString]) -> String {
         let initrd = self.initrd.as_ref().map(|initrd| match initrd {
@@ -205,7 +212,8 @@ impl Machine {
     }
 }
 
-/// `args` quoted for a POSIX shell. Bytes that are not UTF-8 are shown as the replacement character.
+/// `args` quoted for a POSIX shell. Bytes that are not UTF-8 are shown as the replacement
+/// character.
 pub fn shell_command<'a>(args: impl IntoIterator<Item = &'a (impl AsRef<OsStr> + ?Sized + 'a)>) -> String {
     args.into_iter().map(|arg| quoted(arg.as_ref())).collect::<Vec<_>>().join(" ")
 }

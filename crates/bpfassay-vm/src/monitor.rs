@@ -22,7 +22,8 @@ use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
 
 use crate::{QemuVersion, VmError};
 
-/// How long QEMU may take from exec to the reply of its monitor. It loads the kernel before; a loaded host is slow.
+/// How long QEMU may take from exec to the reply of its monitor. It loads the kernel before; a
+/// loaded host is slow.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Longest line that is read from the monitor, in bytes. Those that matter here have a few hundred.
@@ -55,7 +56,8 @@ pub(crate) enum Shutdown {
 }
 
 impl Shutdown {
-    /// The meaning of `reason` of the event `SHUTDOWN` (QEMU's qapi/run-state.json, `ShutdownCause`).
+    /// The meaning of `reason` of the event `SHUTDOWN` (QEMU's qapi/run-state.json,
+    /// `ShutdownCause`).
     fn of_reason(reason: &str) -> Self {
         match reason {
             "guest-shutdown" => Self::GuestPowerOff,
@@ -67,8 +69,8 @@ impl Shutdown {
     }
 }
 
-/// Declares the QMP commands that are used here: none has arguments. The crate `qapi-qmp` has all of them, but takes longer to build than
-/// the rest of this crate.
+/// Declares the QMP commands that are used here: none has arguments. The crate `qapi-qmp` has all
+/// of them, but takes longer to build than the rest of this crate.
 macro_rules! commands {
     ($($(#[$doc:meta])* $command:ident = $name:literal -> $answer:ty;)+) => {$(
         $(#[$doc])*
@@ -117,7 +119,8 @@ struct Version {
     qemu: QemuVersion,
 }
 
-/// Any later line: a reply, an error or an event. Further keys, and events that are not known here, are those of newer versions.
+/// Any later line: a reply, an error or an event. Further keys, and events that are not known here,
+/// are those of newer versions.
 #[derive(Deserialize)]
 struct Line {
     #[serde(rename = "return")]
@@ -172,7 +175,8 @@ impl Lines {
         self.0.send(line).await.map_err(into_io)
     }
 
-    /// The next line; [`UnexpectedEof`] where QEMU closed the connection. Nothing is lost when it is dropped.
+    /// The next line; [`UnexpectedEof`] where QEMU closed the connection. Nothing is lost when it
+    /// is dropped.
     async fn next<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let line = self.0.next().await.ok_or(UnexpectedEof)?.map_err(into_io)?;
         Ok(serde_json::from_str(&line)?)
@@ -205,7 +209,8 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Greets, negotiates, and starts to receive. `Ok(None)`: QEMU closed the connection, it is about to exit.
+    /// Greets, negotiates, and starts to receive. `Ok(None)`: QEMU closed the connection, it is
+    /// about to exit.
     ///
     /// # Errors
     /// [`VmError::MonitorSilent`] where QEMU does not answer in time; [`VmError::Monitor`] where its answer is none of QMP.
@@ -229,7 +234,8 @@ impl Monitor {
         tokio::spawn(async move {
             match serve(lines, received, sender).await {
                 Err(error) if !is_gone(&error) => {
-                    // The guest continues; how it ended then follows from console, agent and exit status alone.
+                    // The guest continues; how it ended then follows from console, agent and exit
+                    // status alone.
                     tracing::warn!(%error, "the monitor of a guest cannot be parsed any more");
                 }
                 Ok(()) | Err(_) => {}
@@ -270,8 +276,9 @@ async fn negotiate(lines: &mut Lines) -> io::Result<()> {
     }
 }
 
-/// Sends what is requested and passes on events, until QEMU has exited or the receiver of events is closed. QEMU replies in the order of
-/// the commands (its docs/interop/qmp-spec: only out-of-band commands, which are not negotiated here, overtake others).
+/// Sends what is requested and passes on events, until QEMU has exited or the receiver of events is
+/// closed. QEMU replies in the order of the commands (its docs/interop/qmp-spec: only out-of-band
+/// commands, which are not negotiated here, overtake others).
 async fn serve(
     mut lines: Lines,
     mut requests: mpsc::UnboundedReceiver<Request>,
@@ -315,7 +322,8 @@ mod tests {
 
     const GREETING: &str = r#"{"QMP": {"version": {"qemu": {"micro": 3, "minor": 2, "major": 7}, "package": ""}, "capabilities": ["oob"]}}"#;
 
-    /// The other side: after the greeting it sends `replies`, one for each command that it receives.
+    /// The other side: after the greeting it sends `replies`, one for each command that it
+    /// receives.
     async fn connected(replies: &'static [&'static str]) -> (Monitor, mpsc::UnboundedReceiver<Notice>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         tokio::spawn(async move {

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The order in which an agent may send its messages. Pure.
 //!
-//! A boot: `Hello`, phase `set-up`, `Ready`, its runs one after the other, `Done`. A run: phases `attach`, `workload` and
-//! `tear-down`, each at most once and in this order, then `RunEnded`. A run that fails or is refused skips phases, all of them
-//! if its tool was refused in an earlier run, which the refusal names; one that
-//! was measured had `workload` and `tear-down`. In place of runs, a shell job has the phase `shell`. `Log`, `Symbols` and `Source` may come at
-//! any time after `Hello`, `Barrier` in a run and before the first phase of one, `Failed` ends every boot, and `Unsound` comes right after the run that it names. Nothing comes after the last message.
+//! A boot: `Hello`, phase `set-up`, `Ready`, its runs one after the other, `Done`. A run: phases
+//! `attach`, `workload` and `tear-down`, each at most once and in this order, then `RunEnded`. A
+//! run that fails or is refused skips phases, all of them if its tool was refused in an earlier
+//! run, which the refusal names; one that was measured had `workload` and `tear-down`. In place of
+//! runs, a shell job has the phase `shell`. `Log`, `Symbols` and `Source` may come at any time
+//! after `Hello`, `Barrier` in a run and before the first phase of one, `Failed` ends every boot,
+//! and `Unsound` comes right after the run that it names. Nothing comes after the last message.
 //!
-//! Run ids are compared with each other only: which runs a guest is to execute is for its owner to check.
+//! Run ids are compared with each other only: which runs a guest is to execute is for its owner to
+//! check.
 
 use std::{
     collections::{HashSet, hash_map::RandomState},
@@ -47,8 +50,8 @@ pub struct OutOfOrder {
 pub struct MessageOrder {
     booted_for: BootedFor,
     stage: Stage,
-    /// Hashes of the ids of the runs that have ended: ids are chosen by the guest and may be long. The hash is keyed at random, so that no
-    /// guest can construct a collision.
+    /// Hashes of the ids of the runs that have ended: ids are chosen by the guest and may be long.
+    /// The hash is keyed at random, so that no guest can construct a collision.
     ended: HashSet<u64>,
     hasher: RandomState,
     /// The run that ended last, until the next message about another.
@@ -99,7 +102,8 @@ impl MessageOrder {
             (Stage::Silent | Stage::Over(_), _) => return false,
             (_, GuestMessage::Log { .. } | GuestMessage::Symbols(_) | GuestMessage::Source(_)) => return true,
             (_, GuestMessage::Failed { .. }) => Stage::Over(named(message)),
-            // The next run may begin with one, before its first phase. Whether there are other nodes is for the owner to check.
+            // The next run may begin with one, before its first phase. Whether there are other
+            // nodes is for the owner to check.
             (Stage::Between, GuestMessage::Barrier { run, .. }) => return self.may_begin(run),
             (Stage::In { run, .. }, GuestMessage::Barrier { run: of, .. }) => return run == of,
             (Stage::Greeted, GuestMessage::Phase { phase: Phase::SetUp, run: None }) => Stage::SettingUp,

@@ -55,7 +55,8 @@ impl Output {
     pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Socket(socket) => {
-                // By the system call itself: tokio's own attempt depends on what the reactor last noticed.
+                // By the system call itself: tokio's own attempt depends on what the reactor last
+                // noticed.
                 let socket: &UnixStream = socket.as_ref();
                 match rustix::io::retry_on_intr(|| rustix::net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT)) {
                     Ok((count, _)) => Ok(count),
@@ -97,8 +98,8 @@ impl Tail {
     pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = rustix::io::retry_on_intr(|| rustix::io::pread(&*self.file, &mut *buffer, self.offset))?;
         if count > 0 {
-            // The file is in memory, and the part that was read is not needed any more. Where its pages cannot be freed, they are freed with
-            // the file.
+            // The file is in memory, and the part that was read is not needed any more. Where its
+            // pages cannot be freed, they are freed with the file.
             let _ = rustix::fs::fallocate(
                 &*self.file,
                 FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
@@ -125,7 +126,8 @@ impl Tail {
             if gone {
                 return Ok(0);
             }
-            // The supervisor, which reports QEMU's exit, is gone, too: there is nothing to wait for.
+            // The supervisor, which reports QEMU's exit, is gone, too: there is nothing to wait
+            // for.
             if let Ok(Err(_)) = timeout(PERIOD, self.gone.changed()).await {
                 sleep(PERIOD).await;
                 if rustix::fs::fstat(&*self.file)?.st_size.unsigned_abs() <= self.offset {
@@ -138,7 +140,8 @@ impl Tail {
 
 /// How much has been written into a file and not been read.
 ///
-/// QEMU never waits where it writes to a file, so only the host's memory would bound what a guest writes there.
+/// QEMU never waits where it writes to a file, so only the host's memory would bound what a guest
+/// writes there.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     file: Arc<File>,
@@ -154,14 +157,16 @@ impl Backlog {
     /// # Errors
     /// Those of fstat(2).
     pub(crate) fn unread(&self) -> io::Result<u64> {
-        // The offset first: it can only grow meanwhile, which makes the difference too large by the bytes that were read in between.
+        // The offset first: it can only grow meanwhile, which makes the difference too large by the
+        // bytes that were read in between.
         let read = self.read.load(Ordering::Relaxed);
         Ok(rustix::fs::fstat(&*self.file)?.st_size.unsigned_abs().saturating_sub(read))
     }
 }
 
-/// A file in memory without a name, to write the initramfs of a boot into ([`crate::BootOptions::initramfs`]). It takes no space on
-/// any disk, and is freed with the last process that has it open, however that ends.
+/// A file in memory without a name, to write the initramfs of a boot into
+/// ([`crate::BootOptions::initramfs`]). It takes no space on any disk, and is freed with the last
+/// process that has it open, however that ends.
 ///
 /// # Errors
 /// The operating system's, where it cannot create a file in memory.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A QEMU that is not installed: it lies below a directory of its own, with a dynamic loader, libraries, modules and firmware, and nothing of the host's takes their place.
+//! A QEMU that is not installed: it lies below a directory of its own, with a dynamic loader,
+//! libraries, modules and firmware, and nothing of the host's takes their place.
 //!
-//! QEMU may run as another user than this program, who cannot reach that directory where it is in root's home. So QEMU inherits the directory as an open
-//! descriptor, and all its paths begin with that.
+//! QEMU may run as another user than this program, who cannot reach that directory where it is in
+//! root's home. So QEMU inherits the directory as an open descriptor, and all its paths begin with
+//! that.
 
 #![allow(clippy::disallowed_methods, reason = "joins fixed names to a directory of this program")]
 
@@ -23,7 +25,8 @@ use crate::{
     limits::Limits,
 };
 
-/// Where QEMU looks for its modules (util/module.c of QEMU); otherwise beside where it was built to be.
+/// Where QEMU looks for its modules (util/module.c of QEMU); otherwise beside where it was built to
+/// be.
 const MODULES: &str = "QEMU_MODULE_DIR";
 /// The directory of QEMU's modules, in one of libraries.
 const MODULES_IN_LIBRARIES: &str = "qemu";
@@ -68,12 +71,14 @@ impl OwnRoot {
     }
 }
 
-/// The command that a program of QEMU, in a directory of its own or not, is started with: for people, and for a journal.
+/// The command that a program of QEMU, in a directory of its own or not, is started with: for
+/// people, and for a journal.
 pub(crate) fn command_line(program: &Path, own_root: Option<&OwnRoot>) -> Vec<OsString> {
     own_root.map_or_else(|| vec![program.into()], |root| root.command_line(&root.directory))
 }
 
-/// A command that starts `program` within the limits of `limits`, but for its arguments, and what it must inherit.
+/// A command that starts `program` within the limits of `limits`, but for its arguments, and what
+/// it must inherit.
 ///
 /// # Errors
 /// [`VmError::Input`] where its own directory cannot be opened.

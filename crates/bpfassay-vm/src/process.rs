@@ -66,8 +66,8 @@ impl Channel {
         }
     }
 
-    /// Its output, where to write to if that is possible, and how much is unread where QEMU does not wait for
-    /// that. `gone` changes when QEMU has exited.
+    /// Its output, where to write to if that is possible, and how much is unread where QEMU does
+    /// not wait for that. `gone` changes when QEMU has exited.
     pub(crate) fn split(self, gone: watch::Receiver<bool>) -> (Output, Option<OwnedWriteHalf>, Option<Backlog>) {
         match self {
             Self::Socket(socket) => {
@@ -83,7 +83,8 @@ impl Channel {
     }
 }
 
-/// Starts `program`, which may lie in a directory of its own, for a guest with that clock, which inherits `loaded` among other files.
+/// Starts `program`, which may lie in a directory of its own, for a guest with that clock, which
+/// inherits `loaded` among other files.
 ///
 /// # Errors
 /// [`VmError::Input`] where the directory of QEMU cannot be opened; [`VmError::System`] where a socket pair or a file in memory cannot be made; [`VmError::Spawn`] where the program cannot be started.
@@ -178,20 +179,23 @@ fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, limits: Li
         }
         Ok(())
     };
-    // SAFETY: between fork and exec only async-signal-safe functions may be called. The closure makes system calls through
-    // rustix, reads memory that it owns, and allocates nothing (errors are bare error numbers).
+    // SAFETY: between fork and exec only async-signal-safe functions may be called. The closure
+    // makes system calls through rustix, reads memory that it owns, and allocates nothing (errors
+    // are bare error numbers).
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Duplicates `descriptor` as `number`, to be kept over exec. Refuses to replace a descriptor that is in use: it could
-/// be the pipe by which the standard library reports a failed exec.
+/// Duplicates `descriptor` as `number`, to be kept over exec. Refuses to replace a descriptor that
+/// is in use: it could be the pipe by which the standard library reports a failed exec.
 fn place(descriptor: &OwnedFd, number: RawFd) -> io::Result<()> {
-    // SAFETY: the number may be no open descriptor; it is only passed to fcntl, which refuses it then.
+    // SAFETY: the number may be no open descriptor; it is only passed to fcntl, which refuses it
+    // then.
     let target = unsafe { BorrowedFd::borrow_raw(number) };
     if rustix::io::fcntl_getfd(target).is_ok() || descriptor.as_raw_fd() == number {
         return Err(io::Error::from(rustix::io::Errno::BUSY));
     }
-    // SAFETY: `number` is not open, so it has no other owner; `dup2` opens it, and it is never dropped here.
+    // SAFETY: `number` is not open, so it has no other owner; `dup2` opens it, and it is never
+    // dropped here.
     let mut target = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
     rustix::io::dup2(descriptor, &mut target)?;
     Ok(())
@@ -201,8 +205,8 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// The thread that starts every QEMU.
 ///
-/// The death signal is sent when the *thread* that forked ends (prctl(2)), and threads of a tokio runtime start and end;
-/// this one exists as long as the program does.
+/// The death signal is sent when the *thread* that forked ends (prctl(2)), and threads of a tokio
+/// runtime start and end; this one exists as long as the program does.
 static SPAWNER: Mutex<Option<mpsc::Sender<Job>>> = Mutex::new(None);
 
 async fn on_spawner(mut command: Command) -> Result<io::Result<Child>, VmError> {

@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 
 /// How long each phase may take, in seconds of the host. `None`: no limit.
 ///
-/// A phase begins with the agent's message about it ([`Phase::Boot`]: with QEMU's start). Every run has its own phases, each of
-/// which comes once ([`crate::MessageOrder`]), so [`Self::workload`] is for one run. A guest that reports one run after the
-/// other for ever exceeds none of these; [`Self::whole_boot`] is for that.
+/// A phase begins with the agent's message about it ([`Phase::Boot`]: with QEMU's start). Every run
+/// has its own phases, each of which comes once ([`crate::MessageOrder`]), so [`Self::workload`] is
+/// for one run. A guest that reports one run after the other for ever exceeds none of these;
+/// [`Self::whole_boot`] is for that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deadlines {
@@ -29,8 +30,8 @@ pub struct Deadlines {
     pub shell: Option<u64>,
     /// From the agent's last message, or the order to power off, to QEMU's exit.
     pub power_off: Option<u64>,
-    /// From QEMU's start to its exit, whatever the guest does and however slowly its owner takes its events. `None`, no limit, is
-    /// for interactive guests; others get [`Self::LONGEST_BOOT`].
+    /// From QEMU's start to its exit, whatever the guest does and however slowly its owner takes
+    /// its events. `None`, no limit, is for interactive guests; others get [`Self::LONGEST_BOOT`].
     pub whole_boot: Option<u64>,
 }
 
@@ -166,7 +167,8 @@ impl Progress {
         }
     }
 
-    /// No alarm was served for some time, and maybe nothing ran: the time of the phase begins again `now`.
+    /// No alarm was served for some time, and maybe nothing ran: the time of the phase begins again
+    /// `now`.
     pub(crate) fn restart(&mut self, now: Duration) {
         self.since = now;
     }

@@ -35,7 +35,8 @@ pub struct Qemu {
     pub own_root: Option<OwnRoot>,
     /// Its version as a number.
     pub version: QemuVersion,
-    /// Its version in full, distribution's revision included: `7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)`.
+    /// Its version in full, distribution's revision included: `7.2.22 (Debian
+    /// 1:7.2+dfsg-7+deb12u18+b3)`.
     pub version_text: String,
     /// How it can be confined on this host.
     pub confinement: Confinement,
@@ -171,7 +172,8 @@ impl Qemu {
         self.confinement.try_plugin(program, self.arch, plugin, plugin_use).await
     }
 
-    /// The beginning of the command line that starts it, in front of the arguments of a [`crate::Machine`].
+    /// The beginning of the command line that starts it, in front of the arguments of a
+    /// [`crate::Machine`].
     #[must_use]
     pub fn command_line(&self) -> Vec<OsString> {
         own_root::command_line(&self.program, self.own_root.as_ref())

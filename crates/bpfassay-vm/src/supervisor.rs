@@ -47,13 +47,13 @@ use crate::{
 
 /// Events that may wait for the owner of the guest before the agent's port is not read any further.
 pub(crate) const EVENT_BACKLOG: usize = 64;
-/// From the message that reports the kernel's death to the kill of a guest that has not ended by itself: the rest of the
-/// report is written in that time.
+/// From the message that reports the kernel's death to the kill of a guest that has not ended by
+/// itself: the rest of the report is written in that time.
 const OUTPUT_TAIL: Duration = Duration::from_secs(5);
 /// From the order to quit to the kill of a QEMU that does not.
 const QUIT_PATIENCE: Duration = Duration::from_secs(2);
-/// From QEMU's exit to the end of its sockets, which close at once unless another process holds them open; for their remaining contents to
-/// be read; and for its standard error.
+/// From QEMU's exit to the end of its sockets, which close at once unless another process holds
+/// them open; for their remaining contents to be read; and for its standard error.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 
 /// From the order to the console's reader to stop to its result.
@@ -201,7 +201,8 @@ impl PortTasks {
 
     /// Reads what the agent's port still holds after QEMU's exit.
     async fn drain_port(&mut self, watch: &mut GuestWatch, events: &mpsc::Sender<Delivery>) {
-        // A flood on the agent's port continues after the messages that show in which run it began; it is not read for longer than this.
+        // A flood on the agent's port continues after the messages that show in which run it began;
+        // it is not read for longer than this.
         let flood_end = watch.classifier.is_flood().then(|| Instant::now() + DRAIN_PATIENCE);
         if flood_end.is_some() {
             // The rest of the console is not needed.
@@ -291,14 +292,15 @@ fn deliver(permit: Result<Permit<'_, Delivery>, SendError<()>>, queue: &mut VecD
     }
 }
 
-/// The state, as QEMU names it, of a guest that it stopped permanently; `None` for a stop that is part of an exit.
+/// The state, as QEMU names it, of a guest that it stopped permanently; `None` for a stop that is
+/// part of an exit.
 async fn stopped_state(monitor: &Monitor) -> Option<String> {
     let state = timeout(QUIT_PATIENCE, monitor.state()).await.ok()?.ok()?;
     matches!(state.as_str(), "internal-error" | "io-error" | "guest-panicked" | "paused").then_some(state)
 }
 
-/// Writes what it receives, in order, until it is aborted or the other side is closed. Where the guest cannot be written to it ends at
-/// once, so that sending fails.
+/// Writes what it receives, in order, until it is aborted or the other side is closed. Where the
+/// guest cannot be written to it ends at once, so that sending fails.
 async fn write_all(socket: Option<OwnedWriteHalf>, mut input: mpsc::Receiver<Vec<u8>>) {
     let Some(mut socket) = socket else { return };
     while let Some(bytes) = input.recv().await {
@@ -306,6 +308,7 @@ async fn write_all(socket: Option<OwnedWriteHalf>, mut input: mpsc::Receiver<Vec
             return;
         }
     }
-    // Nothing more will follow; but dropping the half would shut it down, which QEMU treats as the end of the socket.
+    // Nothing more will follow; but dropping the half would shut it down, which QEMU treats as the
+    // end of the socket.
     std::future::pending().await
 }

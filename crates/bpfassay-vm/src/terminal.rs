@@ -43,9 +43,10 @@ impl Drop for RawTerminal {
 }
 
 impl Guest {
-    /// Puts the console of a guest that was booted as [`crate::BootOptions::interactive`] on standard input and output
-    /// until the guest ends. Ctrl-] powers it off. Other events go to `on_event`; while it runs the terminal is raw, so
-    /// what it prints must end its lines with `\r\n`.
+    /// Puts the console of a guest that was booted as [`crate::BootOptions::interactive`] on
+    /// standard input and output until the guest ends. Ctrl-] powers it off. Other events go to
+    /// `on_event`; while it runs the terminal is raw, so what it prints must end its lines with
+    /// `\r\n`.
     ///
     /// # Errors
     /// [`VmError::Terminal`] where standard input is no terminal or the guest was not booted as interactive.
@@ -57,8 +58,9 @@ impl Guest {
         if !io::stdin().is_terminal() {
             return Err(unusable("use", "standard input is not a terminal"));
         }
-        // Readiness by epoll and not a reading thread: that would block in its last read when the program is to end.
-        // SAFETY: standard input names the same descriptor as long as the program runs, and nothing here closes it.
+        // Readiness by epoll and not a reading thread: that would block in its last read when the
+        // program is to end. SAFETY: standard input names the same descriptor as long as the
+        // program runs, and nothing here closes it.
         let keyboard = unsafe { AsyncFd::register(io::stdin()) }
             .map_err(|source| VmError::Terminal { step: "wait for input from", source: source.into() })?;
         let _raw = RawTerminal::enter()?;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests that write as much as they can: each ends in time, with a classified reason, and takes little of the host's memory.
+//! Guests that write as much as they can: each ends in time, with a classified reason, and takes
+//! little of the host's memory.
 //!
-//! The stand-in for QEMU is this program, started again: it has QEMU's descriptors and is faster than any guest. It replies on the
-//! monitor, and never quits on request.
+//! The stand-in for QEMU is this program, started again: it has QEMU's descriptors and is faster
+//! than any guest. It replies on the monitor, and never quits on request.
 #![allow(
     clippy::panic,
     clippy::print_stdout,
@@ -272,7 +273,8 @@ fn every_flood_ends_in_time_with_a_classified_reason_and_in_little_memory() {
         let line = boot("one console line", clock, true);
         assert!(matches!(line.reason, BootTimeout { .. } | TooLong { .. } | Flood { .. }), "{line:?}");
     }
-    // Where QEMU waits until the host reads, the guest is ended by its time limit, or by the limit of what its agent logs.
+    // Where QEMU waits until the host reads, the guest is ended by its time limit, or by the limit
+    // of what its agent logs.
     for (mode, takes_events) in [("small messages", true), ("many values", true), ("both", false)] {
         let ending = boot(mode, Clock::Wall, takes_events);
         assert!(matches!(ending.reason, Flood { .. } | PhaseTimeout { .. } | TooLong { .. }), "{mode}: {ending:?}");

@@ -88,7 +88,8 @@ pub(crate) enum Command {
     Report(Report),
     /// Measure a run again, and fail unless every raw figure is the same
     ///
-    /// Figures are the same by the instruction clock. With --files only check that the results directory is whole.
+    /// Figures are the same by the instruction clock. With --files only check that the results
+    /// directory is whole.
     Verify(Verify),
     /// Boot a guest and give a shell in it
     ///
@@ -123,15 +124,15 @@ pub(crate) struct Targets {
 
     /// Kernels: names, a build tree, an image, packages
     ///
-    /// Names are those of `bpfassay list kernels`; the study need not have them. A kernel that you built
-    /// is the directory of the build, or the path of the image. A kernel of a distribution is its package
-    /// files (image.deb,modules.deb or kernel-core.rpm,…), or a directory with them. Both take the place
-    /// of the study's targets.
+    /// Names are those of `bpfassay list kernels`; the study need not have them. A kernel that you
+    /// built is the directory of the build, or the path of the image. A kernel of a distribution is
+    /// its package files (image.deb,modules.deb or kernel-core.rpm,…), or a directory with them.
+    /// Both take the place of the study's targets.
     #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
     pub(crate) kernel: Vec<String>,
 
-    /// Installed modules (INSTALL_MOD_PATH) of the kernel that --kernel names by a build tree, an image or
-    /// packages [default: those of the build tree, or of the packages]
+    /// Installed modules (INSTALL_MOD_PATH) of the kernel that --kernel names by a build tree, an
+    /// image or packages [default: those of the build tree, or of the packages]
     #[arg(long, value_name = "DIR", requires = "kernel", hide_short_help = true)]
     pub(crate) modules: Option<PathBuf>,
 }
@@ -164,7 +165,8 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "PROBE", value_delimiter = ',', help_heading = SELECT)]
     pub(crate) probe: Vec<ProbeConfiguration>,
 
-    /// Only this cell (and the baseline that it is compared with), by its id in results and messages; may be given several times
+    /// Only this cell (and the baseline that it is compared with), by its id in results and
+    /// messages; may be given several times
     #[arg(long, value_name = "ID", help_heading = SELECT, hide_short_help = true)]
     pub(crate) cell: Vec<String>,
 
@@ -220,7 +222,8 @@ pub(crate) struct Selection {
 #[derive(Debug, Args)]
 #[command(next_help_heading = GUESTS)]
 pub(crate) struct Overlays {
-    /// A directory tree holding a real IOR (bin/ior) and what it needs, for guests of this architecture
+    /// A directory tree holding a real IOR (bin/ior) and what it needs, for guests of this
+    /// architecture
     #[arg(long, value_name = "ARCH=DIR", value_parser = arch_and_directory, hide_short_help = true)]
     pub(crate) ior: Vec<(Arch, PathBuf)>,
 
@@ -244,7 +247,8 @@ pub(crate) struct Plan {
     #[command(flatten)]
     pub(crate) selection: Selection,
 
-    /// Print the exact QEMU command line of every block; with a value, that of this QEMU: `--qemu=lock`, `--qemu=host`, as `--qemu` of `run`
+    /// Print the exact QEMU command line of every block; with a value, that of this QEMU:
+    /// `--qemu=lock`, `--qemu=host`, as `--qemu` of `run`
     #[arg(long, value_name = "lock|host", num_args = 0..=1, require_equals = true)]
     pub(crate) qemu: Option<Option<QemuSource>>,
 
@@ -279,11 +283,13 @@ pub(crate) struct Shell {
     #[arg(long, value_name = "ARCH", value_parser = arch)]
     pub(crate) arch: Option<Arch>,
 
-    /// Its kernel, by name in the catalogue, the tree that it was built in, the path of its image, or its packages [default: 6.12]
+    /// Its kernel, by name in the catalogue, the tree that it was built in, the path of its image,
+    /// or its packages [default: 6.12]
     #[arg(long, value_name = "KERNEL")]
     pub(crate) kernel: Option<String>,
 
-    /// Its modules, installed (INSTALL_MOD_PATH), where --kernel is a build tree or an image [default: those of the build tree]
+    /// Its modules, installed (INSTALL_MOD_PATH), where --kernel is a build tree or an image
+    /// [default: those of the build tree]
     #[arg(long, value_name = "DIR")]
     pub(crate) modules: Option<PathBuf>,
 
@@ -291,11 +297,13 @@ pub(crate) struct Shell {
     #[arg(long, value_name = "STUDY", requires = "cell")]
     pub(crate) study: Option<String>,
 
-    /// The guest of this cell of the study, as `run` names it when it fails: its target, file system, kernel parameters
+    /// The guest of this cell of the study, as `run` names it when it fails: its target, file
+    /// system, kernel parameters
     #[arg(long, value_name = "ID", conflicts_with = "arch")]
     pub(crate) cell: Option<String>,
 
-    /// A tool to have in the guest: a bundled one or the path of a tool file; may be given several times
+    /// A tool to have in the guest: a bundled one or the path of a tool file; may be given several
+    /// times
     #[arg(long, value_name = "FILE")]
     pub(crate) tool: Vec<String>,
 
@@ -324,12 +332,13 @@ pub(crate) struct Verify {
     #[arg(value_name = "DIR", required_unless_present = "store")]
     pub(crate) directory: Option<PathBuf>,
 
-    /// Re-execute boots of this store of blocks (`run --store`) in place of those of a run. One that does not reproduce, or is damaged, is named and put
-    /// aside
+    /// Re-execute boots of this store of blocks (`run --store`) in place of those of a run. One
+    /// that does not reproduce, or is damaged, is named and put aside
     #[arg(long, value_name = "DIR|URL", conflicts_with_all = ["directory", "bundle", "files"])]
     pub(crate) store: Option<StorePlace>,
 
-    /// Only this many of its boots, spread evenly over the plan; of a store, others in each call [default: all]
+    /// Only this many of its boots, spread evenly over the plan; of a store, others in each call
+    /// [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sample: Option<u32>,
 
@@ -345,7 +354,8 @@ pub(crate) struct Verify {
     #[arg(long, value_name = "FILE")]
     pub(crate) bundle: Option<PathBuf>,
 
-    /// Start nothing; check that the directory is whole: the journal and results as they were written, every figure as the journal has it
+    /// Start nothing; check that the directory is whole: the journal and results as they were
+    /// written, every figure as the journal has it
     #[arg(long, conflicts_with_all = ["sample", "jobs", "bundle"])]
     pub(crate) files: bool,
 

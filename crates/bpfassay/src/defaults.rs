@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where packages come from if neither the user nor the host names a place: URLs that whoever builds the program compiles in by variables of the
-//! environment. The sources name no server.
+//! Where packages come from if neither the user nor the host names a place: URLs that whoever
+//! builds the program compiles in by variables of the environment. The sources name no server.
 
 use bpfassay_testbed::apt::{Defaults, is_url};
 
@@ -16,7 +16,8 @@ const ARCHIVE: Option<&str> = place(
     "BPFASSAY_DEFAULT_ARCHIVE is no URL of an archive: https://HOST/PATH, without user name, `?` and `#`",
 );
 
-/// The value of a variable, of which an empty one is none. In a constant, the build fails on one that is no URL.
+/// The value of a variable, of which an empty one is none. In a constant, the build fails on one
+/// that is no URL.
 const fn place(value: Option<&'static str>, refusal: &'static str) -> Option<&'static str> {
     match value {
         Some(text) if !text.is_empty() => {

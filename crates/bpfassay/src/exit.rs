@@ -18,8 +18,9 @@ pub(crate) const SUCCESS: u8 = 0;
 pub(crate) const INTERNAL: u8 = 1;
 /// The command line, a study file or another input is wrong.
 pub(crate) const USAGE: u8 = 2;
-/// The host, the network, the cache or a guest image could not be made ready; nothing is known about the tool. Also where runs
-/// failed because the host failed, and nothing else went wrong: `run --resume` does them again.
+/// The host, the network, the cache or a guest image could not be made ready; nothing is known
+/// about the tool. Also where runs failed because the host failed, and nothing else went wrong:
+/// `run --resume` does them again.
 pub(crate) const INFRASTRUCTURE: u8 = 3;
 /// At least one run ended otherwise than expected; the results are complete but for these.
 pub(crate) const UNEXPECTED: u8 = 4;
@@ -27,13 +28,15 @@ pub(crate) const UNEXPECTED: u8 = 4;
 pub(crate) const REGRESSION: u8 = 5;
 /// A gate could not be decided: too few or too scattered figures, or none.
 pub(crate) const INCONCLUSIVE: u8 = 6;
-/// `verify` found other raw figures than those recorded, or `testbed payload verify` other programs than those offered.
+/// `verify` found other raw figures than those recorded, or `testbed payload verify` other programs
+/// than those offered.
 pub(crate) const NOT_REPRODUCED: u8 = 7;
 /// `run --bisect`: something under test is worse, which `git bisect run` takes for bad.
 pub(crate) const BISECT_WORSE: u8 = 1;
 /// `run --bisect`: this kernel cannot be tested, and `git bisect run` goes on with another.
 pub(crate) const BISECT_UNTESTABLE: u8 = 125;
-/// `run --bisect`: everything that is about how it was asked, or about the host: `git bisect run` stops.
+/// `run --bisect`: everything that is about how it was asked, or about the host: `git bisect run`
+/// stops.
 pub(crate) const BISECT_ABORTED: u8 = 128;
 /// Interrupted; what was measured is kept and `run --resume` goes on.
 pub(crate) const INTERRUPTED: u8 = 130;
@@ -68,7 +71,8 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// `error` with its causes, under `code`; but where it comes from a host that has no descriptors or memory left, as such.
+    /// `error` with its causes, under `code`; but where it comes from a host that has no
+    /// descriptors or memory left, as such.
     pub(crate) fn new(code: u8, error: impl std::error::Error + Send + Sync + 'static) -> Self {
         if let Some(file) = output::InvalidFile::of(&error) {
             return Self { code, report: miette::Report::new(file) };
@@ -317,7 +321,8 @@ pub(crate) fn finish(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// Whether `error` is about a kernel of the user's that is not built or is damaged, as one of a series may be.
+/// Whether `error` is about a kernel of the user's that is not built or is damaged, as one of a
+/// series may be.
 const fn is_of_kernel(error: &bpfassay_testbed::Error) -> bool {
     use bpfassay_testbed::{Error, modules::ModulesError};
     matches!(
@@ -366,7 +371,8 @@ impl<E: std::error::Error> miette::Diagnostic for Helped<E> {
     }
 }
 
-/// What to do where `error`, or what caused it, is the host's want of something: descriptors, memory, space.
+/// What to do where `error`, or what caused it, is the host's want of something: descriptors,
+/// memory, space.
 fn want_of_host(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
     causes.find_map(|error| {

@@ -16,7 +16,8 @@ use crate::{
     output,
 };
 
-/// Finds what the host lacks for `plan`, and installs it as a stage: the Debian packages of `needed`, and QEMU, unless that comes from the lock.
+/// Finds what the host lacks for `plan`, and installs it as a stage: the Debian packages of
+/// `needed`, and QEMU, unless that comes from the lock.
 ///
 /// # Errors
 /// As with [`install`]; where dpkg cannot be asked.
@@ -39,8 +40,10 @@ pub(crate) struct Missing {
 }
 
 impl Missing {
-    /// Finds what the host lacks for `plan`, the packages of `needed` and QEMU, and asks whether to install it. Where packages and programs come from a place that
-    /// was named, or nothing may be fetched, what they are fetched and built with is not asked for: if it is needed after all, that is reported then.
+    /// Finds what the host lacks for `plan`, the packages of `needed` and QEMU, and asks whether to
+    /// install it. Where packages and programs come from a place that was named, or nothing may be
+    /// fetched, what they are fetched and built with is not asked for: if it is needed after all,
+    /// that is reported then.
     ///
     /// # Errors
     /// As with [`install`]; where dpkg cannot be asked.
@@ -102,7 +105,8 @@ pub(crate) fn is_ci() -> bool {
 /// Installs `packages`, after a question, unless the user has agreed already.
 ///
 /// # Errors
-/// An infrastructure failure with the command to run: not root, the user declines, or apt-get fails.
+/// An infrastructure failure with the command to run: not root, the user declines, or apt-get
+/// fails.
 pub(crate) fn install(packages: &[String], yes: bool, stages: &Stages) -> Result<(), Failure> {
     agree(packages, yes)?;
     install_as_stage(packages, stages)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command `bpfassay`: its arguments, its questions, its output, its exit codes.
 //!
-//! Here: [`cli`] (the arguments), [`exit`] (the exit codes), one module per command in [`commands`], what commands share
-//! ([`selection`], [`host`], [`stop`], [`progress`]), and [`output`], through which everything is printed. Errors become
-//! reports here and nowhere else.
-//! Not here: anything that another program could want to do without a command line; that lies in the libraries, first of all in
-//! bpfassay-runner.
+//! Here: [`cli`] (the arguments), [`exit`] (the exit codes), one module per command in
+//! [`commands`], what commands share ([`selection`], [`host`], [`stop`], [`progress`]), and
+//! [`output`], through which everything is printed. Errors become reports here and nowhere else.
+//! Not here: anything that another program could want to do without a command line; that lies in
+//! the libraries, first of all in bpfassay-runner.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Standard output and standard error: whatever the command prints goes through [`Screen`], and nothing else does.
+//! Standard output and standard error: whatever the command prints goes through [`Screen`], and
+//! nothing else does.
 //!
-//! Kernels, guests, tools, studies and results from elsewhere wrote much of what is printed. Two things keep it from being
-//! obeyed by a terminal. Text of others is escaped where it is put in ([`bpfassay_results::plain`]): by the renderers, by
+//! Kernels, guests, tools, studies and results from elsewhere wrote much of what is printed. Two
+//! things keep it from being obeyed by a terminal. Text of others is escaped where it is put in
+//! ([`bpfassay_results::plain`]): by the renderers, by
 //! [`log`] for every field of every message, by [`report`] for every error, by the lines of progress. And [`Screen`] passes no
-//! control character: what may have been forgotten before is escaped here. Where the command itself has colours, the few
-//! sequences that it writes pass, and no others; text of others holds none by then.
+//! control character: what may have been forgotten before is escaped here. Where the command itself
+//! has colours, the few sequences that it writes pass, and no others; text of others holds none by
+//! then.
 //!
 //! Not here: the guest's console under `bpfassay shell`, which is raw by nature.
 
@@ -32,7 +35,8 @@ pub(crate) struct Screen<W> {
 }
 
 impl<W: Write> Write for Screen<W> {
-    /// Each call is filtered by itself: what is cut in the middle of a sequence or a character is escaped, never passed.
+    /// Each call is filtered by itself: what is cut in the middle of a sequence or a character is
+    /// escaped, never passed.
     ///
     /// # Errors
     /// That of the stream. How much of `bytes` was written is not known then.
@@ -65,7 +69,8 @@ pub(crate) fn stderr() -> Screen<Stderr> {
     Screen { stream: io::stderr(), colours: false }
 }
 
-/// Standard error, with colours where it takes them: only for text in which that of others is escaped already.
+/// Standard error, with colours where it takes them: only for text in which that of others is
+/// escaped already.
 fn coloured_stderr() -> Screen<Stderr> {
     let plain = stderr();
     Screen { colours: colours(&plain.stream), ..plain }
@@ -126,14 +131,14 @@ fn our_sequence(text: &str) -> Option<usize> {
     is_ours.then_some("\x1b[".len() + numbers.len() + "m".len())
 }
 
-/// Attributes of [`tracing_subscriber`], [`miette`] and [`clap`]: bold, dim, italic, underlined, and colours of letters. Nothing
-/// that hides text, makes it blink, or gives it a background.
+/// Attributes of [`tracing_subscriber`], [`miette`] and [`clap`]: bold, dim, italic, underlined,
+/// and colours of letters. Nothing that hides text, makes it blink, or gives it a background.
 fn is_ours(number: &str) -> bool {
     matches!(number.parse::<u8>(), Ok(0..=4 | 22..=24 | 30..=37 | 39 | 90..=97)) && !number.starts_with('+')
 }
 
-/// Prints the answer of clap to the command line: help, or what is wrong with it. The arguments are part of it,
-/// among colours of its own: where they hold what is no text, it has none.
+/// Prints the answer of clap to the command line: help, or what is wrong with it. The arguments are
+/// part of it, among colours of its own: where they hold what is no text, it has none.
 pub(crate) fn print_clap(answer: &clap::Error) {
     let rendered = answer.render();
     let is_safe = std::env::args_os().all(|argument| !argument.to_string_lossy().contains(plain::is_hazard));
@@ -154,7 +159,8 @@ pub(crate) fn print_clap(answer: &clap::Error) {
 mod tests {
     use super::*;
 
-    /// What a terminal obeys: a title, a cleared screen, a link, the clipboard, a question that it answers by typing, C1, and so on.
+    /// What a terminal obeys: a title, a cleared screen, a link, the clipboard, a question that it
+    /// answers by typing, C1, and so on.
     const SEQUENCES: [&[u8]; 10] = [
         b"\x1b]0;title\x07",
         b"\x1b[2J",

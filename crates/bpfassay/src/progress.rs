@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events on the terminal: for people ([`shown`]) or as JSON for programs, with the commands that repeat what failed.
+//! Events on the terminal: for people ([`shown`]) or as JSON for programs, with the commands that
+//! repeat what failed.
 
 mod lines;
 mod shown;
@@ -69,8 +70,8 @@ impl Watcher for Json {
 
 fn write_json(event: &Event) {
     if let Some(line) = json(event) {
-        // A reader that has gone away must not end the measurement, nor must a full disk; that is reported at the end, when the
-        // last event cannot be written either.
+        // A reader that has gone away must not end the measurement, nor must a full disk; that is
+        // reported at the end, when the last event cannot be written either.
         let _ = output::stdout().write_all(line.as_bytes());
     }
 }
@@ -78,12 +79,13 @@ fn write_json(event: &Event) {
 /// How to report what happens.
 #[derive(Clone, Copy)]
 pub(crate) struct Reporting<'a> {
-    /// The study, as the user named it: an argument. `None` where it is not known where its file lies, as of a run that is continued: then
-    /// there is no command that finds it.
+    /// The study, as the user named it: an argument. `None` where it is not known where its file
+    /// lies, as of a run that is continued: then there is no command that finds it.
     pub(crate) study: Option<&'a str>,
     /// The clock that is measured with.
     pub(crate) clock: Clock,
-    /// Options that say where kernels, testbed and cache are, and which tools are tested, where the user did: arguments.
+    /// Options that say where kernels, testbed and cache are, and which tools are tested, where the
+    /// user did: arguments.
     pub(crate) overlays: &'a [String],
     /// Where it is shown.
     pub(crate) display: &'a Display,
@@ -134,7 +136,8 @@ pub(crate) fn json(event: &Event) -> Option<String> {
     Some(plain::json(&text).into_owned() + "\n")
 }
 
-/// The study of a plan that was read back, for [`Reporting::study`]: results have its name, which finds bundled ones only.
+/// The study of a plan that was read back, for [`Reporting::study`]: results have its name, which
+/// finds bundled ones only.
 pub(crate) fn bundled(plan: &Plan) -> Option<&str> {
     let name = plan.study.name.as_str();
     bpfassay_study::bundled::study(name)?;

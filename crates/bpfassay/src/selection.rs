@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From arguments to what the library runs: which study, which part of it, which kernels, tools and testbed.
+//! From arguments to what the library runs: which study, which part of it, which kernels, tools and
+//! testbed.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,8 @@ use crate::{
     host::is_ci,
 };
 
-/// Where the cache is, how packages may be fetched and where programs may come from, as the options of every command have it.
+/// Where the cache is, how packages may be fetched and where programs may come from, as the options
+/// of every command have it.
 pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
     let packages = apt::Options {
         offline: global.offline,
@@ -62,8 +64,9 @@ pub(crate) fn offline(global: &cli::Global) -> StoreOptions {
 /// Reads the tool files of the arguments and puts everything together.
 ///
 /// # Errors
-/// A usage failure: a tool file that is wrong, an image or a build tree beside other kernels, a build tree that is not complete, modules without either; packages
-/// that are none, or not those of one kernel. An infrastructure failure where packages cannot be unpacked into the cache.
+/// A usage failure: a tool file that is wrong, an image or a build tree beside other kernels, a
+/// build tree that is not complete, modules without either; packages that are none, or not those of
+/// one kernel. An infrastructure failure where packages cannot be unpacked into the cache.
 pub(crate) fn selection(
     arguments: &cli::Selection,
     overlays: &cli::Overlays,
@@ -112,8 +115,9 @@ pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
 /// The kernel image, build tree or packages given in place of names, if one was.
 ///
 /// # Errors
-/// A usage failure for one beside other kernels, for a build tree or packages that cannot be used, and for modules without either; an infrastructure failure where
-/// packages cannot be unpacked into the cache.
+/// A usage failure for one beside other kernels, for a build tree or packages that cannot be used,
+/// and for modules without either; an infrastructure failure where packages cannot be unpacked into
+/// the cache.
 fn local_kernel(targets: &cli::Targets, global: &cli::Global) -> Result<Option<LocalKernel>, Failure> {
     let refuse =
         |help: &str, what: &str| Err(Failure { code: USAGE, report: miette::miette!(help = help, "{}", what) });
@@ -138,10 +142,12 @@ fn local_kernel(targets: &cli::Targets, global: &cli::Global) -> Result<Option<L
     }
 }
 
-/// The package files that `kernels`, the arguments of `--kernel`, are or hold; none where they are something else.
+/// The package files that `kernels`, the arguments of `--kernel`, are or hold; none where they are
+/// something else.
 ///
 /// # Errors
-/// A usage failure for a directory with more packages than a kernel has; an infrastructure failure where it cannot be read.
+/// A usage failure for a directory with more packages than a kernel has; an infrastructure failure
+/// where it cannot be read.
 fn packages(kernels: &[String]) -> Result<Vec<PathBuf>, Failure> {
     if kernels.is_empty() || !kernels.iter().all(|kernel| is_path(kernel)) {
         return Ok(Vec::new());
@@ -155,7 +161,8 @@ fn packages(kernels: &[String]) -> Result<Vec<PathBuf>, Failure> {
     Ok(if files.iter().all(|file| is_package(file)) { files } else { Vec::new() })
 }
 
-/// Whether an argument of `--kernel` is the path of an image, of a build tree or of packages, and no name of the catalogue, nearly all of which begin with a digit.
+/// Whether an argument of `--kernel` is the path of an image, of a build tree or of packages, and
+/// no name of the catalogue, nearly all of which begin with a digit.
 pub(crate) fn is_path(argument: &str) -> bool {
     let (path, is_number) = (Path::new(argument), argument.starts_with(|c: char| c.is_ascii_digit()));
     let is_kernel =
@@ -163,8 +170,9 @@ pub(crate) fn is_path(argument: &str) -> bool {
     argument.contains('/') || argument.starts_with('.') || (!is_number && is_kernel())
 }
 
-/// What the user's kernel lacks of what `plan` needs, by the configuration in its build tree or packages, in words; nothing where there is none: what the
-/// configuration does not set, and which modules are not in the packages.
+/// What the user's kernel lacks of what `plan` needs, by the configuration in its build tree or
+/// packages, in words; nothing where there is none: what the configuration does not set, and which
+/// modules are not in the packages.
 ///
 /// # Errors
 /// An infrastructure failure where the configuration cannot be read.

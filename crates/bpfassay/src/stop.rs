@@ -17,10 +17,10 @@ use crate::exit::INTERRUPTED;
 /// Where Linux shows which signals a process ignores (proc_pid_status(5)).
 const STATUS: &str = "/proc/self/status";
 
-/// The first Ctrl-C (or SIGTERM, or the end of the terminal) stops all guests and keeps what was measured; the second ends
-/// the program at once, which kills its guests. The journal is whole either way. A signal that
-/// whoever started this process has it ignore, as `nohup` does with SIGHUP and a shell does with
-/// SIGINT for what it starts in the background, stays ignored.
+/// The first Ctrl-C (or SIGTERM, or the end of the terminal) stops all guests and keeps what was
+/// measured; the second ends the program at once, which kills its guests. The journal is whole
+/// either way. A signal that whoever started this process has it ignore, as `nohup` does with
+/// SIGHUP and a shell does with SIGINT for what it starts in the background, stays ignored.
 pub(crate) fn on_signals() -> CancellationToken {
     let stop = CancellationToken::new();
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {

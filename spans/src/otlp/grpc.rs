@@ -35,8 +35,9 @@ impl Client {
     }
 }
 
-/// Whether OTLP asks clients to send again after such an answer (OTLP 1.9, "Failures"). A receiver that has no resources may say when, in details
-/// that are not read here: then, too, it is sent again.
+/// Whether OTLP asks clients to send again after such an answer (OTLP 1.9, "Failures"). A receiver
+/// that has no resources may say when, in details that are not read here: then, too, it is sent
+/// again.
 fn may_succeed(status: &Status) -> bool {
     matches!(
         status.code(),

@@ -60,7 +60,8 @@ impl Client {
     }
 }
 
-/// Whether OTLP asks clients to send again after such an answer (OTLP 1.9, "Retryable Response Codes").
+/// Whether OTLP asks clients to send again after such an answer (OTLP 1.9, "Retryable Response
+/// Codes").
 fn may_succeed(status: StatusCode) -> bool {
     matches!(
         status,

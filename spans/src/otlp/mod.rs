@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! OTLP, the protocol of OpenTelemetry: spans as its messages, and the ways to send them.
 //!
-//! `opentelemetry-otlp` would bring the same crates; it only logs how many spans a receiver refused, and whether a batch may be sent again,
-//! both of which are counted here. So this takes its messages and the generated client, and does the rest itself.
+//! `opentelemetry-otlp` would bring the same crates; it only logs how many spans a receiver
+//! refused, and whether a batch may be sent again, both of which are counted here. So this takes
+//! its messages and the generated client, and does the rest itself.
 
 mod encode;
 mod grpc;

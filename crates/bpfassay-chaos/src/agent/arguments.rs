@@ -47,7 +47,8 @@ pub(crate) fn inherited(number: i32) -> io::Result<OwnedFd> {
 /// The job in the initramfs that QEMU was started with.
 ///
 /// # Errors
-/// Where the arguments have no `-initrd`, the initramfs cannot be read, has no job, or has one that is not of this version's form.
+/// Where the arguments have no `-initrd`, the initramfs cannot be read, has no job, or has one that
+/// is not of this version's form.
 pub(crate) fn job(arguments: &[OsString]) -> io::Result<Job> {
     let path = value(arguments, "-initrd").ok_or_else(|| io::Error::other("no -initrd"))?;
     let text = path.to_string_lossy();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures of a scripted run: a pure function of the machine's seed, of the runs before it in the same boot, and of the run.
-//! So a run that is measured in another boot, or after other runs, has other figures, as in a real guest; and the runs of
-//! a boot determine all its figures.
+//! Figures of a scripted run: a pure function of the machine's seed, of the runs before it in the
+//! same boot, and of the run. So a run that is measured in another boot, or after other runs, has
+//! other figures, as in a real guest; and the runs of a boot determine all its figures.
 
 use std::collections::BTreeMap;
 

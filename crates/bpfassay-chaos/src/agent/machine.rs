@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The stopped machine, seen from the player: its monitor, through which it writes to the guest's ports.
+//! The stopped machine, seen from the player: its monitor, through which it writes to the guest's
+//! ports.
 
 use std::{
     io::{self, BufRead, BufReader, Write},
@@ -10,8 +11,8 @@ use std::{
 /// How long QEMU may take for a reply.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The monitor's commands that enable the power management of the board (ICH9: its registers at I/O port 0x600) and then enter sleep
-/// state S5, as a kernel does.
+/// The monitor's commands that enable the power management of the board (ICH9: its registers at I/O
+/// port 0x600) and then enter sleep state S5, as a kernel does.
 const POWER_OFF: [&str; 5] =
     ["o /w 0xcf8 0x8000f840", "o /w 0xcfc 0x601", "o /w 0xcf8 0x8000f844", "o /b 0xcfc 0x80", "o /h 0x604 0x2000"];
 /// The reset register of the board.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The player: from the agent's first message to its last, with the actions of the script in between.
+//! The player: from the agent's first message to its last, with the actions of the script in
+//! between.
 
 use std::{ffi::OsString, fs::File, io, os::unix::net::UnixStream, process::ExitCode, thread, time::Duration};
 
@@ -25,8 +26,9 @@ const CONSOLE: i32 = 900;
 const AGENT: i32 = 901;
 /// The time between two messages of a correct agent: real ones take longer.
 const PACE: Duration = Duration::from_millis(1);
-/// The least time from QEMU's start to the agent's first message: real guests take seconds, and bpfassay needs some time to send the first messages to
-/// QEMU's monitor, before which QEMU must not have ended.
+/// The least time from QEMU's start to the agent's first message: real guests take seconds, and
+/// bpfassay needs some time to send the first messages to QEMU's monitor, before which QEMU must
+/// not have ended.
 const BOOT: Duration = Duration::from_millis(500);
 /// It passes in so many steps: a loaded host makes each of them longer, and so it does with what
 /// bpfassay does meanwhile.
@@ -41,8 +43,8 @@ pub const FIRST: &str = "{first}";
 /// Plays the guest of a QEMU with these arguments.
 ///
 /// # Errors
-/// Where the script or the job cannot be read, a descriptor is missing, QEMU's monitor does not answer, or a message or console output
-/// cannot be written.
+/// Where the script or the job cannot be read, a descriptor is missing, QEMU's monitor does not
+/// answer, or a message or console output cannot be written.
 pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
     // The guest dies with its QEMU.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -123,7 +125,8 @@ impl Player<'_> {
     /// Plays one run; returns whether the guest continues.
     ///
     /// # Errors
-    /// Where a message or console output cannot be written, or what the script has at one of the run's points fails: see [`Self::reach`].
+    /// Where a message or console output cannot be written, or what the script has at one of the
+    /// run's points fails: see [`Self::reach`].
     fn run(&mut self, spec: &RunSpec, before: Option<&str>) -> io::Result<bool> {
         let steps =
             [(Step::Attach, Phase::Attach), (Step::Workload, Phase::Workload), (Step::TearDown, Phase::TearDown)];
@@ -158,8 +161,8 @@ impl Player<'_> {
     /// Executes the action of the script at `point`.
     ///
     /// # Errors
-    /// Where the driver does not do the host's part, QEMU cannot be sent a signal, its monitor does not answer, or a port cannot be written
-    /// to.
+    /// Where the driver does not do the host's part, QEMU cannot be sent a signal, its monitor does
+    /// not answer, or a port cannot be written to.
     fn reach(&mut self, point: &Point) -> io::Result<Life> {
         match self.script.action(point, &self.ids) {
             None | Some(Action::Refuse { .. }) => Ok(Life::GoesOn),
@@ -169,7 +172,8 @@ impl Player<'_> {
             }
             Some(Action::Kill(signal)) => {
                 self.to_qemu(*signal)?;
-                // A signal that is caught is handled with a delay; the guest does nothing meanwhile.
+                // A signal that is caught is handled with a delay; the guest does nothing
+                // meanwhile.
                 Ok(hang())
             }
             Some(Action::Stop(for_ms)) => {

@@ -79,7 +79,8 @@ impl Line {
         Ok(())
     }
 
-    /// Writes as QEMU would: where its limit on the size of files forbids a write, it does not write but raises the signal of that.
+    /// Writes as QEMU would: where its limit on the size of files forbids a write, it does not
+    /// write but raises the signal of that.
     ///
     /// # Errors
     /// Where the port cannot be written to, or QEMU cannot be sent the signal.

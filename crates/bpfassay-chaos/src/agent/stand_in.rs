@@ -32,7 +32,8 @@ pub fn is_started_as_qemu(name: &OsString) -> bool {
     Path::new(name).file_name().is_some_and(|name| name.to_string_lossy().starts_with("qemu-system-"))
 }
 
-/// Does what QEMU with `arguments` would; the first is the name with which this program was started.
+/// Does what QEMU with `arguments` would; the first is the name with which this program was
+/// started.
 #[must_use]
 pub fn run(arguments: &[OsString]) -> ExitCode {
     let outcome = match arguments.get(1) {
@@ -52,8 +53,8 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
 /// Becomes QEMU.
 ///
 /// # Errors
-/// Always where it returns: the script or the job cannot be read, the driver does not do the host's part, or the player or QEMU cannot be
-/// started.
+/// Always where it returns: the script or the job cannot be read, the driver does not do the host's
+/// part, or the player or QEMU cannot be started.
 fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
     let script = Script::read(&home(arguments))?;
     let mut qemu = Command::new(&script.qemu);
@@ -80,7 +81,8 @@ fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
     let mut player = Command::new(name);
     player.arg(PLAYER).args(&arguments[1..]).stdin(Stdio::from(OwnedFd::from(ours))).stdout(Stdio::null());
     player.spawn()?;
-    // Only QEMU has this end: it closes with QEMU, which a player notices that begins after QEMU's death.
+    // Only QEMU has this end: it closes with QEMU, which a player notices that begins after QEMU's
+    // death.
     rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
     qemu.args(machine(arguments, theirs.as_raw_fd()));
     Err(qemu.exec())

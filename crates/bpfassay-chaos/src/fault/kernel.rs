@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool does to its guest, as the host observes it: the kernel dies, the guest powers off, the agent finds it changed.
+//! What a tool does to its guest, as the host observes it: the kernel dies, the guest powers off,
+//! the agent finds it changed.
 
 use bpfassay_protocol::message::{GuestMessage, RunOutcome};
 
@@ -112,7 +113,8 @@ fn unsound(draw: &mut Draw<'_>, difference: &str) -> Trial {
     trial
 }
 
-/// The kernel reports an incident in the middle of a tool run, and continues: neither the run nor the guest can be trusted any more.
+/// The kernel reports an incident in the middle of a tool run, and continues: neither the run nor
+/// the guest can be trusted any more.
 fn spoilt(draw: &mut Draw<'_>, line: &str, kind: &'static str) -> Trial {
     let mut trial = draw.trial();
     let position = draw.tool_run();
@@ -120,8 +122,8 @@ fn spoilt(draw: &mut Draw<'_>, line: &str, kind: &'static str) -> Trial {
     trial.expected.lasts = true;
     trial.parameters = format!("always in {}", position.id());
     let points = vec![Point::Run(position.id().to_owned(), Step::Workload)];
-    // The console and the agent's port are separate channels, and the host may read one before the other: not near the beginning of the phase,
-    // nor near its end.
+    // The console and the agent's port are separate channels, and the host may read one before the
+    // other: not near the beginning of the phase, nor near its end.
     let action = Action::Send(vec![Piece::Pause(300), console(&[line]), Piece::Pause(300)], Then::GoesOn);
     trial.rules.push(Rule { when: When::always(None, points), action });
     trial

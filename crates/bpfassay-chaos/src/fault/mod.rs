@@ -340,7 +340,8 @@ impl<'a> Draw<'a> {
         trial
     }
 
-    /// A probe configuration whose every run does `action`: after the second, the others are not tried.
+    /// A probe configuration whose every run does `action`: after the second, the others are not
+    /// tried.
     fn broken_tool(&mut self, action: Action, kinds: &[&'static str]) -> Trial {
         let mut trial = self.trial();
         let position = self.tool_run();

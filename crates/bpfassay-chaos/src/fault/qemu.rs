@@ -89,7 +89,8 @@ fn everywhere(draw: &mut Draw<'_>, action: Action, point: Point) -> Trial {
     trial
 }
 
-/// Stopped and never continued, it hangs like a guest that hangs; but the host knows the reason. Once, or always in one block.
+/// Stopped and never continued, it hangs like a guest that hangs; but the host knows the reason.
+/// Once, or always in one block.
 fn stopped(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let (block, mut point) = draw.moment();

@@ -45,7 +45,8 @@ fn interrupted(draw: &mut Draw<'_>, signals: &[(i32, u32)]) -> Trial {
     trial
 }
 
-/// From the command's first instruction to after its last message: early on it does not handle signals yet.
+/// From the command's first instruction to after its last message: early on it does not handle
+/// signals yet.
 fn timed(draw: &mut Draw<'_>, signals: &[(i32, u32)]) -> Trial {
     let mut trial = draw.trial();
     let (signal, times) = draw.random.pick(signals).copied().unwrap_or((INT, 1));
@@ -58,7 +59,8 @@ fn timed(draw: &mut Draw<'_>, signals: &[(i32, u32)]) -> Trial {
     trial
 }
 
-/// In addition to `trial`, the command is interrupted, and the study resumed with its guests unchanged.
+/// In addition to `trial`, the command is interrupted, and the study resumed with its guests
+/// unchanged.
 pub(super) fn interrupt(draw: &mut Draw<'_>, trial: &mut Trial) {
     let (signal, times) = draw.random.pick(&[(INT, 1), (TERM, 1), (KILL, 1)]).copied().unwrap_or((INT, 1));
     let parameters = std::mem::take(&mut trial.parameters);

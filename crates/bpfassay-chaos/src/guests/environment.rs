@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The environment of one trial with guests: its directory, its study, the command in it, and the result.
+//! The environment of one trial with guests: its directory, its study, the command in it, and the
+//! result.
 
 use std::{
     fs,
@@ -118,10 +119,12 @@ impl<'a> GuestEnvironment<'a> {
         args
     }
 
-    /// Gives the command a cache of its own from now on, one object of which is damaged: `draw` decides which one.
+    /// Gives the command a cache of its own from now on, one object of which is damaged: `draw`
+    /// decides which one.
     ///
     /// # Errors
-    /// As with [`damaged_cache::make`]: the manifest names no objects of a cache, or the cache cannot be copied.
+    /// As with [`damaged_cache::make`]: the manifest names no objects of a cache, or the cache
+    /// cannot be copied.
     pub(super) fn damage_cache(&mut self, draw: u64) -> Result<(), ChaosError> {
         let cache = self.path("cache");
         damaged_cache::make(&self.driver.manifest, ARCH, &cache, draw)?;
@@ -142,7 +145,8 @@ impl<'a> GuestEnvironment<'a> {
     /// Runs the command to its end, with `fault` at this time after its start.
     ///
     /// # Errors
-    /// Where the files for its output cannot be made, or it cannot be started, waited for or killed.
+    /// Where the files for its output cannot be made, or it cannot be started, waited for or
+    /// killed.
     pub(super) fn command(&mut self, args: &[PathBuf], fault: Option<(Duration, HostFault)>) -> Result<(), ChaosError> {
         let root = self.directory.path().to_owned();
         let path = std::env::var("PATH").unwrap_or_default();
@@ -211,7 +215,8 @@ impl<'a> GuestEnvironment<'a> {
     /// The plan in the journal.
     ///
     /// # Errors
-    /// Where the command began no journal, or the journal cannot be read: with what the command printed.
+    /// Where the command began no journal, or the journal cannot be read: with what the command
+    /// printed.
     pub(super) fn plan(&self) -> Result<Plan, ChaosError> {
         let printed = || fs::read_to_string(self.path("stderr")).unwrap_or_default();
         match self.contents() {
@@ -270,7 +275,8 @@ ready = { line = "^ready" }
 "#;
 
 pub(super) fn study(arch: &'static str, clock: Clock, rounds: u32, replicates: u32) -> String {
-    // Time of the host, of which guests that count instructions get six times as much. A stopped QEMU is waited for so long.
+    // Time of the host, of which guests that count instructions get six times as much. A stopped
+    // QEMU is waited for so long.
     let (clock, boot, phase) = match clock {
         Clock::Instructions => ("instructions", "20s", "8s"),
         Clock::Wall => ("wall", "120s", "48s"),
@@ -278,7 +284,8 @@ pub(super) fn study(arch: &'static str, clock: Clock, rounds: u32, replicates: u
     StudyText {
         arch,
         clock,
-        // The probe that attaches in the least time: its counts are not the subject of these trials.
+        // The probe that attaches in the least time: its counts are not the subject of these
+        // trials.
         probes: r#""none", "raw-tracepoint""#,
         block_size: "4m",
         rounds,
@@ -297,7 +304,8 @@ mod tests {
 
     use super::PRELUDE;
 
-    /// As on a guest's one processor, where the tool could end before what it leaves behind has run.
+    /// As on a guest's one processor, where the tool could end before what it leaves behind has
+    /// run.
     #[test]
     fn a_tool_ends_only_when_what_it_leaves_behind_is_away() {
         let script = format!(

@@ -8,7 +8,8 @@ use bpfassay_protocol::{
 };
 use bpfassay_results::{Figure, Misses};
 
-/// Windows, however they are cut; every instruction of them belongs to something, whatever functions there are.
+/// Windows, however they are cut; every instruction of them belongs to something, whatever
+/// functions there are.
 pub(super) fn windows(bytes: &[u8]) {
     let whole = read(&[bytes]);
     let (first, second) = bytes.split_at(bytes.len() / 3);

@@ -13,7 +13,8 @@ use bpfassay_protocol::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// A stream of frames in whatever pieces: a message that was received is sent as it is received again.
+/// A stream of frames in whatever pieces: a message that was received is sent as it is received
+/// again.
 pub(super) fn frames(bytes: &[u8]) {
     stream::<GuestMessage>(bytes);
     stream::<HostMessage>(bytes);

@@ -42,7 +42,8 @@ pub(super) fn journals() -> io::Result<Vec<Vec<u8>>> {
     records.iter().filter_map(|bytes| contents(bytes)).map(|contents| written(&contents)).collect()
 }
 
-/// The results of these journals, as files. Results that have no digest of themselves are refused before anything else of them is read.
+/// The results of these journals, as files. Results that have no digest of themselves are refused
+/// before anything else of them is read.
 ///
 /// # Errors
 /// Where the corpus cannot be read, or results cannot be written to a temporary directory.
@@ -64,7 +65,8 @@ fn written(contents: &Contents) -> io::Result<Vec<u8>> {
     fs::read(directory.path().join(journal::FILE_NAME))
 }
 
-/// A journal's lines, whatever there is to guard them: the header first, then a record per line. Lines that are none are left out.
+/// A journal's lines, whatever there is to guard them: the header first, then a record per line.
+/// Lines that are none are left out.
 pub(super) fn records(bytes: &[u8]) {
     contents(bytes).iter().for_each(follow);
 }

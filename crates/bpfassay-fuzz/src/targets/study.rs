@@ -8,7 +8,8 @@ use bpfassay_study::{Available, Clock, Denied, Narrowing, Outcome, Share, Study,
 
 const SCRIPT: &str = "IOR START\napi=POSIX\ntransferSize=1m\nblockSize=4m\nRUN\ntransferSize=2m\nRUN\nIOR STOP\n";
 
-/// A study: one that is accepted is written as it is read again, and can be expanded where it is no large one.
+/// A study: one that is accepted is written as it is read again, and can be expanded where it is no
+/// large one.
 pub(super) fn study(text: &str) {
     let Ok(study) = Study::parse("s.toml", text, &|_| Ok(Some(SCRIPT.to_owned()))) else { return };
     let again = serde_json::to_vec(&study).ok().and_then(|text| serde_json::from_slice::<Study>(&text).ok());
@@ -47,7 +48,8 @@ pub(super) fn values(text: &str) {
     }
 }
 
-/// What fio, SQLite, sysbench, pgbench and others print, by the places that the bundled studies name.
+/// What fio, SQLite, sysbench, pgbench and others print, by the places that the bundled studies
+/// name.
 pub(super) fn command_output(text: &str) {
     static COMMANDS: LazyLock<Vec<WorkloadSpec>> = LazyLock::new(|| {
         let studies = ["workloads", "pgbench"].into_iter().filter_map(|name| load(name).ok());

@@ -12,7 +12,8 @@ use bpfassay_tool::{
     read,
 };
 
-/// A tool file: one that is accepted is written as it is read again, and gives a tool specification or a message.
+/// A tool file: one that is accepted is written as it is read again, and gives a tool specification
+/// or a message.
 pub(super) fn tool_file(text: &str) {
     let Ok(file) = ToolFile::parse("t.toml", text) else { return };
     for &arch in Arch::ALL {

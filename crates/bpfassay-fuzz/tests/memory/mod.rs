@@ -7,7 +7,8 @@ use std::{
     fmt::{self, Write as _},
 };
 
-/// Where an input would take the machine's memory rather than the test's patience, the program ends.
+/// Where an input would take the machine's memory rather than the test's patience, the program
+/// ends.
 const END: usize = 2 << 30;
 
 /// The system's allocator, and the count.
@@ -83,8 +84,9 @@ impl fmt::Write for Line {
     }
 }
 
-// SAFETY: every call goes on to the system's allocator with the same arguments, and what that gives is given on; a request that
-// is refused gives null, as the trait has it. Counting touches neither memory nor allocator.
+// SAFETY: every call goes on to the system's allocator with the same arguments, and what that gives
+// is given on; a request that is refused gives null, as the trait has it. Counting touches neither
+// memory nor allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !take(layout.size()) {

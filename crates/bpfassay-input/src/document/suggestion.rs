@@ -16,12 +16,14 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// For the end of a message that none of `known` is called `name`: a suggestion that begins with `; `, or nothing.
+/// For the end of a message that none of `known` is called `name`: a suggestion that begins with `;
+/// `, or nothing.
 pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(name, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }
 
-/// Whether `name` names a file rather than something bundled: it looks like a path, or there is a file of that name.
+/// Whether `name` names a file rather than something bundled: it looks like a path, or there is a
+/// file of that name.
 #[must_use]
 pub fn is_file_name(name: &str) -> bool {
     let path = Path::new(name);

@@ -279,7 +279,8 @@ impl<'d, 'i> Field<'d, 'i> {
         Ok(elements)
     }
 
-    /// What `read` makes of each element of a list ([`Self::list`]). All are read, whatever is wrong with some.
+    /// What `read` makes of each element of a list ([`Self::list`]). All are read, whatever is
+    /// wrong with some.
     ///
     /// # Errors
     /// Where the list is empty, and what `read` returns.
@@ -321,7 +322,8 @@ impl<'d, 'i> Field<'d, 'i> {
     /// A name that can be part of a file name and of identifiers, in which `_` separates parts.
     ///
     /// # Errors
-    /// Where the value is not a string of 1 to 40 of the characters `a-z`, `0-9`, `-` and `.`, or begins with one of the last two.
+    /// Where the value is not a string of 1 to 40 of the characters `a-z`, `0-9`, `-` and `.`, or
+    /// begins with one of the last two.
     pub fn short_name(&self) -> Result<String, Reported> {
         let text = self.text()?;
         let valid = (1..=40).contains(&text.len())

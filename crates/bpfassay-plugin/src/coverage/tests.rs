@@ -61,7 +61,8 @@ fn symbols(programs: Vec<ProgramCode>) -> Symbols {
     Symbols { programs, ..Symbols::default() }
 }
 
-/// 10 calls, of which 4 take the branch that jumps over line 12; the other function jumps over the inlined line in all but one.
+/// 10 calls, of which 4 take the branch that jumps over line 12; the other function jumps over the
+/// inlined line in all but one.
 fn window() -> Window {
     let block = |address, bytes, executions| Block { address, instructions: 1, bytes, executions, misses: None };
     let blocks = vec![
@@ -222,7 +223,8 @@ fn destination() -> impl Strategy<Value = Destination> {
 }
 
 proptest! {
-    /// Whatever a guest sends: lines and branches fit to their numbers, and outcomes add up to what ran.
+    /// Whatever a guest sends: lines and branches fit to their numbers, and outcomes add up to what
+    /// ran.
     #[test]
     fn any_table_ends(
         records in prop::collection::btree_map(0..40_u32, (0..0x40_u64, 0..3_u32, 0..9_u32, 0..8_u32), 0..20),

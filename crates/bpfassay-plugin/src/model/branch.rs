@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Prediction of branches: of conditional ones the direction, of indirect ones the target, of returns a stack of addresses.
+//! Prediction of branches: of conditional ones the direction, of indirect ones the target, of
+//! returns a stack of addresses.
 
 /// Most entries of a table.
 const MOST: u32 = 1 << 20;
 
-/// The last instruction of a block, as far as it can be predicted. Of what is direct the target is known, so that an exception that comes
-/// before it is found out: the next block is then another one.
+/// The last instruction of a block, as far as it can be predicted. Of what is direct the target is
+/// known, so that an exception that comes before it is found out: the next block is then another
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Ending {
-    /// Nothing that is predicted: a direct jump, no branch at all, or what enters the kernel and leaves it.
+    /// Nothing that is predicted: a direct jump, no branch at all, or what enters the kernel and
+    /// leaves it.
     Other,
     /// A conditional branch.
     Conditional { target: u64 },
@@ -37,7 +40,8 @@ pub(crate) struct Predictor {
 }
 
 impl Predictor {
-    /// A predictor with so many `counters` of directions, `targets` of indirect branches (both powers of two) and addresses on the stack of `returns`.
+    /// A predictor with so many `counters` of directions, `targets` of indirect branches (both
+    /// powers of two) and addresses on the stack of `returns`.
     pub(crate) fn new(counters: u32, targets: u32, returns: u32) -> Option<Self> {
         let is_table = |entries: u32| entries.is_power_of_two() && entries <= MOST;
         let is_some = is_table(counters) && is_table(targets) && (1..=MOST).contains(&returns);
@@ -58,7 +62,8 @@ impl Predictor {
         (self.history, self.top) = (0, 0);
     }
 
-    /// After the instruction `ending` at `address`, before `behind`, the guest went to `next`. Returns whether that was mispredicted, and learns it.
+    /// After the instruction `ending` at `address`, before `behind`, the guest went to `next`.
+    /// Returns whether that was mispredicted, and learns it.
     pub(crate) fn is_mispredicted(&mut self, ending: Ending, address: u64, behind: u64, next: u64) -> bool {
         match ending {
             Ending::Other => false,
@@ -127,7 +132,8 @@ mod tests {
 
     #[test]
     fn directions_are_learnt_from_what_came_before_them() {
-        // Never taken: right from the beginning. Always taken: until the history is full of it, and twice after that.
+        // Never taken: right from the beginning. Always taken: until the history is full of it, and
+        // twice after that.
         assert_eq!(wrong(&mut predictor(), [false; 100]), 0);
         assert_eq!(wrong(&mut predictor(), [true; 100]), 14 + 2);
         // In turn, and a loop of five: nothing is wrong any more once it is known.
@@ -153,7 +159,8 @@ mod tests {
         }
     }
 
-    /// As a trampoline of fexit does: it calls the function, and returns not to where that was called, but behind it.
+    /// As a trampoline of fexit does: it calls the function, and returns not to where that was
+    /// called, but behind it.
     #[test]
     fn a_return_past_a_frame_unbalances_the_stack() {
         let mut predictor = predictor();
@@ -165,7 +172,8 @@ mod tests {
         for (from, to) in [(0x100, 0x200), (0x210, 0x300), (0x300, 0x400), (0x410, 0x305)] {
             call(&mut predictor, from, to);
         }
-        // The function returns to the trampoline, the trampoline to the function's caller, and that to its own.
+        // The function returns to the trampoline, the trampoline to the function's caller, and that
+        // to its own.
         assert!(!come_back(&mut predictor, 0x415));
         assert!(come_back(&mut predictor, 0x215));
         assert!(come_back(&mut predictor, 0x105));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cache of lines, of which each has its place in one set; in a full set the line goes that was used the longest time ago.
+//! A cache of lines, of which each has its place in one set; in a full set the line goes that was
+//! used the longest time ago.
 
 /// Most lines of a cache: 64 MiB of the usual 64 bytes.
 const MOST: u32 = 1 << 20;
@@ -8,7 +9,8 @@ const MOST_WAYS: u32 = 64;
 /// No line: lines are addresses without their last bits.
 const NONE: u64 = u64::MAX;
 
-/// A cache. Reads and writes are the same to it: a line that is written to is fetched (write-allocate), and writing lines back costs nothing.
+/// A cache. Reads and writes are the same to it: a line that is written to is fetched
+/// (write-allocate), and writing lines back costs nothing.
 #[derive(Debug)]
 pub(crate) struct Cache {
     /// The lines of each set, the one that was used last first.
@@ -19,7 +21,8 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// A cache of `lines` lines in sets of `ways`; `None` where there is none with a power of two of sets.
+    /// A cache of `lines` lines in sets of `ways`; `None` where there is none with a power of two
+    /// of sets.
     pub(crate) fn new(lines: u32, ways: u32) -> Option<Self> {
         let sets = lines.checked_div(ways)?;
         let is_whole = sets.is_power_of_two() && sets * ways == lines;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the last instruction of a block does, from its bytes. No disassembler: only branches are distinguished, and everything else is
+//! What the last instruction of a block does, from its bytes. No disassembler: only branches are
+//! distinguished, and everything else is
 //! [`Ending::Other`].
 
 use super::branch::Ending;
 
-/// What the instruction with `bytes` at `address` does, on `target`, as QEMU names the architecture.
+/// What the instruction with `bytes` at `address` does, on `target`, as QEMU names the
+/// architecture.
 pub(crate) fn ending(target: &str, address: u64, bytes: &[u8]) -> Ending {
     let ending = match target {
         "x86_64" => x86(address, bytes),
@@ -57,7 +59,8 @@ fn aarch64(address: u64, bytes: &[u8]) -> Option<Ending> {
     if word & 0xfe00_0000 != 0xd600_0000 {
         return None;
     }
-    // BR, BLR, RET; with pointer authentication bit 11 is set, and bit 24 where there is a modifier in a register.
+    // BR, BLR, RET; with pointer authentication bit 11 is set, and bit 24 where there is a modifier
+    // in a register.
     match word >> 21 & 7 {
         0 => Some(Ending::Indirect),
         1 => Some(Ending::IndirectCall),
@@ -190,7 +193,8 @@ mod tests {
     #[test]
     fn branches_of_riscv64_are_distinguished() {
         for (bytes, expected) in [
-            // beq a0, a1, 16; bne a0, zero, -4; jal ra, 8; jal t0, -4; jalr ra, 0(a5); ret; jr t0; jr a5; jalr t0, 8(t0).
+            // beq a0, a1, 16; bne a0, zero, -4; jal ra, 8; jal t0, -4; jalr ra, 0(a5); ret; jr t0;
+            // jr a5; jalr t0, 8(t0).
             (&0x00b5_0863_u32.to_le_bytes()[..], conditional(16)),
             (&0xfe05_1ee3_u32.to_le_bytes(), conditional(-4)),
             (&0x0080_00ef_u32.to_le_bytes(), call(8)),

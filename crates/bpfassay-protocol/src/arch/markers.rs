@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Markers: an instruction that begins a window and one that ends it, in which QEMU's plugin counts what is executed.
+//! Markers: an instruction that begins a window and one that ends it, in which QEMU's plugin counts
+//! what is executed.
 //!
-//! Every processor of the architecture executes a marker without any effect. The agent executes them (`bpfassay-guest`); the plugin, which
-//! is compiled by itself, has this file by a link (`bpfassay-plugin`) and finds them in the guest's code.
+//! Every processor of the architecture executes a marker without any effect. The agent executes
+//! them (`bpfassay-guest`); the plugin, which is compiled by itself, has this file by a link
+//! (`bpfassay-plugin`) and finds them in the guest's code.
 
 /// `nop dword ptr [rax + rax + 0x425046NN]`.
 pub(crate) const X86_64: [&[u8]; 2] =

@@ -27,8 +27,8 @@ pub(super) struct Pair<'a> {
     pub(super) new: Option<&'a CellResult>,
 }
 
-/// Names the versions and images of kernels that have one name in both results and are not the same,
-/// such as two that the user built.
+/// Names the versions and images of kernels that have one name in both results and are not the
+/// same, such as two that the user built.
 pub(super) fn name_kernels(cells: &mut [CellComparison], sides: [&Results; 2]) {
     for cell in cells {
         let [Some(was), Some(is)] = &cell.kernels else { continue };
@@ -64,7 +64,8 @@ pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question)
         pairs.push(Pair { base: of_base.get(&key).copied(), new: Some(is) });
         found.insert(key);
     }
-    // A kernel that the new results have, and that is compared with another one of the base, is not gone.
+    // A kernel that the new results have, and that is compared with another one of the base, is not
+    // gone.
     let is_elsewhere = |was: &CellResult| {
         names.get(&(was.target.arch, was.target.kernel.as_str())).is_some_and(|base| *base != was.target.kernel)
             && new.cells.iter().any(|is| is.target == was.target)
@@ -80,7 +81,8 @@ pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question)
     pairs
 }
 
-/// The cells of the plan of `results` that other shards measure: neither new nor gone where these results lack them.
+/// The cells of the plan of `results` that other shards measure: neither new nor gone where these
+/// results lack them.
 fn of_other_shards(results: &Results) -> HashSet<&str> {
     let measured: HashSet<&str> = results.plan.measured_cells().into_iter().map(|cell| cell.id.as_str()).collect();
     results.plan.cells.iter().map(|cell| cell.id.as_str()).filter(|id| !measured.contains(id)).collect()
@@ -235,7 +237,8 @@ fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, claim: Cla
     let logs = [logs(base, was.0, &is.1.0.name), logs(new, is.0, &is.1.0.name)];
     let meaningless = base.meaningless.get(was.0.cell.as_str()).or_else(|| new.meaningless.get(is.0.cell.as_str()));
     let paired = is_paired(base.results, new.results);
-    // Of an overhead, which is a ratio within a boot, it is declared what another layout does: then the rounds of two boots can be compared.
+    // Of an overhead, which is a ratio within a boot, it is declared what another layout does: then
+    // the rounds of two boots can be compared.
     let is_declared = measure == Measure::Overhead
         && new.results.plan.study.clock == Clock::Instructions
         && logs.iter().all(is_of_one_boot);
@@ -294,21 +297,23 @@ fn of_replicates(figures: impl Iterator<Item = ((u32, u32), f64)>) -> Vec<f64> {
     observations(by_replicate).1
 }
 
-/// Whether all figures are of one boot, and so of one layout of addresses: one observation, where the other result is of another boot.
-/// Its rounds show nothing of how much boots differ.
+/// Whether all figures are of one boot, and so of one layout of addresses: one observation, where
+/// the other result is of another boot. Its rounds show nothing of how much boots differ.
 fn is_of_one_boot(logs: &BTreeMap<(u32, u32), f64>) -> bool {
     let mut replicates = logs.keys().map(|(replicate, _)| replicate);
     let first = replicates.next();
     replicates.all(|other| Some(other) == first)
 }
 
-/// Whether runs of the same replicate and round differ in nothing but what the two results differ in.
+/// Whether runs of the same replicate and round differ in nothing but what the two results differ
+/// in.
 fn is_paired(base: &Results, new: &Results) -> bool {
     let [was, is] = [base, new].map(|results| &results.plan.study);
     is.clock == Clock::Instructions && was.design.seed == is.design.seed && was.design.rounds == is.design.rounds
 }
 
-/// Log of the time per byte, for a tool over that of the baseline of the same block and round; by replicate and round.
+/// Log of the time per byte, for a tool over that of the baseline of the same block and round; by
+/// replicate and round.
 fn logs(side: &Side<'_>, cell: &CellResult, metric: &str) -> BTreeMap<(u32, u32), f64> {
     let of = |cell: &CellResult| -> BTreeMap<(&str, u32), f64> {
         let log = |run: &RunResult| Some(metric_of(run, metric)?.speed()?.ln());

@@ -132,7 +132,8 @@ fn of_shard((side, results): (&str, &Results)) -> Option<String> {
     Some(format!("the {side}: {shard} of the study; what its other shards measure is left out of the comparison"))
 }
 
-/// That direct costs were priced by different models, or in one of the two only: priced figures cannot be compared then. Instructions do not depend on it.
+/// That direct costs were priced by different models, or in one of the two only: priced figures
+/// cannot be compared then. Instructions do not depend on it.
 fn models(base: &Results, new: &Results) -> Option<String> {
     let [was, is] = [base, new].map(|results| results.plan.study.model.as_ref());
     let described = |model: Option<&Model>| model.map_or_else(|| "no model".to_owned(), Model::described);

@@ -11,7 +11,8 @@ use bpfassay_results::{Direct, Figure, NO_COUNTS, Role};
 
 /// A difference up to this is none, in instructions per call: half of one instruction in each call.
 const ROUNDING: f64 = 0.5;
-/// By how much direct costs of one result may differ, as a share, for a claim that nothing changed (docs/measurement.md).
+/// By how much direct costs of one result may differ, as a share, for a claim that nothing changed
+/// (docs/measurement.md).
 const ALIKE: f64 = 0.005;
 /// Differences of functions below this are not listed, in instructions per call.
 const LISTED: f64 = 0.05;
@@ -22,13 +23,15 @@ const LISTED: f64 = 0.05;
 pub struct DirectChange {
     /// Instructions per call in the base and in the new results, the mean of the runs of each.
     pub per_call: [f64; 2],
-    /// By how many instructions per call the runs of one result differ, the larger of the two; of results with different seeds 0.75 % of the direct
-    /// cost at least.
+    /// By how many instructions per call the runs of one result differ, the larger of the two; of
+    /// results with different seeds 0.75 % of the direct cost at least.
     pub spread: f64,
-    /// An increase or a decrease where the difference of the means exceeds the spread by more than half an instruction per call. Otherwise equivalent, and
-    /// inconclusive where the runs of one result differ by more than 0.5 %.
+    /// An increase or a decrease where the difference of the means exceeds the spread by more than
+    /// half an instruction per call. Otherwise equivalent, and inconclusive where the runs of one
+    /// result differ by more than 0.5 %.
     pub change: Change,
-    /// The functions that differ by a twentieth of an instruction per call or more, the largest difference first.
+    /// The functions that differ by a twentieth of an instruction per call or more, the largest
+    /// difference first.
     pub functions: Vec<FunctionChange>,
 }
 
@@ -60,7 +63,8 @@ impl FunctionChange {
     }
 }
 
-/// How a direct cost changed; `paired`: both results have the same seed. `None` where neither result has one.
+/// How a direct cost changed; `paired`: both results have the same seed. `None` where neither
+/// result has one.
 pub(super) fn change(
     base: Option<&Figure<Direct>>,
     new: Option<&Figure<Direct>>,

@@ -72,7 +72,8 @@ impl Filter {
     }
 }
 
-/// A probe configuration as results have it, without the parts that are defaults; another name as it is.
+/// A probe configuration as results have it, without the parts that are defaults; another name as
+/// it is.
 fn whole_name(name: &str) -> String {
     name.parse::<ProbeConfiguration>().map_or_else(|_| name.to_owned(), |probe| probe.to_string())
 }

@@ -15,9 +15,11 @@ use bpfassay_results::{Figure, Unit};
 
 /// Settles what is claimed of each ratio.
 ///
-/// Ratios of the same metric, workload case and file system, whose pairs are of the same kind, are one family, of which variances are pooled. Pairs of
-/// one boot each have the declared layout term besides: the two boots differ in more than what is under test by their layouts only, which
-/// rounds do not show. Results that are the same to the instruction have the same layout, belong to no family, and stay as they are.
+/// Ratios of the same metric, workload case and file system, whose pairs are of the same kind, are
+/// one family, of which variances are pooled. Pairs of one boot each have the declared layout term
+/// besides: the two boots differ in more than what is under test by their layouts only, which
+/// rounds do not show. Results that are the same to the instruction have the same layout, belong to
+/// no family, and stay as they are.
 pub(super) fn settle(cells: &mut [CellComparison], claim: Claim) {
     let mut families = BTreeMap::<(String, String, MetricName, bool), Vec<&mut Ratio>>::new();
     for cell in cells {

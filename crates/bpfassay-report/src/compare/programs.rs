@@ -18,8 +18,9 @@ pub struct ProgramChange {
     pub code: [Option<ProgramCode>; 2],
 }
 
-/// The programs of a tool that differ; none where the tool was not ready in both. Programs of one name are compared in the order in which they
-/// were loaded. What the verifier took differs by the instruction clock alone: by the wall clock it always would.
+/// The programs of a tool that differ; none where the tool was not ready in both. Programs of one
+/// name are compared in the order in which they were loaded. What the verifier took differs by the
+/// instruction clock alone: by the wall clock it always would.
 pub(super) fn changes(base: Option<&CellResult>, new: Option<&CellResult>, clock: Clock) -> Vec<ProgramChange> {
     let (Some(base), Some(new)) = (loaded(base), loaded(new)) else { return Vec::new() };
     let (mut base, new) = (by_name(base), by_name(new));

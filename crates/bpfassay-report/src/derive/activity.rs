@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs in which the kernel did something else than in the other runs of their boot: a finding about the measurement, not about what is under test.
+//! Runs in which the kernel did something else than in the other runs of their boot: a finding
+//! about the measurement, not about what is under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +11,9 @@ use bpfassay_study::Plan;
 /// Below so many runs nothing is usual.
 const FEWEST: usize = 3;
 
-/// What is not counted exactly is unusual where it is farther from the median than this, than a fiftieth of the median, and than [`DEVIATIONS`]: ten times what ten
-/// boots of `quick` showed (results/seeds.md).
+/// What is not counted exactly is unusual where it is farther from the median than this, than a
+/// fiftieth of the median, and than [`DEVIATIONS`]: ten times what ten boots of `quick` showed
+/// (results/seeds.md).
 const FAR: u64 = 30;
 
 /// The same in median absolute deviations, where the counter varies more.
@@ -27,15 +29,16 @@ const VARYING: &[Counter] = &[
     ("softirqs", |activity| activity.softirqs),
 ];
 
-/// Which runs do the same: those of one boot, of the baseline, its control and the bundled tracer; those of another tool among themselves, as such a tool does work of its own.
+/// Which runs do the same: those of one boot, of the baseline, its control and the bundled tracer;
+/// those of another tool among themselves, as such a tool does work of its own.
 type Fellows<'a> = (&'a str, bool, bool, &'a str);
 
 fn fellows(record: &RunRecord, has_tool: bool) -> Fellows<'_> {
     (&record.block, record.statistics, record.has_reference, if has_tool { &record.cell } else { "" })
 }
 
-/// A line for each phase of a run that sent another number of RPCs of a procedure than the median of the runs of its boot, or in which another counter is far from
-/// it.
+/// A line for each phase of a run that sent another number of RPCs of a procedure than the median
+/// of the runs of its boot, or in which another counter is far from it.
 pub(crate) fn unusual(results: &Results) -> Vec<String> {
     unusual_of(&results.plan, results.runs.iter())
 }
@@ -48,7 +51,8 @@ pub(super) fn unusual_of<'a>(plan: &Plan, runs: impl Iterator<Item = &'a RunResu
     let mut phases = BTreeMap::<Place<'_>, Vec<(&str, &PhaseActivity)>>::new();
     for run in runs.filter(|run| !run.record.warm_up) {
         let Outcome::Measured(figures) = &run.record.outcome else { continue };
-        // Which of several nodes opens a file first, and what the server revokes for that, is decided anew in each run.
+        // Which of several nodes opens a file first, and what the server revokes for that, is
+        // decided anew in each run.
         if !run.record.nodes.is_empty() {
             continue;
         }
@@ -83,7 +87,8 @@ pub(super) fn unusual_of<'a>(plan: &Plan, runs: impl Iterator<Item = &'a RunResu
     lines
 }
 
-/// Adds the runs whose counter is farther from the median than `limit` says, of the median and of the median absolute deviation.
+/// Adds the runs whose counter is farther from the median than `limit` says, of the median and of
+/// the median absolute deviation.
 fn compare<'a>(
     runs: &[(&'a str, &PhaseActivity)],
     of: impl Fn(&PhaseActivity) -> Option<u64>,

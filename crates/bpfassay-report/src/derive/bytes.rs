@@ -179,7 +179,8 @@ pub(super) fn counted_between(figures: &RunFigures, operation: Operation, interv
     counted_by(figures, operation, interval, |reading| counted(figures, operation, reading))
 }
 
-/// The same on another mount than that of the file system under test. Several mounts may be of one file system, and have its device.
+/// The same on another mount than that of the file system under test. Several mounts may be of one
+/// file system, and have its device.
 fn counted_on(figures: &RunFigures, operation: Operation, interval: &Interval, mount: &MountFacts) -> Figure<Totals> {
     if !figures.probe.is_baseline() && !figures.probe.probe.distinguishes_mounts() {
         return Figure::missing("the probe does not distinguish mounts");
@@ -226,9 +227,9 @@ fn counted(figures: &RunFigures, operation: Operation, reading: &Reading) -> Opt
     Some(of_key(figures, operation, reading.tracer.as_ref()?))
 }
 
-/// The counters of the workload's key in one sample. Calls that move no data may have no device: those by path that
-/// failed before there was a file, and all of them for a probe that does not follow paths. In the workload's cgroup and
-/// between its barriers they are its own.
+/// The counters of the workload's key in one sample. Calls that move no data may have no device:
+/// those by path that failed before there was a file, and all of them for a probe that does not
+/// follow paths. In the workload's cgroup and between its barriers they are its own.
 pub(super) fn of_key(figures: &RunFigures, operation: Operation, sample: &tracer::Sample) -> Totals {
     let anywhere = !figures.probe.probe.distinguishes_mounts();
     let is_there = |device| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The time per call: of a phase, what is within the calls that move its data, without open, fsync and close.
+//! The time per call: of a phase, what is within the calls that move its data, without open, fsync
+//! and close.
 
 use bpfassay_protocol::{
     calls::CallTimes,
@@ -10,8 +11,9 @@ use bpfassay_study::Metric;
 
 use super::pairs::run_metric;
 
-/// The metric of the calls of a bandwidth's phases, over all repetitions; `None` where they were not timed. Its value is the trimmed mean: ticks of
-/// the timer fall into some calls and not into others, so that the mean of all varies more than what probes cost.
+/// The metric of the calls of a bandwidth's phases, over all repetitions; `None` where they were
+/// not timed. Its value is the trimmed mean: ticks of the timer fall into some calls and not into
+/// others, so that the mean of all varies more than what probes cost.
 pub(super) fn metric(figures: &RunFigures, bandwidth: &RunMetric, is_of_nodes: bool) -> Option<RunMetric> {
     let work = bandwidth.work.value()?;
     work.in_calls_ns.value()?;

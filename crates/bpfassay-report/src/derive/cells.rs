@@ -17,7 +17,8 @@ use bpfassay_results::{
     Overhead, RunAccuracy, RunCounts, RunResult, RunTime,
 };
 
-/// Most runs in which drift is looked for: every pair of them is, which of more would take minutes and gigabytes.
+/// Most runs in which drift is looked for: every pair of them is, which of more would take minutes
+/// and gigabytes.
 const MAX_DRIFT: usize = 4_000;
 
 /// Every cell of the plan.
@@ -262,8 +263,9 @@ fn derive_metric(
     CellMetric { name, unit, better, operation, calls_of, value, overhead, cost, direct, control_cost, control, drift }
 }
 
-/// The trend of all runs without anything under test, in the order in which they were made: by the host's clock, or under
-/// the instruction clock, where guests know no host, boot after boot in the order of the plan.
+/// The trend of all runs without anything under test, in the order in which they were made: by the
+/// host's clock, or under the instruction clock, where guests know no host, boot after boot in the
+/// order of the plan.
 fn drift(context: &Context<'_>, base: &[&RunResult], controls: &[&RunResult], metric: &str) -> Figure<Drift> {
     let mut runs: Vec<(u64, f64)> = base
         .iter()

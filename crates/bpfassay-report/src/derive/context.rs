@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is looked up for every cell, made once: with 15,000 cells and 200,000 runs, searching for it each time would take hours.
+//! What is looked up for every cell, made once: with 15,000 cells and 200,000 runs, searching for
+//! it each time would take hours.
 
 use std::{cell::RefCell, collections::HashMap};
 
@@ -14,7 +15,8 @@ use super::{
 };
 use bpfassay_results::{Provenance, RunResult};
 
-/// How surely the minimal detectable effect is found: the customary 80 % (Cohen, 1988, section 2.4).
+/// How surely the minimal detectable effect is found: the customary 80 % (Cohen, 1988, section
+/// 2.4).
 const POWER: f64 = 0.8;
 
 /// A plan with its runs.

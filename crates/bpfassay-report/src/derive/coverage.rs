@@ -66,7 +66,8 @@ fn row(
     PathCoverage { path, operation: expected.operation, moved, traced, difference, refused: refused.ok().flatten() }
 }
 
-/// The operations that count for `operation`: those that move data the same way, whatever a tracer calls them.
+/// The operations that count for `operation`: those that move data the same way, whatever a tracer
+/// calls them.
 fn counted_as(operation: Operation) -> &'static [Operation] {
     const IN: &[Operation] = &[Operation::Read, Operation::Readv, Operation::MapRead];
     const OUT: &[Operation] = &[Operation::Write, Operation::Writev, Operation::MapWrite];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a probe configuration costs directly: instructions on its path per call, as QEMU's plugin counted them.
+//! What a probe configuration costs directly: instructions on its path per call, as QEMU's plugin
+//! counted them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,13 +21,14 @@ use bpfassay_results::{
     RunResult, Work,
 };
 
-/// How far the plugin's count may be from the clock's, as a share of it, and beyond that in instructions: blocks that are left early are counted
-/// whole (docs/measurement.md).
+/// How far the plugin's count may be from the clock's, as a share of it, and beyond that in
+/// instructions: blocks that are left early are counted whole (docs/measurement.md).
 const TOLERANCE: f64 = 0.001;
 const CONSTANT: u64 = 2_000;
 
-/// By which share a direct cost differs at most between guests with different seeds, by what was measured (docs/measurement.md): lookups of hooks take more or fewer
-/// instructions by where a seed has put these, and compiled programs have more or fewer by what the addresses in them are.
+/// By which share a direct cost differs at most between guests with different seeds, by what was
+/// measured (docs/measurement.md): lookups of hooks take more or fewer instructions by where a seed
+/// has put these, and compiled programs have more or fewer by what the addresses in them are.
 pub(crate) const OF_SEEDS: f64 = 0.0075;
 
 /// A boot, and the phases of a run in it.
@@ -197,7 +199,8 @@ impl Counts {
         place
     }
 
-    /// What `others` cost directly, priced by `model`, over the baseline's runs of the same block and round; `None` where nothing was counted.
+    /// What `others` cost directly, priced by `model`, over the baseline's runs of the same block
+    /// and round; `None` where nothing was counted.
     pub(super) fn direct(
         &self,
         baseline: &[&RunResult],

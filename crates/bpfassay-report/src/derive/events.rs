@@ -46,7 +46,8 @@ fn reported(phase: &WorkloadPhase, event: ProgramEvent) -> Figure<Totals> {
     }
 }
 
-/// Nothing where there is nothing to report. That a task is taken off a CPU happens in every interval: the workload waits at its end.
+/// Nothing where there is nothing to report. That a task is taken off a CPU happens in every
+/// interval: the workload waits at its end.
 fn row(
     figures: &RunFigures,
     span: Span,

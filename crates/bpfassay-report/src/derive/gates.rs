@@ -23,8 +23,9 @@ use bpfassay_results::{
     Overhead, ToolResult, Unit,
 };
 
-/// The verdict of every gate on every cell that it covers. Demands on figures leave out cells whose refusal was expected:
-/// they cannot have any. The statistical verdicts of all gates are one family.
+/// The verdict of every gate on every cell that it covers. Demands on figures leave out cells whose
+/// refusal was expected: they cannot have any. The statistical verdicts of all gates are one
+/// family.
 pub(super) fn derive(context: &Context<'_>, cells: &[CellResult]) -> Vec<GateResult> {
     let plan = context.plan;
     let mut results = Vec::new();
@@ -48,9 +49,10 @@ pub(super) fn derive(context: &Context<'_>, cells: &[CellResult]) -> Vec<GateRes
     results
 }
 
-/// Whether every overhead is shown to lie within the study's margin: two one-sided tests each (see bpfassay-stats,
-/// `equivalence`), all of them one family. Rounds of one boot do not show it. Overheads by the wall clock without KVM are no
-/// exception: the table marks them as functional only.
+/// Whether every overhead is shown to lie within the study's margin: two one-sided tests each (see
+/// bpfassay-stats, `equivalence`), all of them one family. Rounds of one boot do not show it.
+/// Overheads by the wall clock without KVM are no exception: the table marks them as functional
+/// only.
 pub(super) fn negligible(context: &Context<'_>, cells: &mut [CellResult]) {
     let plan = context.plan;
     let Some(margin) = plan.study.design.margin else { return };
@@ -160,8 +162,8 @@ fn attach(cell: &CellResult) -> Evaluated {
     }
 }
 
-/// What is found of a tool: one fault is enough. Where every kind is denied, what can be looked for is what counts; kinds that are
-/// named have to be.
+/// What is found of a tool: one fault is enough. Where every kind is denied, what can be looked for
+/// is what counts; kinds that are named have to be.
 fn findings(denied: &[Kind], found: &ToolResult) -> Evaluated {
     let (mut faults, mut clear, mut open) = (Vec::new(), 0, Vec::new());
     for finding in found.findings.iter().filter(|finding| denied.contains(&finding.kind)) {
@@ -204,8 +206,8 @@ fn overhead(context: &Context<'_>, cell: &CellResult, metric: &CellMetric, limit
             format!("{found} within one boot; a limit on the overhead needs two boots or more: set `replicates`"),
         );
     }
-    // The baseline against itself has no overhead. Where it shows one that the gate would not let pass, this is the
-    // experiment's fault and not the tool's.
+    // The baseline against itself has no overhead. Where it shows one that the gate would not let
+    // pass, this is the experiment's fault and not the tool's.
     if let Figure::Value(control) = &metric.control
         && let Ok(evidence) = GateEvidence::new(&control.effect, limit.ratio())
         && let Some(p) = evidence.over_looks(context.looks).p_within
@@ -241,7 +243,8 @@ fn relative_error(context: &Context<'_>, cell: &CellResult, accuracy: &CellAccur
     }
 }
 
-/// A count and no estimate: one run above the limit is enough, and each has to be counted. One boot has one layout only, by which others differ a little.
+/// A count and no estimate: one run above the limit is enough, and each has to be counted. One boot
+/// has one layout only, by which others differ a little.
 fn direct_cost(context: &Context<'_>, cell: &CellResult, direct: &Figure<Direct>, limit: u64) -> Evaluated {
     let direct = match direct {
         Figure::Value(direct) => direct,

@@ -9,9 +9,11 @@ use bpfassay_study::{Design, Plan};
 /// Nominal coverage of intervals.
 pub(crate) const LEVEL: f64 = 0.95;
 
-/// The declared layout terms of metrics: each is the standard deviation, as a share of the time, of what another layout of addresses and of free
-/// memory does to an overhead, beyond what the rounds of a boot show. Boots with seeds of their own show it themselves; rounds of one boot, and boots of one build of a kernel
-/// beside another, do not. They are the largest of any row of ten boots of `quick` on its eight targets, rounded up (results/seeds.md, *beyond the rounds*).
+/// The declared layout terms of metrics: each is the standard deviation, as a share of the time, of
+/// what another layout of addresses and of free memory does to an overhead, beyond what the rounds
+/// of a boot show. Boots with seeds of their own show it themselves; rounds of one boot, and boots
+/// of one build of a kernel beside another, do not. They are the largest of any row of ten boots of
+/// `quick` on its eight targets, rounded up (results/seeds.md, *beyond the rounds*).
 const LAYOUTS: &[(&str, f64)] =
     &[("read-call", 0.000_07), ("write-call", 0.000_07), ("read", 0.000_12), ("write", 0.000_05)];
 
@@ -23,8 +25,9 @@ pub(crate) fn layout(metric: &str) -> f64 {
     term(LAYOUTS, metric)
 }
 
-/// The declared terms of metrics along a series of kernels, in the same way: another build has other code as well, which seeds do not show. They are what boots of an
-/// earlier guest differed by, with which results/kernel-series was measured (commit 83993ff).
+/// The declared terms of metrics along a series of kernels, in the same way: another build has
+/// other code as well, which seeds do not show. They are what boots of an earlier guest differed
+/// by, with which results/kernel-series was measured (commit 83993ff).
 const BUILDS: &[(&str, f64)] =
     &[("read-call", 0.000_12), ("write-call", 0.000_12), ("read", 0.000_35), ("write", 0.001)];
 
@@ -48,7 +51,8 @@ pub(crate) fn layouts<'a>(metrics: impl Iterator<Item = &'a str>) -> Option<Stri
 pub(crate) fn design(plan: &Plan) -> Option<Sampling> {
     let until = plan.until()?;
     let (first, most) = (Design::FEWEST_UNTIL as usize, plan.replicates() as usize);
-    // What cannot be had was refused when the study was expanded; a journal that was edited has all its boots done.
+    // What cannot be had was refused when the study was expanded; a journal that was edited has all
+    // its boots done.
     Sampling::new(until.value(), LEVEL, first, most).ok()
 }
 
@@ -73,7 +77,8 @@ impl Levels {
         Self { at: level_at_a_look(plan) }
     }
 
-    /// The estimate that `make` gives at a level, with its interval marked by what it holds over all looks.
+    /// The estimate that `make` gives at a level, with its interval marked by what it holds over
+    /// all looks.
     ///
     /// # Errors
     /// What `make` returns.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each node counted in a run that several did together. Their sums are the figures of the run itself.
+//! What each node counted in a run that several did together. Their sums are the figures of the run
+//! itself.
 //!
-//! Where each node has a summary of its own, IOR's bandwidth over all is their bytes by the longest of their intervals, from the first open to the last close on
-//! each node by its own clock: the nodes begin a phase together, and their clocks are not compared.
+//! Where each node has a summary of its own, IOR's bandwidth over all is their bytes by the longest
+//! of their intervals, from the first open to the last close on each node by its own clock: the
+//! nodes begin a phase together, and their clocks are not compared.
 
 use bpfassay_protocol::{Operation, message::RunFigures, operation::Totals};
 use bpfassay_results::{Figure, NodeBytes, NodeFigures, NodeRun};
@@ -43,7 +45,8 @@ fn moved(figures: &RunFigures, operation: Operation) -> Figure<Totals> {
     }))
 }
 
-/// What the summary of a run reports of its phases: of several nodes with summaries of their own, of all together.
+/// What the summary of a run reports of its phases: of several nodes with summaries of their own,
+/// of all together.
 pub(super) fn phases(
     kind: &WorkloadSpec,
     summary: &str,
@@ -121,7 +124,8 @@ mod tests {
         let nodes = vec![Ok(vec![report(6 << 20, 2.0)]), Ok(vec![report(6 << 20, 3.0)])];
         let all = reported(nodes).unwrap();
         assert_eq!((all[0].bytes, all[0].total_s, all[0].bandwidth), (Some(12 << 20), Some(3.0), Some(4.0)));
-        // Rounded figures of one node settle no number of bytes of all; the bandwidth has them still.
+        // Rounded figures of one node settle no number of bytes of all; the bandwidth has them
+        // still.
         let rounded = PhaseReport { bytes: None, ..report(6 << 20, 3.0) };
         let all = reported(vec![Ok(vec![report(6 << 20, 2.0)]), Ok(vec![rounded])]).unwrap();
         assert_eq!((all[0].bytes, all[0].bandwidth), (None, Some(4.0)));

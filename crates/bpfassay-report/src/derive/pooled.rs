@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Intervals of overheads and costs: with few observations by what all cells of the matrix show of their variance, and of one boot with the layout term.
+//! Intervals of overheads and costs: with few observations by what all cells of the matrix show of
+//! their variance, and of one boot with the layout term.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +17,19 @@ use super::{
 };
 use bpfassay_results::{CellResult, Cost, Overhead, Pooled, PooledCost, Unit};
 
-/// From so many degrees of freedom on, an overhead or a ratio of two results has its own variance alone.
+/// From so many degrees of freedom on, an overhead or a ratio of two results has its own variance
+/// alone.
 const ENOUGH: f64 = 10.0;
 
-/// The variance of a single observation of `effect` and its degrees of freedom, where these are few.
+/// The variance of a single observation of `effect` and its degrees of freedom, where these are
+/// few.
 pub(crate) fn of_few(effect: &Effect) -> Option<(f64, f64)> {
     variance_of_observation(effect).filter(|(_, freedom)| *freedom < ENOUGH)
 }
 
-/// `effect` with the variance of other rows where that can be pooled (`prior`, from so many rows) and the effect has few observations, and with a `layout`
-/// term, a standard deviation; and what it then has in it. `None` where that is nothing.
+/// `effect` with the variance of other rows where that can be pooled (`prior`, from so many rows)
+/// and the effect has few observations, and with a `layout` term, a standard deviation; and what it
+/// then has in it. `None` where that is nothing.
 pub(crate) fn with_others(effect: Effect, prior: Option<(Prior, usize)>, layout: f64) -> Option<(Effect, Pooled)> {
     let (own, freedom) = variance_of_observation(&effect)?;
     let prior = prior.filter(|_| of_few(&effect).is_some());
@@ -97,12 +101,14 @@ struct Member<'a> {
     figure: Pooling<'a>,
     /// The declared layout term of its metric.
     layout: f64,
-    /// Whether its variance is one of those that are pooled: every cell shows the control of its baseline, which counts once.
+    /// Whether its variance is one of those that are pooled: every cell shows the control of its
+    /// baseline, which counts once.
     counts: bool,
 }
 
-/// Overheads of the same metric, workload case and file system, whose observations are of the same kind, are one family, A/A controls
-/// among them, and so are their costs. Sequential sampling stops by intervals of their own, which are shown as they are.
+/// Overheads of the same metric, workload case and file system, whose observations are of the same
+/// kind, are one family, A/A controls among them, and so are their costs. Sequential sampling stops
+/// by intervals of their own, which are shown as they are.
 pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
     if design(context.plan).is_some() {
         return;

@@ -36,7 +36,8 @@ impl<'a> Pricing<'a> {
         Self { model, runs: model.map(|_| Vec::new()) }
     }
 
-    /// Takes in a run with so many instructions per call on the path and elsewhere, and what was found with and without what is under test.
+    /// Takes in a run with so many instructions per call on the path and elsewhere, and what was
+    /// found with and without what is under test.
     pub(super) fn add(&mut self, instructions: [f64; 2], with: Option<Found>, without: Option<Found>) {
         let (Some(model), Some(runs)) = (self.model, &mut self.runs) else { return };
         let (Some(with), Some(without)) = (with, without) else {
@@ -53,7 +54,8 @@ impl<'a> Pricing<'a> {
         });
     }
 
-    /// The figures over all runs, with the parts by role of `functions`; `None` where there is no model, or a run has nothing that could be priced.
+    /// The figures over all runs, with the parts by role of `functions`; `None` where there is no
+    /// model, or a run has nothing that could be priced.
     pub(super) fn finish(self, functions: &[DirectFunction]) -> Option<Priced> {
         let (model, runs) = (self.model?, self.runs?);
         let share = 1.0 / runs.len() as f64;

@@ -197,8 +197,8 @@ fn repetition(plan: &Plan, figures: &RunFigures, reported: &PhaseReport) -> (Rep
     (RepetitionMetric { test, repetition, value, total_s }, accuracy)
 }
 
-/// IOR's own interval, first open to last close, in seconds. IOR prints it rounded to 0.1 ms; bytes / bandwidth is the same
-/// interval with more digits, where the bytes are settled.
+/// IOR's own interval, first open to last close, in seconds. IOR prints it rounded to 0.1 ms; bytes
+/// / bandwidth is the same interval with more digits, where the bytes are settled.
 fn own_interval_s(reported: &PhaseReport) -> Figure<f64> {
     let positive = |value: &f64| value.is_finite() && *value > 0.0;
     let from_bytes = reported.bytes.zip(reported.bandwidth).map(|(bytes, bandwidth)| bytes as f64 / MIB / bandwidth);
@@ -216,7 +216,8 @@ fn phase_of<'a>(figures: &'a RunFigures, reported: &PhaseReport) -> Result<&'a W
     found.ok_or_else(|| format!("no barriers around {} of repetition {}", reported.name, reported.repetition))
 }
 
-/// Over all repetitions at once: bytes that IOR reports / bytes traced. The time, the same for both, drops out.
+/// Over all repetitions at once: bytes that IOR reports / bytes traced. The time, the same for
+/// both, drops out.
 fn error_of_whole_run(figures: &RunFigures, operation: Operation, reported: &[PhaseReport]) -> Figure<f64> {
     let mut moved = 0.0;
     for one in reported {
@@ -243,7 +244,8 @@ fn sampled_over_whole_run(
     }
 }
 
-/// Mean of instantaneous bandwidths in MiB/s and the number of intervals: over the samples around `phase`, or all.
+/// Mean of instantaneous bandwidths in MiB/s and the number of intervals: over the samples around
+/// `phase`, or all.
 fn sampled(
     plan: &Plan,
     figures: &RunFigures,
@@ -257,7 +259,8 @@ fn sampled(
         return Err("the study does not sample".to_owned());
     };
     let readings = readings(figures, operation, interval);
-    // From the last sample before the phase to the first after it: its sampling intervals, the partial ones included.
+    // From the last sample before the phase to the first after it: its sampling intervals, the
+    // partial ones included.
     let around = match phase {
         None => readings.as_slice(),
         Some(phase) => {
@@ -272,9 +275,10 @@ fn sampled(
         .ok_or_else(|| format!("too short for sampling every {interval} ms: no sampling interval with bytes"))
 }
 
-/// What sampling every `interval_ms` shows, from before the run to after it. The tracer ends with the run, so
-/// the first and the last reading are not its own samples but those of a monitor that was there already and stays: before
-/// and after the run the workload's counters stand still, at what was read at its two ends.
+/// What sampling every `interval_ms` shows, from before the run to after it. The tracer ends with
+/// the run, so the first and the last reading are not its own samples but those of a monitor that
+/// was there already and stays: before and after the run the workload's counters stand still, at
+/// what was read at its two ends.
 pub(crate) fn readings(figures: &RunFigures, operation: Operation, interval_ms: u64) -> Vec<CounterReading> {
     let reading = |sample: &tracer::Sample| CounterReading {
         at_ns: sample.monotonic_ns,

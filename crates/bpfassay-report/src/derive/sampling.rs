@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sequential sampling (`--until`): which boots are enough, and what that means for intervals and p-values.
+//! Sequential sampling (`--until`): which boots are enough, and what that means for intervals and
+//! p-values.
 //!
-//! The effects of one target, workload and file system are measured in the same boots, so they stop together: at the first
-//! look (see bpfassay-stats, `sequential`: the numbers of boots are fixed beforehand, and each look spends an equal share of
-//! the error) at which the interval of every overhead that is asked for is narrow enough, else at the most boots allowed.
+//! The effects of one target, workload and file system are measured in the same boots, so they stop
+//! together: at the first look (see bpfassay-stats, `sequential`: the numbers of boots are fixed
+//! beforehand, and each look spends an equal share of the error) at which the interval of every
+//! overhead that is asked for is narrow enough, else at the most boots allowed.
 
 use std::{
     borrow::Cow,
@@ -103,8 +105,8 @@ fn up_to(logs: &BTreeMap<u32, f64>, look: usize) -> Vec<f64> {
 
 type Series<'a> = (&'a Cell, MetricName, BTreeMap<u32, f64>);
 
-/// The overheads that are asked for, by replicate: those that a gate covers, else all. What has no figures at all, because
-/// the kernel refuses it or they would mean nothing, is not waited for.
+/// The overheads that are asked for, by replicate: those that a gate covers, else all. What has no
+/// figures at all, because the kernel refuses it or they would mean nothing, is not waited for.
 fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &ByCell<'_>) -> Vec<Series<'a>> {
     let gates: Vec<_> = plan.study.gates.iter().filter(|gate| gate.limits_overheads()).collect();
     let of = |cell: &Cell| -> Vec<&RunResult> {
@@ -172,15 +174,16 @@ pub(super) fn needed<'a>(plan: &'a Plan, sampled: &[Sampled]) -> Cow<'a, Plan> {
     Cow::Owned(plan)
 }
 
-/// What is to be done next: everything that has no record that counts, where boots are fixed; with sequential sampling the boots
-/// up to the next look of each group that continues. `again`: what is executed once more as well. Nothing is left when this is empty.
+/// What is to be done next: everything that has no record that counts, where boots are fixed; with
+/// sequential sampling the boots up to the next look of each group that continues. `again`: what is
+/// executed once more as well. Nothing is left when this is empty.
 #[must_use]
 pub fn to_do(contents: &Contents, again: Again) -> Vec<ToDo> {
     let mut blocks = contents.to_do(again);
     let header = &contents.header;
     if design(&header.plan).is_some() {
-        // What is provisional, or failed by the host, decides nothing: it will be measured, and then the decision is the one that
-        // an uninterrupted run takes.
+        // What is provisional, or failed by the host, decides nothing: it will be measured, and
+        // then the decision is the one that an uninterrupted run takes.
         let standing = contents.standing();
         let (stands, _) = entries::standing(contents);
         let mut entries = contents.entries.clone();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is found of another tool under test: its reports joined with what really happened, run by run.
+//! What is found of another tool under test: its reports joined with what really happened, run by
+//! run.
 //!
-//! The truth comes from the bundled tracer where it counted beside the tool: it was read before and after each report of the tool, which lies between.
-//! Runs of the tool alone show what needs no truth.
+//! The truth comes from the bundled tracer where it counted beside the tool: it was read before and
+//! after each report of the tool, which lies between. Runs of the tool alone show what needs no
+//! truth.
 
 mod cgroups;
 mod object;
@@ -34,7 +36,8 @@ use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, 
 use self::cgroups::Cgroups;
 pub(crate) use self::step::started;
 
-/// What is found of the tool of `cell` over all its runs; `None` where it has none, or none that came from a tool file.
+/// What is found of the tool of `cell` over all its runs; `None` where it has none, or none that
+/// came from a tool file.
 pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: &[&RunResult]) -> Option<ToolResult> {
     let name = cell.tool.as_ref()?;
     let tool = plan.study.tool_files.iter().find(|tool| tool.file.name == *name)?;
@@ -87,7 +90,8 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     Some(result)
 }
 
-/// What is found of a tool that did not start: why, and of an object whether it fits to the kernel's prototypes.
+/// What is found of a tool that did not start: why, and of an object whether it fits to the
+/// kernel's prototypes.
 fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
     let start = started(refusal);
     let prototypes = refusal.prototypes.as_ref().map(|prototypes| prototypes.0.as_slice());
@@ -95,7 +99,8 @@ fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
     finding::evaluate(&evidence, &Limits::default())
 }
 
-/// What is found of a tool after whose run the guest was not as before: that much is sure of it, whatever it reported.
+/// What is found of a tool after whose run the guest was not as before: that much is sure of it,
+/// whatever it reported.
 fn left_changed(failure: &RunFailure) -> Vec<FindingResult> {
     // How it started is not in the record of a failed run.
     let mut findings = finding::evaluate(&Evidence::default(), &Limits::default());
@@ -145,7 +150,8 @@ fn merge(known: &mut Vec<FindingResult>, new: Vec<FindingResult>) {
         return;
     }
     for (known, new) in known.iter_mut().zip(new) {
-        // The last run has a reference tracer, and has the best reason why something could not be looked for.
+        // The last run has a reference tracer, and has the best reason why something could not be
+        // looked for.
         let (before, now) = (weight(&known.status), weight(&new.status));
         if now > before || now == 0 && before == 0 {
             *known = new;

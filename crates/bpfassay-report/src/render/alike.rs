@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Failures that are one event: a guest that does not boot fails every run that was to be made in it.
+//! Failures that are one event: a guest that does not boot fails every run that was to be made in
+//! it.
 
 use std::collections::HashMap;
 
@@ -23,7 +24,8 @@ struct Event {
 }
 
 impl Alike {
-    /// Adds the failure of `run` on `target`. Gives the number of the event, from 0, and whether it is new.
+    /// Adds the failure of `run` on `target`. Gives the number of the event, from 0, and whether it
+    /// is new.
     pub(super) fn add(&mut self, target: &Target, run: &str, failure: &RunFailure) -> (usize, bool) {
         let next = self.events.len();
         let number = event_of(target, failure).map_or(next, |event| *self.known.entry(event).or_insert(next));
@@ -55,8 +57,8 @@ impl Event {
     }
 }
 
-/// What failures of runs that never began have in common where they are one event; `None`: this is of a run alone. Of a target that does not
-/// boot, each block has a log of its own.
+/// What failures of runs that never began have in common where they are one event; `None`: this is
+/// of a run alone. Of a target that does not boot, each block has a log of its own.
 fn event_of(target: &Target, failure: &RunFailure) -> Option<String> {
     let never_began = matches!(
         (failure.kind, failure.phase),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures in Bencher Metric Format: by benchmark and measure a value, and the ends of its interval where it has one.
+//! Figures in Bencher Metric Format: by benchmark and measure a value, and the ends of its interval
+//! where it has one.
 
 use std::collections::BTreeMap;
 

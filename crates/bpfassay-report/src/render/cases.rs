@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is reported case by case: per cell whether it ran and attached as expected, per gate its verdict, per feature of a kernel the
-//! surprise. Formats for CI systems write these cases, each in its own way.
+//! What is reported case by case: per cell whether it ran and attached as expected, per gate its
+//! verdict, per feature of a kernel the surprise. Formats for CI systems write these cases, each in
+//! its own way.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -56,7 +57,8 @@ pub(super) enum Account {
     Undecided,
 }
 
-/// The cases of `results`, suite by suite: cells first; then gates, where there are some; expectations, where features of kernels were tried.
+/// The cases of `results`, suite by suite: cells first; then gates, where there are some;
+/// expectations, where features of kernels were tried.
 pub(super) fn suites(results: &Results) -> Vec<Suite> {
     let study = results.plan.title();
     let times = times(results);

@@ -15,8 +15,9 @@ pub(super) const FORMAT: Format = Format {
 /// Viewers read whole numbers only.
 pub(super) const CALLS: f64 = 1000.0;
 
-/// The direct costs of `results`, a line per function: `TARGET;CASE;FILE SYSTEM;PROBE;METRIC;ROLE;FUNCTION COUNT`, where the count is
-/// of instructions in 1000 calls of the workload. Nothing of what was not counted.
+/// The direct costs of `results`, a line per function: `TARGET;CASE;FILE
+/// SYSTEM;PROBE;METRIC;ROLE;FUNCTION COUNT`, where the count is of instructions in 1000 calls of
+/// the workload. Nothing of what was not counted.
 #[must_use]
 pub fn collapsed(results: &Results) -> String {
     let mut text = String::new();

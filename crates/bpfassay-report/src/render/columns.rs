@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables on a terminal that is narrower than they are: columns become narrower, or a row takes several lines.
+//! Tables on a terminal that is narrower than they are: columns become narrower, or a row takes
+//! several lines.
 
 use std::ops::Range;
 
@@ -18,8 +19,9 @@ struct Layout {
     lines: Vec<Range<usize>>,
 }
 
-/// The lines of a table with `head` and `rows`, none longer than `width`. A row takes as few lines as can be: its columns are narrowed before it is given
-/// another one, as long as no cell becomes high.
+/// The lines of a table with `head` and `rows`, none longer than `width`. A row takes as few lines
+/// as can be: its columns are narrowed before it is given another one, as long as no cell becomes
+/// high.
 pub(super) fn lines(head: &[String], rows: &[Vec<String>], width: usize) -> Vec<String> {
     let layout = lay_out(head, rows, width);
     let mut lines = Vec::new();
@@ -68,7 +70,8 @@ fn lay_out(head: &[String], rows: &[Vec<String>], width: usize) -> Layout {
     Layout { widths: natural, lines: (0..head.len()).map(|column| column..column + 1).collect() }
 }
 
-/// The narrowest column in which no cell takes more than `most` lines, at most `room` wide: what is longer is broken there.
+/// The narrowest column in which no cell takes more than `most` lines, at most `room` wide: what is
+/// longer is broken there.
 fn narrowest<'a>(cells: impl Iterator<Item = &'a str>, most: usize, room: usize) -> usize {
     let of = |cell: &str| {
         let length = cell.chars().count();
@@ -81,8 +84,8 @@ fn narrowest<'a>(cells: impl Iterator<Item = &'a str>, most: usize, room: usize)
     cells.map(of).max().unwrap_or(0).min(room)
 }
 
-/// Which of the columns stand side by side in `most` lines, so that those of these widths fit, and as little as can be lacks to their natural ones; `None`
-/// where they do not fit.
+/// Which of the columns stand side by side in `most` lines, so that those of these widths fit, and
+/// as little as can be lacks to their natural ones; `None` where they do not fit.
 fn fill(widths: &[usize], natural: &[usize], width: usize, most: usize) -> Option<Vec<Range<usize>>> {
     // For each number of columns, the best way to lay out those: what lacks, and the lines.
     let mut best: Vec<Option<(usize, Vec<Range<usize>>)>> = vec![None; widths.len() + 1];
@@ -107,7 +110,8 @@ fn fill(widths: &[usize], natural: &[usize], width: usize, most: usize) -> Optio
     best.pop().flatten().map(|(_, lines)| lines)
 }
 
-/// `layout` with columns as wide as their cells again, where there is room for that: those first of which most cells would be broken.
+/// `layout` with columns as wide as their cells again, where there is room for that: those first of
+/// which most cells would be broken.
 fn widen(mut layout: Layout, natural: &[usize], broken: &[usize], width: usize) -> Layout {
     let mut columns: Vec<usize> = (0..natural.len()).collect();
     columns.sort_by_key(|&column| std::cmp::Reverse(broken.get(column)));

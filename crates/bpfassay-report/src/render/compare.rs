@@ -35,7 +35,8 @@ pub fn comparison_markdown(comparison: &Comparison, whole: bool) -> String {
     finished(tables(comparison, whole).iter().map(markdown::one).collect::<Vec<_>>().join("\n"))
 }
 
-/// The tables of `comparison`: ratios, then direct costs and programs that differ, where there are some.
+/// The tables of `comparison`: ratios, then direct costs and programs that differ, where there are
+/// some.
 pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
     let mut tables = vec![table(comparison, whole)];
     tables.extend(direct::tables(comparison, whole));

@@ -47,8 +47,8 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(csv(results)?.into()),
 };
 
-/// `results` as CSV (RFC 4180). A figure that was not measured is an empty field; text that a table program would calculate has an
-/// apostrophe before it.
+/// `results` as CSV (RFC 4180). A figure that was not measured is an empty field; text that a table
+/// program would calculate has an apostrophe before it.
 ///
 /// # Errors
 /// [`csv::Error`], which writing into memory does not end in.
@@ -115,7 +115,8 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
     Ok(finished(text))
 }
 
-/// What `model` found of a metric's direct cost, and that cost by its prices; empty fields where there is none.
+/// What `model` found of a metric's direct cost, and that cost by its prices; empty fields where
+/// there is none.
 fn of_model(metric: &RunMetric, model: &Model) -> Vec<String> {
     let direct = metric.direct_cost.as_ref().and_then(Figure::value);
     let Some((direct, misses)) = direct.zip(metric.direct_misses) else {

@@ -10,7 +10,8 @@ pub struct Format {
     pub name: &'static str,
     /// What it is for, in half a line.
     pub about: &'static str,
-    /// The file in the results directory that holds the report; `None` where it goes to standard output, which only text does.
+    /// The file in the results directory that holds the report; `None` where it goes to standard
+    /// output, which only text does.
     pub file: Option<&'static str>,
     /// `results` in this format.
     pub render: fn(&Results, Options<'_>) -> Result<Rendered, FormatError>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Annotations and the summary of a job, as GitHub's Actions (and forges that understand them) show both.
+//! Annotations and the summary of a job, as GitHub's Actions (and forges that understand them) show
+//! both.
 
 mod summary;
 
@@ -75,8 +76,9 @@ struct Annotation {
 
 /// `results` as annotations and as the summary of a job.
 ///
-/// An error is what was measured and is wrong, and what failed; a warning is what could not be decided, and a finding that no gate denies. At most
-/// ten of each are written, since GitHub shows no more: the last one then says how many there are besides.
+/// An error is what was measured and is wrong, and what failed; a warning is what could not be
+/// decided, and a finding that no gate denies. At most ten of each are written, since GitHub shows
+/// no more: the last one then says how many there are besides.
 #[must_use]
 pub fn github(results: &Results) -> Github {
     let mut all = of_cases(results);
@@ -137,7 +139,8 @@ fn of_case(case: Case) -> Option<Annotation> {
     Some(Annotation { level, title: format!("{what}: {}", case.name), lines })
 }
 
-/// The failures of runs, one for each event: a guest that does not boot fails every run that was to be made in it.
+/// The failures of runs, one for each event: a guest that does not boot fails every run that was to
+/// be made in it.
 fn of_failures(results: &Results) -> Vec<Annotation> {
     let mut alike = Alike::default();
     let mut events = Vec::new();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands at the top of every report: a conclusion in words, and when, where and of what the figures are.
+//! What stands at the top of every report: a conclusion in words, and when, where and of what the
+//! figures are.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,8 @@ const LONGEST_COMMAND: usize = 160;
 
 /// What stands above the tables.
 pub(super) struct Head {
-    /// What the results come to: all of them in the first line, then what is under test, a line each.
+    /// What the results come to: all of them in the first line, then what is under test, a line
+    /// each.
     pub(super) conclusion: Vec<String>,
     /// What the figures are of: a name and what it is.
     pub(super) facts: Vec<(&'static str, String)>,
@@ -60,7 +62,8 @@ pub(super) fn head(results: &Results) -> Head {
     Head { conclusion, facts: facts(results) }
 }
 
-/// `attaches on 7 of 8 targets, refused as expected on 1; exact; write +0.1 to +0.2%, read +0.4 to +2.9%`.
+/// `attaches on 7 of 8 targets, refused as expected on 1; exact; write +0.1 to +0.2%, read +0.4 to
+/// +2.9%`.
 fn of_configuration(results: &Results, cells: &[&CellResult]) -> String {
     let mut parts = vec![attaches(cells)];
     parts.extend(accuracy(cells));
@@ -158,7 +161,8 @@ fn accuracy(cells: &[&CellResult]) -> Option<String> {
     }
 }
 
-/// `write +0.1 to +0.2%, read +0.4 to +2.9%`: the overheads of each metric from the smallest to the largest of all cells.
+/// `write +0.1 to +0.2%, read +0.4 to +2.9%`: the overheads of each metric from the smallest to the
+/// largest of all cells.
 fn overheads(results: &Results, cells: &[&CellResult]) -> Option<String> {
     let emulated = |target: &Target| results.provenance.iter().any(|of| of.is_emulated(target.arch));
     if results.plan.study.clock == Clock::Wall && cells.iter().any(|cell| emulated(&cell.target)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report: one HTML file that needs nothing else, neither network nor scripts.
 //!
-//! The tables are those of the terminal; beside them stand plots, what failed with excerpts of its log, and how to do it
-//! again.
+//! The tables are those of the terminal; beside them stand plots, what failed with excerpts of its
+//! log, and how to do it again.
 
 mod code_coverage;
 mod comparison;
@@ -133,7 +133,8 @@ impl Finding {
 }
 
 fn finished(page: &impl Template) -> Result<String, std::fmt::Error> {
-    // Its only errors are those of writing and of a template that names what there is not, which does not compile.
+    // Its only errors are those of writing and of a template that names what there is not, which
+    // does not compile.
     let page = page.render().map_err(|_| std::fmt::Error)?;
     Ok(escaped(page))
 }

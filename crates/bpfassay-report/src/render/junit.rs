@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! JUnit, as CI systems read it: a test case per gate, and per cell whether it ran and attached as expected.
+//! JUnit, as CI systems read it: a test case per gate, and per cell whether it ran and attached as
+//! expected.
 
 use std::time::Duration;
 
@@ -29,8 +30,9 @@ pub(super) const FORMAT: Format = Format {
 
 /// `results` as JUnit.
 ///
-/// An inconclusive gate is an error, a regression a failure: neither passes. The time of a cell is that of all its runs by the host's clock. What
-/// shows the findings of a tool is the text of the failure of a gate that denies them, and the output of the cell.
+/// An inconclusive gate is an error, a regression a failure: neither passes. The time of a cell is
+/// that of all its runs by the host's clock. What shows the findings of a tool is the text of the
+/// failure of a gate that denies them, and the output of the cell.
 ///
 /// # Errors
 /// [`FormatError::Junit`] where the XML cannot be written, such as for a character that XML cannot
@@ -50,9 +52,11 @@ pub fn junit(results: &Results) -> Result<String, FormatError> {
     written(&report)
 }
 
-/// `comparison` as JUnit: a test case per cell that has no figures in one of the two, and per metric of the others.
+/// `comparison` as JUnit: a test case per cell that has no figures in one of the two, and per
+/// metric of the others.
 ///
-/// What got worse is a failure; what is new, gone, or neither shown to have changed nor not to is skipped, and so no pass.
+/// What got worse is a failure; what is new, gone, or neither shown to have changed nor not to is
+/// skipped, and so no pass.
 ///
 /// # Errors
 /// [`FormatError::Junit`] where the XML cannot be written, such as for a character that XML cannot
@@ -66,7 +70,8 @@ pub fn comparison_junit(comparison: &Comparison) -> Result<String, FormatError> 
     written(&report)
 }
 
-/// `text` on one line, with control characters shown by their numbers: the library would leave them out.
+/// `text` on one line, with control characters shown by their numbers: the library would leave them
+/// out.
 fn name(text: &str) -> String {
     plain::line(text).into_owned()
 }
@@ -114,8 +119,8 @@ fn case(what: &str, class: &str, status: TestCaseStatus) -> TestCase {
     case
 }
 
-/// In the form of the schema by which Jenkins validates (junit-10.xsd of its xUnit plugin): there the number of skipped cases
-/// is reported for each suite, not for all.
+/// In the form of the schema by which Jenkins validates (junit-10.xsd of its xUnit plugin): there
+/// the number of skipped cases is reported for each suite, not for all.
 fn written(report: &Report) -> Result<String, FormatError> {
     let text = finished(report.to_string()?);
     let Some((before, rest)) = text.split_once("<testsuites ") else { return Ok(text) };

@@ -83,7 +83,8 @@ pub(super) fn page(results: &Results) -> Option<Page> {
             }
         ),
         targets: matrix.targets.clone(),
-        // Where no other table shows them. What was lost of single runs stands in their verdicts and in the table of pitfalls.
+        // Where no other table shows them. What was lost of single runs stands in their verdicts
+        // and in the table of pitfalls.
         warnings: if stands_alone(results) { study::warnings(results) } else { Vec::new() },
         surprises,
         legend: vec![
@@ -165,8 +166,8 @@ fn support_text(support: &Support) -> String {
     }
 }
 
-/// The name of an error number, as far as eBPF comes across it (include/uapi/asm-generic/errno*.h; 524 is the kernel's own,
-/// include/linux/errno.h).
+/// The name of an error number, as far as eBPF comes across it (include/uapi/asm-generic/errno*.h;
+/// 524 is the kernel's own, include/linux/errno.h).
 pub(super) fn errno_name(number: i32) -> String {
     let name = match number {
         1 => "EPERM",
@@ -248,7 +249,8 @@ fn shown(cell: &FeatureCell) -> String {
     }
 }
 
-/// Rows of the features that differ, those alike in one row; and those that are the same on all targets.
+/// Rows of the features that differ, those alike in one row; and those that are the same on all
+/// targets.
 fn features(matrix: &KernelFeatures) -> (Vec<Row>, Vec<(String, Vec<String>)>) {
     let mut groups: Vec<(Vec<String>, Vec<&FeatureRow>)> = Vec::new();
     let (mut works, mut refused) = (Vec::new(), Vec::new());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! KTAP, version 1, as tools around the kernel's own tests read it: a subtest per suite, a line per case.
+//! KTAP, version 1, as tools around the kernel's own tests read it: a subtest per suite, a line per
+//! case.
 
 use std::fmt::Write as _;
 
@@ -22,8 +23,8 @@ pub(super) const FORMAT: Format = Format {
 
 /// `results` as KTAP.
 ///
-/// A run that failed, and what could not be decided, has the directive `ERROR`: neither passes. What failed a case, and what shows the findings of a
-/// tool, stands in diagnostic lines above it.
+/// A run that failed, and what could not be decided, has the directive `ERROR`: neither passes.
+/// What failed a case, and what shows the findings of a tool, stands in diagnostic lines above it.
 #[must_use]
 pub fn ktap(results: &Results) -> String {
     let suites = suites(results);

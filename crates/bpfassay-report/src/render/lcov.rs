@@ -18,7 +18,8 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(lcov(results)?.into()),
 };
 
-/// The code coverage of `results`: a section per cell, program and source file, named by cell and program. What was not measured is a comment.
+/// The code coverage of `results`: a section per cell, program and source file, named by cell and
+/// program. What was not measured is a comment.
 ///
 /// # Errors
 /// [`FormatError::NoCoverage`] where nothing counted which lines ran.

@@ -124,7 +124,8 @@ pub(super) fn paragraph(text: &str) -> String {
     escaped
 }
 
-/// `text` as it is, on one line: nothing in it is markup, whatever a kernel or a guest wrote, and `@name` in it notifies no one.
+/// `text` as it is, on one line: nothing in it is markup, whatever a kernel or a guest wrote, and
+/// `@name` in it notifies no one.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let text = plain::line(text);
@@ -132,7 +133,8 @@ pub(super) fn escape(text: &str) -> String {
     while let Some(c) = rest.next() {
         match c {
             '\\' | '|' | '`' | '*' | '_' | '~' | '[' | ']' | '<' | '>' | '#' | '&' | '$' => escaped.extend(['\\', c]),
-            // On GitHub, `@name` sends that person a message. A space of no width ends the name before it begins.
+            // On GitHub, `@name` sends that person a message. A space of no width ends the name
+            // before it begins.
             '@' if rest.peek().is_some_and(|next| next.is_ascii_alphanumeric()) => escaped.push_str("@&#8203;"),
             c => escaped.push(c),
         }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! OpenMetrics text, for a monitoring system to keep what each study found.
 //!
-//! Version 1.0.0 of the format: every family once with type, unit and help, gauges only, `# EOF` at the end.
+//! Version 1.0.0 of the format: every family once with type, unit and help, gauges only, `# EOF` at
+//! the end.
 
 use std::fmt::Write as _;
 
@@ -153,7 +154,8 @@ fn study(text: &mut String, results: &Results) {
     family(text, "bpfassay_study_info", "", "When, where, and of what the figures are.", vec![(labels, 1.0)]);
 }
 
-/// The names that samples have for what a model finds, in the order of [`bpfassay_results::MissesPerCall::numbers`].
+/// The names that samples have for what a model finds, in the order of
+/// [`bpfassay_results::MissesPerCall::numbers`].
 const FOUND: [&str; 4] = ["l1i", "l1d", "l2", "mispredicted"];
 
 /// Direct costs as the study's model prices them; nothing without one.

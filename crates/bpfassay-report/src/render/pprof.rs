@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Direct costs as a profile for pprof and the viewers that read its files: the message `Profile` of pprof's `profile.proto`, compressed.
+//! Direct costs as a profile for pprof and the viewers that read its files: the message `Profile`
+//! of pprof's `profile.proto`, compressed.
 
 use std::{
     collections::HashMap,
@@ -19,9 +20,10 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(pprof(results)?.into()),
 };
 
-/// The direct costs of `results` as one profile. A function is a sample, whose value is its instructions in 1000 calls of the workload, for
-/// values are whole numbers. Its stack is the probe configuration, the role, and the function; its labels are `target`, `case`,
-/// `file_system`, `probe` and `metric`. Nothing of what was not counted.
+/// The direct costs of `results` as one profile. A function is a sample, whose value is its
+/// instructions in 1000 calls of the workload, for values are whole numbers. Its stack is the probe
+/// configuration, the role, and the function; its labels are `target`, `case`, `file_system`,
+/// `probe` and `metric`. Nothing of what was not counted.
 ///
 /// # Errors
 /// [`io::Error`], which writing into memory does not end in.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The columns that tables of loaded programs have: what the verifier and the compiler made of each.
+//! The columns that tables of loaded programs have: what the verifier and the compiler made of
+//! each.
 
 use bpfassay_protocol::tool::ProgramCode;
 

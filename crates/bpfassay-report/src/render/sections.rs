@@ -31,7 +31,8 @@ pub(super) enum Section {
     Matrix(Page),
 }
 
-/// The sections in the order of a report: what makes them of results, nothing where these have nothing of the kind.
+/// The sections in the order of a report: what makes them of results, nothing where these have
+/// nothing of the kind.
 const SECTIONS: &[fn(&Results) -> Vec<Section>] = &[
     |results| of_tables(gates::table(results)),
     |results| of_cells(results, cells::table),

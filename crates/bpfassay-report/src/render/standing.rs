@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What results come to, in a few words that claim no more than they have: `exact, 7 of 8; failed, 1 of 8`.
+//! What results come to, in a few words that claim no more than they have: `exact, 7 of 8; failed,
+//! 1 of 8`.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -82,8 +83,8 @@ impl State {
     }
 }
 
-/// What `results` come to: the verdicts on gates, surprises, and how many of the cells with something under test are what. Baselines are reported where
-/// they were not measured whole.
+/// What `results` come to: the verdicts on gates, surprises, and how many of the cells with
+/// something under test are what. Baselines are reported where they were not measured whole.
 pub(super) fn standing(results: &Results) -> Standing {
     let mut parts: Vec<(String, Class)> = Vec::new();
     parts.extend(gates(results));
@@ -231,8 +232,8 @@ pub(super) fn races(results: &Results) -> Option<String> {
         .then(|| format!("races between its {cpus} CPUs are not evaluated: by this clock they take turns"))
 }
 
-/// Exact is only what was compared in every interval and had every byte, and every call where calls can be compared. Bytes that were compared in some
-/// intervals only are partly measured.
+/// Exact is only what was compared in every interval and had every byte, and every call where calls
+/// can be compared. Bytes that were compared in some intervals only are partly measured.
 fn of_counts(cell: &CellResult) -> State {
     let is_off = |errors: &ByteErrors| errors.min != 0 || errors.max != 0;
     let counts = || cell.accuracy.iter().flat_map(|accuracy| [&accuracy.byte_error, &accuracy.call_error]);

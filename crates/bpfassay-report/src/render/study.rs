@@ -15,7 +15,8 @@ use bpfassay_results::{ByteFigure, CellResult, Figure, Outcome, Results, RunResu
 /// Most lines about doubtful figures below a table.
 const MAX_DOUBTS: usize = 20;
 
-/// Whether any workload of the plan has figures of its own: `io-paths` and `kernel-features` have tables of theirs.
+/// Whether any workload of the plan has figures of its own: `io-paths` and `kernel-features` have
+/// tables of theirs.
 pub(super) fn has_figures(results: &Results) -> bool {
     let study = &results.plan.study;
     let has_metrics = |cell: &Cell| {
@@ -159,7 +160,8 @@ pub(super) fn warnings_but_of_instructions(results: &Results) -> Vec<String> {
     warnings
 }
 
-/// How the experiment went: how many boots sequential sampling took, and whether the baseline drifted.
+/// How the experiment went: how many boots sequential sampling took, and whether the baseline
+/// drifted.
 fn course(results: &Results) -> Vec<String> {
     let mut lines: Vec<String> = results.sampling.iter().filter_map(|sampled| of_sampling(results, sampled)).collect();
     lines.extend(drifts(results));

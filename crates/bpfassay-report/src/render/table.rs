@@ -50,7 +50,8 @@ impl Table {
         self.columns.get(index).map_or("", String::as_str)
     }
 
-    /// What distinguishes this table from the others: titles of the first ones begin with the study.
+    /// What distinguishes this table from the others: titles of the first ones begin with the
+    /// study.
     pub(super) fn last_line(&self) -> &str {
         self.title.last().map_or("", String::as_str)
     }
@@ -93,7 +94,8 @@ impl Remarks {
         format!("[{number}]")
     }
 
-    /// The mark by which a cell of `target` refers to the failure of `run`: one remark for all runs that failed by one event.
+    /// The mark by which a cell of `target` refers to the failure of `run`: one remark for all runs
+    /// that failed by one event.
     pub(super) fn mark_failure(&mut self, target: &Target, run: &str, failure: &RunFailure) -> String {
         let Self(remarks, _, Failures { alike, numbers }) = self;
         let (event, is_new) = alike.add(target, run, failure);

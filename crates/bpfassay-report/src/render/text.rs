@@ -25,8 +25,9 @@ pub(super) const FORMAT: Format = Format {
 /// How the table looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Width of the terminal in columns, which no line exceeds: rows of tables take several lines where there is no room for one. `None` where there is no
-    /// terminal: nothing is wrapped, so that the text can be searched and compared.
+    /// Width of the terminal in columns, which no line exceeds: rows of tables take several lines
+    /// where there is no room for one. `None` where there is no terminal: nothing is wrapped, so
+    /// that the text can be searched and compared.
     pub width: Option<u16>,
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trend as tables: a row per point, a column per probe configuration and metric, changes marked and described.
+//! A trend as tables: a row per point, a column per probe configuration and metric, changes marked
+//! and described.
 
 use bpfassay_stats::change_points::ChangePoint;
 

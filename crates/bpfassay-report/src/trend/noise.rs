@@ -31,8 +31,8 @@ impl Replicates {
         Self { variance: variance.unwrap_or(0.0), degrees_of_freedom, unit, boots }
     }
 
-    /// The point of a figure whose logarithm is `log`, with its `layout` term. By the wall clock, rounds of one boot
-    /// do not show how much boots vary: only the other points do.
+    /// The point of a figure whose logarithm is `log`, with its `layout` term. By the wall clock,
+    /// rounds of one boot do not show how much boots vary: only the other points do.
     fn point(self, clock: Clock, log: f64, layout: f64) -> Point {
         let Self { variance, degrees_of_freedom, unit, boots } = self;
         let shows_nothing = clock == Clock::Wall && unit == Unit::Rounds;
@@ -98,7 +98,8 @@ pub(super) fn value(
     }
 }
 
-/// The squared standard error that observations show, without the layout term that one of one boot has in it: points have their own.
+/// The squared standard error that observations show, without the layout term that one of one boot
+/// has in it: points have their own.
 fn shown(spread: &Spread, pooled: Option<&Pooled>) -> Option<f64> {
     match spread {
         Spread::Student { standard_error, .. } => {
@@ -124,7 +125,8 @@ fn of_cost(plan: &Plan, cost: &Cost) -> Option<Replicates> {
     Some(Replicates::new(relative, cost.per_call.n, cost.unit))
 }
 
-/// By how much the layout term of the time grows in a cost: time / cost, over all `runs`; 1 where no run has both.
+/// By how much the layout term of the time grows in a cost: time / cost, over all `runs`; 1 where
+/// no run has both.
 fn scale(cost: &Cost, name: &str, runs: &[&RunResult]) -> f64 {
     let (mut time, mut calls) = (0.0, 0.0);
     let counted = runs.iter().filter(|run| run.record.is_counted());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results whose strings are all somebody else's: in every field that takes any text stands what a terminal, a page or a table
-//! program obeys.
+//! Results whose strings are all somebody else's: in every field that takes any text stands what a
+//! terminal, a page or a table program obeys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use super::{contents, made_up, matrix, not_supported, outcome, panic_of_guest, paths, study};
 
-/// What terminals obey, what changes the order of text or is not seen, and what is markup or a formula somewhere.
+/// What terminals obey, what changes the order of text or is not seen, and what is markup or a
+/// formula somewhere.
 pub(crate) const SEQUENCES: [&str; 34] = [
     "\u{1b}]0;title\u{7}",
     "\u{1b}[2J",

@@ -29,7 +29,8 @@ const CALLS: u64 = 32;
 /// Instructions of each call of the baseline.
 const PER_CALL: u64 = 10_000;
 
-/// Twenty-four kernels, under which fexit needs 500 instructions per call, from the thirteenth on 550; a few more each.
+/// Twenty-four kernels, under which fexit needs 500 instructions per call, from the thirteenth on
+/// 550; a few more each.
 pub(crate) fn series(clock: Clock) -> Results {
     let mut study = Study { clock, ..study(None, 2, 1) };
     // Not in order: the trend puts them so.
@@ -52,8 +53,8 @@ pub(crate) fn series(clock: Clock) -> Results {
     }))
 }
 
-/// The made-up study with a tool that leaves a program and memory behind on riscv64 6.12 only, and is
-/// refused on `refused`, under a gate that denies `deny`.
+/// The made-up study with a tool that leaves a program and memory behind on riscv64 6.12 only, and
+/// is refused on `refused`, under a gate that denies `deny`.
 pub(crate) fn with_tool(deny: &[Kind], refused: Option<Arch>) -> Results {
     let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nscript = { path = 'a', interpreter = '/bin/sh' }\n";
     let file = ToolFile::parse("mine.toml", text).unwrap();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A made-up study of what works: three features, two probe configurations, two kernels on two architectures.
+//! A made-up study of what works: three features, two probe configurations, two kernels on two
+//! architectures.
 
 use bpfassay_protocol::{
     Arch, Operation,

@@ -292,7 +292,8 @@ pub(crate) fn panic_of_guest() -> RunFailure {
     }
 }
 
-/// What came of `run`: x86_64 measures everything, aarch64 refuses fexit, riscv64 panics under fexit.
+/// What came of `run`: x86_64 measures everything, aarch64 refuses fexit, riscv64 panics under
+/// fexit.
 pub(crate) fn outcome(block: &Block, run: &PlannedRun) -> Outcome {
     let probe = run.spec.probe;
     let round = f64::from(run.round) + 10.0 * f64::from(block.replicate);

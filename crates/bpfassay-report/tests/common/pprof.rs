@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading pprof's profiles as its `profile.proto` describes them, with nothing of what writes them.
+//! Reading pprof's profiles as its `profile.proto` describes them, with nothing of what writes
+//! them.
 
 use std::{collections::BTreeMap, io::Read as _};
 

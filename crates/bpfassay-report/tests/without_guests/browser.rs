@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The pages in a real browser, a headless Chromium: that they need nothing but themselves, complain of nothing, fit the
-//! window, are accessible, and show the numbers of results.json.
+//! The pages in a real browser, a headless Chromium: that they need nothing but themselves,
+//! complain of nothing, fit the window, are accessible, and show the numbers of results.json.
 //!
-//! `BPFASSAY_BROWSER` names the browser, `BPFASSAY_AXE` the file `axe.min.js` (<https://github.com/dequelabs/axe-core>);
-//! `ci/test` sees to both. `BPFASSAY_SCREENSHOTS` names a directory for pictures of the pages.
+//! `BPFASSAY_BROWSER` names the browser, `BPFASSAY_AXE` the file `axe.min.js`
+//! (<https://github.com/dequelabs/axe-core>); `ci/test` sees to both. `BPFASSAY_SCREENSHOTS` names
+//! a directory for pictures of the pages.
 
 #![allow(
     clippy::unwrap_used,

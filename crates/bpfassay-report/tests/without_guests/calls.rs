@@ -26,7 +26,8 @@ use crate::common::{contents, figures, study};
 /// Calls of each phase of the made-up figures.
 const CALLS: u64 = 32;
 
-/// Calls of the baseline take 1000 ns and a little, those of fexit `slower` ns more; the whole phase shows a tenth of it.
+/// Calls of the baseline take 1000 ns and a little, those of fexit `slower` ns more; the whole
+/// phase shows a tenth of it.
 fn results(study: &Study, slower: u64) -> Results {
     derive(&contents(study, |block, run| {
         let extra = if run.spec.probe.probe == Probe::Fexit { slower } else { 0 };
@@ -41,7 +42,8 @@ fn results(study: &Study, slower: u64) -> Results {
     }))
 }
 
-/// Times of calls of which half, as if these were what is left without the extreme ones, takes `middle_ns` together, and all of them `sum_ns`.
+/// Times of calls of which half, as if these were what is left without the extreme ones, takes
+/// `middle_ns` together, and all of them `sum_ns`.
 fn times(middle_ns: u64, sum_ns: u64) -> CallTimes {
     let (trimmed_calls, median_ns) = (CALLS / 2, 2 * middle_ns / CALLS);
     let distribution = CallDistribution { median_ns, trimmed_calls, trimmed_sum_ns: middle_ns };
@@ -162,7 +164,8 @@ fn calls_are_compared_and_have_a_trend() {
     assert_eq!((quantity("none"), quantity("fexit")), (Quantity::TimePerCall, Quantity::InstructionsPerCall));
 }
 
-/// Of calls that take 0.1 % longer, one boot each shows it: their layout term is a tenth of that of whole writes.
+/// Of calls that take 0.1 % longer, one boot each shows it: their layout term is a tenth of that of
+/// whole writes.
 #[test]
 fn a_tenth_of_a_per_cent_of_a_call_is_called_from_one_boot_each() {
     let study = by_instructions(2, 1);

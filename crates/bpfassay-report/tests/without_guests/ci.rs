@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What CI systems, forges and dashboards read: annotations and summaries within their bounds, KTAP by its grammar, badges that claim no more than
-//! there is, metrics with their intervals.
+//! What CI systems, forges and dashboards read: annotations and summaries within their bounds, KTAP
+//! by its grammar, badges that claim no more than there is, metrics with their intervals.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The code coverage of programs: summed over runs, as a tracefile of lcov that a reader of its own takes apart, and on the page.
+//! The code coverage of programs: summed over runs, as a tracefile of lcov that a reader of its own
+//! takes apart, and on the page.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +26,8 @@ fn line(file: u32, line: u32, text: &str) -> SourceLine {
     SourceLine { file, line, text: text.to_owned() }
 }
 
-/// A program with two conditions in a line, a line that never runs, and one of a header; one without line information.
+/// A program with two conditions in a line, a line that never runs, and one of a header; one
+/// without line information.
 fn programs() -> Vec<ProgramSource> {
     let lines = ProgramLines {
         files: ["/src/a.h", "/src/on_read.bpf.c"].map(str::to_owned).into(),
@@ -157,7 +159,8 @@ struct Section {
     branches: BTreeMap<(u32, u32, u32), Option<u64>>,
 }
 
-/// A reader of tracefiles that is stricter than lcov: it takes the records that geninfo(1) names, in their order, with sums that are right.
+/// A reader of tracefiles that is stricter than lcov: it takes the records that geninfo(1) names,
+/// in their order, with sums that are right.
 fn read(text: &str) -> Result<Vec<Section>, String> {
     let mut sections = Vec::new();
     let mut lines = text.lines().filter(|line| !line.starts_with('#')).peekable();
@@ -254,7 +257,8 @@ fn lcov_reads_a_tracefile() {
         Command::new(program).args(["--rc", "lcov_branch_coverage=1", "--summary"]).arg(file.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    // Sections of one file are one file to it: 5 lines in two files, of which 4 ran; 8 outcomes, of which 5 came about.
+    // Sections of one file are one file to it: 5 lines in two files, of which 4 ran; 8 outcomes, of
+    // which 5 came about.
     assert!(said.contains("80.0% (4 of 5 lines)") && said.contains("62.5% (5 of 8 branches)"), "{said}");
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any program as a workload: its time, its metrics, the bytes that it reports to have moved, and how all are shown.
+//! Any program as a workload: its time, its metrics, the bytes that it reports to have moved, and
+//! how all are shown.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
 
@@ -56,8 +57,8 @@ byte_error = 0
 const WROTE: u64 = 1 << 20;
 const READ: u64 = 3 << 18;
 
-/// Two seconds, of which one was idle; with a probe half a second more. The program reports that it wrote `missing` bytes more than
-/// the tracer saw.
+/// Two seconds, of which one was idle; with a probe half a second more. The program reports that it
+/// wrote `missing` bytes more than the tracer saw.
 fn run(probe: ProbeConfiguration, missing: u64) -> RunFigures {
     let slow = !probe.is_baseline();
     let at = |ns, idle, written, read| Reading { idle_ns: Some(idle), ..reading(probe, ns, written, read) };

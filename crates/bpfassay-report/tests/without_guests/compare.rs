@@ -29,7 +29,8 @@ fn instructions() -> Study {
     Study { clock: Clock::Instructions, ..study(None, 3, 1) }
 }
 
-/// Bandwidths that wobble a little from round to round, in the same way each time; fexit slower by the factor `slower`.
+/// Bandwidths that wobble a little from round to round, in the same way each time; fexit slower by
+/// the factor `slower`.
 fn steady(slower: f64) -> impl Fn(&Block, &PlannedRun) -> Outcome {
     move |_, run| {
         let probe = run.spec.probe;
@@ -94,18 +95,21 @@ fn other_seeds_are_independent_samples() {
     let comparison = compared(&base, &new);
     let ratio = cell(&comparison, "x86_64 6.1", "none").metrics[0].ratio.value().unwrap();
     assert!(!ratio.paired);
-    // Standard deviation 0.001 in either, three rounds: the difference of two means is not shown to be within 0.1 %.
+    // Standard deviation 0.001 in either, three rounds: the difference of two means is not shown to
+    // be within 0.1 %.
     assert_eq!(changes(&comparison, "none"), [Change::Inconclusive; 6]);
     assert!(comparison.is_inconclusive() && !comparison.is_regression());
 }
 
-/// One boot each by the instruction clock, with another seed and so another layout: an overhead, which is a ratio within a boot, is claimed beyond the
-/// declared layout term of both. What a baseline takes differs between boots by more than that, and nothing is claimed of it.
+/// One boot each by the instruction clock, with another seed and so another layout: an overhead,
+/// which is a ratio within a boot, is claimed beyond the declared layout term of both. What a
+/// baseline takes differs between boots by more than that, and nothing is claimed of it.
 #[test]
 fn one_boot_with_another_seed_claims_of_overheads_beyond_the_layout_term() {
     let mut other = instructions();
     other.design.seed = 2;
-    // The rounds of a boot differ by 0.001 % in what a probe costs, in another order in each result.
+    // The rounds of a boot differ by 0.001 % in what a probe costs, in another order in each
+    // result.
     let of = |slower: f64, sign: f64| {
         move |_: &Block, run: &PlannedRun| {
             let noise = 1.0 + sign * 0.000_01 * (f64::from(run.round) - 2.0);
@@ -132,12 +136,14 @@ fn one_boot_with_another_seed_claims_of_overheads_beyond_the_layout_term() {
     }
     assert_eq!(found(0.02, "fexit"), [Change::Increase; 6]);
     assert_eq!(found(0.001, "fexit"), [Change::Increase; 6]);
-    // Beyond the margin, 0.02 %, but within the layout terms of writes, 0.005 %, and of reads, 0.012 %.
+    // Beyond the margin, 0.02 %, but within the layout terms of writes, 0.005 %, and of reads,
+    // 0.012 %.
     assert_eq!(found(0.000_25, "fexit"), [Change::Inconclusive; 6]);
     assert_eq!(found(0.02, "none"), [Change::Inconclusive; 6]);
 }
 
-/// One boot each, all bandwidths of the new one lower by 1 %: by the wall clock boots may differ by that.
+/// One boot each, all bandwidths of the new one lower by 1 %: by the wall clock boots may differ by
+/// that.
 #[test]
 fn one_boot_by_the_wall_clock_makes_no_claim() {
     let slower = |by: f64| {
@@ -165,8 +171,8 @@ fn one_boot_by_the_wall_clock_makes_no_claim() {
     );
 }
 
-/// Under the instruction clock, one boot each with the same seed: what another layout may do is no claim, and what is the same to the
-/// instruction is alike.
+/// Under the instruction clock, one boot each with the same seed: what another layout may do is no
+/// claim, and what is the same to the instruction is alike.
 #[test]
 fn one_boot_by_the_instruction_clock_claims_beyond_the_layout_term_only() {
     let one = |slower: f64| results(&instructions(), steady(slower));
@@ -180,8 +186,8 @@ fn one_boot_by_the_instruction_clock_claims_beyond_the_layout_term_only() {
     assert_eq!(changes(&compared(&over_boots(0.0), &over_boots(0.000_25)), "fexit"), [Change::Increase; 6]);
 }
 
-/// Three pairs of each cell: what twelve cells and more show of their variance is taken together, but for those that are the same to the
-/// instruction.
+/// Three pairs of each cell: what twelve cells and more show of their variance is taken together,
+/// but for those that are the same to the instruction.
 #[test]
 fn few_pairs_take_the_variance_of_all_cells_into_account() {
     let mut study = instructions();
@@ -190,7 +196,8 @@ fn few_pairs_take_the_variance_of_all_cells_into_account() {
         study.targets.push(Target { arch, kernel: kernel.to_owned() });
     }
     let base = results(&study, steady(0.0));
-    // Noise of another size in each cell, about 0.02 %, of which the mean over rounds is 0; fexit is slower by 1 %.
+    // Noise of another size in each cell, about 0.02 %, of which the mean over rounds is 0; fexit
+    // is slower by 1 %.
     let noisy = |block: &Block, run: &PlannedRun| {
         let round = f64::from(run.round);
         let size = 0.0001 + 0.00002 * (block.id.len() % 7) as f64;
@@ -220,8 +227,9 @@ fn few_pairs_take_the_variance_of_all_cells_into_account() {
     );
 }
 
-/// Where variances cannot be pooled, the interval has the layout terms of both results all the same, and the comparison reports so; those that are the same to
-/// the instruction have none, and neither have boots.
+/// Where variances cannot be pooled, the interval has the layout terms of both results all the
+/// same, and the comparison reports so; those that are the same to the instruction have none, and
+/// neither have boots.
 #[test]
 fn a_comparison_reports_what_its_intervals_have_in_them() {
     let with = |replicates: u32| {
@@ -283,7 +291,8 @@ fn a_tool_that_miscounts_now_is_a_regression_whatever_its_cost() {
     assert!(write.miscounts() && write.is_regression() && !read.is_regression());
 }
 
-/// The kernel alone became slower: by 2 % with and without a tool, whose overhead stays what it was.
+/// The kernel alone became slower: by 2 % with and without a tool, whose overhead stays what it
+/// was.
 #[test]
 fn a_slower_baseline_is_reported_and_no_regression() {
     let slower = |_: &Block, run: &PlannedRun| {

@@ -26,7 +26,8 @@ use crate::common::{contents, contents_of, figures, outcome, study};
 /// Calls of each phase.
 const CALLS: u64 = 32;
 
-/// Results in which each call of fexit takes `extra` instructions more than those of the baseline, by round.
+/// Results in which each call of fexit takes `extra` instructions more than those of the baseline,
+/// by round.
 fn results(clock: Clock, extra: fn(u32) -> u64, idle: Option<u64>) -> Results {
     results_of(1, clock, extra, idle)
 }
@@ -75,7 +76,8 @@ fn cost_is_the_difference_to_the_baseline_of_the_same_round_per_call() {
     }
 }
 
-/// Two rounds in one boot of each of so many targets, whose phases take 1 s ± 0.05 % for 32 calls, with fexit 10 ms more.
+/// Two rounds in one boot of each of so many targets, whose phases take 1 s ± 0.05 % for 32 calls,
+/// with fexit 10 ms more.
 fn noisy(targets: usize) -> Results {
     let mut study = Study { clock: Clock::Instructions, ..study(None, 2, 1) };
     let target = |patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") };
@@ -94,10 +96,12 @@ fn noisy(targets: usize) -> Results {
     }))
 }
 
-/// An interval of two rounds alone has one degree of freedom and shows nothing: that of the cost is as wide as that of the overhead, and has the same in it.
+/// An interval of two rounds alone has one degree of freedom and shows nothing: that of the cost is
+/// as wide as that of the overhead, and has the same in it.
 #[test]
 fn the_interval_of_a_cost_is_made_as_that_of_the_overhead() {
-    // With five targets, variances of 15 rows are pooled; with two, there are too few, and the layout term alone is added.
+    // With five targets, variances of 15 rows are pooled; with two, there are too few, and the
+    // layout term alone is added.
     for (targets, cells) in [(5, 15), (2, 1)] {
         let results = noisy(targets);
         let (mut compared, mut narrower) = (0, 0);
@@ -237,7 +241,8 @@ fn plan_of(study: &Study) -> Plan {
     expand(study, &Narrowing::default(), &Available { external_ior, ..Available::default() }).unwrap()
 }
 
-/// Results of the made-up study with so many MPI ranks of `engine`; fexit may cost 1000 % and no byte.
+/// Results of the made-up study with so many MPI ranks of `engine`; fexit may cost 1000 % and no
+/// byte.
 fn of_ranks(engine: EngineChoice, ranks: u32, clock: Clock) -> Results {
     let gate = Gate {
         probes: vec!["fexit".to_owned()],

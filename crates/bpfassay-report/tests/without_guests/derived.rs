@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Derived figures: exact bytes, overhead against pairs, and a reason for every figure that there is not.
+//! Derived figures: exact bytes, overhead against pairs, and a reason for every figure that there
+//! is not.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +26,8 @@ fn fexit() -> ProbeConfiguration {
     ProbeConfiguration::with_defaults(Probe::Fexit)
 }
 
-/// Results of the made-up study where every fexit run on x86_64 has what `change` makes of its figures.
+/// Results of the made-up study where every fexit run on x86_64 has what `change` makes of its
+/// figures.
 fn with_fexit(sampling: Option<&str>, change: impl Fn(&mut RunFigures)) -> Results {
     derive(&contents(&study(sampling, 2, 1), |block, run| match outcome(block, run) {
         Outcome::Measured(mut figures) if run.spec.probe == fexit() => {
@@ -198,8 +200,9 @@ fn iors_rounding_of_short_times_does_not_show_as_an_error() {
 
 #[test]
 fn sampled_bandwidth_takes_the_intervals_around_the_phase() {
-    // Writing from 1 s to 2 s, reading from 3 s to 4 s at 8 MiB/s: intervals of half a second from 0.75 s and from 2.75 s
-    // are half, whole and half busy. The run ends with the read, before the last interval does.
+    // Writing from 1 s to 2 s, reading from 3 s to 4 s at 8 MiB/s: intervals of half a second from
+    // 0.75 s and from 2.75 s are half, whole and half busy. The run ends with the read, before the
+    // last interval does.
     let results = with_fexit(Some("500ms"), |figures| {
         let moved = |ns: u64, from: u64| (ns.clamp(from, from + 1_000_000_000) - from) / 1_000_000 * MOVED / 1000;
         let times = (0..8).map(|step| 250_000_000 + step * 500_000_000);
@@ -219,8 +222,9 @@ fn sampled_bandwidth_takes_the_intervals_around_the_phase() {
 
 #[test]
 fn sampling_goes_on_before_and_after_the_run() {
-    // One sample every 2 s, and one falls into the run from 0.5 s to 4.5 s only: at 2.4 s, after the write phase. Counters
-    // of a monitor that samples all the time would have been 0 at 0.4 s and all that was moved at 4.5 s.
+    // One sample every 2 s, and one falls into the run from 0.5 s to 4.5 s only: at 2.4 s, after
+    // the write phase. Counters of a monitor that samples all the time would have been 0 at 0.4 s
+    // and all that was moved at 4.5 s.
     for barriers in [true, false] {
         let results = with_fexit(Some("2s"), |figures| {
             figures.samples = vec![sample(2_400_000_000, None, MOVED, 0)];
@@ -358,7 +362,8 @@ fn mountstats_are_no_reference_beside_a_neighbour() {
     }
 }
 
-/// Targets with two probe configurations and the control, in one boot each, whose rounds vary alike.
+/// Targets with two probe configurations and the control, in one boot each, whose rounds vary
+/// alike.
 fn wide(targets: usize, rounds: u32, clock: Clock) -> Results {
     let mut study = Study { clock, ..study(None, rounds, 1) };
     let target = |patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Direct costs: what QEMU's plugin counted, per call and by role, and a reason where it cannot be trusted.
+//! Direct costs: what QEMU's plugin counted, per call and by role, and a reason where it cannot be
+//! trusted.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +29,8 @@ use crate::common::{contents, figures, pprof::read, quick, study};
 const CALLS: u64 = 32;
 const BASELINE: u64 = 1_000_000_000;
 
-/// What the made-up runs executed in each of their phases: those with a tool a program, a function beside it, and something elsewhere.
+/// What the made-up runs executed in each of their phases: those with a tool a program, a function
+/// beside it, and something elsewhere.
 fn count(is_baseline: bool) -> Figure<Instructions> {
     count_of(100, is_baseline)
 }
@@ -231,7 +233,8 @@ fn gates_limit_the_direct_cost_of_every_run_and_what_was_not_counted_does_not_pa
     };
     let all = |verdict, limit: u64, figures: &dyn Fn(&PlannedRun, bool) -> Figure<Instructions>| {
         let found = gated(limit, figures);
-        // Three targets with two probe configurations and two metrics each, those that refuse one as expected without it.
+        // Three targets with two probe configurations and two metrics each, those that refuse one
+        // as expected without it.
         assert!(found.len() >= 4 && found.iter().all(|(of_metric, is, _)| *of_metric && *is == verdict), "{found:?}");
         found[0].2.clone()
     };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever numbers a guest reports, figures follow or are missing with a reason, and every form of results can be written: nothing overflows.
+//! Whatever numbers a guest reports, figures follow or are missing with a reason, and every form of
+//! results can be written: nothing overflows.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
 
@@ -33,8 +34,8 @@ fn shake(value: &mut Value, draw: &mut dyn FnMut() -> Option<u64>) {
     }
 }
 
-/// `outcome` with other numbers, one of its parts after the other where that is still an outcome: error numbers and counts of programs have
-/// fewer bits.
+/// `outcome` with other numbers, one of its parts after the other where that is still an outcome:
+/// error numbers and counts of programs have fewer bits.
 fn shaken(outcome: &Outcome, seed: u64, one_in: u64) -> Outcome {
     let mut state = seed;
     let mut draw = || {

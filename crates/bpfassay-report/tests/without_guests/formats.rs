@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What other programs read, by the rules of those: JUnit by its schema, OpenMetrics by the parser of Prometheus' own client
-//! library, Markdown by a parser of it.
+//! What other programs read, by the rules of those: JUnit by its schema, OpenMetrics by the parser
+//! of Prometheus' own client library, Markdown by a parser of it.
 //!
-//! The first two ask programs of the host: xmllint (Debian: libxml2-utils) and python3-prometheus-client. Where they are missing
-//! a message is printed, and with `BPFASSAY_TEST_PROGRAMS=required`, which `ci/test` sets, it
-//! fails.
+//! The first two ask programs of the host: xmllint (Debian: libxml2-utils) and
+//! python3-prometheus-client. Where they are missing a message is printed, and with
+//! `BPFASSAY_TEST_PROGRAMS=required`, which `ci/test` sets, it fails.
 
 #![allow(
     clippy::unwrap_used,
@@ -67,7 +67,8 @@ fn hostile_everywhere() -> Results {
 
 const HOSTILE: &str = "a | b `c` <script>*d*</script> [e](f) ]]> \u{1b}[31m \"g\" 'h' & \\ ~~i~~ # j\n- k";
 
-/// Gives `text` to a program of the host, which checks it; `None`, with a message, where it is not installed.
+/// Gives `text` to a program of the host, which checks it; `None`, with a message, where it is not
+/// installed.
 fn checked_by(program: &mut Command, probe: &[&str], text: &str) -> Option<(bool, String)> {
     let name = program.get_program().to_owned();
     let installed = Command::new(&name).args(probe).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -124,7 +125,8 @@ fn junit_keeps_to_its_schema() {
     }
 }
 
-/// What the reference parser of OpenMetrics makes of the text on standard input: each sample's name, labels, value.
+/// What the reference parser of OpenMetrics makes of the text on standard input: each sample's
+/// name, labels, value.
 const PARSER: &str = r#"
 import json, sys
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
@@ -227,7 +229,8 @@ fn what_looks_like_markup_is_shown_as_it_is() {
             all.push_str(&text);
         }
     }
-    // A control character is shown by its number, a line feed is a space; everything else is there, and is text.
+    // A control character is shown by its number, a line feed is a space; everything else is there,
+    // and is text.
     let shown = HOSTILE.replace('\u{1b}', "\\x1b").replace('\n', " ");
     assert!(all.contains(&shown), "{shown:?} is not in {all}");
 }

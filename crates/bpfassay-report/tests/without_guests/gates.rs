@@ -152,7 +152,8 @@ fn a_baseline_that_differs_from_itself_blames_no_tool() {
     assert!(gate.found.contains("the baseline differs from itself by 1.0"), "{}", gate.found);
 }
 
-/// By both clocks: what passes and what is broken over three boots is inconclusive within one, and negligible there is nothing.
+/// By both clocks: what passes and what is broken over three boots is inconclusive within one, and
+/// negligible there is nothing.
 #[test]
 fn one_boot_does_not_decide_on_overheads() {
     for clock in [Clock::Instructions, Clock::Wall] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever others wrote into results, no form of them holds what a terminal obeys, what changes the order of text, or what a
-//! table program calculates.
+//! Whatever others wrote into results, no form of them holds what a terminal obeys, what changes
+//! the order of text, or what a table program calculates.
 
 #![allow(
     clippy::unwrap_used,
@@ -86,7 +86,8 @@ fn check(what: &str, results: &Results) {
                 assert!(rest.is_some_and(|rest| rest.contains("::")), "{what}: {line:?} is no annotation");
             }
         } else if form != "html" && form != "svg" {
-            // A runner looks for commands in whatever a step prints: at the beginning of a line, or with `##[` anywhere in it.
+            // A runner looks for commands in whatever a step prints: at the beginning of a line, or
+            // with `##[` anywhere in it.
             let is_command = |line: &str| line.trim_start().starts_with("::");
             assert!(!shown.lines().any(is_command), "{what}, {form}: a command to a runner");
             assert!(form != "summary, markdown" || !shown.contains("##["), "{what}: a command to a runner");

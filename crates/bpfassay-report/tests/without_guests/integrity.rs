@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Damage to journals and results, edits by hand, and files that are none: all are refused with a message that names the file, and no other figures come
-//! of them.
+//! Damage to journals and results, edits by hand, and files that are none: all are refused with a
+//! message that names the file, and no other figures come of them.
 
 #![allow(
     clippy::unwrap_used,
@@ -143,7 +143,8 @@ fn lines_are_neither_exchanged_nor_dropped_nor_repeated_nor_taken_from_another_j
     assert_eq!(refused_at(folder.path(), &spliced).0, 5);
 }
 
-/// The lines with objects in place of theirs, and with sums that fit: which anyone can make who can compute sums.
+/// The lines with objects in place of theirs, and with sums that fit: which anyone can make who can
+/// compute sums.
 fn forged(objects: &[String]) -> Vec<String> {
     let mut sum = String::new();
     let seal = |object: &String| {

@@ -184,14 +184,16 @@ fn what_is_done_is_not_done_again() {
     assert!(contents.to_do(Again::Nothing).is_empty());
     // No run failed by the host.
     assert!(contents.to_do(Again::Host).is_empty());
-    // The block with the panicked runs of riscv64 whole, if they are to be done again, as if nothing were known of it.
+    // The block with the panicked runs of riscv64 whole, if they are to be done again, as if
+    // nothing were known of it.
     let again = contents.to_do(Again::Failed);
     assert_eq!(again.iter().map(|todo| todo.block.id.as_str()).collect::<Vec<_>>(), ["riscv64_6.12_w_nfs4.2_1"]);
     assert!(again.iter().all(|todo| todo.open().count() == todo.block.runs.len()));
     assert!(again.iter().all(|todo| (todo.past.boots, todo.past.attempt) == (1, 2) && todo.past.history.is_empty()));
 }
 
-/// The journal of the first block of a study, as a boot left it that ended with `verdict` before its last run; and its runs.
+/// The journal of the first block of a study, as a boot left it that ended with `verdict` before
+/// its last run; and its runs.
 fn broken_off(verdict: Option<BootVerdict>, settled: &[usize]) -> (Contents, Vec<String>) {
     let mut contents = contents(&study(None, 1, 1), outcome);
     contents.header.plan.blocks.truncate(1);

@@ -154,7 +154,8 @@ fn without_a_tool_there_is_nothing_to_load() {
 fn instructions_are_counted_only_where_something_is_measured_by_them() {
     let study = |name| bpfassay_study::load(name).unwrap();
     assert!(study("quick").counts_instructions());
-    // By the wall clock there is nothing to count, and with nothing but loading and attaching neither.
+    // By the wall clock there is nothing to count, and with nothing but loading and attaching
+    // neither.
     assert_eq!((study("io-paths").clock, study("io-paths").counts_instructions()), (Clock::Wall, false));
     assert_eq!((study("load").clock, study("load").counts_instructions()), (Clock::Instructions, false));
 }

@@ -95,8 +95,8 @@ impl Lack {
     }
 }
 
-/// The journal of a study of which everything was measured and is exact, but what the kernel refuses
-/// as expected.
+/// The journal of a study of which everything was measured and is exact, but what the kernel
+/// refuses as expected.
 fn whole() -> Contents {
     contents(&study(None, 2, 1), |block, run| match (block.target.arch, run.spec.probe.probe) {
         (Arch::Aarch64, Probe::Fexit) => Outcome::Refused(not_supported()),
@@ -104,7 +104,8 @@ fn whole() -> Contents {
     })
 }
 
-/// Cells that are exact, by the first line of a report, of the six in which something is under test.
+/// Cells that are exact, by the first line of a report, of the six in which something is under
+/// test.
 fn exact(results: &bpfassay_results::Results) -> usize {
     let words = text(results, Style::default());
     let first = words.lines().next().unwrap();
@@ -119,7 +120,8 @@ fn on_screen(results: &bpfassay_results::Results) -> (usize, usize) {
     (matrix.matches("exact").count(), matrix.matches('✔').count())
 }
 
-/// `whole` whose runs lack what `lacks` says, each with the number of a run; and the cells of these.
+/// `whole` whose runs lack what `lacks` says, each with the number of a run; and the cells of
+/// these.
 fn lacking(lacks: &[(usize, Lack)]) -> (Contents, BTreeSet<String>) {
     let mut contents = whole();
     let count = contents.entries.iter().filter(|entry| matches!(entry, Entry::Run(_))).count();

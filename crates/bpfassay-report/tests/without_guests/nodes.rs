@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs that several nodes did together: their figures stand beside the sums, and results without nodes are as before.
+//! Runs that several nodes did together: their figures stand beside the sums, and results without
+//! nodes are as before.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +21,8 @@ use bpfassay_results::{Contents, Entry, Figure, NodeRun, Outcome};
 
 use crate::common::{MOVED, contents, outcome, reading, study};
 
-/// A journal whose runs two nodes did; the second one moved all but `first` bytes of what was moved, and its tracer counted `lost` bytes too few.
+/// A journal whose runs two nodes did; the second one moved all but `first` bytes of what was
+/// moved, and its tracer counted `lost` bytes too few.
 fn of_two_nodes(first: u64, lost: u64) -> Contents {
     let mut contents = contents(&study(None, 2, 1), outcome);
     for entry in &mut contents.entries {

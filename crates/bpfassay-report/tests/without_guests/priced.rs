@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Direct costs that a model of caches and branches prices: the vector beside the instructions, by role and in every format, and nothing of it
-//! without a model.
+//! Direct costs that a model of caches and branches prices: the vector beside the instructions, by
+//! role and in every format, and nothing of it without a model.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +29,8 @@ const fn misses(l1i: u64, l1d: u64, l2: u64, mispredicted: u64) -> Misses {
     Misses { l1i: l1i * CALLS, l1d: l1d * CALLS, l2: l2 * CALLS, mispredicted: mispredicted * CALLS }
 }
 
-/// A program that misses the caches, a function beside it that mispredicts a branch, and one mispredicted branch elsewhere.
+/// A program that misses the caches, a function beside it that mispredicts a branch, and one
+/// mispredicted branch elsewhere.
 fn count(run: &PlannedRun, is_modelled: bool) -> Instructions {
     let of = |misses: Misses| is_modelled.then_some(misses);
     let part = |function: &str, role, per_call, found| FunctionCount {
@@ -50,7 +51,8 @@ fn count(run: &PlannedRun, is_modelled: bool) -> Instructions {
     Instructions { all: BASELINE + more * CALLS, user: 5, tool: None, unresolved: 0, misses, direct }
 }
 
-/// Results of the made-up study, whose model is `model`, with what a plugin counts with or without one.
+/// Results of the made-up study, whose model is `model`, with what a plugin counts with or without
+/// one.
 fn results_with(model: Option<Model>, is_modelled: bool) -> Results {
     let study = Study { model, clock: Clock::Instructions, clock_of_host: false, ..study(None, 2, 1) };
     let mut contents = contents(&study, |_, run| Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0))));
@@ -119,7 +121,8 @@ fn without_a_model_there_is_nothing_of_it() {
             assert!(!text.contains(word), "{word}: {text}");
         }
     }
-    // What a study without a model finds in a journal is not shown, and what is missing in one with a model has no figure.
+    // What a study without a model finds in a journal is not shown, and what is missing in one with
+    // a model has no figure.
     for results in [results_with(None, true), results_with(Model::named("cachegrind"), false)] {
         assert!(direct(&results).all(|direct| direct.priced.is_none()));
         assert!(!text(&results, Style::default()).contains("by the model"));

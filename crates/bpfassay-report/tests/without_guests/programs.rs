@@ -54,7 +54,8 @@ warm_up = 0
 /// What the workload's messages come to.
 const DONE: Totals = Totals { calls: 200, bytes: 200_000, errors: 0 };
 
-/// A run in which the sets counted `lost` calls too few; 100 operations in a second, in two with all sets.
+/// A run in which the sets counted `lost` calls too few; 100 operations in a second, in two with
+/// all sets.
 fn run(probe: ProbeConfiguration, lost: u64) -> RunFigures {
     let all = probe.sets.count() > 1;
     let at = |done: u64| {

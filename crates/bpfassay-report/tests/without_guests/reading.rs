@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results as somebody reads them at a terminal of 80 columns: nothing is cut or broken in two, what they come to stands on top, and when, where and of what
-//! they are stands in every report.
+//! Results as somebody reads them at a terminal of 80 columns: nothing is cut or broken in two,
+//! what they come to stands on top, and when, where and of what they are stands in every report.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sequential sampling: which boots come next, when they are enough, and what then holds of the figures; warm-up and drift.
+//! Sequential sampling: which boots come next, when they are enough, and what then holds of the
+//! figures; warm-up and drift.
 
 #![allow(
     clippy::unwrap_used,
@@ -126,7 +127,8 @@ fn an_interruption_between_two_looks_leaves_the_rest_of_the_stage() {
     assert_eq!(only(&interrupted).end, None);
 }
 
-/// What is provisional, or failed by the host, must not end sampling: measured, it might have gone on.
+/// What is provisional, or failed by the host, must not end sampling: measured, it might have gone
+/// on.
 #[test]
 fn only_records_that_count_for_good_end_sampling() {
     let whole = contents(&sequential("1%"), outcome(0.0001));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of what `run` prints claims no more than the results have, hides nothing that went wrong,
-//! and fits a screen.
+//! The end of what `run` prints claims no more than the results have, hides nothing that went
+//! wrong, and fits a screen.
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::{

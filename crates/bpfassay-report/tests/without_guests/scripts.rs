@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scripts in `ci/records/` that make tables of results.json, on results as this version writes them: a key that is not there is an error.
+//! The scripts in `ci/records/` that make tables of results.json, on results as this version writes
+//! them: a key that is not there is an error.
 //!
 //! They need jq. Where it is missing a message is printed, and with
 //! `BPFASSAY_TEST_PROGRAMS=required`, which `ci/test` sets, it fails.

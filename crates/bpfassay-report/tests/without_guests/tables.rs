@@ -172,7 +172,8 @@ fn pitfalls_are_shown_by_target_and_configuration() {
 
 #[test]
 fn surprises_are_loud() {
-    // aarch64 attaches where a refusal was expected, x86_64 refuses with an error that was not expected.
+    // aarch64 attaches where a refusal was expected, x86_64 refuses with an error that was not
+    // expected.
     let contents = contents(&study(None, 2, 1), |block, run| {
         match (block.target.arch.name(), run.spec.probe.to_string().as_str()) {
             ("aarch64", "fexit") => Outcome::Measured(Box::new(crate::common::figures(run.spec.probe, 150.0, 300.0))),

@@ -72,7 +72,8 @@ impl Content {
         })
     }
 
-    /// Reads a compressed file to its end, where its checksums are: what is damaged may begin as anything.
+    /// Reads a compressed file to its end, where its checksums are: what is damaged may begin as
+    /// anything.
     ///
     /// # Errors
     /// [`ResultsError::Damaged`], and those of [`Self::open`].

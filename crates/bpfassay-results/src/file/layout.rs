@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How `results.json` is laid out: a line for each thing that a reader looks for, such as a run or a cell, and not for each number. Printed
-//! number by number, 200,000 runs would take 4 GB.
+//! How `results.json` is laid out: a line for each thing that a reader looks for, such as a run or
+//! a cell, and not for each number. Printed number by number, 200,000 runs would take 4 GB.
 
 use std::io::{self, Write};
 

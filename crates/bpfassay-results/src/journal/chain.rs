@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The chain of sums that holds a journal together.
 //!
-//! Every line is a JSON object whose first key is `sum`: SHA-256, in hexadecimal, of the text of the sum of the line before (of nothing for the
-//! first line) and of the line's own object as it would be written without that key. The form of the beginning is fixed to the byte, so every byte
-//! of a line counts, and so does its place: a line that was changed, left out, repeated, exchanged or taken from another journal does not
-//! fit. What does not show is that lines at the end are missing; results say how many there were ([`JournalDigest`]).
+//! Every line is a JSON object whose first key is `sum`: SHA-256, in hexadecimal, of the text of
+//! the sum of the line before (of nothing for the first line) and of the line's own object as it
+//! would be written without that key. The form of the beginning is fixed to the byte, so every byte
+//! of a line counts, and so does its place: a line that was changed, left out, repeated, exchanged
+//! or taken from another journal does not fit. What does not show is that lines at the end are
+//! missing; results say how many there were ([`JournalDigest`]).
 //!
-//! This finds damage, not malice: whoever rewrites all sums makes a journal that fits. What its entries say is checked apart from this.
+//! This finds damage, not malice: whoever rewrites all sums makes a journal that fits. What its
+//! entries say is checked apart from this.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,7 +24,8 @@ const AFTER: &[u8] = b"\",";
 /// Digits of a sum.
 const DIGITS: usize = 64;
 
-/// The digest of a journal: its number of lines, and the sum of the last one, which covers all others.
+/// The digest of a journal: its number of lines, and the sum of the last one, which covers all
+/// others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JournalDigest {
@@ -60,7 +64,8 @@ impl JournalDigest {
         line
     }
 
-    /// The object that is sealed in `line`, which has no newline. Where there is an error, `line` stays as it is.
+    /// The object that is sealed in `line`, which has no newline. Where there is an error, `line`
+    /// stays as it is.
     ///
     /// # Errors
     /// Why it is not the next line.
@@ -90,7 +95,8 @@ fn object(line: &mut [u8]) -> &[u8] {
     line.get(comma..).unwrap_or_default()
 }
 
-/// The object in `line`, whatever its sum, or the line itself; for finding out what version it is of.
+/// The object in `line`, whatever its sum, or the line itself; for finding out what version it is
+/// of.
 pub(super) fn unchecked(line: &mut [u8]) -> &[u8] {
     match parts(line).is_some() {
         true => object(line),

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Testbeds that grew while a plan was executed: who reads a journal finds the whole testbed at its beginning.
+//! Testbeds that grew while a plan was executed: who reads a journal finds the whole testbed at its
+//! beginning.
 
 use crate::{Entry, Provenance};
 
-/// Puts what the testbed grew to in the place of what it was begun with: in `first`, which the header has, or in the resumption that it was
-/// made for. A resumption with a larger testbed than was there at an interruption counts as growth. Returns the other entries.
+/// Puts what the testbed grew to in the place of what it was begun with: in `first`, which the
+/// header has, or in the resumption that it was made for. A resumption with a larger testbed than
+/// was there at an interruption counts as growth. Returns the other entries.
 ///
 /// # Errors
 /// The number of the line of an entry that takes something away, and why it cannot be.
@@ -102,7 +104,8 @@ mod tests {
         let mut first = one.clone();
         assert_eq!(fold(&mut first, vec![provisioned(&two), provisioned(&all)]), Ok(Vec::new()));
         assert_eq!(first, all);
-        // Interrupted before the last was there, and resumed with all of them at once, or one after the other.
+        // Interrupted before the last was there, and resumed with all of them at once, or one after
+        // the other.
         for later in [vec![resumed(&all)], vec![resumed(&two), provisioned(&all)]] {
             let mut first = one.clone();
             let kept = fold(&mut first, [vec![provisioned(&two)], later].concat()).unwrap();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether what a journal contains is possible: every entry is of the plan in the header, and comes in an order in which things happen.
+//! Whether what a journal contains is possible: every entry is of the plan in the header, and comes
+//! in an order in which things happen.
 
 use std::collections::{HashMap, HashSet, hash_map};
 
@@ -114,8 +115,8 @@ impl<'a> Sound<'a> {
         }
         let is_in = self.known(&block.id)?.is_in(boot);
         match &record.outcome {
-            // What failed may never have begun: its guest could not be started, or was gone already, or was never meant to be
-            // started, which is boot 0.
+            // What failed may never have begun: its guest could not be started, or was gone
+            // already, or was never meant to be started, which is boot 0.
             Outcome::Failed(failure) if boot > 0 || failure.kind == FailureKind::NotTried => Ok(()),
             Outcome::Refused(Refusal { run: Some(earlier), .. }) if is_in => self.is_of(earlier, &block.id),
             Outcome::Measured(_) | Outcome::Refused(_) if is_in => Ok(()),

@@ -110,9 +110,9 @@ impl Texts {
         Ok(place)
     }
 
-    /// Gives what `make` makes of the text at each of `places`, on several threads, to `take`, in the
-    /// order of `places`. In place of that, `take` is given [`JournalError::Io`] where a text cannot
-    /// be read, or is another by now.
+    /// Gives what `make` makes of the text at each of `places`, on several threads, to `take`, in
+    /// the order of `places`. In place of that, `take` is given [`JournalError::Io`] where a text
+    /// cannot be read, or is another by now.
     ///
     /// # Errors
     /// Those of `take`.

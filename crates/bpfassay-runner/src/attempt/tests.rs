@@ -12,7 +12,8 @@ use crate::{
     repeated::RepeatedFailures,
 };
 
-/// Blocks of one target with `rounds` of the baseline, its control, kprobe, fexit and fentry, after a warm-up.
+/// Blocks of one target with `rounds` of the baseline, its control, kprobe, fexit and fentry, after
+/// a warm-up.
 fn plan(rounds: u32, replicates: u32) -> Plan {
     let mut study = bpfassay_study::load("quick").unwrap();
     let of = |probe| ProbeConfiguration::with_defaults(probe);
@@ -162,7 +163,8 @@ fn of_two_tools_a_confirming_boot_finds_the_one_to_blame() {
     }
 }
 
-/// A deadline shows that a run is slow: a run that is slow alone as well has not been delayed by the one before it.
+/// A deadline shows that a run is slow: a run that is slow alone as well has not been delayed by
+/// the one before it.
 #[test]
 fn a_run_that_is_slow_alone_as_well_is_to_blame_for_its_deadline() {
     let plan = plan(2, 1);
@@ -479,7 +481,8 @@ fn a_kernel_that_is_silent_from_the_first_byte_is_booted_once() {
     repeated.done(&plan.blocks[0], &attempt);
     let failure = repeated.not_tried(&plan.blocks[1]).unwrap();
     assert!(failure.excerpt[0].contains(&format!("never ready in {}: ", plan.blocks[0].id)), "{:?}", failure.excerpt);
-    // The journal has the failure of the boot, not of its runs: a run that is resumed decides so, too.
+    // The journal has the failure of the boot, not of its runs: a run that is resumed decides so,
+    // too.
     let mut resumed = RepeatedFailures::default();
     resumed.never_ready(&plan.blocks[0], conclusion.failure.as_ref().unwrap());
     assert!(resumed.not_tried(&plan.blocks[1]).is_some());

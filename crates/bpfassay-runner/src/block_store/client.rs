@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How requests to an object store are sent: by the client of every other download, with the host's proxies and certificates, bounded in size and time.
+//! How requests to an object store are sent: by the client of every other download, with the host's
+//! proxies and certificates, bounded in size and time.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +23,8 @@ use super::MAX_ENTRY;
 
 /// How long a request may take, its answer included.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// Largest answer that is read, in bytes: an entry, with what the protocol has around it; or a page of a list.
+/// Largest answer that is read, in bytes: an entry, with what the protocol has around it; or a page
+/// of a list.
 const MAX_ANSWER: u64 = MAX_ENTRY + (1 << 20);
 
 /// Gives object stores the client.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A directory as a store, which other hosts and other users may write to at the same time. Everything below it is reached by descriptors and never through
-//! a symbolic link; an entry appears under its name whole, by a rename.
+//! A directory as a store, which other hosts and other users may write to at the same time.
+//! Everything below it is reached by descriptors and never through a symbolic link; an entry
+//! appears under its name whole, by a rename.
 
 #![allow(
     clippy::disallowed_methods,
@@ -26,7 +27,8 @@ use rustix::{
 use super::{BlockKey, BlockStoreError, MAX_ENTRY};
 use crate::unix_ms;
 
-/// What makes a directory a store, in the form of entries that this version has: the directory of the entries.
+/// What makes a directory a store, in the form of entries that this version has: the directory of
+/// the entries.
 pub(super) const BLOCKS: &str = "bpfassay-blocks-1";
 /// Where entries are written before they have their name.
 const DRAFTS: &str = "new";

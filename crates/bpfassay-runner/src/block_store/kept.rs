@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The records of a block that a store keeps: which blocks are kept, what an entry consists of, and what is taken from one. Pure.
+//! The records of a block that a store keeps: which blocks are kept, what an entry consists of, and
+//! what is taken from one. Pure.
 
 use bpfassay_results::{
     BlockEnded, BlockStarted, BootVerdict, Contents, Entry, Figure, GuestReady, Header, JOURNAL_VERSION, Outcome,
@@ -24,8 +25,8 @@ impl Records {
     /// Those of the last boot among `entries`, which are of `block`.
     ///
     /// # Errors
-    /// Why they are not kept: only a boot that did the whole block is, in which nothing failed. What failed may have failed because of the host, and is
-    /// measured again by who asks for it.
+    /// Why they are not kept: only a boot that did the whole block is, in which nothing failed.
+    /// What failed may have failed because of the host, and is measured again by who asks for it.
     pub(super) fn of(block: &Block, entries: Vec<Entry>) -> Result<Self, String> {
         let (mut started, mut ready, mut runs, mut ended) = (None, None, Vec::new(), None);
         for entry in entries {
@@ -81,7 +82,8 @@ impl Records {
         key(&plan.study, block, provenance, &self.started.qemu).map_err(|error| error.to_string())
     }
 
-    /// The entry of a store with these records, and its key. `plan` has `block`, and `provenance` is what they were measured with.
+    /// The entry of a store with these records, and its key. `plan` has `block`, and `provenance`
+    /// is what they were measured with.
     ///
     /// # Errors
     /// Why there is none: what determines the figures is not known.
@@ -105,7 +107,8 @@ impl Records {
         Ok((key, Contents { header, entries: self.entries(), torn: None, digest: None }))
     }
 
-    /// The records in the entry that is named `name`, and the provenance that they were measured with.
+    /// The records in the entry that is named `name`, and the provenance that they were measured
+    /// with.
     ///
     /// # Errors
     /// Why it is no such entry.
@@ -123,14 +126,16 @@ impl Records {
         Ok((block.clone(), header.provenance, records))
     }
 
-    /// These records as those of boot `boot` in attempt `attempt` at the block, taken from where `reused` says.
+    /// These records as those of boot `boot` in attempt `attempt` at the block, taken from where
+    /// `reused` says.
     pub(super) fn taken(mut self, boot: u32, attempt: u32, reused: Reused) -> Vec<Entry> {
         self.renumber(boot, attempt);
         (self.started.log, self.started.reused) = (None, Some(reused));
         self.entries()
     }
 
-    /// These without times of the host's clock, which are 0: they are others each time the block is measured.
+    /// These without times of the host's clock, which are 0: they are others each time the block is
+    /// measured.
     pub(super) fn without_times(mut self) -> Self {
         (self.started.at_unix_ms, self.ready.ready_after_ms, self.ended.at_unix_ms) = (0, 0, 0);
         for run in &mut self.runs {

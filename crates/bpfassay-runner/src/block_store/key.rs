@@ -8,10 +8,12 @@ use bpfassay_study::{Block, Clock, Study};
 use bpfassay_testbed::cache::Digest;
 use serde_json::{Map, Value, to_value};
 
-/// Version of what keys are made of. Another one is another key, so that entries of before are not found.
+/// Version of what keys are made of. Another one is another key, so that entries of before are not
+/// found.
 const VERSION: u32 = 1;
 
-/// QEMU's filter of system calls, with its value: it protects the host, and the guest does not see it.
+/// QEMU's filter of system calls, with its value: it protects the host, and the guest does not see
+/// it.
 const SANDBOX: &str = "-sandbox";
 
 /// The name of a block in a store.
@@ -39,11 +41,13 @@ pub(crate) struct NoKey(String);
 
 /// The key of `block` of `study`, measured with `provenance` by the command line `command` of QEMU.
 ///
-/// The figures follow from: this program, by its digest, which reads what guests and QEMU's plugin report; what of the study says how a guest is made, how
-/// long it may take, and how its output is read; the block, with every run's specification and its place in the order of runs; kernel and initramfs by
-/// their digests, which have tools under test and scripts in them; QEMU by version and digest, and its arguments, with seed, machine, memory and the kernel's
-/// command line. By the wall clock the host is part of it, too. Not part of it is what names no figure: gates, expectations, descriptions, other targets and
-/// probes, how many replicates there are, paths.
+/// The figures follow from: this program, by its digest, which reads what guests and QEMU's plugin
+/// report; what of the study says how a guest is made, how long it may take, and how its output is
+/// read; the block, with every run's specification and its place in the order of runs; kernel and
+/// initramfs by their digests, which have tools under test and scripts in them; QEMU by version and
+/// digest, and its arguments, with seed, machine, memory and the kernel's command line. By the wall
+/// clock the host is part of it, too. Not part of it is what names no figure: gates, expectations,
+/// descriptions, other targets and probes, how many replicates there are, paths.
 ///
 /// # Errors
 /// [`NoKey`] where `provenance` lacks one of these.
@@ -87,7 +91,8 @@ pub(crate) fn key(
     Ok(BlockKey(Digest::of(&text)))
 }
 
-/// What a key is made of, by name. The keys of an object are in order, so that its text is the same for the same values.
+/// What a key is made of, by name. The keys of an object are in order, so that its text is the same
+/// for the same values.
 #[derive(Default)]
 struct Ingredients(Map<String, Value>);
 
@@ -112,8 +117,9 @@ fn named(artefacts: &[Artefact]) -> Result<Vec<(&str, &str)>, NoKey> {
     artefacts.iter().map(|artefact| Ok((artefact.name.as_str(), digest_of(artefact)?))).collect()
 }
 
-/// QEMU's arguments without what differs by host and changes nothing in the guest: how the program is started, which has paths, and the filter of system calls, which comes first. Everything else that has
-/// a path is opened before and inherited.
+/// QEMU's arguments without what differs by host and changes nothing in the guest: how the program
+/// is started, which has paths, and the filter of system calls, which comes first. Everything else
+/// that has a path is opened before and inherited.
 fn arguments(command: &[String]) -> Vec<&str> {
     let mut all = Vec::with_capacity(command.len());
     let start = command.iter().position(|argument| argument == SANDBOX).unwrap_or(1);

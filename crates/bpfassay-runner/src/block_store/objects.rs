@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An object store as a store of blocks: one that speaks S3, or a server that takes files by HTTP (PUT, and PROPFIND for lists). An entry is one object, which is
-//! there whole or not at all.
+//! An object store as a store of blocks: one that speaks S3, or a server that takes files by HTTP
+//! (PUT, and PROPFIND for lists). An entry is one object, which is there whole or not at all.
 //!
-//! Credentials come from the environment, as is customary (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_ENDPOINT_URL` and the others of
+//! Credentials come from the environment, as is customary (`AWS_ACCESS_KEY_ID`,
+//! `AWS_SECRET_ACCESS_KEY`, `AWS_ENDPOINT_URL` and the others of
 //! [`AmazonS3Builder::from_env`]); none goes into a message or into results.
 
 #![allow(clippy::disallowed_methods, reason = "joins fixed names and digests")]
@@ -181,7 +182,8 @@ impl Objects {
         }
     }
 
-    /// Writes the entry of `key`. If there is one already, another host measured the same block: that stays, unless `replace`.
+    /// Writes the entry of `key`. If there is one already, another host measured the same block:
+    /// that stays, unless `replace`.
     pub(super) fn write(&self, key: &BlockKey, text: Vec<u8>, replace: bool) -> Result<(), BlockStoreError> {
         self.put(&self.location(key), text, replace, "write", self.entry(key).display().to_string())
     }
@@ -232,8 +234,8 @@ impl Objects {
         self.prefix.clone().join(folder).join(name)
     }
 
-    /// What the store answers to `request`, on a thread of its own: the client blocks, and whoever calls may be in a runtime. A store that does not answer is not
-    /// asked any more after a while.
+    /// What the store answers to `request`, on a thread of its own: the client blocks, and whoever
+    /// calls may be in a runtime. A store that does not answer is not asked any more after a while.
     fn ask<T: Send>(
         &self,
         action: &'static str,

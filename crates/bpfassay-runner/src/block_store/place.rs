@@ -10,7 +10,8 @@ use bpfassay_testbed::apt::is_url;
 pub enum StorePlace {
     /// A directory of this machine.
     Directory(PathBuf),
-    /// An object store: `s3://BUCKET/PREFIX`, or the URL of a directory of a server that takes files by HTTP; without a slash at its end.
+    /// An object store: `s3://BUCKET/PREFIX`, or the URL of a directory of a server that takes
+    /// files by HTTP; without a slash at its end.
     Url(Box<str>),
 }
 
@@ -46,7 +47,8 @@ impl fmt::Display for StorePlace {
     }
 }
 
-/// Bucket and prefix of what follows `s3://`. Prefixes are kept to characters that no part of the protocol encodes.
+/// Bucket and prefix of what follows `s3://`. Prefixes are kept to characters that no part of the
+/// protocol encodes.
 pub(super) fn bucket_and_prefix(text: &str) -> Option<(&str, &str)> {
     let (bucket, prefix) = text.split_once('/').unwrap_or((text, ""));
     let is_of_bucket = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c);

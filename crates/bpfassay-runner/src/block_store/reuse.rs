@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a run uses a store of blocks: what it takes from it before it boots, and what it puts into it.
+//! How a run uses a store of blocks: what it takes from it before it boots, and what it puts into
+//! it.
 
 use std::{fmt, sync::Arc};
 
@@ -17,10 +18,12 @@ pub struct BlockReuse {
     pub store: BlockStore,
     /// Take nothing from it: everything is measured, and put in the place of what it has.
     pub fresh: bool,
-    /// Use it by the wall clock, too, by which figures are different each time. Only blocks of the same kind of host are taken then.
+    /// Use it by the wall clock, too, by which figures are different each time. Only blocks of the
+    /// same kind of host are taken then.
     pub wall: bool,
-    /// Keep entries without what the block does not determine: times of the host's clock, and the host. The same block of the same guests is then the same
-    /// bytes, whoever measured it. Not by the wall clock, by which the host is part of what names a block.
+    /// Keep entries without what the block does not determine: times of the host's clock, and the
+    /// host. The same block of the same guests is then the same bytes, whoever measured it. Not by
+    /// the wall clock, by which the host is part of what names a block.
     pub reproducible: bool,
 }
 
@@ -46,10 +49,12 @@ impl fmt::Debug for Reuse<'_> {
 }
 
 impl Reuse<'_> {
-    /// The entries of a boot that does `todo`, out of the store, where it has them. A damaged entry is named and put aside.
+    /// The entries of a boot that does `todo`, out of the store, where it has them. A damaged entry
+    /// is named and put aside.
     pub(crate) async fn look_up(&self, host_setup: &HostSetup, todo: &ToDo) -> Option<Vec<Entry>> {
         let ToDo { block, past } = todo;
-        // A block of which something counts already, or that is to be measured again, is measured here.
+        // A block of which something counts already, or that is to be measured again, is measured
+        // here.
         if self.with.fresh || past.attempt > 1 || !past.settled.is_empty() {
             return None;
         }
@@ -93,7 +98,8 @@ impl Reuse<'_> {
         key(&self.plan.study, block, &(self.provenance)(), &command).map_err(|error| error.to_string())
     }
 
-    /// Keeps `entries`, all that was recorded of `block`, where they are a block that is kept. What cannot be kept is reported, and the run goes on.
+    /// Keeps `entries`, all that was recorded of `block`, where they are a block that is kept. What
+    /// cannot be kept is reported, and the run goes on.
     pub(crate) async fn keep(&self, block: &Block, entries: Vec<Entry>) {
         let records = match Records::of(block, entries) {
             Ok(records) => records,

@@ -106,7 +106,8 @@ impl BlockStore {
         self.found(key, self.contents(key)?)
     }
 
-    /// The entry of `key`, if there is one. Where it comes over a network, other tasks go on meanwhile.
+    /// The entry of `key`, if there is one. Where it comes over a network, other tasks go on
+    /// meanwhile.
     ///
     /// # Errors
     /// As [`BlockStore::kept`].
@@ -148,8 +149,9 @@ impl BlockStore {
         }
     }
 
-    /// Keeps `records` of `block`, a block of `plan` that was measured with `provenance`. What a directory has of it is replaced; what an object store has by then,
-    /// only if `replace`: it is another host's of the same block.
+    /// Keeps `records` of `block`, a block of `plan` that was measured with `provenance`. What a
+    /// directory has of it is replaced; what an object store has by then, only if `replace`: it is
+    /// another host's of the same block.
     ///
     /// # Errors
     /// [`BlockStoreError::Io`], [`BlockStoreError::Objects`] and [`BlockStoreError::NotAsked`] where the entry cannot be written; [`BlockStoreError::TooLarge`];

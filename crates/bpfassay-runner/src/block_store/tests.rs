@@ -24,7 +24,8 @@ use crate::{
     merge::tests::{measured, whole_plan},
 };
 
-/// What boots guests of `plan`, as far as can be known of it without starting anything: no program and no file of it exists.
+/// What boots guests of `plan`, as far as can be known of it without starting anything: no program
+/// and no file of it exists.
 fn host_setup(plan: &Plan) -> HostSetup {
     let file = || File { path: "/nonexistent/file".into(), size: 1, sha256: Digest::of(b"") };
     let image = |target: &Target| {

@@ -60,8 +60,9 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// The rows of a block, where `record` completes its first round, all of its rounds, or twice as many as the last rows were from:
-    /// from all complete rounds of the blocks with the same cells.
+    /// The rows of a block, where `record` completes its first round, all of its rounds, or twice
+    /// as many as the last rows were from: from all complete rounds of the blocks with the same
+    /// cells.
     pub(super) fn take(&mut self, record: &RunRecord) -> Option<ProvisionalRows> {
         let table = self.tables.get_mut(self.places.get(&record.block)?)?;
         if record.warm_up {

@@ -82,7 +82,8 @@ impl Remaining {
         }
     }
 
-    /// A run of `cell` in the block named `block` ended after `seconds`; 0 if it never began, which is not counted.
+    /// A run of `cell` in the block named `block` ended after `seconds`; 0 if it never began, which
+    /// is not counted.
     pub(super) fn ended(&mut self, block: &str, cell: &str, seconds: f64) {
         let Some(waiting) = self.blocks.get_mut(block) else { return };
         if let Some(at) = waiting.cells.iter().position(|left| left == cell) {
@@ -95,7 +96,8 @@ impl Remaining {
         }
     }
 
-    /// A run of `cell` in the block named `block` that had ended is to be done again, in another guest.
+    /// A run of `cell` in the block named `block` that had ended is to be done again, in another
+    /// guest.
     pub(super) fn again(&mut self, block: &str, cell: &str) {
         if let Some(waiting) = self.blocks.get_mut(block) {
             waiting.cells.push(cell.to_owned());
@@ -103,9 +105,9 @@ impl Remaining {
         }
     }
 
-    /// Seconds that the rest will take. A run is taken to last as long as those of its cell did, or else those on its target,
-    /// or else all; a boot in the same way. Nothing before anything was measured, and while guests
-    /// are still being made.
+    /// Seconds that the rest will take. A run is taken to last as long as those of its cell did, or
+    /// else those on its target, or else all; a boot in the same way. Nothing before anything was
+    /// measured, and while guests are still being made.
     pub(super) fn seconds(&self) -> Option<f64> {
         if self.makes_guests {
             return None;
@@ -157,7 +159,8 @@ mod tests {
         let mut left = Remaining::new(&todo(&plan), jobs(1));
         left.booted(first, 3.0);
         left.ended(&first.id, &first.runs[0].cell, 2.0);
-        // One run of the same target, a boot and two runs of the other: all as long as what is known.
+        // One run of the same target, a boot and two runs of the other: all as long as what is
+        // known.
         assert_eq!(left.seconds(), Some(2.0 + 3.0 + 2.0 * 2.0));
         left.ended(&first.id, &first.runs[1].cell, 4.0);
         assert_eq!(left.seconds(), Some(3.0 + 2.0 * 3.0));

@@ -58,7 +58,8 @@ fn failed_run(block: &Block, index: usize) -> RunRecord {
     RunRecord::new(block, &block.runs[index], 1, 0, 1, Outcome::Failed(failure))
 }
 
-/// From how many rounds of how many the rows are that each run of `block` gives, by the run's index.
+/// From how many rounds of how many the rows are that each run of `block` gives, by the run's
+/// index.
 fn given(rounds: &mut Rounds<'_>, block: &Block, runs: std::ops::Range<usize>) -> Vec<(usize, u32, u32)> {
     let rows = runs.filter_map(|index| Some((index, rounds.take(&failed_run(block, index))?)));
     rows.map(|(index, event)| (index, event.rounds, event.of)).collect()

@@ -23,10 +23,12 @@ use tokio::process::{Child, Command};
 use super::{reason::Limits, tools::Places};
 use crate::host_setup;
 
-/// Where the agent reads its job from: a file without a name, of which nothing is left whatever becomes of anybody.
+/// Where the agent reads its job from: a file without a name, of which nothing is left whatever
+/// becomes of anybody.
 const JOB: &str = "/dev/stdin";
 
-/// How long removing what was left may take: the processes of a cgroup are waited for, and files are removed.
+/// How long removing what was left may take: the processes of a cgroup are waited for, and files
+/// are removed.
 const CLEARING: Duration = Duration::from_secs(120);
 
 /// The agent as a program of this system.
@@ -84,8 +86,9 @@ pub(super) fn unnamed(job: &Job) -> io::Result<File> {
     Ok(file)
 }
 
-/// Starts the agent as the leader of a process group, which all that it starts belongs to. It ends by itself when its output is
-/// closed, and removes what it made; so it is not killed when the command comes to an early end.
+/// Starts the agent as the leader of a process group, which all that it starts belongs to. It ends
+/// by itself when its output is closed, and removes what it made; so it is not killed when the
+/// command comes to an early end.
 ///
 /// # Errors
 /// Those of the system, where the agent cannot be started.
@@ -110,8 +113,9 @@ pub(super) fn kill(group: Option<Pid>) {
     }
 }
 
-/// Has the agent's program remove what an agent that was killed has left: its directory of runs, its cgroups with their processes, its files. What it cannot
-/// remove it reports in `log`. Returns whether nothing is left.
+/// Has the agent's program remove what an agent that was killed has left: its directory of runs,
+/// its cgroups with their processes, its files. What it cannot remove it reports in `log`. Returns
+/// whether nothing is left.
 ///
 /// # Errors
 /// Those of the system, where the program cannot be started.

@@ -25,8 +25,8 @@ use crate::{
     host_setup::deadlines,
 };
 
-/// How long an agent may take to end after its last message, and to remove what it made when it is to stop: longer than it takes
-/// until it loses its own patience.
+/// How long an agent may take to end after its last message, and to remove what it made when it is
+/// to stop: longer than it takes until it loses its own patience.
 const ENDING: Duration = Duration::from_secs(30);
 
 /// Why an agent is no longer listened to.
@@ -70,7 +70,8 @@ impl Boot<'_> {
         }
         let status = tokio::time::timeout(ENDING, child.wait()).await;
         kill(group);
-        // One that exits by itself has removed what it made, or has reported what it could not remove.
+        // One that exits by itself has removed what it made, or has reported what it could not
+        // remove.
         let has_exited = matches!(&status, Ok(Ok(status)) if status.code().is_some());
         if !has_exited && !clear(agent, log.into()).await.unwrap_or(false) {
             let log = self.context.logs.path().with_file_name(&self.log);
@@ -115,8 +116,9 @@ impl Boot<'_> {
         Ok(true)
     }
 
-    /// The agent is gone. This system cannot be booted anew: what was measured before stands, but for the run at `spoilt`, after which
-    /// the system was another; the run in flight failed, and so did those that the agent owes.
+    /// The agent is gone. This system cannot be booted anew: what was measured before stands, but
+    /// for the run at `spoilt`, after which the system was another; the run in flight failed, and
+    /// so did those that the agent owes.
     pub(super) fn over_here(
         &mut self,
         failure: Option<RunFailure>,
@@ -151,8 +153,8 @@ impl Boot<'_> {
         self.concluded_with(Conclusion { verdict, failure, failed }, Vec::new(), kept)
     }
 
-    /// After the last run that ended, which is `run`, this system is not as it was before: that run is to blame, and those that are
-    /// left cannot be measured.
+    /// After the last run that ended, which is `run`, this system is not as it was before: that run
+    /// is to blame, and those that are left cannot be measured.
     pub(super) fn unsound(&mut self, run: &str, differences: Vec<String>) -> Result<(), BlockError> {
         let kind = FailureKind::Unsound;
         let log = Some(self.log.clone());

@@ -45,7 +45,8 @@ pub struct HereSelection {
     pub ior: Option<PathBuf>,
     /// Tools under test, in addition to the study's probe configurations.
     pub tools: Vec<Loaded>,
-    /// The nodes of a cluster that measure together, of which this machine is the first; `None`: this machine alone.
+    /// The nodes of a cluster that measure together, of which this machine is the first; `None`:
+    /// this machine alone.
     pub cluster: Option<Cluster>,
     /// Findings that the tools may not have: a gate, in addition to the study's own.
     pub deny: Vec<Denied>,
@@ -61,7 +62,8 @@ pub struct ThisMachine {
 }
 
 impl ThisMachine {
-    /// Expands the study with this machine as its only target, and finds the programs that execute it.
+    /// Expands the study with this machine as its only target, and finds the programs that execute
+    /// it.
     ///
     /// # Errors
     /// [`Error::Mount`], [`Error::NoMountPoint`], [`Error::NoMountInfo`], [`Error::Machine`],
@@ -188,7 +190,8 @@ fn on(study: Study, mount: &Mounted, target: Target, memory_mib: u64, cpus: u32)
     (study, left_out.into_iter().flatten().chain(others).collect())
 }
 
-/// `study` on several nodes: IOR alone runs across them, with ranks on each. What of it is not possible is added to `left_out`.
+/// `study` on several nodes: IOR alone runs across them, with ranks on each. What of it is not
+/// possible is added to `left_out`.
 fn across(mut study: Study, cluster: &Cluster, left_out: &mut Vec<LeftOut>) -> Study {
     study.workloads.retain_mut(|workload| match &mut workload.kind {
         WorkloadKind::Ior(ior) => {
@@ -251,7 +254,8 @@ mod tests {
         let left_out: Vec<&str> = left_out.iter().map(|left| left.what.as_str()).collect();
         assert_eq!(left_out, ["kernel parameters mitigations=off", "scheduling fixed", "file system nfs4.2"]);
         assert_eq!(study.scheduling(), Scheduling::Kernel);
-        // Names of kernels in expectations and gates stand for the builds that a release string names.
+        // Names of kernels in expectations and gates stand for the builds that a release string
+        // names.
         let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         let cell = plan.cells.iter().find(|cell| !cell.is_baseline()).unwrap();
         let gate = bpfassay_study::Gate { kernels: vec!["6.12".to_owned()], ..Default::default() };

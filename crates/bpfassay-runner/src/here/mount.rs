@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The mount under test: found in mountinfo before anything is begun, and put in the place of the study's file systems.
+//! The mount under test: found in mountinfo before anything is begun, and put in the place of the
+//! study's file systems.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the mount")]
 
@@ -63,7 +64,8 @@ fn above<'a>(mounts: &'a [Mounted], path: &Path) -> Option<&'a Mounted> {
     mounts.iter().filter(|mount| path.starts_with(&mount.path)).max_by_key(|mount| mount.path.as_os_str().len())
 }
 
-/// The mounts in `text`, a mountinfo: lines `ID PARENT MAJOR:MINOR ROOT PATH OPTIONS [TAG…] - TYPE SOURCE SUPER_OPTIONS`.
+/// The mounts in `text`, a mountinfo: lines `ID PARENT MAJOR:MINOR ROOT PATH OPTIONS [TAG…] - TYPE
+/// SOURCE SUPER_OPTIONS`.
 fn mounts(text: &str) -> Vec<Mounted> {
     let mount = |line: &str| {
         let mut fields = line.split(' ').skip(4);
@@ -78,8 +80,8 @@ fn mounts(text: &str) -> Vec<Mounted> {
     text.lines().filter_map(mount).collect()
 }
 
-/// What is measured in place of `wanted`, a study's file systems: those that are of the kind of `mount`; if none is, the mount as what it is. And
-/// what is left out.
+/// What is measured in place of `wanted`, a study's file systems: those that are of the kind of
+/// `mount`; if none is, the mount as what it is. And what is left out.
 pub(super) fn file_systems(wanted: &[FileSystem], mount: &Mounted) -> (Vec<FileSystem>, Vec<LeftOut>) {
     let fits = |file_system: &FileSystem| match file_system {
         FileSystem::Nfs(nfs) => nfs.version.is_mounted(&mount.file_system, &mount.options),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why this machine's kernel refuses a probe or a tool, where its configuration, its lockdown, what this process may do, or what is not mounted
-//! explains an error number that does not.
+//! Why this machine's kernel refuses a probe or a tool, where its configuration, its lockdown, what
+//! this process may do, or what is not mounted explains an error number that does not.
 
 #![allow(clippy::disallowed_methods, reason = "reads files of the kernel, in /proc or /sys")]
 
@@ -13,10 +13,12 @@ use rustix::io::Errno;
 /// Largest configuration, in bytes: those of distributions have 300,000.
 const MAX_CONFIG: u64 = 8 << 20;
 
-/// Where security modules report whether the kernel is locked down (`lockdown_read`, security/lockdown/lockdown.c).
+/// Where security modules report whether the kernel is locked down (`lockdown_read`,
+/// security/lockdown/lockdown.c).
 const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
-/// Capabilities without which the kernel refuses tracing, by their bits (include/uapi/linux/capability.h). The first includes the others.
+/// Capabilities without which the kernel refuses tracing, by their bits
+/// (include/uapi/linux/capability.h). The first includes the others.
 const CAPABILITIES: [(u32, &str); 3] = [(21, "CAP_SYS_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
 
 /// What eBPF needs at all.
@@ -41,7 +43,8 @@ const OF_TOOLS: &[&[&str]] = &[KPROBES, TRAMPOLINES, SYSCALLS, UPROBES];
 /// What this machine lets nobody do, or this process not.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
-    /// The options that the kernel was built with, and the file that has them; `None`: that is not known.
+    /// The options that the kernel was built with, and the file that has them; `None`: that is not
+    /// known.
     config: Option<(BTreeSet<String>, String)>,
     /// The kind of lockdown, if there is one, and what shows it.
     lockdown: Option<(String, String)>,
@@ -68,7 +71,8 @@ impl Limits {
         }
     }
 
-    /// Adds to the message of `refusal` what explains it; `probe` was refused, or a tool where it is `None`.
+    /// Adds to the message of `refusal` what explains it; `probe` was refused, or a tool where it
+    /// is `None`.
     pub(crate) fn explain(&self, probe: Option<Probe>, refusal: &mut Refusal) {
         let reasons = self.reasons(probe, refusal);
         if !reasons.is_empty() {
@@ -138,7 +142,8 @@ impl Limits {
         reasons
     }
 
-    /// A sentence that names the options that the kernel was built without, of those that `probe` needs.
+    /// A sentence that names the options that the kernel was built without, of those that `probe`
+    /// needs.
     fn missing_options(&self, probe: Option<Probe>) -> Option<String> {
         let (config, file) = self.config.as_ref()?;
         let needed: Vec<&[&str]> = std::iter::once(ANY).chain(needs(probe).iter().copied()).collect();
@@ -169,14 +174,16 @@ const fn needs(probe: Option<Probe>) -> &'static [&'static [&'static str]] {
     }
 }
 
-/// The kind of lockdown in brackets in `text` (`none [integrity] confidentiality`); nothing for `none`.
+/// The kind of lockdown in brackets in `text` (`none [integrity] confidentiality`); nothing for
+/// `none`.
 fn lockdown(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     let (kind, _) = rest.split_once(']')?;
     (kind != "none" && kind.chars().all(|c| c.is_ascii_lowercase())).then(|| kind.to_owned())
 }
 
-/// The kind of lockdown that a kernel with these options always has, and the option with its `file`.
+/// The kind of lockdown that a kernel with these options always has, and the option with its
+/// `file`.
 fn forced(set: &BTreeSet<String>, file: &str) -> Option<(String, String)> {
     ["confidentiality", "integrity"].iter().find_map(|kind| {
         let option = format!("CONFIG_LOCK_DOWN_KERNEL_FORCE_{}", kind.to_uppercase());
@@ -184,7 +191,8 @@ fn forced(set: &BTreeSet<String>, file: &str) -> Option<(String, String)> {
     })
 }
 
-/// The [`CAPABILITIES`] that are not effective according to `status`, a `/proc/PID/status`; none where the first is.
+/// The [`CAPABILITIES`] that are not effective according to `status`, a `/proc/PID/status`; none
+/// where the first is.
 fn incapable(status: &str) -> Vec<&'static str> {
     let effective = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
     let Some(effective) = effective else { return Vec::new() };
@@ -195,7 +203,8 @@ fn incapable(status: &str) -> Vec<&'static str> {
     }
 }
 
-/// The options that the kernel of this release was built with (`=y` or `=m`), and the first file below `root` that has them.
+/// The options that the kernel of this release was built with (`=y` or `=m`), and the first file
+/// below `root` that has them.
 fn config(root: &Path, release: &str) -> Option<(BTreeSet<String>, String)> {
     let places = [
         "proc/config.gz".to_owned(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which probe stands beside a tool as its reference tracer on this machine: of the kernels of guests it is known beforehand what they refuse, of this one it is
-//! found out by attaching it.
+//! Which probe stands beside a tool as its reference tracer on this machine: of the kernels of
+//! guests it is known beforehand what they refuse, of this one it is found out by attaching it.
 
 use std::{
     io,
@@ -12,7 +12,8 @@ use std::{
 
 use bpfassay_protocol::{ProbeConfiguration, probe::Probe};
 
-/// The probes that count what calls return, by mount and cgroup: those that count calls of the virtual file system first, as most tools do.
+/// The probes that count what calls return, by mount and cgroup: those that count calls of the
+/// virtual file system first, as most tools do.
 const PROBES: [Probe; 4] = [Probe::Fexit, Probe::Kretprobe, Probe::RawTracepoint, Probe::Tracepoint];
 
 /// How long one may take to attach and to detach again.
@@ -21,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked at meanwhile.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// The first of [`PROBES`] that `tracer` attaches on this machine; `None` where the kernel refuses all.
+/// The first of [`PROBES`] that `tracer` attaches on this machine; `None` where the kernel refuses
+/// all.
 ///
 /// # Errors
 /// Those of the system, where the tracer cannot be started.
@@ -34,7 +36,8 @@ pub(super) fn find(tracer: &Path) -> io::Result<Option<ProbeConfiguration>> {
     Ok(None)
 }
 
-/// Whether `tracer` attaches `probe`. Its input has ended, so that it detaches at once, and exits with 0 (`bpfassay_protocol::tracer`).
+/// Whether `tracer` attaches `probe`. Its input has ended, so that it detaches at once, and exits
+/// with 0 (`bpfassay_protocol::tracer`).
 fn attaches(tracer: &Path, probe: Probe) -> io::Result<bool> {
     let mut command = Command::new(tracer);
     command.args(["--probe", probe.name()]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -39,8 +39,8 @@ impl Observer for Nobody {
     fn progress(&self, _: &Progress<'_>) {}
 }
 
-/// What the journal has after the plan was executed by an agent that writes `frames` and then does `end`, a line of
-/// shell; and the directory that it lies in.
+/// What the journal has after the plan was executed by an agent that writes `frames` and then does
+/// `end`, a line of shell; and the directory that it lies in.
 fn executed(plan: &Plan, frames: &[u8], end: &str) -> (Summary, Contents, tempfile::TempDir) {
     executed_until(plan, frames, end, &CancellationToken::new())
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools under test on this machine: what a guest has below `/tools` lies here beside the tool file, where it is started, and what comes from packages in
-//! guests is what is installed here. Nothing is copied, so nothing is left; whatever can be known to be missing is refused before anything begins.
+//! Tools under test on this machine: what a guest has below `/tools` lies here beside the tool
+//! file, where it is started, and what comes from packages in guests is what is installed here.
+//! Nothing is copied, so nothing is left; whatever can be known to be missing is refused before
+//! anything begins.
 
 #![allow(clippy::disallowed_methods, reason = "looks for programs of a tool that the user names; opens nothing")]
 
@@ -54,7 +56,8 @@ struct Place {
 }
 
 impl Places {
-    /// Finds what `tools` need for `kernel` on `arch`. `own` has the programs of this project, by their paths in guests.
+    /// Finds what `tools` need for `kernel` on `arch`. `own` has the programs of this project, by
+    /// their paths in guests.
     ///
     /// # Errors
     /// [`Error::Tool`] for a file that cannot be read, [`Error::ToolRefused`] for one that is not what it should be, for a program or a service that this machine
@@ -290,7 +293,8 @@ fn check_services(tool: &Supply<'_>, root: &Path) -> Result<(), Error> {
     }
 }
 
-/// Refuses a tool whose port something else listens on: what that reports would be taken for the tool's.
+/// Refuses a tool whose port something else listens on: what that reports would be taken for the
+/// tool's.
 fn check_ports(tool: &Tool) -> Result<(), Error> {
     let of_endpoint = |endpoint: &Endpoint| endpoint.port;
     let ready = match tool.ready {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One journal out of several: what must be the same in all, and in which order everything comes. Pure.
+//! One journal out of several: what must be the same in all, and in which order everything comes.
+//! Pure.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -24,7 +25,8 @@ pub(super) struct Read {
     pub(super) contents: Contents,
 }
 
-/// The journal of a run that measured all of `read`. Its blocks come in the order of the plan; where several hosts measured them, host by host.
+/// The journal of a run that measured all of `read`. Its blocks come in the order of the plan;
+/// where several hosts measured them, host by host.
 ///
 /// # Errors
 /// [`MergeError`] where two do not fit together.
@@ -203,7 +205,8 @@ impl Hosts {
         self.hosts.iter().position(is_same).unwrap_or(self.hosts.len())
     }
 
-    /// What was measured with on the host at `place`: every guest, also of what other hosts measured.
+    /// What was measured with on the host at `place`: every guest, also of what other hosts
+    /// measured.
     fn provenance(&self, place: usize) -> Provenance {
         let mut provenance = self.common.clone();
         if let Some((host, qemu)) = self.hosts.get(place) {
@@ -241,7 +244,8 @@ fn other_guests(first: &Provenance, second: &Provenance) -> Option<String> {
             if made.target == other.target && made != other {
                 return Some(format!("guests for {}", made.target));
             }
-            // What guests of an architecture have in common shows where shards have different kernels.
+            // What guests of an architecture have in common shows where shards have different
+            // kernels.
             if made.target.arch == other.target.arch && made.payload != other.payload {
                 return Some(format!("programs in the guests for {}", made.target.arch));
             }

@@ -55,7 +55,8 @@ impl Outcomes {
     }
 }
 
-/// Measured where each node has measured it; otherwise what kept those from it that were not kept by another: the first refusal or, if none refused, every failure.
+/// Measured where each node has measured it; otherwise what kept those from it that were not kept
+/// by another: the first refusal or, if none refused, every failure.
 fn together(all: Vec<Ended>, ranks: u32) -> (RunOutcome, Vec<NodeRun>) {
     let mut nodes: Vec<NodeRun> = Vec::new();
     let (mut refused, mut failed, mut lost) = (None, Vec::new(), Vec::new());

@@ -149,7 +149,8 @@ mod tests {
     }
 
     proptest! {
-        /// Nodes that meet as often in each run, or end one of them early, all come to the end of the last run, in whatever order their messages arrive.
+        /// Nodes that meet as often in each run, or end one of them early, all come to the end of
+        /// the last run, in whatever order their messages arrive.
         #[test]
         fn no_node_waits_for_ever(order in proptest::collection::vec(0..3_usize, 0..400), early in proptest::collection::vec((0..3_usize, 0..4_u32, 0..4_u32), 0..4)) {
             const BARRIERS: u32 = 4;

@@ -36,7 +36,8 @@ pub struct SlurmJob {
     pub global_arguments: Vec<String>,
     /// Those of `run_arguments` with which a shard is continued, too.
     pub continued_arguments: Vec<String>,
-    /// How many guests run side by side, where `run_arguments` has it; otherwise as many as a shard has CPUs.
+    /// How many guests run side by side, where `run_arguments` has it; otherwise as many as a shard
+    /// has CPUs.
     pub guests: Option<u32>,
     /// The program bpfassay, which all nodes have at this path.
     pub program: PathBuf,
@@ -212,8 +213,9 @@ impl SlurmJob {
         Ok(())
     }
 
-    /// The script for sbatch, with results and logs in `directory`, an absolute path. A shard that was begun is continued, so that the script can be
-    /// submitted again until nothing is left to do.
+    /// The script for sbatch, with results and logs in `directory`, an absolute path. A shard that
+    /// was begun is continued, so that the script can be submitted again until nothing is left to
+    /// do.
     pub(super) fn script(&self, directory: &Path) -> String {
         let quoted = |path: &Path| shell_command([path]);
         let program = quoted(&self.program);

@@ -25,7 +25,8 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    /// Reads what `squeue --noheader --array --format="%K %T"` printed and how it ended. Lines of other forms are left out.
+    /// Reads what `squeue --noheader --array --format="%K %T"` printed and how it ended. Lines of
+    /// other forms are left out.
     pub(super) fn of(success: bool, stdout: &str, stderr: &str) -> Self {
         if success {
             let element = |line: &str| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The noise of a series: what replicates show, the declared layout term, and what neighbours show beyond both.
+//! The noise of a series: what replicates show, the declared layout term, and what neighbours show
+//! beyond both.
 
 use super::Point;
 use crate::{Spread, StatsError, summary::sorted_quantile};
@@ -17,7 +18,8 @@ pub(super) struct Observed {
     layout: f64,
 }
 
-/// The least variance of a point: that of one part in a million. Any less would be lost in rounding.
+/// The least variance of a point: that of one part in a million. Any less would be lost in
+/// rounding.
 const LEAST: f64 = 1e-12;
 
 /// Of this many neighbours, the median variance is what is usual.
@@ -62,8 +64,9 @@ pub(super) fn observed(series: &[Option<Point>]) -> Result<Vec<Observed>, StatsE
     Ok(points)
 }
 
-/// The median variance of the points around `index`: of three rounds, some are equal by chance where others are far apart.
-/// A median, and no mean, so that a noisy stretch does not widen the quiet one beside it.
+/// The median variance of the points around `index`: of three rounds, some are equal by chance
+/// where others are far apart. A median, and no mean, so that a noisy stretch does not widen the
+/// quiet one beside it.
 fn usual(points: &[Observed], index: usize) -> f64 {
     let window = index.saturating_sub(AROUND / 2)..(index + AROUND / 2 + 1).min(points.len());
     let around = points.get(window).unwrap_or_default();
@@ -72,7 +75,8 @@ fn usual(points: &[Observed], index: usize) -> f64 {
     if freedom < 1.0 {
         return variance;
     }
-    // The median of χ² / ν (Wilson and Hilferty, "The distribution of chi-square", PNAS 17(12), 1931).
+    // The median of χ² / ν (Wilson and Hilferty, "The distribution of chi-square", PNAS 17(12),
+    // 1931).
     variance / (1.0 - 2.0 / (9.0 * freedom)).powi(3)
 }
 
@@ -105,8 +109,8 @@ impl Noise {
     pub(super) fn of(points: &[Observed], autocorrelation: f64) -> Self {
         let is_known = points.iter().all(|point| point.freedom > 0.0);
         let mut noise = Self { autocorrelation, is_known, scatter: 0.0, excess: 1.0, freedom_of_excess: 1.0 };
-        // The median square of a normal figure is 0.4549 of its variance; few changes do not move it. Neighbours differ by less than
-        // independent figures do.
+        // The median square of a normal figure is 0.4549 of its variance; few changes do not move
+        // it. Neighbours differ by less than independent figures do.
         let median_of = |scale: fn(f64, f64) -> f64| {
             let squares = points.windows(2).filter_map(|pair| match pair {
                 [a, b] => {
@@ -120,7 +124,8 @@ impl Noise {
         };
         if is_known {
             noise.excess = median_of(|square, explained| square / explained).max(1.0);
-            // Simulated: the median of overlapping differences is as sure as a variance with a quarter as many degrees of freedom.
+            // Simulated: the median of overlapping differences is as sure as a variance with a
+            // quarter as many degrees of freedom.
             noise.freedom_of_excess = (0.26 * (points.len() as f64 - 1.0)).max(1.0);
         } else {
             noise.scatter = median_of(|square, _| square / 2.0);
@@ -140,8 +145,9 @@ impl Noise {
         (1.0 + rho) / (1.0 - rho) - 2.0 * rho * (1.0 - rho.powf(n)) / (n * (1.0 - rho).powi(2))
     }
 
-    /// The error of a sum or difference of the levels of `stretches`: by the residuals of them together, where there are some, then by
-    /// replicates, where all points have some. The former is never taken for less than replicates and layout explain.
+    /// The error of a sum or difference of the levels of `stretches`: by the residuals of them
+    /// together, where there are some, then by replicates, where all points have some. The former
+    /// is never taken for less than replicates and layout explain.
     pub(super) fn spreads(&self, stretches: &[&[Observed]]) -> Vec<Spread> {
         let (mut squares, mut freedom_of_squares, mut freedom, mut inflated) = (0.0, 0.0, 0.0, 0.0);
         let (mut by_replicates, mut by_layout, mut beyond) = (0.0, 0.0, 0.0);

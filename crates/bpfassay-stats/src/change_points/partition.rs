@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The partition of a series into stretches that explains it best.
 
-/// Penalty of a change, times ln n: the more, the fewer candidates. Tests decide afterwards, so that a few too many do no harm.
+/// Penalty of a change, times ln n: the more, the fewer candidates. Tests decide afterwards, so
+/// that a few too many do no harm.
 const PENALTY: f64 = 3.0;
 
-/// Where the best partition of `values`, whose noise has `variances`, has its cuts: the index of the first point after each. The
-/// sum of squared standardised residuals and penalties is the least of all partitions into stretches of `shortest` points and more.
+/// Where the best partition of `values`, whose noise has `variances`, has its cuts: the index of
+/// the first point after each. The sum of squared standardised residuals and penalties is the least
+/// of all partitions into stretches of `shortest` points and more.
 pub(super) fn partition(values: &[f64], variances: &[f64], shortest: usize) -> Vec<usize> {
     let n = values.len();
     let sums = Sums::new(values, variances);
     let penalty = PENALTY * (n.max(3) as f64).ln();
-    // Of the points before each index: the least cost, and where the last stretch of that partition begins.
+    // Of the points before each index: the least cost, and where the last stretch of that partition
+    // begins.
     let mut best: Vec<(f64, usize)> = vec![(0.0, 0)];
     for end in 1..=n {
         let mut least = (f64::INFINITY, 0);

@@ -7,7 +7,8 @@ use crate::{
     simulation::{Shape, share},
 };
 
-/// A series of levels (log ratio, number of points) with noise of deviation 1 %, of which replicates show nothing.
+/// A series of levels (log ratio, number of points) with noise of deviation 1 %, of which
+/// replicates show nothing.
 fn series(generator: &mut Generator, shape: Shape, levels: &[(f64, usize)]) -> Vec<Option<Point>> {
     levels
         .iter()
@@ -100,7 +101,8 @@ fn what_is_no_series_is_refused() {
     assert!(Search { level: 1.0, ..search }.changes(&one).is_err());
 }
 
-/// 300 series without change: standard error 0.0126 at 0.05. 100 with a step of three deviations each.
+/// 300 series without change: standard error 0.0126 at 0.05. 100 with a step of three deviations
+/// each.
 #[test]
 fn steps_are_found_and_noise_is_not() {
     let mut generator = Generator::new(82);
@@ -158,7 +160,8 @@ fn the_interval_of_a_step_covers_it() {
     assert!(covered as f64 / f64::from(single) >= 0.9, "{covered} of {single}");
 }
 
-/// First-order autoregressive noise of deviation 1, as between kernels that share most of their source.
+/// First-order autoregressive noise of deviation 1, as between kernels that share most of their
+/// source.
 fn autocorrelated(generator: &mut Generator, n: usize, correlation: f64) -> Vec<f64> {
     let (mut noise, fresh) = (generator.normal(), (1.0 - correlation * correlation).sqrt());
     let mut next = || {
@@ -168,7 +171,8 @@ fn autocorrelated(generator: &mut Generator, n: usize, correlation: f64) -> Vec<
     (0..n).map(|_| next()).collect()
 }
 
-/// 200 series of 31 kernels without change, whose noise replicates show: at most 2 % of them have a false alarm.
+/// 200 series of 31 kernels without change, whose noise replicates show: at most 2 % of them have a
+/// false alarm.
 #[test]
 fn autocorrelated_noise_gives_no_false_alarms() {
     let mut generator = Generator::new(86);
@@ -213,7 +217,8 @@ fn four_points_and_four_are_enough() {
     assert!(found >= 0.95, "{found}");
 }
 
-/// What replicates do not show, neighbours do: a quarter of the variance, by two degrees of freedom each, or nothing at all.
+/// What replicates do not show, neighbours do: a quarter of the variance, by two degrees of freedom
+/// each, or nothing at all.
 #[test]
 fn noise_that_replicates_do_not_show_gives_no_false_alarms() {
     let mut generator = Generator::new(89);
@@ -244,7 +249,8 @@ fn the_layout_term_is_noise() {
     assert_eq!((changes(0.0), changes(1e-7), changes(1e-5)), (1, 1, 0));
 }
 
-/// A noisy stretch beside a quiet one, as replicates show: the quiet one's step is found, and the noisy one has none.
+/// A noisy stretch beside a quiet one, as replicates show: the quiet one's step is found, and the
+/// noisy one has none.
 #[test]
 fn a_noisy_stretch_does_not_hide_steps_of_a_quiet_one() {
     let mut generator = Generator::new(90);
@@ -272,7 +278,8 @@ fn the_last_point_alone_is_enough() {
     assert_eq!((change.last_before, change.first_after), (11, 12));
 }
 
-/// Twelve series without change: one or more alarms in at most α of all families, where each by itself may have as many.
+/// Twelve series without change: one or more alarms in at most α of all families, where each by
+/// itself may have as many.
 #[test]
 fn the_rate_is_kept_over_a_family() {
     let mut generator = Generator::new(91);
@@ -287,7 +294,8 @@ fn the_rate_is_kept_over_a_family() {
     assert!(alarms <= 0.06, "{alarms}");
 }
 
-/// A change that holds alone does not hold among many series, a clear one does, and a series that is none is no part of the family.
+/// A change that holds alone does not hold among many series, a clear one does, and a series that
+/// is none is no part of the family.
 #[test]
 fn a_family_asks_for_more_than_a_series() {
     let step =
@@ -306,7 +314,8 @@ fn a_family_asks_for_more_than_a_series() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Neither the unit nor the level matter, the seed fixes everything, and stretches cover the series.
+    /// Neither the unit nor the level matter, the seed fixes everything, and stretches cover the
+    /// series.
     #[test]
     fn segmentations_follow_the_series(steps in prop::collection::vec((-0.1..0.1f64, 2..8usize), 1..4), seed: u64, scale in 0.5..4.0f64) {
         let mut generator = Generator::new(seed);

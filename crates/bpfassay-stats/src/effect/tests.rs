@@ -10,7 +10,8 @@ use crate::{
 const A: [f64; 5] = [182.1, 177.4, 190.3, 185.0, 179.9];
 const B: [f64; 7] = [171.9, 170.2, 176.8, 178.3, 168.4, 180.6, 172.0];
 
-/// R 4.2.2: `w <- t.test(log(a), log(b)); exp(w$conf.int); w$parameter; w$p.value; exp(mean(log(a)) - mean(log(b)))`.
+/// R 4.2.2: `w <- t.test(log(a), log(b)); exp(w$conf.int); w$parameter; w$p.value; exp(mean(log(a))
+/// - mean(log(b)))`.
 #[test]
 fn independent_sets_agree_with_r() {
     let effect = Effect::independent(&logs(&A), &logs(&B)).unwrap();
@@ -24,8 +25,8 @@ fn independent_sets_agree_with_r() {
     assert!(close(p_equal(&effect, 0.0).unwrap(), 0.011_552_233_285_839_2, 1e-9));
 }
 
-/// R 4.2.2: `l <- log(a / b)`, then `t.test(l)$p.value`, and with `mu = log(1.05)`, `alternative = "greater"` and
-/// `"less"`.
+/// R 4.2.2: `l <- log(a / b)`, then `t.test(l)$p.value`, and with `mu = log(1.05)`, `alternative =
+/// "greater"` and `"less"`.
 #[test]
 fn paired_p_values_agree_with_r() {
     let a: [f64; 8] = [182.1, 177.4, 190.3, 185.0, 179.9, 188.2, 184.4, 181.7];
@@ -62,8 +63,8 @@ fn what_is_no_logarithm_is_refused() {
     assert!(Effect::independent(&[1.0, 2.0], &[f64::INFINITY]).is_err());
 }
 
-/// Rounds that share an error which none of them shows: intervals with its variance cover, those without do not. 3,000 samples:
-/// the standard error of a share of 0.95 is 0.004.
+/// Rounds that share an error which none of them shows: intervals with its variance cover, those
+/// without do not. 3,000 samples: the standard error of a share of 0.95 is 0.004.
 #[test]
 fn a_known_variance_widens_the_interval() {
     let mut generator = Generator::new(7);
@@ -134,7 +135,8 @@ fn pairs(n: usize) -> Vec<(f64, f64)> {
 }
 
 /// SciPy 1.17.1: `r = scipy.stats.ttest_rel(numpy.log(a[:n]), numpy.log(b[:n]))`, then
-/// `numpy.exp(numpy.mean(numpy.log(a[:n]) - numpy.log(b[:n])))` and `numpy.exp(r.confidence_interval(0.95))`.
+/// `numpy.exp(numpy.mean(numpy.log(a[:n]) - numpy.log(b[:n])))` and
+/// `numpy.exp(r.confidence_interval(0.95))`.
 #[test]
 fn figures_agree_with_scipy() {
     for (n, value, lower, upper) in [

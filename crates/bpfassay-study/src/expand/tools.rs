@@ -37,8 +37,8 @@ pub(super) fn tools_left_out(study: &Study, targets: &[Target]) -> Vec<LeftOut> 
     left_out
 }
 
-/// The configuration of the bundled tracer that stands beside another tool on `target` as its reference tracer: one that counts exactly,
-/// and that the kernel is not known to refuse.
+/// The configuration of the bundled tracer that stands beside another tool on `target` as its
+/// reference tracer: one that counts exactly, and that the kernel is not known to refuse.
 fn reference_probe(study: &Study, target: &Target) -> ProbeConfiguration {
     let fexit = ProbeConfiguration::with_defaults(Probe::Fexit);
     if let Some(known) = study.reference {
@@ -50,9 +50,9 @@ fn reference_probe(study: &Study, target: &Target) -> ProbeConfiguration {
     }
 }
 
-/// What a tool's figures are compared with, if it reports any: where some are bytes that were asked for, the same kind of probe
-/// at the entry of calls counts those. They count by thread and variant, which takes longer: they are
-/// compared with no other run.
+/// What a tool's figures are compared with, if it reports any: where some are bytes that were asked
+/// for, the same kind of probe at the entry of calls counts those. They count by thread and
+/// variant, which takes longer: they are compared with no other run.
 fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'static str, ProbeConfiguration)> {
     let known = study.tool_files.iter().find(|known| known.file.name == tool.name);
     let Some(report) = known.and_then(|known| known.file.report.as_ref()) else { return Vec::new() };
@@ -69,8 +69,9 @@ fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'stati
     all.map(|(what, probe)| (what, ProbeConfiguration { map: MapLayout::Threads, ..probe })).collect()
 }
 
-/// One more run of each tool that reports figures, by its tool file, with its reference tracer beside it, or two with one each. A round of their
-/// own, so that they are compared with none: two that count cost more than one.
+/// One more run of each tool that reports figures, by its tool file, with its reference tracer
+/// beside it, or two with one each. A round of their own, so that they are compared with none: two
+/// that count cost more than one.
 pub(super) fn reference_runs(
     spec: impl Fn(ProbeConfiguration) -> RunSpec,
     study: &Study,

@@ -158,7 +158,8 @@ fn bytes(field: &Field<'_, '_>) -> Result<BTreeMap<Operation, ValueLocation>, Re
 pub struct CommandSpec {
     /// Where it comes from.
     pub source: Source,
-    /// Its arguments, without the program's name; [`bpfassay_protocol::job::DIRECTORY`] stands for the directory that it works in.
+    /// Its arguments, without the program's name; [`bpfassay_protocol::job::DIRECTORY`] stands for
+    /// the directory that it works in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
     /// How long it may take by the guest's clock, in milliseconds.
@@ -166,8 +167,8 @@ pub struct CommandSpec {
     /// Its metrics, in the order of display.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<MetricSpec>,
-    /// Where it prints the bytes that it moved on the file system under test, by operation. What it does not print of these
-    /// counts as not reported, not as 0.
+    /// Where it prints the bytes that it moved on the file system under test, by operation. What it
+    /// does not print of these counts as not reported, not as 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bytes: BTreeMap<Operation, ValueLocation>,
 }
@@ -225,8 +226,9 @@ impl Kind for CommandSpec {
         [Metric::work(time, Better::Lower)].into_iter().chain(self.figures.iter().map(MetricSpec::metric)).collect()
     }
 
-    /// The work took the time from before the program was started until it had ended: instructions where the clock counts them,
-    /// without those in which the guest was idle where the kernel counts these; else seconds.
+    /// The work took the time from before the program was started until it had ended: instructions
+    /// where the clock counts them, without those in which the guest was idle where the kernel
+    /// counts these; else seconds.
     fn measure(&self, clock: Clock, outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
         let Outcome { summary, elapsed_ns, busy_ns } = *outcome;
         let (time, unit) = match (clock, busy_ns) {

@@ -19,7 +19,8 @@ pub(super) const TYPES: &[Type] = &[Type {
     },
 }];
 
-/// A list of the kernel's features, and for each probe configuration a handful of reads and writes that it has to count.
+/// A list of the kernel's features, and for each probe configuration a handful of reads and writes
+/// that it has to count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FeaturesSpec {}
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! fio, as a program whose arguments and metrics are given: a fixed number of bytes is written to a file and read again.
+//! fio, as a program whose arguments and metrics are given: a fixed number of bytes is written to a
+//! file and read again.
 
 use bpfassay_input::document::Reported;
 use bpfassay_protocol::{
@@ -13,7 +14,8 @@ use super::{
     command::{CommandSpec, MetricSpec, ValueLocation, deadline},
 };
 
-/// What fio reports of one of its jobs: name of the metric, key of its JSON, unit, which values are better.
+/// What fio reports of one of its jobs: name of the metric, key of its JSON, unit, which values are
+/// better.
 const OF_A_JOB: [(&str, &str, &str, Better); 3] = [
     ("bandwidth", "bw", "KiB/s", Better::Higher),
     ("iops", "iops", "1/s", Better::Higher),
@@ -47,7 +49,8 @@ fn fio(table: &Table<'_>) -> Result<CommandSpec, Reported> {
     }
     let (suite, random) = (suite?, random?);
     let (write, read) = if random { ("randwrite", "randread") } else { ("write", "read") };
-    // No files are laid out before (`create_on_open`, `fallocate`): what fio reports as written is all that it wrote there.
+    // No files are laid out before (`create_on_open`, `fallocate`): what fio reports as written is
+    // all that it wrote there.
     let arguments = format!(
         "--output-format=json --thread --ioengine=psync --randrepeat=1 --create_on_open=1 --fallocate=none \
          --directory={DIRECTORY} --filename=data --bs={block} --size={size} \

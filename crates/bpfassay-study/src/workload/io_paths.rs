@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A known number of bytes by each path that data can take between a program and a file. What a tracer counts on each path is
-//! compared. No time is measured, so there is no metric.
+//! A known number of bytes by each path that data can take between a program and a file. What a
+//! tracer counts on each path is compared. No time is measured, so there is no metric.
 
 use bpfassay_input::document::Reported;
 use bpfassay_protocol::job::{DIRECTORY, SUMMARY};

@@ -120,7 +120,8 @@ fn fits(test: &IorTest, ranks: u32, table: &Table<'_>) -> Result<(), String> {
 pub struct IorSpec {
     /// File name of the script, if it came from one.
     pub script: Option<String>,
-    /// The script's text where its tests share files: then all tests are one run. Else each test is a case.
+    /// The script's text where its tests share files: then all tests are one run. Else each test is
+    /// a case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// The options that say where files are. They are not used: the agent decides that.
@@ -134,12 +135,14 @@ pub struct IorSpec {
     pub engine: EngineChoice,
     /// Only tests with these interfaces are run; empty: all.
     pub interfaces: Vec<Interface>,
-    /// Whether another process, in a cgroup of its own, reads and writes on the same mount meanwhile.
+    /// Whether another process, in a cgroup of its own, reads and writes on the same mount
+    /// meanwhile.
     #[serde(default)]
     pub neighbour: bool,
 }
 
-/// One IOR test: what stands between two `RUN` lines of a script, with everything inherited written out.
+/// One IOR test: what stands between two `RUN` lines of a script, with everything inherited written
+/// out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IorTest {
     /// Options, one argument each, without program name, `-o` and `-O summary…`.
@@ -154,7 +157,8 @@ pub struct IorTest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineChoice {
-    /// The real IOR where the user gave one for the architecture and it has the interface, else the embedded engine.
+    /// The real IOR where the user gave one for the architecture and it has the interface, else the
+    /// embedded engine.
     Auto,
     /// The embedded engine.
     Embedded,
@@ -307,7 +311,8 @@ impl Kind for IorSpec {
 }
 
 impl IorSpec {
-    /// The cases of the workload `name` with the tests of each: all where they share files, else one.
+    /// The cases of the workload `name` with the tests of each: all where they share files, else
+    /// one.
     fn runs(&self, name: &str) -> impl Iterator<Item = (String, &[IorTest])> {
         let size = if self.text.is_some() { self.tests.len() } else { 1 };
         let runs: Vec<&[IorTest]> = self.tests.chunks(size.max(1)).collect();
@@ -431,7 +436,8 @@ fn parse_args(args: &[&str]) -> Result<Plan, String> {
     options.plan(None).map_err(|error| with_causes(&error))
 }
 
-/// Bytes that lie in the test's files at least, with `ranks` ranks; `None` where the number is out of range.
+/// Bytes that lie in the test's files at least, with `ranks` ranks; `None` where the number is out
+/// of range.
 fn least_size(test: &IorTest, ranks: u32) -> Option<u64> {
     let args: Vec<&str> = test.options.iter().map(String::as_str).collect();
     options(&args).ok()?.defaults.aggregate_size(ranks)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Nothing but loading and attaching: whether a tool starts, and what the verifier and the compiler make of its programs. What it
-//! reports is compared with nothing, and no time is measured, so there is no metric.
+//! Nothing but loading and attaching: whether a tool starts, and what the verifier and the compiler
+//! make of its programs. What it reports is compared with nothing, and no time is measured, so
+//! there is no metric.
 
 use bpfassay_protocol::job::IorEngine;
 use schemars::JsonSchema;

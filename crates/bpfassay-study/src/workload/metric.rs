@@ -11,7 +11,8 @@ use bpfassay_protocol::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The name of a metric: lower-case letters, digits and `-`. Of a fixed size, so that it can be part of small keys.
+/// The name of a metric: lower-case letters, digits and `-`. Of a fixed size, so that it can be
+/// part of small keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "ArrayString<24>")]
 #[schemars(with = "ArrayString<24>")]
@@ -74,7 +75,8 @@ impl Metric {
         Self { name: name.parse().unwrap_or_default(), unit: unit.to_owned(), better, operation: None, calls_of: None }
     }
 
-    /// The time per call of the phases of the bandwidth `name`, where the workload times its calls: `write-call`; the trimmed mean.
+    /// The time per call of the phases of the bandwidth `name`, where the workload times its calls:
+    /// `write-call`; the trimmed mean.
     #[must_use]
     pub fn of_calls(name: MetricName) -> Self {
         Self { calls_of: Some(name), ..Self::new(&format!("{name}-call"), "ns/call", Better::Lower) }
@@ -129,7 +131,8 @@ impl PhaseReport {
 pub struct Outcome<'a> {
     /// What the workload printed or wrote as its summary: untrusted.
     pub summary: &'a str,
-    /// Nanoseconds from before the workload was started until it had ended; `None` where the clock went back.
+    /// Nanoseconds from before the workload was started until it had ended; `None` where the clock
+    /// went back.
     pub elapsed_ns: Option<u64>,
     /// Nanoseconds of these in which the guest had something to do; `None` where that is not known.
     pub busy_ns: Option<u64>,

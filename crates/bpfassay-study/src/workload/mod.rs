@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Workloads: what a study runs on the file systems under test.
 //!
-//! A kind of workload is a file here: the keys of its table in a study file, its cases on a target, what a guest runs for each, and
-//! the metrics of its runs. Its line in `kinds!` registers it; nothing else in this crate names kinds.
+//! A kind of workload is a file here: the keys of its table in a study file, its cases on a target,
+//! what a guest runs for each, and the metrics of its runs. Its line in `kinds!` registers it;
+//! nothing else in this crate names kinds.
 
 mod command;
 mod features;
@@ -90,19 +91,22 @@ kinds! {
 
 /// What is the same for all workloads of a kind.
 trait Kind {
-    /// The cases of the workload `name` on a target: the id of each, and what a guest runs for it, or why it cannot be run there.
+    /// The cases of the workload `name` on a target: the id of each, and what a guest runs for it,
+    /// or why it cannot be run there.
     fn cases(&self, name: &str, on: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)>;
 
-    /// The metrics that runs of a case have, in the order of display; none where no time is measured.
+    /// The metrics that runs of a case have, in the order of display; none where no time is
+    /// measured.
     fn metrics(&self, case: &Named<'_>, clock: Clock) -> Vec<Metric>;
 
-    /// The values of [`Self::metrics`] that follow from the outcome of a run, or why there is none; empty where the summary
-    /// reports them phase by phase ([`Self::phases`]).
+    /// The values of [`Self::metrics`] that follow from the outcome of a run, or why there is none;
+    /// empty where the summary reports them phase by phase ([`Self::phases`]).
     fn measure(&self, _clock: Clock, _outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
         Vec::new()
     }
 
-    /// What the summary of a run reports of each timed phase, or why it cannot be read; `None` where it reports no phases.
+    /// What the summary of a run reports of each timed phase, or why it cannot be read; `None`
+    /// where it reports no phases.
     fn phases(&self, _summary: &str) -> Option<Result<Vec<PhaseReport>, String>> {
         None
     }
@@ -112,7 +116,8 @@ trait Kind {
         None
     }
 
-    /// The bytes that a run moved by its own report, by operation, or why they cannot be read; `None` where it reports none.
+    /// The bytes that a run moved by its own report, by operation, or why they cannot be read;
+    /// `None` where it reports none.
     fn bytes(&self, _summary: &str) -> Option<Vec<(Operation, Result<u64, String>)>> {
         None
     }
@@ -152,7 +157,8 @@ trait Kind {
         None
     }
 
-    /// How long a run may take by the guest's clock, in milliseconds, where the workload has a limit of its own.
+    /// How long a run may take by the guest's clock, in milliseconds, where the workload has a
+    /// limit of its own.
     fn deadline_ms(&self) -> Option<u64> {
         None
     }
@@ -189,7 +195,8 @@ impl From<Workload> for Case {
     }
 }
 
-/// What a guest runs: its program for workloads with these arguments, held at barriers, with a file for its summary.
+/// What a guest runs: its program for workloads with these arguments, held at barriers, with a file
+/// for its summary.
 fn bundled(arguments: impl IntoIterator<Item = String>) -> Workload {
     Workload {
         program: Program::Bundled,
@@ -223,31 +230,36 @@ impl WorkloadSpec {
         }
     }
 
-    /// The metrics that runs of its case `case` have, in the order of display; none where no time is measured.
+    /// The metrics that runs of its case `case` have, in the order of display; none where no time
+    /// is measured.
     #[must_use]
     pub fn metrics(&self, case: &str, clock: Clock) -> Vec<Metric> {
         self.kind.kind().metrics(&self.named(case), clock)
     }
 
-    /// The metrics of a run with their values, or why there is none; empty where the summary reports them phase by phase.
+    /// The metrics of a run with their values, or why there is none; empty where the summary
+    /// reports them phase by phase.
     #[must_use]
     pub fn measure(&self, clock: Clock, outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
         self.kind.kind().measure(clock, outcome)
     }
 
-    /// What the summary of a run reports of each timed phase, or why it cannot be read; `None` where it reports no phases.
+    /// What the summary of a run reports of each timed phase, or why it cannot be read; `None`
+    /// where it reports no phases.
     #[must_use]
     pub fn phases(&self, summary: &str) -> Option<Result<Vec<PhaseReport>, String>> {
         self.kind.kind().phases(summary)
     }
 
-    /// Why the summary reports fewer bytes of `operation` than the case `case` moves, where it does.
+    /// Why the summary reports fewer bytes of `operation` than the case `case` moves, where it
+    /// does.
     #[must_use]
     pub fn not_reported(&self, case: &str, operation: Operation) -> Option<&'static str> {
         self.kind.kind().not_reported(&self.named(case), operation)
     }
 
-    /// The bytes that a run moved by its own report, by operation, or why they cannot be read; `None` where it reports none.
+    /// The bytes that a run moved by its own report, by operation, or why they cannot be read;
+    /// `None` where it reports none.
     #[must_use]
     pub fn bytes(&self, summary: &str) -> Option<Vec<(Operation, Result<u64, String>)>> {
         self.kind.kind().bytes(summary)
@@ -283,7 +295,8 @@ impl WorkloadSpec {
         self.kind.kind().unreadable(output)
     }
 
-    /// What guests must be supplied with for it; `folder`: that of the study file, where there is one.
+    /// What guests must be supplied with for it; `folder`: that of the study file, where there is
+    /// one.
     #[must_use]
     pub fn supply<'a>(&'a self, folder: Option<&'a std::path::Path>) -> Option<Supply<'a>> {
         self.kind.kind().supply(&self.name, folder)
@@ -294,7 +307,8 @@ impl WorkloadSpec {
         self.kind.kind().lists_features()
     }
 
-    /// Whether what tools under test report is compared with what really happened; otherwise they are loaded and attached, and that is all.
+    /// Whether what tools under test report is compared with what really happened; otherwise they
+    /// are loaded and attached, and that is all.
     #[must_use]
     pub fn compares_tools(&self) -> bool {
         self.kind.kind().compares_tools()
@@ -308,7 +322,8 @@ impl WorkloadSpec {
         self.kind.kind().deadline_ms()
     }
 
-    /// Whether time is measured in its case `case`, so that runs before the first round change something.
+    /// Whether time is measured in its case `case`, so that runs before the first round change
+    /// something.
     pub(crate) fn is_timed(&self, case: &str, clock: Clock) -> bool {
         !self.metrics(case, clock).is_empty()
     }
@@ -349,7 +364,8 @@ pub(crate) trait FindScript {
 }
 
 impl Table<'_> {
-    /// Reports that files of `bytes` in all do not fit into a file system, if that is so; `what` they are.
+    /// Reports that files of `bytes` in all do not fit into a file system, if that is so; `what`
+    /// they are.
     fn must_fit(&self, bytes: u64, what: &str) -> Result<(), String> {
         let sizes = self.file_systems.iter().filter_map(|file_system| match file_system {
             FileSystem::Nfs(Nfs { size_mib, .. }) | FileSystem::Tmpfs { size_mib } => Some(*size_mib),

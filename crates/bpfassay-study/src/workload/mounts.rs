@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file on the file system under test and on each of the study's further mounts, written and read again. What a tracer counts on each is compared. No
-//! time is measured, so there is no metric.
+//! A file on the file system under test and on each of the study's further mounts, written and read
+//! again. What a tracer counts on each is compared. No time is measured, so there is no metric.
 
 use bpfassay_protocol::job::{DIRECTORY, MountOf, SUMMARY};
 use schemars::JsonSchema;
@@ -50,7 +50,8 @@ pub(super) const TYPES: &[Type] = &[Type {
 /// How much goes to each mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MountsSpec {
-    /// Bytes on the file system under test; on each further mount once more of them than on the one before.
+    /// Bytes on the file system under test; on each further mount once more of them than on the one
+    /// before.
     pub size: u64,
 }
 

@@ -40,7 +40,8 @@ fn plan(study: &Study) -> Plan {
     expand(study, &Narrowing::default(), &Available::default()).unwrap()
 }
 
-/// A study shows servers side by side whose threads are scheduled in different ways: each is a file system with boots of its own.
+/// A study shows servers side by side whose threads are scheduled in different ways: each is a file
+/// system with boots of its own.
 #[test]
 fn a_server_has_its_own_scheduling_where_its_file_system_names_one() {
     let other = |scheduling: &str| {

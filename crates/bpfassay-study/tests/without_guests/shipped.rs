@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every study and script of the project is valid, and so is the example of the format's description.
+//! Every study and script of the project is valid, and so is the example of the format's
+//! description.
 
 #![allow(
     clippy::unwrap_used,

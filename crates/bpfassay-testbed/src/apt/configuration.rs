@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! apt's configuration for private package indexes: one suite, the host's own archive and proxies, nothing of the host's state.
+//! apt's configuration for private package indexes: one suite, the host's own archive and proxies,
+//! nothing of the host's state.
 
 #![allow(clippy::disallowed_methods, reason = "writes fixed names into a scratch directory")]
 
@@ -40,8 +41,8 @@ pub(super) fn write_configuration(directory: &Path, suite: &str, architectures: 
     write(CONFIGURATION, &configuration(directory, architectures, host)?)
 }
 
-/// Makes the configuration in `directory` name this directory: it holds absolute paths, and the cache may have been moved
-/// or copied since it was written.
+/// Makes the configuration in `directory` name this directory: it holds absolute paths, and the
+/// cache may have been moved or copied since it was written.
 ///
 /// # Errors
 /// [`Error::Io`] where the configuration cannot be read or written; where the path of `directory` cannot be quoted in it.
@@ -54,7 +55,8 @@ pub(super) fn follow_move(directory: &Path) -> Result<()> {
     }
 }
 
-/// The text of a configuration with `root` in place of the directory that it was written for; `None` where that is `root`.
+/// The text of a configuration with `root` in place of the directory that it was written for;
+/// `None` where that is `root`.
 pub(crate) fn moved(text: &str, root: &str) -> Option<String> {
     let before = text.lines().find_map(|line| line.strip_prefix("Dir::State \"")?.strip_suffix("/state\";"))?;
     if before == root {
@@ -87,10 +89,12 @@ fn configuration(directory: &Path, architectures: &[&str], host: &Host) -> Resul
     lines.extend([
         format!("APT::Architecture \"{}\";", architectures.first().unwrap_or(&"amd64")),
         format!("APT::Architectures {{ {} }};", list.join(" ")),
-        // Another user cannot enter a cache below /root. What root downloads, it downloads elsewhere, as another user.
+        // Another user cannot enter a cache below /root. What root downloads, it downloads
+        // elsewhere, as another user.
         "APT::Sandbox::User \"root\";".to_owned(),
         "Acquire::Languages \"none\";".to_owned(),
-        // Indexes stay compressed and are not kept a second and third time in apt's own form: 20 MB and not 140.
+        // Indexes stay compressed and are not kept a second and third time in apt's own form: 20 MB
+        // and not 140.
         "Acquire::GzipIndexes \"true\";".to_owned(),
         "Dir::Cache::pkgcache \"\";".to_owned(),
         "Dir::Cache::srcpkgcache \"\";".to_owned(),

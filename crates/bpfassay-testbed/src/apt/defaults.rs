@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where packages come from by itself: the mirror and the archive that the user names, else those of the host, else those that were compiled in.
+//! Where packages come from by itself: the mirror and the archive that the user names, else those
+//! of the host, else those that were compiled in.
 
 use std::sync::Once;
 
 use super::{Apt, AssetSource};
 use crate::Result;
 
-/// Places that whoever built the program compiled in, of which none is asked where the user, or for the mirror the host's apt, names one.
+/// Places that whoever built the program compiled in, of which none is asked where the user, or for
+/// the mirror the host's apt, names one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Defaults {
     /// URL of a mirror of Debian's archive.
@@ -69,10 +71,12 @@ pub(super) fn report_archive(archive: &AssetSource) {
 }
 
 impl Apt<'_> {
-    /// The mirror to take packages from: the one that options name, else that of the host's apt, else the one that was compiled in. `None` where there is none.
+    /// The mirror to take packages from: the one that options name, else that of the host's apt,
+    /// else the one that was compiled in. `None` where there is none.
     ///
     /// # Errors
-    /// Those of reading apt's configuration; [`super::AptError::NoArchive`] where that names no archive of Debian, and nothing else names one.
+    /// Those of reading apt's configuration; [`super::AptError::NoArchive`] where that names no
+    /// archive of Debian, and nothing else names one.
     pub fn mirror(&self) -> Result<Option<Mirror>> {
         if !self.is_direct() {
             return Ok(Some(self.host()?.archive.clone()));
@@ -82,7 +86,8 @@ impl Apt<'_> {
         Ok(named(&options.mirror, NamedBy::User).or_else(|| named(&options.defaults.mirror, NamedBy::Default)))
     }
 
-    /// The archive that keeps what mirrors drop: the one that options name, else the one that was compiled in, and who names it.
+    /// The archive that keeps what mirrors drop: the one that options name, else the one that was
+    /// compiled in, and who names it.
     #[must_use]
     pub fn archive(&self) -> Option<(&AssetSource, NamedBy)> {
         let options = self.options();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files at URLs on hosts without apt: downloaded by this program itself ([`crate::http`]).
 //!
-//! Nothing is parsed of what comes before its hash was checked, so that no other user is needed for it, as apt needs one.
+//! Nothing is parsed of what comes before its hash was checked, so that no other user is needed for
+//! it, as apt needs one.
 
 #![allow(clippy::disallowed_methods, reason = "writes a download to a file that the cache named")]
 
@@ -37,10 +38,12 @@ impl Apt<'_> {
         self.options().client == Client::Own || !Path::new(APT_HELPER).exists()
     }
 
-    /// Downloads `left` from the URIs that `uri_of` gives, one after the other. What has arrived, checked, is taken out of `left`; what has no URI stays.
+    /// Downloads `left` from the URIs that `uri_of` gives, one after the other. What has arrived,
+    /// checked, is taken out of `left`; what has no URI stays.
     ///
     /// # Errors
-    /// The first that concerns the server, after all files were asked for, or as soon as it does not answer; those of this machine at once.
+    /// The first that concerns the server, after all files were asked for, or as soon as it does
+    /// not answer; those of this machine at once.
     pub(super) fn transfer_directly(
         &self,
         suite: &str,
@@ -76,7 +79,8 @@ impl Apt<'_> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Downloads the file of `package` to `path`, and from there into the cache. `before` bytes have been downloaded of the whole.
+    /// Downloads the file of `package` to `path`, and from there into the cache. `before` bytes
+    /// have been downloaded of the whole.
     fn download_package(&self, suite: &str, uri: &str, package: &Package, path: &Path, before: u64) -> Result<Object> {
         let (what, suite) = (package.specification(), suite.to_owned());
         let mut resumed = self.cache().take_partial(&package.sha256, package.size, path)?;
@@ -116,7 +120,8 @@ impl Apt<'_> {
                 Err(HttpError::Refused(detail)) => return Err(AptError::Other { suite, detail }.into()),
                 Err(HttpError::Write(error)) => return Err(self.cache().write_error(&what, package.size, path, error)),
             };
-            // What another process or another place had begun may be what is wrong: once more, all of it from here.
+            // What another process or another place had begun may be what is wrong: once more, all
+            // of it from here.
             if mem::take(&mut resumed) == 0 {
                 return Err(is_wrong);
             }

@@ -16,7 +16,8 @@ use crate::{Error, Result, cache::Object, error::human, stages::Step};
 pub(crate) enum Origin<'a> {
     /// The suite whose index lists them.
     Index(&'a Root),
-    /// Places that have them at known paths, such as the archive that the host's apt uses: no index is asked for.
+    /// Places that have them at known paths, such as the archive that the host's apt uses: no index
+    /// is asked for.
     Pool {
         /// The suite that they were chosen from.
         suite: &'a str,
@@ -48,7 +49,8 @@ impl Apt<'_> {
     ///
     /// # Errors
     /// [`super::AptError`] where the mirror fails, [`Error::Nowhere`] where other places were asked, too, [`Error::Offline`] where the network may not be
-    /// used, [`Error::Mismatch`] for a file that is not the index's, [`Error::DiskFull`], [`Error::Program`] where there is no apt, [`Error::Io`].
+    /// used, [`Error::Mismatch`] for a file that is not the index's, [`Error::DiskFull`],
+    /// [`Error::Program`] where there is no apt, [`Error::Io`].
     pub fn fetch(&self, root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
         self.fetch_from(Origin::Index(root), packages)
     }
@@ -76,7 +78,8 @@ impl Apt<'_> {
             .collect()
     }
 
-    /// The same, before all downloads that have not begun. Each file is given to `arrived` as soon as it is there.
+    /// The same, before all downloads that have not begun. Each file is given to `arrived` as soon
+    /// as it is there.
     ///
     /// # Errors
     /// As [`Apt::fetch`].
@@ -118,8 +121,8 @@ impl Apt<'_> {
         }
     }
 
-    /// Downloads `left` by the program of apt that `command` gives for them and a directory. What has arrived is taken out of `left`, where apt
-    /// fails, too.
+    /// Downloads `left` by the program of apt that `command` gives for them and a directory. What
+    /// has arrived is taken out of `left`, where apt fails, too.
     ///
     /// # Errors
     /// As [`Apt::fetch`].
@@ -150,7 +153,8 @@ impl Apt<'_> {
             }
         }
         let mut tried = BTreeSet::new();
-        // What has its size is whole, if it has its hash; whatever is wrong with it is reported when apt has ended.
+        // What has its size is whole, if it has its hash; whatever is wrong with it is reported
+        // when apt has ended.
         let mut look = || {
             left.retain(|package| {
                 let path = place.join(names.of(package));
@@ -183,7 +187,8 @@ impl Apt<'_> {
         }
         while let Some(package) = left.last() {
             let (what, path) = (package.specification(), place.join(names.of(package)));
-            // Its owner could still write to a file of the sandbox: what is stored is a copy, hashed while it is made.
+            // Its owner could still write to a file of the sandbox: what is stored is a copy,
+            // hashed while it is made.
             let object = match &sandbox {
                 Some(_) => self.cache().add_file(&what, &path, Some(package.sha256))?,
                 None => self.cache().adopt(&what, &path, Some(package.sha256))?,

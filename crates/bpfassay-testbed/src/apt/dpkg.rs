@@ -4,7 +4,8 @@
 use super::cannot_start;
 use crate::Result;
 
-/// Those of `packages` (Debian package names) that are not installed on this host, in the order given.
+/// Those of `packages` (Debian package names) that are not installed on this host, in the order
+/// given.
 ///
 /// # Errors
 /// [`crate::Error::Program`] where there is no `dpkg-query`: this is no Debian then.

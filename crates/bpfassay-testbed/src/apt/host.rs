@@ -19,14 +19,16 @@ pub(super) struct Host {
     pub(super) archive: Mirror,
     /// The file of keys to trust, or none: those that the host's apt trusts.
     pub(super) keyring: Option<String>,
-    /// `Acquire::…` settings (proxies, time-outs, whether expired release files are accepted), as lines of configuration.
+    /// `Acquire::…` settings (proxies, time-outs, whether expired release files are accepted), as
+    /// lines of configuration.
     pub(super) settings: Vec<String>,
     /// The user as which apt uses the network where root runs it (`APT::Sandbox::User`).
     pub(super) user: String,
 }
 
 impl Host {
-    /// Asks the host's apt; `mirror` replaces the archive that it names, and `default` is taken where it names none.
+    /// Asks the host's apt; `mirror` replaces the archive that it names, and `default` is taken
+    /// where it names none.
     ///
     /// # Errors
     /// [`Error::Program`] where the host has no apt; [`Error::Command`] where apt fails; [`AptError::NoArchive`] where its sources name no
@@ -59,7 +61,8 @@ fn preferred(listed: Option<String>, default: Option<&str>) -> Option<Mirror> {
     listed.map(|uri| Mirror { uri, by: NamedBy::Host }).or_else(default)
 }
 
-/// Whether this host has apt, and its sources name no archive of Debian, as on Ubuntu: packages of Debian then come from places that are named, or not at all.
+/// Whether this host has apt, and its sources name no archive of Debian, as on Ubuntu: packages of
+/// Debian then come from places that are named, or not at all.
 #[must_use]
 pub fn is_of_another_distribution() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
@@ -74,8 +77,8 @@ pub(super) fn download_user() -> Result<String> {
     Ok(sandbox_user(&dump()?))
 }
 
-/// Starts a program of apt, or one that starts one, with the host's configuration, which `APT_CONFIG`
-/// may name.
+/// Starts a program of apt, or one that starts one, with the host's configuration, which
+/// `APT_CONFIG` may name.
 pub(super) fn command(program: &str) -> Command {
     bpfassay_child::command(program, &[bpfassay_child::NETWORK, &["APT_CONFIG"]])
 }
@@ -104,7 +107,8 @@ pub(crate) fn find_archive(targets: &str) -> Option<String> {
         let suite = suite.trim_end_matches("-backports").trim_end_matches("-updates");
         let debian = match origin {
             "Debian" => SUITES.contains(&suite) || CLASSES.contains(&suite),
-            // Not known yet: apt prints the placeholder itself. Many archives have a suite `stable`.
+            // Not known yet: apt prints the placeholder itself. Many archives have a suite
+            // `stable`.
             "" | "$(ORIGIN)" => SUITES.contains(&suite) || (CLASSES.contains(&suite) && uri.contains("/debian")),
             _ => false,
         };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asking a mirror: again where the failure may be temporary, and with an error that says what to do.
+//! Asking a mirror: again where the failure may be temporary, and with an error that says what to
+//! do.
 
 use std::{
     io::{self, Read as _},
@@ -16,8 +17,9 @@ use crate::{Error, Result, cache::free_space};
 pub(super) const ATTEMPTS: u32 = 3;
 
 impl Apt<'_> {
-    /// Runs the program of apt that `command` gives for each attempt, until it succeeds. `what` takes `needed` bytes in `place`, or in the cache.
-    /// `look` is called whenever apt reports its progress.
+    /// Runs the program of apt that `command` gives for each attempt, until it succeeds. `what`
+    /// takes `needed` bytes in `place`, or in the cache. `look` is called whenever apt reports its
+    /// progress.
     ///
     /// # Errors
     /// [`AptError`] where apt fails, [`Error::DiskFull`] where `what` does not fit on the disk, [`Error::Program`] where apt cannot be started.
@@ -93,7 +95,8 @@ fn watched(command: &mut Command, mut watch: impl FnMut(&str)) -> io::Result<Out
 /// Longest line of apt's progress that is read, in bytes.
 const LONGEST_LINE: usize = 1024;
 
-/// How many of `size` bytes apt has downloaded, of a line `dlstatus:ITEM:PERCENT:TEXT` (README.progress-reporting of apt).
+/// How many of `size` bytes apt has downloaded, of a line `dlstatus:ITEM:PERCENT:TEXT`
+/// (README.progress-reporting of apt).
 fn downloaded(line: &str, size: u64) -> Option<u64> {
     let percent: f64 = line.strip_prefix("dlstatus:")?.split(':').nth(1)?.parse().ok()?;
     (0.0..=100.0).contains(&percent).then_some((size as f64 * percent / 100.0) as u64)

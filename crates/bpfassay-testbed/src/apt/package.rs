@@ -34,7 +34,8 @@ pub struct Package {
 pub struct Located {
     /// The package.
     pub package: Package,
-    /// Relative to the archive (`pool/main/l/linux/….deb`), as the field `Filename` of an index has it; empty where it is not known.
+    /// Relative to the archive (`pool/main/l/linux/….deb`), as the field `Filename` of an index has
+    /// it; empty where it is not known.
     pub path: String,
     /// When the archive had it, as far as known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,7 +48,8 @@ pub struct Located {
 pub struct Indexed {
     /// The package, and where its file lies.
     pub found: Located,
-    /// Names of the packages that it depends on (`Depends` and `Pre-Depends`), alternatives included.
+    /// Names of the packages that it depends on (`Depends` and `Pre-Depends`), alternatives
+    /// included.
     pub depends: Vec<String>,
 }
 
@@ -78,7 +80,8 @@ impl Package {
     }
 }
 
-/// The packages in the text of a `Packages` index whose names `keep` selects. Of other packages nothing is read but the name.
+/// The packages in the text of a `Packages` index whose names `keep` selects. Of other packages
+/// nothing is read but the name.
 ///
 /// # Errors
 /// [`ParseError`]: a line that is no field, or a package selected that lacks a field.
@@ -235,7 +238,8 @@ fn uri_line(line: &str) -> Option<Located> {
     let mut parts = file.strip_suffix(".deb")?.split('_');
     let (name, version, architecture) = (parts.next()?, parts.next()?, parts.next()?);
     let version = version.replace("%3a", ":");
-    // An archive may be anywhere; in it, packages lie below `pool`, but for archives of one directory.
+    // An archive may be anywhere; in it, packages lie below `pool`, but for archives of one
+    // directory.
     let path = uri.rfind("/pool/").map_or(uri.rsplit('/').next(), |pool| uri.get(pool + 1..)).and_then(decoded)?;
     if parts.next().is_some() || !is_path(&path) {
         return None;
@@ -288,8 +292,8 @@ fn positive(text: &str) -> Option<u64> {
     text.parse().ok().filter(|&size| size > 0)
 }
 
-/// Whether a name, a version or an architecture has only what Debian's policy lets it have (5.6.1, 5.6.12): it is a part of names of
-/// files and of arguments for apt.
+/// Whether a name, a version or an architecture has only what Debian's policy lets it have (5.6.1,
+/// 5.6.12): it is a part of names of files and of arguments for apt.
 pub(crate) fn is_plain(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-' | '~' | ':'))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Package files at known paths: from places that the user names, from the mirror, from an archive that keeps what mirrors drop.
+//! Package files at known paths: from places that the user names, from the mirror, from an archive
+//! that keeps what mirrors drop.
 //!
 //! Whatever a place gives is checked by size and SHA-256, so that no place needs to be trusted.
 
@@ -129,8 +130,9 @@ impl Apt<'_> {
         }
     }
 
-    /// Takes from `place` what it has of `left`. What it does not have, or has with other content, stays in `left`, and the reason is put into `asked`; where
-    /// apt gave that, it is returned, too.
+    /// Takes from `place` what it has of `left`. What it does not have, or has with other content,
+    /// stays in `left`, and the reason is put into `asked`; where apt gave that, it is returned,
+    /// too.
     ///
     /// # Errors
     /// Those of this machine, such as a full disk.
@@ -182,7 +184,8 @@ impl Apt<'_> {
         let error = match failed {
             Ok(()) => return Ok(None),
             Err(Error::Apt(error)) => error,
-            // It has not the hash that apt was given: another program changed it, or the place sends something else.
+            // It has not the hash that apt was given: another program changed it, or the place
+            // sends something else.
             Err(error @ Error::Mismatch { .. }) => {
                 AptError::Other { suite: suite.to_owned(), detail: error.to_string() }
             }
@@ -242,7 +245,8 @@ impl Apt<'_> {
     }
 }
 
-/// What downloads `packages` from the URIs that `uri_of` gives into `directory`. More options may follow.
+/// What downloads `packages` from the URIs that `uri_of` gives into `directory`. More options may
+/// follow.
 fn download_file(packages: &[&Package], directory: &Path, uri_of: impl Fn(&Package) -> Option<String>) -> Command {
     // apt compares hashes but not sizes here.
     let largest = packages.iter().map(|package| package.size).max().unwrap_or_default();

@@ -58,7 +58,8 @@ impl fmt::Display for Age {
 
 /// `Sat, 07 Nov 2026 02:12:54 UTC` in seconds since 1970.
 fn parse_date(text: &str) -> Option<u64> {
-    // RFC 2822 lets an unknown zone count as UTC. Release files have no other, so that another one is a mistake.
+    // RFC 2822 lets an unknown zone count as UTC. Release files have no other, so that another one
+    // is a mistake.
     let local = ["UTC", "GMT", "+0000"].iter().find_map(|zone| text.strip_suffix(zone))?;
     let date = DateTimeParser::new().parse_timestamp(format!("{local}+0000")).ok()?;
     u64::try_from(date.as_second()).ok()

@@ -53,10 +53,11 @@ pub struct Root {
 }
 
 impl Apt<'_> {
-    /// The indexes of `suite` for `architectures`, of which the first counts as native; fetched where they are missing or
-    /// old, or [`super::Options::refresh`] asks for it.
+    /// The indexes of `suite` for `architectures`, of which the first counts as native; fetched
+    /// where they are missing or old, or [`super::Options::refresh`] asks for it.
     ///
-    /// Where the mirror fails and indexes are there, these are used with a warning, unless a refresh was asked for.
+    /// Where the mirror fails and indexes are there, these are used with a warning, unless a
+    /// refresh was asked for.
     ///
     /// # Errors
     /// [`AptError`] where the mirror fails, [`Error::Offline`] where there are none and the network may not be used, [`Error::DiskFull`],
@@ -111,7 +112,8 @@ impl Apt<'_> {
         }
     }
 
-    /// How old the indexes of `suite` for `architectures` are, if they are there; nothing is fetched.
+    /// How old the indexes of `suite` for `architectures` are, if they are there; nothing is
+    /// fetched.
     #[must_use]
     pub fn known_state(&self, suite: &str, architectures: &[Arch]) -> Option<IndexState> {
         read_state(&self.cache().root().join("apt").join(root_name(suite, architectures)))
@@ -158,7 +160,8 @@ impl Apt<'_> {
                 command.args(["-o", "Acquire::Check-Valid-Until=false"]);
             }
             if attempt == ATTEMPTS {
-                // The same index in another compression: while a mirror is updated, one of them may be whole.
+                // The same index in another compression: while a mirror is updated, one of them may
+                // be whole.
                 command.args(["-o", "Acquire::CompressionTypes::Order::=gz"]);
             }
             command
@@ -221,8 +224,8 @@ impl Root {
         parse_index(&text, keep).map_err(|source| AptError::Parse { suite: self.suite.clone(), source }.into())
     }
 
-    /// `packages` (names, or specifications as `apt-get install` takes them) and everything that they depend on, as if
-    /// nothing were installed; without recommended packages; sorted.
+    /// `packages` (names, or specifications as `apt-get install` takes them) and everything that
+    /// they depend on, as if nothing were installed; without recommended packages; sorted.
     ///
     /// # Errors
     /// [`AptError::Unsatisfiable`] for packages that do not exist or exclude each other, [`AptError::Parse`] where apt's answer is malformed,

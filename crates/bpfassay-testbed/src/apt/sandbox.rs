@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where apt downloads when root runs it: in a directory of its own that the user as which apt uses the network can write to,
-//! outside the cache, which may be where only root has access.
+//! Where apt downloads when root runs it: in a directory of its own that the user as which apt uses
+//! the network can write to, outside the cache, which may be where only root has access.
 //!
-//! What a mirror sends is parsed by that user until its hash or signature was checked; root then copies it into the cache.
+//! What a mirror sends is parsed by that user until its hash or signature was checked; root then
+//! copies it into the cache.
 
 #![allow(
     clippy::disallowed_methods,
@@ -32,7 +33,8 @@ const PASSWD: &str = "/etc/passwd";
 /// Most of the list of users that is read, in bytes.
 const MAX_PASSWD: u64 = 16 << 20;
 
-/// A directory in which apt downloads as another user; removed when dropped, or by the next one when we are killed.
+/// A directory in which apt downloads as another user; removed when dropped, or by the next one
+/// when we are killed.
 #[derive(Debug)]
 pub(super) struct Sandbox {
     user: String,
@@ -40,8 +42,8 @@ pub(super) struct Sandbox {
 }
 
 impl Sandbox {
-    /// One with room for `needed` bytes of `what`, for `user`; `None` where this process cannot become another user, or
-    /// the host's apt is configured not to.
+    /// One with room for `needed` bytes of `what`, for `user`; `None` where this process cannot
+    /// become another user, or the host's apt is configured not to.
     ///
     /// # Errors
     /// [`Error::DiskFull`] where no directory for temporary files has the room; [`Error::Io`] where the sandbox cannot be made there.
@@ -105,7 +107,8 @@ impl Sandbox {
         command.args(["-o", &format!("Dir::State::lists={}", self.lists().display())]);
     }
 
-    /// Puts the indexes in `known` into the sandbox, so that what has not changed is not downloaded again.
+    /// Puts the indexes in `known` into the sandbox, so that what has not changed is not downloaded
+    /// again.
     ///
     /// # Errors
     /// [`Error::Io`] where an index cannot be copied.
@@ -235,7 +238,8 @@ mod tests {
         };
         assert!(touch(files.join("x")));
         assert!(!touch(top.join("x")) && !touch(sandbox.lists().join("x")) && !touch(top.join("owner")));
-        // Another one leaves it alone as long as its owner lives, and removes what is left of one that was killed.
+        // Another one leaves it alone as long as its owner lives, and removes what is left of one
+        // that was killed.
         let gone = top.parent().unwrap().join(format!("{PREFIX}gone-{}", std::process::id()));
         fs::create_dir(&gone).unwrap();
         fs::write(gone.join("owner"), "").unwrap();

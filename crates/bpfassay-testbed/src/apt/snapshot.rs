@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time stamps of snapshots: an archive that keeps every state of another one names these states by their times.
+//! Time stamps of snapshots: an archive that keeps every state of another one names these states by
+//! their times.
 
 use std::{fmt, str::FromStr};
 
@@ -9,11 +10,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The form in which archives of snapshots write a time.
 const FORM: &str = "%Y%m%dT%H%M%SZ";
 
-/// How long after the date of a release file its packages are asked for, in seconds. A snapshot is taken some hours after that date. A package that the
-/// next release file does not list any more stays in the pool for more than a day.
+/// How long after the date of a release file its packages are asked for, in seconds. A snapshot is
+/// taken some hours after that date. A package that the next release file does not list any more
+/// stays in the pool for more than a day.
 const SETTLED: u64 = 12 * 3600;
 
-/// When an archive had something, in seconds since 1970, UTC. An archive of snapshots takes it for its last snapshot before that time.
+/// When an archive had something, in seconds since 1970, UTC. An archive of snapshots takes it for
+/// its last snapshot before that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Snapshot(i64);
 
@@ -23,9 +26,11 @@ pub struct Snapshot(i64);
 pub struct NotASnapshot;
 
 impl Snapshot {
-    /// One that has what an index lists: `date` is that of its release file, `fetched` the time at which it was read (seconds since 1970).
+    /// One that has what an index lists: `date` is that of its release file, `fetched` the time at
+    /// which it was read (seconds since 1970).
     ///
-    /// A mirror that is behind gives an index of which the archive may have dropped packages since: what counts is the date, not the time of reading.
+    /// A mirror that is behind gives an index of which the archive may have dropped packages since:
+    /// what counts is the date, not the time of reading.
     #[must_use]
     pub fn of_index(date: u64, fetched: u64) -> Option<Self> {
         let seconds = i64::try_from(date.saturating_add(SETTLED).min(fetched)).ok()?;

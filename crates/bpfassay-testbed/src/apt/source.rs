@@ -28,7 +28,8 @@ impl FromStr for AssetSource {
     }
 }
 
-/// Whether `text` is the URL of a directory as [`AssetSource`] takes it. A constant function, so that a URL that is compiled in can be refused when it is compiled.
+/// Whether `text` is the URL of a directory as [`AssetSource`] takes it. A constant function, so
+/// that a URL that is compiled in can be refused when it is compiled.
 #[must_use]
 pub const fn is_url(text: &str) -> bool {
     let mut at = match text.as_bytes() {

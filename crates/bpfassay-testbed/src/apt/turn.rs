@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whose turn it is to download, where a mirror or a line gives all downloads together no more than one of them alone.
+//! Whose turn it is to download, where a mirror or a line gives all downloads together no more than
+//! one of them alone.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 

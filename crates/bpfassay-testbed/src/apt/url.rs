@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files that are no packages, by URL: downloaded by apt's own helper, with the host's proxies and certificates, where the host has apt.
+//! Files that are no packages, by URL: downloaded by apt's own helper, with the host's proxies and
+//! certificates, where the host has apt.
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
 
@@ -13,7 +14,8 @@ use super::{
 use crate::{Error, Result};
 
 impl Apt<'_> {
-    /// The file at `url`, which has `limit` bytes at most; `None` where the server does not have it. Its content is not checked.
+    /// The file at `url`, which has `limit` bytes at most; `None` where the server does not have
+    /// it. Its content is not checked.
     ///
     /// # Errors
     /// [`Error::Download`] where the server fails or the file is larger, [`Error::Offline`] where the network may not be used, [`Error::Program`]

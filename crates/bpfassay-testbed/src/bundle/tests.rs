@@ -248,8 +248,9 @@ fn a_stream_that_takes_more_memory_than_any_of_ours_is_refused() {
     let path = directory.path().join("a.bundle");
     write(&manifest, &[], &path).unwrap();
     let mut bytes = fs::read(&path).unwrap();
-    // The header of the first block comes after the 12 bytes of the stream's; its last filter is LZMA2, with the size of the dictionary in one byte of
-    // properties (the format's specification, 3.1 and 5.3.1).
+    // The header of the first block comes after the 12 bytes of the stream's; its last filter is
+    // LZMA2, with the size of the dictionary in one byte of properties (the format's specification,
+    // 3.1 and 5.3.1).
     let length = (usize::from(bytes[12]) + 1) * 4;
     let header = 12..12 + length - 4;
     let at = bytes[header.clone()].windows(2).position(|pair| pair == [0x21, 1]).unwrap() + 12 + 2;

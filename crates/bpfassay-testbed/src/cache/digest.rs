@@ -30,7 +30,8 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Of a sequence of texts, such that no two different sequences share their input: for keys made of several facts.
+    /// Of a sequence of texts, such that no two different sequences share their input: for keys
+    /// made of several facts.
     pub fn of_parts<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Self {
         let mut hasher = Hasher::default();
         for part in parts {

@@ -27,7 +27,8 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Makes a shared lock that nobody else holds one of its own, and returns whether it is. It stays shared where others hold it.
+    /// Makes a shared lock that nobody else holds one of its own, and returns whether it is. It
+    /// stays shared where others hold it.
     ///
     /// # Errors
     /// Those of flock(2).
@@ -74,7 +75,8 @@ pub(super) fn take(path: &Path, mode: Mode) -> Result<Lock> {
     Ok(Lock { file: Some(file) })
 }
 
-/// Waits until the lock `path` is free, in a cache that cannot be written to; where there is no such lock, it is.
+/// Waits until the lock `path` is free, in a cache that cannot be written to; where there is no
+/// such lock, it is.
 pub(super) fn await_maker(path: &Path) -> Lock {
     let Ok(file) = open(File::options().read(true), path) else { return Lock { file: None } };
     match wait(&file, Mode::Shared, NOTICE, |holder, waited| report(path, holder, waited)) {
@@ -106,7 +108,8 @@ fn report(path: &Path, holder: &Holder, waited: Duration) {
     }
 }
 
-/// Locks `file`. As long as another process or thread holds it, `report` is called with the holder: at once, and every `interval`.
+/// Locks `file`. As long as another process or thread holds it, `report` is called with the holder:
+/// at once, and every `interval`.
 fn wait(file: &File, mode: Mode, interval: Duration, report: impl Fn(&Holder, Duration) + Send) -> io::Result<()> {
     let attempt = match mode {
         Mode::Exclusive => file.try_lock(),
@@ -165,7 +168,8 @@ impl fmt::Display for Holder {
 }
 
 impl Holder {
-    /// From /proc/locks, or else from what the last holder wrote into the file, if that process still runs.
+    /// From /proc/locks, or else from what the last holder wrote into the file, if that process
+    /// still runs.
     fn of(file: &File) -> Self {
         let written = || {
             let text = bpfassay_input::read_file(file.try_clone().ok()?, 100).ok()?;
@@ -196,7 +200,8 @@ fn listed(file: &File) -> Option<u32> {
     holder_in(&fs::read_to_string("/proc/locks").ok()?, &place)
 }
 
-/// In lines such as `1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF`; those who wait have `->` before the kind.
+/// In lines such as `1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF`; those who wait have `->`
+/// before the kind.
 fn holder_in(locks: &str, place: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);

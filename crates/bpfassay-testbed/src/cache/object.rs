@@ -59,7 +59,8 @@ impl Cache {
         self.root.join("objects").join(&name[..2]).join(&name[2..])
     }
 
-    /// The object `digest`, if it is there and sound. A damaged one is reported, removed, and counts as absent.
+    /// The object `digest`, if it is there and sound. A damaged one is reported, removed, and
+    /// counts as absent.
     ///
     /// # Errors
     /// [`Error::Io`] where it cannot be read, [`Error::Damaged`] where it is damaged and cannot be removed.
@@ -81,8 +82,8 @@ impl Cache {
         Ok(None)
     }
 
-    /// Stores what `write` writes. `what` names it in messages; `needed` is how many bytes it takes, where known
-    /// beforehand (0: not known).
+    /// Stores what `write` writes. `what` names it in messages; `needed` is how many bytes it
+    /// takes, where known beforehand (0: not known).
     ///
     /// # Errors
     /// [`Error::DiskFull`] and [`Error::Io`] where it cannot be stored, and what `write` returns.
@@ -103,7 +104,8 @@ impl Cache {
         self.add(what, bytes.len() as u64, |writer| self.write_all(what, writer, bytes))
     }
 
-    /// Stores a copy of the file `source`. Its content must have the digest `expected`, where that is given.
+    /// Stores a copy of the file `source`. Its content must have the digest `expected`, where that
+    /// is given.
     ///
     /// # Errors
     /// [`Error::Mismatch`] for another content than expected; [`Error::DiskFull`] and [`Error::Io`] where it cannot be read or stored.
@@ -115,7 +117,8 @@ impl Cache {
         self.add_from(what, file, (expected, size), |error| Error::io("read", source)(error))
     }
 
-    /// Stores what `reader` gives, `size` bytes. Its content must have the digest `expected`, where that is given. `failed` makes an error of one of the reader's.
+    /// Stores what `reader` gives, `size` bytes. Its content must have the digest `expected`, where
+    /// that is given. `failed` makes an error of one of the reader's.
     ///
     /// # Errors
     /// [`Error::Mismatch`] for another content than expected; [`Error::DiskFull`] and [`Error::Io`] where it cannot be stored; what `failed` returns.
@@ -137,8 +140,8 @@ impl Cache {
         })
     }
 
-    /// Takes the file `source`, which must be in [`Cache::scratch`], into the store without copying it. Its content must
-    /// have the digest `expected`, where that is given.
+    /// Takes the file `source`, which must be in [`Cache::scratch`], into the store without copying
+    /// it. Its content must have the digest `expected`, where that is given.
     ///
     /// # Errors
     /// [`Error::Mismatch`] for another content than expected; [`Error::Io`] where it cannot be read or moved.
@@ -204,7 +207,8 @@ impl Cache {
         Ok(Object { digest, size, path })
     }
 
-    /// The object that `write` would make, where it is there already: for a cache that may only be read.
+    /// The object that `write` would make, where it is there already: for a cache that may only be
+    /// read.
     fn find_written<E: From<Error>>(
         &self,
         what: &str,

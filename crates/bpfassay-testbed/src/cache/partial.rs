@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Downloads that were broken off, in `tmp/partial`: files named by the SHA-256 that they are to have, so that the next download goes on where one ended.
+//! Downloads that were broken off, in `tmp/partial`: files named by the SHA-256 that they are to
+//! have, so that the next download goes on where one ended.
 //!
-//! Nothing here is trusted. Whoever takes one compares the hash of the whole file when it is there. Times of modification are the server's, and are kept: by
-//! them a server knows whether its file is still the same.
+//! Nothing here is trusted. Whoever takes one compares the hash of the whole file when it is there.
+//! Times of modification are the server's, and are kept: by them a server knows whether its file is
+//! still the same.
 
 use std::{
     fs, io,
@@ -26,7 +28,8 @@ impl Cache {
         self.root.join("tmp").join(DIRECTORY)
     }
 
-    /// Moves what there is of the file `digest`, of `size` bytes, to `path`, where nothing is yet. Returns how many bytes that is.
+    /// Moves what there is of the file `digest`, of `size` bytes, to `path`, where nothing is yet.
+    /// Returns how many bytes that is.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::DiskFull`] where it cannot be moved.
@@ -46,7 +49,8 @@ impl Cache {
         }
     }
 
-    /// Keeps the file `path`, which was to become `digest` of `size` bytes, for the next download. What is no part of such a file is left where it is.
+    /// Keeps the file `path`, which was to become `digest` of `size` bytes, for the next download.
+    /// What is no part of such a file is left where it is.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::DiskFull`] where it cannot be moved.
@@ -66,7 +70,8 @@ impl Cache {
         self.move_partial(path, &known, metadata.len())
     }
 
-    /// Keeps what a process that died had downloaded into `directory`: files that are named as those here.
+    /// Keeps what a process that died had downloaded into `directory`: files that are named as
+    /// those here.
     pub(crate) fn keep_abandoned(&self, directory: &Path) {
         let Ok(files) = entries(directory, |kind| kind.is_file()) else { return };
         for path in files {
@@ -96,7 +101,8 @@ impl Cache {
         }
     }
 
-    /// Renames `from`, a file of `size` bytes, to `to`, or copies it where that is in another file system; its owner is this user afterwards.
+    /// Renames `from`, a file of `size` bytes, to `to`, or copies it where that is in another file
+    /// system; its owner is this user afterwards.
     fn move_partial(&self, from: &Path, to: &Path, size: u64) -> Result<()> {
         let copy = || {
             let source = bpfassay_input::open_unlinked(from)?;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which directories are caches: those with a tag and a marker of ours, and no others.
 //!
-//! A cache is emptied, checked and repaired without questions, so nothing else may be taken for one. A missing or empty
-//! directory is made a cache. Any other directory without the marker is refused, and nothing in it changes.
+//! A cache is emptied, checked and repaired without questions, so nothing else may be taken for
+//! one. A missing or empty directory is made a cache. Any other directory without the marker is
+//! refused, and nothing in it changes.
 
 use std::{
     ffi::OsString,
@@ -28,7 +29,8 @@ use rustix::{
 use super::CacheAccess;
 use crate::{Error, Result};
 
-/// Marks the directory for backup programs as one that can be made again: <https://bford.info/cachedir/>.
+/// Marks the directory for backup programs as one that can be made again:
+/// <https://bford.info/cachedir/>.
 const TAG: &str = "CACHEDIR.TAG";
 const SIGNATURE: &str = "Signature: 8a477f597d28d172789f06886806bc55";
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by bpfassay.\n";
@@ -38,7 +40,8 @@ pub const MARKER: &str = "bpfassay-cache";
 const MARKER_TEXT: &str = "bpfassay cache 1\n";
 const MARKER_START: &str = "bpfassay cache ";
 
-/// The directories of a cache. All are made at once: where others may write beside them, none can come before us later.
+/// The directories of a cache. All are made at once: where others may write beside them, none can
+/// come before us later.
 const PARTS: [&str; 7] = ["objects", "trees", "records", "apt", "locks", "tmp", "logs"];
 /// How many of them a cache has had from the beginning.
 const FIRST_PARTS: usize = 6;
@@ -72,8 +75,9 @@ pub(super) fn open(root: &Path) -> Result<(OwnedFd, CacheAccess)> {
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(root, flags, Mode::empty()).map_err(|error| io_error("open", root, error))?;
-    // Without the lock, one that another process is making may look like anything: its parts are there, and its marker was not there yet when
-    // that was read. So only a complete cache is accepted without the lock.
+    // Without the lock, one that another process is making may look like anything: its parts are
+    // there, and its marker was not there yet when that was read. So only a complete cache is
+    // accepted without the lock.
     if !matches!(state(root, directory.as_fd()), Ok(State::Cache)) {
         let _alone = alone(directory.as_fd());
         // Another process may have made it a cache meanwhile.
@@ -99,8 +103,8 @@ pub(super) fn open(root: &Path) -> Result<(OwnedFd, CacheAccess)> {
     Ok((directory, access))
 }
 
-/// A lock on the directory itself, as far as the file system has that: two processes may find it empty at once. What
-/// another process locks for long is not waited for.
+/// A lock on the directory itself, as far as the file system has that: two processes may find it
+/// empty at once. What another process locks for long is not waited for.
 fn alone(directory: BorrowedFd<'_>) -> Option<OwnedFd> {
     let copy = rustix::fs::openat(directory, c".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     for _ in 0..200 {
@@ -145,7 +149,8 @@ fn state(root: &Path, directory: BorrowedFd<'_>) -> Result<State> {
     Err(refusal(root, format!("it is not empty and has no {TAG} and no {MARKER} of bpfassay")))
 }
 
-/// Gives a cache that was made before there was a marker its marker; one that cannot be written to is used without.
+/// Gives a cache that was made before there was a marker its marker; one that cannot be written to
+/// is used without.
 fn mark(root: &Path, directory: BorrowedFd<'_>) -> Result<()> {
     match write(root, directory, MARKER, MARKER_TEXT) {
         Err(Error::Io { source, .. })
@@ -157,7 +162,8 @@ fn mark(root: &Path, directory: BorrowedFd<'_>) -> Result<()> {
     }
 }
 
-/// Whoever may exchange what is in the directory may put symbolic links in place of its parts while it is used.
+/// Whoever may exchange what is in the directory may put symbolic links in place of its parts while
+/// it is used.
 fn belongs_to_us(root: &Path, directory: BorrowedFd<'_>) -> Result<()> {
     let stat = rustix::fs::fstat(directory).map_err(|error| io_error("read", root, error))?;
     if !is_ours(stat.st_uid) {

@@ -21,8 +21,8 @@ impl Cache {
         self.root.join("records").join(kind).join(format!("{key}.json"))
     }
 
-    /// What was recorded for `key`, if anything. A record that cannot be read any more is reported, removed, and counts as
-    /// absent.
+    /// What was recorded for `key`, if anything. A record that cannot be read any more is reported,
+    /// removed, and counts as absent.
     ///
     /// # Errors
     /// [`Error::Io`] where it cannot be read, [`Error::Damaged`] where it is damaged and cannot be removed.
@@ -51,7 +51,8 @@ impl Cache {
         self.write_small(&self.record_path(kind, key), fact)
     }
 
-    /// Writes a small JSON file in one step. Where the cache may only be read, nothing is written: it is found out again.
+    /// Writes a small JSON file in one step. Where the cache may only be read, nothing is written:
+    /// it is found out again.
     ///
     /// # Errors
     /// [`Error::DiskFull`] where there is no space; [`Error::Io`] where the file cannot be written or renamed, or `value` is nothing that

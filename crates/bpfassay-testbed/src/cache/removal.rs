@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Removing files and directories of the cache, without following a symbolic link on the way to it or in it.
+//! Removing files and directories of the cache, without following a symbolic link on the way to it
+//! or in it.
 
 use std::{
     ffi::{CStr, CString},

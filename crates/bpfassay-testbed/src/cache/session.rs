@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a process makes in the cache's `tmp`: in a directory of its own, which it holds by a lock.
 //!
-//! The lock is released by the system when the process ends, however it ends: a directory with our prefix and a free lock has no owner
-//! any more, and is removed. Process ids would not do where containers share a cache.
+//! The lock is released by the system when the process ends, however it ends: a directory with our
+//! prefix and a free lock has no owner any more, and is removed. Process ids would not do where
+//! containers share a cache.
 
 use std::{
     fs,
@@ -40,7 +41,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Begins one in `tmp`, a directory at `path`, under a name that begins with `prefix`. It has that name once it has an owner.
+    /// Begins one in `tmp`, a directory at `path`, under a name that begins with `prefix`. It has
+    /// that name once it has an owner.
     ///
     /// # Errors
     /// [`Error::Io`] where the directory or its owner's lock cannot be made, or cannot be renamed.
@@ -89,8 +91,9 @@ fn own(tmp: BorrowedFd<'_>, path: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Removes what has our prefix in `tmp`, the directory at `path`, and no owner any more. Other entries stay. Those that have no owner
-/// yet are removed only where no other process can be making one: where we are `alone`. Each is given to `before` first.
+/// Removes what has our prefix in `tmp`, the directory at `path`, and no owner any more. Other
+/// entries stay. Those that have no owner yet are removed only where no other process can be making
+/// one: where we are `alone`. Each is given to `before` first.
 ///
 /// # Errors
 /// [`Error::Io`] where `tmp` cannot be listed. An entry that cannot be removed is no error.
@@ -125,7 +128,8 @@ pub(crate) fn sweep(
     Ok(())
 }
 
-/// The directory `name`, where it is ours and its owner is gone; the lock that proves it is held by the answer.
+/// The directory `name`, where it is ours and its owner is gone; the lock that proves it is held by
+/// the answer.
 fn abandoned(tmp: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<OwnedFd>, Errno> {
     let stat = rustix::fs::statat(tmp, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let ours = stat.st_uid == rustix::process::geteuid().as_raw();
@@ -156,7 +160,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A directory outside the cache, in the system's place for temporary files, which only this user may enter.
+    /// A directory outside the cache, in the system's place for temporary files, which only this
+    /// user may enter.
     ///
     /// # Errors
     /// [`Error::Io`] where the directory for temporary files cannot be written to.

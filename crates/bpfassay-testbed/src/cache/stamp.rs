@@ -16,12 +16,13 @@ use crate::{Error, Result};
 /// Kind of cache record: path → stamp and digest.
 const RECORD: &str = "file";
 
-/// How long a file must not have changed for its stamp to be trusted: file systems count time in steps, and a write within one leaves none.
+/// How long a file must not have changed for its stamp to be trusted: file systems count time in
+/// steps, and a write within one leaves none.
 const SETTLED: Duration = Duration::from_secs(2);
 
 impl Cache {
-    /// The digest of a file that is not in the cache, such as QEMU: its content is hashed once, and again when its size or times differ from
-    /// those that it had then.
+    /// The digest of a file that is not in the cache, such as QEMU: its content is hashed once, and
+    /// again when its size or times differ from those that it had then.
     ///
     /// # Errors
     /// [`Error::Io`] where the file or the record cannot be read, and others of writing the record.
@@ -45,8 +46,9 @@ impl Cache {
     }
 }
 
-/// Size and times of a file. Every write changes one of them (`ctime` cannot be set back), so a file that still
-/// matches its stamp need not be hashed again; damage below the file system is for [`super::Cache::check`] to find.
+/// Size and times of a file. Every write changes one of them (`ctime` cannot be set back), so a
+/// file that still matches its stamp need not be hashed again; damage below the file system is for
+/// [`super::Cache::check`] to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stamp {

@@ -22,7 +22,8 @@ const MAX_LISTING: u64 = 256 << 20;
 pub struct Tree {
     /// Its content; to be left as it is, shared with other processes.
     pub path: PathBuf,
-    /// Digest over the paths, modes and contents of its files: the same for the same content at any path.
+    /// Digest over the paths, modes and contents of its files: the same for the same content at any
+    /// path.
     pub digest: Digest,
     /// Its files, sorted by path.
     pub files: Vec<TreeFile>,
@@ -52,8 +53,9 @@ impl Cache {
         self.root.join("trees").join(kind).join(key.to_string())
     }
 
-    /// The tree made for `key`, if it is there and sound; size and times of every file are compared with the listing, and a
-    /// file that differs is hashed. A damaged tree is reported, removed, and counts as absent.
+    /// The tree made for `key`, if it is there and sound; size and times of every file are compared
+    /// with the listing, and a file that differs is hashed. A damaged tree is reported, removed,
+    /// and counts as absent.
     ///
     /// # Errors
     /// [`Error::Io`] where it cannot be read, [`Error::Damaged`] where it is damaged and cannot be removed.
@@ -62,8 +64,9 @@ impl Cache {
         self.open_tree(&home, false)
     }
 
-    /// The tree for `key`: found, or made by `fill`, which gets an empty directory. `what` names it in messages; `needed` is
-    /// how many bytes it takes, about. Of several processes that need it, one makes it and the others wait.
+    /// The tree for `key`: found, or made by `fill`, which gets an empty directory. `what` names it
+    /// in messages; `needed` is how many bytes it takes, about. Of several processes that need it,
+    /// one makes it and the others wait.
     ///
     /// # Errors
     /// [`Error::DiskFull`] where less than `needed` bytes are free, [`Error::Io`] and [`Error::Damaged`] where the cache cannot be read or
@@ -183,7 +186,8 @@ impl Tree {
     }
 }
 
-/// Digest over paths, modes and contents of the files below `directory`: what [`Tree::digest_below`] is of the same files in a tree.
+/// Digest over paths, modes and contents of the files below `directory`: what
+/// [`Tree::digest_below`] is of the same files in a tree.
 ///
 /// # Errors
 /// [`Error::Io`] where something in it cannot be read, or has a name that is not UTF-8.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What takes space in a cache, when it was last used, and removing what was not for long.
 //!
-//! The time of last use is that of the file which is read at each use: the stamp of an object, the listing of a tree. Both are renewed at most once an hour. What
-//! an earlier version used without renewing them counts as last used when it was made.
+//! The time of last use is that of the file which is read at each use: the stamp of an object, the
+//! listing of a tree. Both are renewed at most once an hour. What an earlier version used without
+//! renewing them counts as last used when it was made.
 
 use std::{
     fs,
@@ -22,7 +23,8 @@ const RESOLUTION: Duration = Duration::from_secs(3600);
 /// What something in a cache is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ItemKind {
-    /// A file of a Debian package, which is needed again only where what was unpacked of it is gone.
+    /// A file of a Debian package, which is needed again only where what was unpacked of it is
+    /// gone.
     Package,
     /// A part of the initramfs of guests.
     Segment,
@@ -86,7 +88,8 @@ impl Cache {
         Ok(items)
     }
 
-    /// Removes what `is_unneeded`, and returns it. Indexes stay: `--offline` finds packages by them.
+    /// Removes what `is_unneeded`, and returns it. Indexes stay: `--offline` finds packages by
+    /// them.
     ///
     /// # Errors
     /// [`Error::CacheInUse`] where another process uses the cache; [`Error::ReadOnly`]; [`Error::Io`] where something cannot be read or removed.
@@ -105,7 +108,8 @@ impl Cache {
         let removed = self.unneeded(is_unneeded)?;
         for item in &removed {
             if !matches!(item.kind, ItemKind::Tree(_)) {
-                // Without its stamp, an object is hashed again: never one without the other is taken for sound.
+                // Without its stamp, an object is hashed again: never one without the other is
+                // taken for sound.
                 self.remove(&stamp_path(&item.path))?;
             }
             self.remove(&item.path)?;

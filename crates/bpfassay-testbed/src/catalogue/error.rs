@@ -29,7 +29,8 @@ pub enum CatalogueError {
         /// Every name known for the architecture.
         known: Vec<String>,
     },
-    /// The series exists, but not this build, or not for this architecture, in the suites as they are today.
+    /// The series exists, but not this build, or not for this architecture, in the suites as they
+    /// are today.
     #[error("kernel {name} for {arch} is not in {suites} today; {}", Builds(builds))]
     NoBuild {
         /// The name given.

@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-/// A kernel release with holes: `@` stands for the flavour, `*` for one or more characters other than a hyphen.
+/// A kernel release with holes: `@` stands for the flavour, `*` for one or more characters other
+/// than a hyphen.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pattern(String);
 
@@ -13,7 +14,8 @@ impl Pattern {
     /// From its text.
     ///
     /// # Errors
-    /// What is wrong with it: it must end in `-@` and hold nothing but letters, digits, `.`, `-`, `+`, `~` and `*`.
+    /// What is wrong with it: it must end in `-@` and hold nothing but letters, digits, `.`, `-`,
+    /// `+`, `~` and `*`.
     pub fn new(text: &str) -> Result<Self, String> {
         let body = text.strip_suffix("-@").ok_or_else(|| format!("release `{text}` must end in `-@`"))?;
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '~' | '*');

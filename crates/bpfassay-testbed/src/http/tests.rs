@@ -104,7 +104,8 @@ fn redirections_are_followed_some_times_and_never_from_https_to_http() {
     assert!(config(TlsConfig::builder().build(), true, PATIENCE).https_only());
 }
 
-/// A server of `directory` over TLS by the program openssl, with a certificate of its own; ends when dropped.
+/// A server of `directory` over TLS by the program openssl, with a certificate of its own; ends
+/// when dropped.
 struct Encrypted(std::process::Child, u16);
 
 impl Encrypted {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads an archive from its beginning to its end as it comes, such as out of a stream that is decompressed.
+//! Reads an archive from its beginning to its end as it comes, such as out of a stream that is
+//! decompressed.
 
 use std::io::{self, Read};
 
@@ -9,7 +10,8 @@ use super::find::Header;
 const KIND: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 
-/// The entries of an archive. Reading it reads the content of the entry that [`Entries::next`] returned last.
+/// The entries of an archive. Reading it reads the content of the entry that [`Entries::next`]
+/// returned last.
 pub(crate) struct Entries<R> {
     reader: R,
     /// How many bytes were read.
@@ -38,7 +40,8 @@ impl<R: Read> Entries<R> {
     /// The next entry, after what was not read of the one before; `None` at the end.
     ///
     /// # Errors
-    /// Those of the reader; [`io::ErrorKind::InvalidData`] and [`io::ErrorKind::UnexpectedEof`] where it is no newc archive, or is cut off.
+    /// Those of the reader; [`io::ErrorKind::InvalidData`] and [`io::ErrorKind::UnexpectedEof`]
+    /// where it is no newc archive, or is cut off.
     pub(crate) fn next(&mut self) -> io::Result<Option<Entry>> {
         let end = (self.at + self.left).next_multiple_of(4);
         self.skip_to(end)?;

@@ -14,8 +14,8 @@ const MODE: usize = 6 + 8;
 const SIZE: usize = 6 + 8 * 6;
 const NAME_LENGTH: usize = 6 + 8 * 11;
 
-/// The content of the file `wanted` (with or without leading slash) in the archive at `path`, if it is there. Files
-/// larger than `limit` bytes are refused.
+/// The content of the file `wanted` (with or without leading slash) in the archive at `path`, if it
+/// is there. Files larger than `limit` bytes are refused.
 ///
 /// # Errors
 /// [`ArchiveError::Read`] where the file cannot be read, [`ArchiveError::Malformed`] for anything that is no newc archive.
@@ -32,7 +32,8 @@ pub fn find(path: &Path, wanted: &str, limit: u64) -> Result<Option<Vec<u8>>, Ar
 /// The content of the file `wanted` in a newc archive; `None` where the archive has no such file.
 ///
 /// # Errors
-/// Those of `reader`; [`io::ErrorKind::InvalidData`] where it is no newc archive, or the file is larger than `limit`.
+/// Those of `reader`; [`io::ErrorKind::InvalidData`] where it is no newc archive, or the file is
+/// larger than `limit`.
 pub(crate) fn find_in(mut reader: impl Read + Seek, wanted: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let wanted = wanted.strip_prefix('/').unwrap_or(wanted);
     let mut at = 0u64;
@@ -66,7 +67,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header at which `reader` is, which is byte `at` of the archive; `None` for that of the end.
+    /// The header at which `reader` is, which is byte `at` of the archive; `None` for that of the
+    /// end.
     ///
     /// # Errors
     /// Those of `reader`; [`io::ErrorKind::InvalidData`] where there is none.

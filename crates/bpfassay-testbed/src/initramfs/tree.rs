@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A user's directory tree (`--ior ARCH=DIR`), laid over the guest's root directory.
 //!
-//! Nothing outside the directory is read: symbolic links are copied, never followed. What would not work in the guest,
-//! or would replace what this project puts there, is refused when the tree is read, with the path in question.
+//! Nothing outside the directory is read: symbolic links are copied, never followed. What would not
+//! work in the guest, or would replace what this project puts there, is refused when the tree is
+//! read, with the path in question.
 
 #![allow(
     clippy::disallowed_methods,
@@ -109,8 +110,8 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// Reads the tree at `directory` for a guest of architecture `arch`. File contents are read only when the archive
-    /// is written.
+    /// Reads the tree at `directory` for a guest of architecture `arch`. File contents are read
+    /// only when the archive is written.
     ///
     /// # Errors
     /// [`OverlayError`] for anything that the guest could not use.
@@ -135,7 +136,8 @@ impl Overlay {
 }
 
 impl Overlay {
-    /// The `mpiexec` with which the guest launches several ranks, as a path in the guest: that beside IOR, else the system's; `None`: there is none.
+    /// The `mpiexec` with which the guest launches several ranks, as a path in the guest: that
+    /// beside IOR, else the system's; `None`: there is none.
     ///
     /// # Errors
     /// [`OverlayError::WrongArchitecture`] for one that is no program for `arch`; [`OverlayError::Read`] where it cannot be read.
@@ -205,7 +207,8 @@ pub(crate) fn check_reserved(path: &str, node: &Node) -> Result<(), OverlayError
     Ok(())
 }
 
-/// A relative link must not climb above the root of the tree; an absolute one must not depend on the host's files.
+/// A relative link must not climb above the root of the tree; an absolute one must not depend on
+/// the host's files.
 fn check_link(archive: &Archive, link: &str, target: &str) -> Result<(), OverlayError> {
     let outside = || OverlayError::Outside { link: link.to_owned(), target: target.to_owned() };
     if target.starts_with('/') {
@@ -224,7 +227,8 @@ fn check_link(archive: &Archive, link: &str, target: &str) -> Result<(), Overlay
     Ok(())
 }
 
-/// The path that `path` leads to with all symbolic links followed inside the archive, if something is there.
+/// The path that `path` leads to with all symbolic links followed inside the archive, if something
+/// is there.
 pub(crate) fn resolve(archive: &Archive, path: &str) -> Option<String> {
     let mut done = Vec::<String>::new();
     let mut rest: Vec<String> = path.rsplit('/').map(str::to_owned).collect();

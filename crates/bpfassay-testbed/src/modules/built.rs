@@ -17,12 +17,12 @@ pub(crate) const ORDER: &str = "modules.order";
 /// Largest `modules.order` that is read, in bytes; real ones have 300 KB.
 const MAX_ORDER: u64 = 64 << 20;
 
-/// How large the modules of a guest may be in all, in bytes: without debug information they have 10 MB. A guest has them in memory twice
-/// while it boots.
+/// How large the modules of a guest may be in all, in bytes: without debug information they have 10
+/// MB. A guest has them in memory twice while it boots.
 pub(super) const MAX_SIZE: u64 = 192 << 20;
 
-/// The modules of the build tree at `tree` by name, as paths in it; none where there is no `modules.order`. Whether they are there is found
-/// out when they are read.
+/// The modules of the build tree at `tree` by name, as paths in it; none where there is no
+/// `modules.order`. Whether they are there is found out when they are read.
 ///
 /// # Errors
 /// [`ModulesError::Read`] where `modules.order` cannot be read, [`ModulesError::Outside`] for a line that is no path in the tree.
@@ -42,8 +42,9 @@ pub(crate) fn modules(tree: &Path) -> Result<BTreeMap<String, PathBuf>, ModulesE
     Ok(found)
 }
 
-/// The name of a module and its path in the tree, from a line of `modules.order`: `fs/nfs/nfs.o` since Linux 6.3, before that `fs/nfs/nfs.ko`, and
-/// before 5.3 `kernel/fs/nfs/nfs.ko`, where `kernel` is the directory that it is installed to.
+/// The name of a module and its path in the tree, from a line of `modules.order`: `fs/nfs/nfs.o`
+/// since Linux 6.3, before that `fs/nfs/nfs.ko`, and before 5.3 `kernel/fs/nfs/nfs.ko`, where
+/// `kernel` is the directory that it is installed to.
 fn module(tree: &Path, line: &str) -> Option<(String, PathBuf)> {
     let stem = line.strip_suffix(".ko").or_else(|| line.strip_suffix(".o"))?;
     let name = modinfo::canonical(stem.rsplit('/').next().filter(|name| !name.is_empty())?);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decompression of kernel modules and kernels, bounded: xz, zstd, gzip, or none, distinguished by the first bytes.
+//! Decompression of kernel modules and kernels, bounded: xz, zstd, gzip, or none, distinguished by
+//! the first bytes.
 
 use std::{
     io::{self, Read},
@@ -31,8 +32,9 @@ pub enum DecompressError {
     },
 }
 
-/// `bytes` decompressed, or as they are if they do not begin like a compressed stream. The first stream counts; what
-/// follows it is ignored, because kernels have four bytes behind theirs. The output is at most `limit` bytes.
+/// `bytes` decompressed, or as they are if they do not begin like a compressed stream. The first
+/// stream counts; what follows it is ignored, because kernels have four bytes behind theirs. The
+/// output is at most `limit` bytes.
 ///
 /// # Errors
 /// [`DecompressError`] for a damaged stream, or one with more than `limit` bytes in it.

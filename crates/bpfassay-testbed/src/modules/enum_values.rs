@@ -2,10 +2,11 @@
 //! The enum values that print formats of a module's tracepoints name (`TRACE_DEFINE_ENUM`).
 //!
 //! When a kernel inserts a module, it replaces each of these names in the print format of each
-//! tracepoint of that system (`trace_event_eval_update` in kernel/trace/trace_events.c). `nfsv4` has
-//! hundreds of both: on x86_64 6.12 this took 1.0 of the 3.9 s of the instruction clock until the guest
-//! was ready. The file `format` of such a tracepoint has names in place of numbers where a kernel does
-//! not find the table. Fields, their offsets and what programs find there are the same.
+//! tracepoint of that system (`trace_event_eval_update` in kernel/trace/trace_events.c). `nfsv4`
+//! has hundreds of both: on x86_64 6.12 this took 1.0 of the 3.9 s of the instruction clock until
+//! the guest was ready. The file `format` of such a tracepoint has names in place of numbers where
+//! a kernel does not find the table. Fields, their offsets and what programs find there are the
+//! same.
 
 use object::{
     Endianness, SectionIndex,

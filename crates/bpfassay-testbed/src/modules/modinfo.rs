@@ -66,8 +66,8 @@ impl ModInfo {
         Ok(info)
     }
 
-    /// `pre: a b post: c`. Aliases (`crypto-crc32c`, `usb:v1234*`) that cannot be names of files are left out: they
-    /// only help modprobe, and a soft dependency may be missing.
+    /// `pre: a b post: c`. Aliases (`crypto-crc32c`, `usb:v1234*`) that cannot be names of files
+    /// are left out: they only help modprobe, and a soft dependency may be missing.
     fn soft_dependencies(&mut self, text: &str) {
         let mut before = None;
         for token in text.split_ascii_whitespace() {

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The signature that `sign-file` appends to a module (`CONFIG_MODULE_SIG`).
 //!
-//! A guest without it boots faster: the kernel neither hashes the module nor checks the signature, which under emulation
-//! is a large part of loading. It loads the module all the same, with the taint flag `E` and one line in its log, unless
-//! it enforces signatures; whether it does by itself is a matter of its configuration ([`enforced`]).
+//! A guest without it boots faster: the kernel neither hashes the module nor checks the signature,
+//! which under emulation is a large part of loading. It loads the module all the same, with the
+//! taint flag `E` and one line in its log, unless it enforces signatures; whether it does by itself
+//! is a matter of its configuration ([`enforced`]).
 
 /// The end of a signed module (`MODULE_SIG_STRING` in include/linux/module_signature.h).
 const MARKER: &[u8] = b"~Module signature appended~\n";
 
-/// Length of `struct module_signature`, which stands before the marker: the kinds of algorithm, hash and identifier, the
-/// lengths of two parts that are no longer used, three bytes of padding, and the length of the signature, big-endian.
+/// Length of `struct module_signature`, which stands before the marker: the kinds of algorithm,
+/// hash and identifier, the lengths of two parts that are no longer used, three bytes of padding,
+/// and the length of the signature, big-endian.
 const TRAILER: usize = 12;
 
 /// The only kind of identifier that a kernel takes, `PKEY_ID_PKCS7`.
 const PKCS7: u8 = 2;
 
-/// The module without its signature; all of it where there is none, or none that a kernel would look at
-/// (`mod_check_sig` in kernel/module_signature.c): then the kernel reports it.
+/// The module without its signature; all of it where there is none, or none that a kernel would
+/// look at (`mod_check_sig` in kernel/module_signature.c): then the kernel reports it.
 #[must_use]
 pub fn cut(module: &[u8]) -> &[u8] {
     unsigned(module).unwrap_or(module)

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Assets: the guest's programs of one architecture as two files that can be offered in a directory or at a URL.
+//! Assets: the guest's programs of one architecture as two files that can be offered in a directory
+//! or at a URL.
 //!
 //! ```text
 //! payload-ARCH-DIGEST.json     the index: what the programs were built from and with, and the hash of everything
 //! payload-ARCH-DIGEST.cpio.xz  the programs
 //! ```
 //!
-//! DIGEST are the first 16 digits of a digest of the sources and of the way in which programs are built from them, so that one look-up
-//! finds what a command needs, however many versions a place offers. No path stands in an index: names follow from architecture and digest.
+//! DIGEST are the first 16 digits of a digest of the sources and of the way in which programs are
+//! built from them, so that one look-up finds what a command needs, however many versions a place
+//! offers. No path stands in an index: names follow from architecture and digest.
 
 use std::{
     collections::BTreeMap,
@@ -234,8 +236,8 @@ pub(super) fn take(apt: &Apt<'_>, place: &AssetSource, index: Index) -> Result<(
     cache.record(RECORD, &record_key(index.source, index.arch), &recorded)
 }
 
-/// Writes programs as an asset into `directory`, which must exist. What it held for the same sources is replaced. The same programs give
-/// the same bytes.
+/// Writes programs as an asset into `directory`, which must exist. What it held for the same
+/// sources is replaced. The same programs give the same bytes.
 ///
 /// # Errors
 /// [`Error::Archive`] where a program cannot be read; [`Error::Io`] where a file cannot be written.

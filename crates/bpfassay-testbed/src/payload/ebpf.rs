@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tracer's eBPF programs in Rust: one object per map layout and architecture (whose registers the programs read),
-//! which the tracer's build embeds.
+//! The tracer's eBPF programs in Rust: one object per map layout and architecture (whose registers
+//! the programs read), which the tracer's build embeds.
 //!
-//! They are compiled by the same cargo from the same stage, for the target `bpfel-unknown-none`, with the standard
-//! library's `core` that Debian ships for it. They change less often than the programs around them, so the cache keeps
-//! them apart.
+//! They are compiled by the same cargo from the same stage, for the target `bpfel-unknown-none`,
+//! with the standard library's `core` that Debian ships for it. They change less often than the
+//! programs around them, so the cache keeps them apart.
 
 use std::{
     collections::BTreeMap,
@@ -57,7 +57,8 @@ struct Recorded {
     toolchain_key: Digest,
 }
 
-/// Puts the objects for `arch` below [`DIRECTORY`] in the target directory of `building`: from the cache, or built.
+/// Puts the objects for `arch` below [`DIRECTORY`] in the target directory of `building`: from the
+/// cache, or built.
 ///
 /// # Errors
 /// [`Error::Build`] for a build that fails, [`Error::Stage`], and those of the cache.
@@ -107,7 +108,8 @@ fn object(building: &Building<'_>, name: &str) -> PathBuf {
 }
 
 fn build(building: &Building<'_>, arch: Arch) -> Result<()> {
-    // The previous architecture's objects have the same names: none of them may be taken for this one's.
+    // The previous architecture's objects have the same names: none of them may be taken for this
+    // one's.
     let left = building.target.join(TARGET);
     if left.exists() {
         fs::remove_dir_all(&left).map_err(Error::io("remove", &left))?;

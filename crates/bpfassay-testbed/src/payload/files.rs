@@ -6,8 +6,9 @@ use std::{fs, path::Path};
 use super::{Built, asset::replace};
 use crate::{Error, Result};
 
-/// Writes programs as executable files `DIRECTORY/ARCH/NAME`, as a spec for [`crate::compose`] names them. Directories are made where they do not exist, and
-/// programs that are there are replaced.
+/// Writes programs as executable files `DIRECTORY/ARCH/NAME`, as a spec for [`crate::compose`]
+/// names them. Directories are made where they do not exist, and programs that are there are
+/// replaced.
 ///
 /// # Errors
 /// [`Error::Io`] where a program cannot be read or written.

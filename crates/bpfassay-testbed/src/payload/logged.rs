@@ -87,7 +87,8 @@ impl Logged<'_> {
     }
 }
 
-/// Copies `from` to `to`, without the lines that `take` takes. A carriage return ends a line, too: cargo writes its progress over itself.
+/// Copies `from` to `to`, without the lines that `take` takes. A carriage return ends a line, too:
+/// cargo writes its progress over itself.
 fn copy_lines(from: impl Read, mut to: impl Write, take: &mut dyn FnMut(&str) -> bool) -> io::Result<()> {
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
@@ -99,7 +100,8 @@ fn copy_lines(from: impl Read, mut to: impl Write, take: &mut dyn FnMut(&str) ->
             return written;
         }
         for part in line.split_inclusive(|byte| *byte == b'\r') {
-            // What comes after a failure to write the log is read and dropped: the program must not wait for a reader.
+            // What comes after a failure to write the log is read and dropped: the program must not
+            // wait for a reader.
             if !take(&String::from_utf8_lossy(part)) && written.is_ok() {
                 written = to.write_all(part.strip_suffix(b"\r").unwrap_or(part));
             }

@@ -19,7 +19,8 @@ use crate::{Error, Result, cache::Digest};
 pub struct ProgramSources {
     /// Places that offer programs, in the order in which they are asked.
     pub from: Vec<AssetSource>,
-    /// Digest of the sources that the calling program was built with: the programs of these are used where there is no checkout.
+    /// Digest of the sources that the calling program was built with: the programs of these are
+    /// used where there is no checkout.
     pub built_with: Option<Digest>,
     /// These sources themselves, as [`unpacked`] takes them: what no place offers is built of them.
     pub compiled_in: Option<&'static [u8]>,
@@ -35,7 +36,8 @@ pub enum Buildable {
 }
 
 impl ProgramSources {
-    /// What the guest's programs can be built of: a checkout, if there is one, else what is compiled in, unless a checkout is named. `None` where there is neither.
+    /// What the guest's programs can be built of: a checkout, if there is one, else what is
+    /// compiled in, unless a checkout is named. `None` where there is neither.
     #[must_use]
     pub fn buildable(&self) -> Option<Buildable> {
         match checkout() {
@@ -182,7 +184,8 @@ const REMEDY: &str = "name a place that offers them with --from (or BPFASSAY_FRO
 /// The environment variable that names the checkout.
 const VARIABLE: &str = "BPFASSAY_SOURCE";
 
-/// Where this program was built, unless it was built for other machines, on which that directory could be anybody's.
+/// Where this program was built, unless it was built for other machines, on which that directory
+/// could be anybody's.
 const BUILT_IN: Option<&str> =
     if option_env!("BPFASSAY_RELEASE").is_some() { None } else { Some(env!("CARGO_MANIFEST_DIR")) };
 
@@ -191,8 +194,8 @@ fn place() -> Option<PathBuf> {
     env::var_os(VARIABLE).map(PathBuf::from).or_else(|| BUILT_IN.map(|path| Path::new(path).join("../..")))
 }
 
-/// The root of this project's workspace, in the directory that the environment variable `BPFASSAY_SOURCE` names or where this program
-/// was built, if it is there.
+/// The root of this project's workspace, in the directory that the environment variable
+/// `BPFASSAY_SOURCE` names or where this program was built, if it is there.
 #[must_use]
 pub fn checkout() -> Option<PathBuf> {
     place()?.canonicalize().ok().filter(|path| path.join("Cargo.lock").is_file())

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether programs that were built before are what their sources give: they are built again, from nothing, and compared.
+//! Whether programs that were built before are what their sources give: they are built again, from
+//! nothing, and compared.
 
 use bpfassay_protocol::Arch;
 
@@ -31,7 +32,8 @@ pub struct Verified {
     pub source: Digest,
     /// Every program.
     pub compared: Vec<Compared>,
-    /// How the toolchains that the programs were built with before differ from the one that they were built with now.
+    /// How the toolchains that the programs were built with before differ from the one that they
+    /// were built with now.
     pub differences: Vec<String>,
 }
 
@@ -52,8 +54,9 @@ impl Subject {
     }
 }
 
-/// Builds the programs for `archs` again and compares them, byte for byte, with those that each place of `sources` offers, or with those
-/// in the cache where no place is named. Nothing that was built before is used, and nothing of the build is kept.
+/// Builds the programs for `archs` again and compares them, byte for byte, with those that each
+/// place of `sources` offers, or with those in the cache where no place is named. Nothing that was
+/// built before is used, and nothing of the build is kept.
 ///
 /// # Errors
 /// [`Error::Build`] where there are no sources, a build fails, or programs to compare with are missing; those of assets and of the toolchain.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernels that the user built, or has packages of: `--kernel bzImage [--modules DIR]`, `--kernel BUILD-TREE`, `--kernel PACKAGE,…`.
+//! Kernels that the user built, or has packages of: `--kernel bzImage [--modules DIR]`, `--kernel
+//! BUILD-TREE`, `--kernel PACKAGE,…`.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the file")]
 
@@ -85,8 +86,8 @@ impl LocalModules {
 }
 
 impl LocalKernel {
-    /// The kernel that `path` is, an image or the tree that it was built in, for one of `archs`, or for any where there are none; with the modules
-    /// in `modules`, or those of the tree.
+    /// The kernel that `path` is, an image or the tree that it was built in, for one of `archs`, or
+    /// for any where there are none; with the modules in `modules`, or those of the tree.
     ///
     /// # Errors
     /// [`Error::LocalKernel`] for a directory that is no build tree, and where `modules` is no
@@ -101,8 +102,8 @@ impl LocalKernel {
         Ok(Self { image, modules, config: None, release: None, version: None, packages })
     }
 
-    /// The kernel in package files of a distribution (`.deb` or `.rpm`), unpacked into `cache` unless it is there; with the modules in `modules`, or
-    /// those of the packages.
+    /// The kernel in package files of a distribution (`.deb` or `.rpm`), unpacked into `cache`
+    /// unless it is there; with the modules in `modules`, or those of the packages.
     ///
     /// # Errors
     /// [`Error::Package`] for a file that is no package; [`Error::LocalKernel`] for packages without an image, of several kernels, or without the modules that
@@ -111,8 +112,8 @@ impl LocalKernel {
         packages::find(cache, files, LocalModules::installed(modules)?)
     }
 
-    /// Modules that a guest needs by the configuration, with `nfs` for an NFS mount, too, and that are not among those of the kernel's packages; nothing where the
-    /// kernel is not of packages.
+    /// Modules that a guest needs by the configuration, with `nfs` for an NFS mount, too, and that
+    /// are not among those of the kernel's packages; nothing where the kernel is not of packages.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Modules`] where configuration or modules cannot be read.
@@ -158,8 +159,8 @@ const GZIP: &[u8] = b"\x1f\x8b";
 /// Largest kernel image that is read, in bytes.
 const MAX_IMAGE: u64 = 1 << 30;
 
-/// The content of the kernel image at `path`, unpacked where gzip compressed it, or where it is in a
-/// program for EFI firmware.
+/// The content of the kernel image at `path`, unpacked where gzip compressed it, or where it is in
+/// a program for EFI firmware.
 ///
 /// # Errors
 /// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, a file of more than 1 GiB; [`Error::UnusableImage`] for what cannot be
@@ -195,8 +196,9 @@ pub fn read_image(path: &Path) -> Result<Vec<u8>> {
         .map_err(|error| unusable(format!("cannot be unpacked: {}; build or copy it again", with_causes(&error))))
 }
 
-/// Makes a kernel from an image and, where there are some, modules. The image and the configuration are copied into the cache, the modules
-/// stay where they are. The architecture and the release are read from the image; `arch` is what the user asked for, if they did.
+/// Makes a kernel from an image and, where there are some, modules. The image and the configuration
+/// are copied into the cache, the modules stay where they are. The architecture and the release are
+/// read from the image; `arch` is what the user asked for, if they did.
 ///
 /// # Errors
 /// [`Error::UnusableImage`] for anything that is no bootable image, or a kernel that is damaged; [`Error::LocalKernel`] for another architecture, or
@@ -300,7 +302,8 @@ fn find_modules(directory: &Path, release: Option<&str>) -> Result<(PathBuf, Str
     })
 }
 
-/// A digest over paths, sizes and times of a directory's files: cheap, and another one after every build.
+/// A digest over paths, sizes and times of a directory's files: cheap, and another one after every
+/// build.
 fn fingerprint(root: &Path) -> Result<Digest> {
     let mut files = Vec::new();
     let mut directories = vec![root.to_owned()];

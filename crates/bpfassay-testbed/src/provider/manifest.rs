@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests of a testbed that was made before, here or elsewhere: `--manifest FILE`, or in one file, `--bundle FILE`.
+//! Guests of a testbed that was made before, here or elsewhere: `--manifest FILE`, or in one file,
+//! `--bundle FILE`.
 
 use std::path::Path;
 
@@ -43,8 +44,9 @@ impl Provider for ManifestFile {
         };
         let made = made.and_then(|mut manifest| {
             if !request.shell {
-                // `testbed fetch` prepares for `shell`, too. With the segment of the shell, guests would take another number of instructions
-                // to boot than those that `run` makes by itself.
+                // `testbed fetch` prepares for `shell`, too. With the segment of the shell, guests
+                // would take another number of instructions to boot than those that `run` makes by
+                // itself.
                 for target in &mut manifest.targets {
                     target.initramfs.retain(|segment| segment.role != role::SHELL);
                 }
@@ -56,7 +58,8 @@ impl Provider for ManifestFile {
     }
 }
 
-/// Puts the real IOR of the request into the guests of its architecture, in place of one that they have.
+/// Puts the real IOR of the request into the guests of its architecture, in place of one that they
+/// have.
 ///
 /// # Errors
 /// [`crate::Error::Overlay`] for a directory tree without one; those of the cache.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What overlaps while guests are made: kernels are downloaded and unpacked by some workers while one thread builds programs, and guests
-//! are handed out as soon as their kernel and the programs of its architecture are there.
+//! What overlaps while guests are made: kernels are downloaded and unpacked by some workers while
+//! one thread builds programs, and guests are handed out as soon as their kernel and the programs
+//! of its architecture are there.
 //!
-//! What is made is up to the caller: here is only the order, and the priority: what the first guest does not need yields the CPU to what it
-//! needs, and to the runs that are measured meanwhile.
+//! What is made is up to the caller: here is only the order, and the priority: what the first guest
+//! does not need yields the CPU to what it needs, and to the runs that are measured meanwhile.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -25,11 +26,13 @@ pub(super) type Sink<'a, P> = &'a mut dyn FnMut(Arch, Result<P>) -> ControlFlow<
 
 /// What is made side by side.
 pub(super) struct Work<K, P> {
-    /// A kernel for each of these architectures, in this order; the guest with the first is wanted most.
+    /// A kernel for each of these architectures, in this order; the guest with the first is wanted
+    /// most.
     pub(super) kernels: Vec<Arch>,
     /// Makes the kernel with this index.
     pub(super) kernel: K,
-    /// Makes the programs for all architectures, one after the other. An error is about all those that have none yet.
+    /// Makes the programs for all architectures, one after the other. An error is about all those
+    /// that have none yet.
     pub(super) programs: P,
 }
 
@@ -42,11 +45,13 @@ struct Gathered<K, P> {
     programs: Option<P>,
 }
 
-/// Takes kernels (by their indexes) and the programs of their architecture, or an error and the indexes of the kernels that it is about.
+/// Takes kernels (by their indexes) and the programs of their architecture, or an error and the
+/// indexes of the kernels that it is about.
 pub(super) type Ready<'a, K, P> = dyn Fn(Vec<usize>, Result<(BTreeMap<usize, K>, P)>) -> ControlFlow<()> + Sync + 'a;
 
-/// Does `work`. `ready` is called from several threads, for each kernel once: with it and the programs of its architecture when both are
-/// there, or with the first error. When it asks to stop, nothing more is begun.
+/// Does `work`. `ready` is called from several threads, for each kernel once: with it and the
+/// programs of its architecture when both are there, or with the first error. When it asks to stop,
+/// nothing more is begun.
 pub(super) fn overlap<K: Send, P: Clone + Send>(
     workers: usize,
     work: Work<impl Fn(usize) -> Result<K> + Sync, impl FnOnce(Sink<'_, P>) -> Result<()> + Send>,
@@ -145,8 +150,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many kernels are downloaded and unpacked side by side: two at least, because a download leaves the CPU idle, and no more than a
-/// mirror takes from one client without complaint.
+/// How many kernels are downloaded and unpacked side by side: two at least, because a download
+/// leaves the CPU idle, and no more than a mirror takes from one client without complaint.
 pub(super) fn workers() -> usize {
     thread::available_parallelism().map_or(1, usize::from).clamp(2, 4)
 }
@@ -178,7 +183,8 @@ mod tests {
         overlap(workers, Work { kernels: kernels.to_vec(), kernel, programs }, &|indexes, made| {
             let is_made = made.is_ok();
             let made = made.map(|(kernels, programs)| (kernels.into_values().collect(), programs));
-            // First: `ready` lets others go on in some tests, and what they hand out comes after this.
+            // First: `ready` lets others go on in some tests, and what they hand out comes after
+            // this.
             locked(&handed).push((indexes.clone(), made.map_err(|error| error.to_string())));
             ready(&indexes, is_made)
         });

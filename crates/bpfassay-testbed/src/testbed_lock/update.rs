@@ -41,7 +41,8 @@ pub enum Wanted {
 impl FromStr for Wanted {
     type Err = std::convert::Infallible;
 
-    /// `toolchain`, `qemu`, `tools`, `snapshots`, the name of a series (`6.12`), or one with a build (`6.12=6.12.107`).
+    /// `toolchain`, `qemu`, `tools`, `snapshots`, the name of a series (`6.12`), or one with a
+    /// build (`6.12=6.12.107`).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(match text.split_once('=') {
             _ if text == "toolchain" => Self::Toolchain,
@@ -67,10 +68,12 @@ pub struct Update {
     pub without_snapshot: usize,
 }
 
-/// Chooses `wanted` anew, or everything in `catalogue` where that is empty. Package indexes are fetched and their signatures checked; a suite that the
-/// mirror cannot give leaves what the lock has from it.
+/// Chooses `wanted` anew, or everything in `catalogue` where that is empty. Package indexes are
+/// fetched and their signatures checked; a suite that the mirror cannot give leaves what the lock
+/// has from it.
 ///
-/// A package keeps the time stamp that it has. One without gets that of the index that lists it, as far as one is in the cache, or else `snapshot`.
+/// A package keeps the time stamp that it has. One without gets that of the index that lists it, as
+/// far as one is in the cache, or else `snapshot`.
 ///
 /// # Errors
 /// [`crate::catalogue::CatalogueError::UnknownKernel`] for a name that is in no table of the catalogue.
@@ -207,7 +210,8 @@ impl Update {
         Ok(())
     }
 
-    /// Gives packages without a time stamp that of the index in the cache that lists them, or else `given`.
+    /// Gives packages without a time stamp that of the index in the cache that lists them, or else
+    /// `given`.
     fn stamp(&mut self, apt: &Apt<'_>, catalogue: &Catalogue, given: Option<Snapshot>) -> Result<()> {
         let kernels = Kernels::new(apt, catalogue);
         let mut changes = Vec::new();
@@ -282,8 +286,8 @@ fn found(indexed: Vec<Indexed>) -> Vec<Located> {
     indexed.into_iter().map(|indexed| indexed.found).collect()
 }
 
-/// Gives those of `packages` that have no time stamp that of the index of a suite in the cache, where `listed` finds them in it by their names, or
-/// else `given`. Returns what has changed.
+/// Gives those of `packages` that have no time stamp that of the index of a suite in the cache,
+/// where `listed` finds them in it by their names, or else `given`. Returns what has changed.
 fn stamp(
     apt: &Apt<'_>,
     (what, suite, architectures): (&str, &str, &[Arch]),
@@ -317,7 +321,8 @@ impl TestbedLock {
         self.kernels.iter().find(|kernel| kernel.architecture == architecture && kernel.name == name)
     }
 
-    /// Sorts kernels as `catalogue` has them, architecture by architecture; without those that it does not have.
+    /// Sorts kernels as `catalogue` has them, architecture by architecture; without those that it
+    /// does not have.
     fn sort(&mut self, catalogue: &Catalogue) {
         let place =
             |kernel: &LockedKernel| catalogue.names(kernel.architecture).iter().position(|name| *name == kernel.name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a program in a root directory, in name spaces of its own: it sees that directory, what is mounted into it, and
-//! nothing of the host; what it mounts is gone when it ends. Without the rights of root, a user name space gives them
-//! inside.
+//! Runs a program in a root directory, in name spaces of its own: it sees that directory, what is
+//! mounted into it, and nothing of the host; what it mounts is gone when it ends. Without the
+//! rights of root, a user name space gives them inside.
 
 use std::{
     ffi::OsString,
@@ -33,10 +33,13 @@ pub struct Sandbox<'a> {
     mounts: Vec<Mount>,
 }
 
-/// `$1` is the root, then come triples (host directory, directory inside, `rw` or `ro`) up to `--`, then the program.
+/// `$1` is the root, then come triples (host directory, directory inside, `rw` or `ro`) up to `--`,
+/// then the program.
 ///
-/// In a user name space, a mount keeps the restrictions that its file system has on the host, and a remount has to repeat
-/// them: hence the second attempt. Debian has `chroot` in `/usr/sbin`, which is in the path of root alone. `/proc` is mounted anew where that is allowed; inside containers that hide parts of it, the host's is bound.
+/// In a user name space, a mount keeps the restrictions that its file system has on the host, and a
+/// remount has to repeat them: hence the second attempt. Debian has `chroot` in `/usr/sbin`, which
+/// is in the path of root alone. `/proc` is mounted anew where that is allowed; inside containers
+/// that hide parts of it, the host's is bound.
 const SCRIPT: &str = r#"
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
@@ -71,8 +74,9 @@ impl<'a> Sandbox<'a> {
         self
     }
 
-    /// A command that runs `program` (an absolute path in the root) there, in `directory`, with no other environment
-    /// variables than `PATH`, `HOME`, `LC_ALL` and `variables`. Its arguments are to be added by the caller.
+    /// A command that runs `program` (an absolute path in the root) there, in `directory`, with no
+    /// other environment variables than `PATH`, `HOME`, `LC_ALL` and `variables`. Its arguments are
+    /// to be added by the caller.
     #[must_use]
     pub fn command(&self, program: &str, directory: &str, variables: &[(String, String)]) -> Command {
         self.command_as(rustix::process::geteuid().is_root(), program, directory, variables)
@@ -80,7 +84,8 @@ impl<'a> Sandbox<'a> {
 
     fn command_as(&self, root: bool, program: &str, directory: &str, variables: &[(String, String)]) -> Command {
         let mut command = bpfassay_child::command(PROGRAM, &[]);
-        // Nothing goes on when the caller is gone: `unshare` ends with it, and all in its process name space with that.
+        // Nothing goes on when the caller is gone: `unshare` ends with it, and all in its process
+        // name space with that.
         command.args(["--pdeathsig", "KILL", "--", "unshare"]);
         if !root {
             command.args(["--user", "--map-root-user"]);
@@ -138,7 +143,8 @@ mod tests {
         assert!(args(false).contains(&"--map-root-user".to_owned()));
     }
 
-    /// Runs a shell in a sandbox with the programs of the host. Nothing where name spaces are not allowed here.
+    /// Runs a shell in a sandbox with the programs of the host. Nothing where name spaces are not
+    /// allowed here.
     fn shell(root: bool, script: &str) -> Option<(String, String)> {
         let directory = tempfile::tempdir().unwrap();
         let inside = directory.path().join("root");
@@ -205,7 +211,8 @@ mod tests {
         if shell(false, "true").is_none() {
             return;
         }
-        // A shell starts the sandbox and reports when the program in it runs; then the shell is killed.
+        // A shell starts the sandbox and reports when the program in it runs; then the shell is
+        // killed.
         let sandbox = Sandbox::new(Path::new("/"));
         let mut command = sandbox.command_as(false, "/bin/sh", "/", &[]);
         command.args(["-c", "echo running; exec sleep 1000"]);

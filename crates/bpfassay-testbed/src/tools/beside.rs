@@ -48,8 +48,8 @@ impl Beside<'_> {
     ///
     /// # Errors
     /// [`Error::Tool`] where a link leads out of the directory of libraries, or the file is nothing that guests of `arch` can start or
-    /// load; [`Error::ToolFile`] where it cannot be read or is too large; [`Error::Overlay`] or [`Error::Archive`] where the archive does
-    /// not take it.
+    /// load; [`Error::ToolFile`] where it cannot be read or is too large; [`Error::Overlay`] or
+    /// [`Error::Archive`] where the archive does not take it.
     pub(super) fn add(&self, arch: Arch, guest: &str, archive: &mut Archive) -> Result<()> {
         if self.kind == Kind::Libraries {
             let prefix = format!("{}/", guest.trim_start_matches('/'));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Nix packages in guests: what the flake's `mkTool` puts beside a tool file. Programs of a Nix store name their dynamic linker,
-//! libraries and interpreters by absolute paths below `/nix/store`, so that a package and all that it refers to work wherever they
-//! lie at these paths.
+//! Nix packages in guests: what the flake's `mkTool` puts beside a tool file. Programs of a Nix
+//! store name their dynamic linker, libraries and interpreters by absolute paths below
+//! `/nix/store`, so that a package and all that it refers to work wherever they lie at these paths.
 
 #![allow(clippy::disallowed_methods, reason = "reads a directory of a tool that the user names")]
 
@@ -39,7 +39,8 @@ impl Closure {
         refuse(&self.tool, format!("{} {problem}", self.directory.display()))
     }
 
-    /// Adds it to `archive`, and returns what was added: the store path, and the digest of the program.
+    /// Adds it to `archive`, and returns what was added: the store path, and the digest of the
+    /// program.
     ///
     /// # Errors
     /// [`Error::Tool`] where the program, or what the kernel would start it with, is not in the closure or of another architecture;
@@ -51,7 +52,8 @@ impl Closure {
             return Err(self.refuse("has a link `package` that leads to no path in /nix/store"));
         };
         let store = self.directory.join(STORE.trim_end_matches('/'));
-        // From the tool file to the store paths: a link there would lead to other files of this host.
+        // From the tool file to the store paths: a link there would lead to other files of this
+        // host.
         for part in store.ancestors().take(4) {
             if !part.symlink_metadata().map_err(Error::io("read", part))?.is_dir() {
                 return Err(self.refuse(format!("is not taken: {} is no directory", part.display())));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Debian packages of tools: those of [`crate::testbed_lock`] where it has them all, the newest of an index otherwise.
+//! The Debian packages of tools: those of [`crate::testbed_lock`] where it has them all, the newest
+//! of an index otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +32,8 @@ enum From {
 }
 
 impl Chosen {
-    /// What the packages `wanted`, names by suite, mean for guests of `arch`: those of the lock, where it has them all. `None` where none is wanted.
+    /// What the packages `wanted`, names by suite, mean for guests of `arch`: those of the lock,
+    /// where it has them all. `None` where none is wanted.
     ///
     /// # Errors
     /// As [`Chosen::of_index`], which the lock makes superfluous.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest starts a tool with besides its program: interpreters, dynamic linkers, libraries. Only what is certain is refused: a file of which
-//! guests have none.
+//! What a guest starts a tool with besides its program: interpreters, dynamic linkers, libraries.
+//! Only what is certain is refused: a file of which guests have none.
 
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
 
@@ -51,7 +51,8 @@ pub(super) fn check_linkers(tool: &Supply<'_>, arch: Arch, own: &Archive) -> Res
     Ok(())
 }
 
-/// Checks that what `tool` is started with is in guests, which have nothing but this project's programs and `own`.
+/// Checks that what `tool` is started with is in guests, which have nothing but this project's
+/// programs and `own`.
 ///
 /// # Errors
 /// [`Error::Tool`] where something is not; [`Error::ToolFile`] and [`Error::Overlay`] where files cannot be read.
@@ -99,13 +100,15 @@ fn check_program(tool: &Supply<'_>, arch: Arch, (place, binary): (usize, &Binary
     }
 }
 
-/// Whether guests may have a program at `path`. Directories that guests fill while they run may hold anything.
+/// Whether guests may have a program at `path`. Directories that guests fill while they run may
+/// hold anything.
 pub(super) fn is_there(own: &Archive, path: &str) -> bool {
     let is_live = layout::DIRECTORIES.iter().any(|directory| Path::new(path).starts_with(directory));
     is_live || OF_GUESTS.contains(&path) || tree::resolve(own, path.trim_start_matches('/')).is_some()
 }
 
-/// The libraries that the program needs, and those that they need, must be in guests under their names: those of `directory` beside the tool file lie at `top`.
+/// The libraries that the program needs, and those that they need, must be in guests under their
+/// names: those of `directory` beside the tool file lie at `top`.
 fn check_libraries(
     tool: &Supply<'_>,
     arch: Arch,

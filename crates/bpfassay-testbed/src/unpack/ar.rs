@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Archives of `ar`, as `.deb` uses them (deb(5)): members one after the other, without an index or long names.
+//! Archives of `ar`, as `.deb` uses them (deb(5)): members one after the other, without an index or
+//! long names.
 
 use std::io::{self, Read};
 
@@ -10,7 +11,8 @@ pub(super) const MAGIC: &[u8; 8] = b"!<arch>\n";
 /// Bytes of a member's header.
 const HEADER: usize = 60;
 
-/// The members of an archive. Reading it reads the content of the member that [`Members::next`] returned last.
+/// The members of an archive. Reading it reads the content of the member that [`Members::next`]
+/// returned last.
 pub(super) struct Members<R> {
     reader: R,
     left: u64,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The archive in an RPM package: newc of `cpio`, or the form in which the header of the package has everything but the contents, which RPM uses for large files and in
-//! packages of its sixth format.
+//! The archive in an RPM package: newc of `cpio`, or the form in which the header of the package
+//! has everything but the contents, which RPM uses for large files and in packages of its sixth
+//! format.
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +38,8 @@ struct Entry {
     link: Option<Vec<u8>>,
 }
 
-/// Gives every entry of the archive in `reader` to `take`; `table` is what the package's header has of its files.
+/// Gives every entry of the archive in `reader` to `take`; `table` is what the package's header has
+/// of its files.
 pub(super) fn read(reader: &mut dyn Read, table: &FileTable, take: &mut Taker<'_>) -> Result<(), Fault> {
     let mut at = 0;
     // The last of several names has the content; the others come before it, empty.
@@ -131,7 +133,8 @@ fn newc(reader: &mut dyn Read, at: &mut u64) -> Result<Option<Entry>, Fault> {
     Ok(Some(Entry { path, mode, size: u64::from(size), shared, link: None }))
 }
 
-/// An entry of which the archive has only the number; what is known of it is in the package's header.
+/// An entry of which the archive has only the number; what is known of it is in the package's
+/// header.
 fn stripped(reader: &mut dyn Read, at: &mut u64, table: &FileTable) -> Result<Entry, Fault> {
     let mut digits = [0; 8];
     reader.read_exact(&mut digits)?;

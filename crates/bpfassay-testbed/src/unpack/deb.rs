@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packages of Debian and Ubuntu (deb(5)): an archive of `ar` with `debian-binary`, `control.tar.*` and `data.tar.*`.
+//! Packages of Debian and Ubuntu (deb(5)): an archive of `ar` with `debian-binary`, `control.tar.*`
+//! and `data.tar.*`.
 
 use std::io::Read;
 

@@ -166,7 +166,8 @@ impl<'a> Directory<'a> {
     }
 }
 
-/// Copies all `size` bytes of `content`. What cannot be read is a fault of the package, what cannot be written one of the place.
+/// Copies all `size` bytes of `content`. What cannot be read is a fault of the package, what cannot
+/// be written one of the place.
 fn copy(content: &mut dyn Read, size: u64, file: &mut File, path: &Path) -> Result<(), Fault> {
     let mut buffer = [0; 1 << 16];
     let mut left = size;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The files of an RPM package, as its header has them.
 
-/// What a header has of the package's files. Paths are put together where one is asked for: a small header could have many that are long.
+/// What a header has of the package's files. Paths are put together where one is asked for: a small
+/// header could have many that are long.
 #[derive(Debug, Default)]
 pub(super) struct FileTable {
     pub(super) names: Vec<Vec<u8>>,

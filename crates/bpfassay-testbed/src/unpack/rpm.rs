@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! RPM packages of the formats 3, 4 and 6: lead, signature header, header, and an archive of cpio, compressed.
+//! RPM packages of the formats 3, 4 and 6: lead, signature header, header, and an archive of cpio,
+//! compressed.
 //!
-//! Signatures are not checked: no key is known. Where the header has a digest of the compressed archive, that is compared, so that a damaged package is found.
+//! Signatures are not checked: no key is known. Where the header has a digest of the compressed
+//! archive, that is compared, so that a damaged package is found.
 
 use std::{
     io::{self, Read},

@@ -8,7 +8,8 @@ use super::{Fault, wrong};
 /// Most memory that decompressing may take, in KiB: the presets of xz take less than 70,000.
 const MOST_MEMORY: u32 = 256 << 10;
 
-/// `reader` decompressed, by how it begins; as it is where that is no compressed stream. Reading more than `limit` bytes of it is an error.
+/// `reader` decompressed, by how it begins; as it is where that is no compressed stream. Reading
+/// more than `limit` bytes of it is an error.
 pub(super) fn decompressed<'a>(reader: impl Read + 'a, limit: u64) -> Result<Bounded<'a>, Fault> {
     let mut reader = BufReader::with_capacity(1 << 16, reader);
     let start = reader.fill_buf()?;

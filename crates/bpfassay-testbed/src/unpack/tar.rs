@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Archives of `tar`, as `.deb` uses them: ustar with the long names of GNU tar, and pax headers (pax(1), tar(5)).
+//! Archives of `tar`, as `.deb` uses them: ustar with the long names of GNU tar, and pax headers
+//! (pax(1), tar(5)).
 
 use std::io::{self, Read};
 

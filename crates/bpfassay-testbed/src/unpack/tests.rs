@@ -385,7 +385,8 @@ fn what_dpkg_packs_is_unpacked_as_by_dpkg() {
     }
 }
 
-/// Fields of eight bytes have the form of GNU tar for large numbers, too, which has seven bytes of number there.
+/// Fields of eight bytes have the form of GNU tar for large numbers, too, which has seven bytes of
+/// number there.
 #[test]
 fn numbers_in_the_form_of_gnu_tar_may_be_in_short_fields() {
     for field in [148, 100, 124] {

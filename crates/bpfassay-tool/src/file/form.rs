@@ -11,7 +11,8 @@ use crate::Pattern;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "form", rename_all = "kebab-case")]
 pub enum Form {
-    /// Lines of JSON, one object each. Values and labels are fields; those of objects inside are named `outer.inner`.
+    /// Lines of JSON, one object each. Values and labels are fields; those of objects inside are
+    /// named `outer.inner`.
     JsonLines {
         /// The stream that it writes them to.
         stream: Stream,
@@ -19,8 +20,8 @@ pub enum Form {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ignore: Option<Pattern>,
     },
-    /// A page in the text format of Prometheus or OpenMetrics, read over HTTP in the guest. Values are sample names, labels
-    /// are labels.
+    /// A page in the text format of Prometheus or OpenMetrics, read over HTTP in the guest. Values
+    /// are sample names, labels are labels.
     Openmetrics {
         /// TCP port of the loopback interface.
         port: u16,
@@ -48,8 +49,8 @@ pub enum Form {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ignore: Option<Pattern>,
     },
-    /// Histograms as bcc and libbpf-tools print them. The value is how many values one has, by what its title names (`usecs.count`); labels are groups
-    /// of the line above.
+    /// Histograms as bcc and libbpf-tools print them. The value is how many values one has, by what
+    /// its title names (`usecs.count`); labels are groups of the line above.
     Histogram {
         /// The stream that it writes them to.
         stream: Stream,
@@ -80,8 +81,9 @@ pub enum Form {
         /// The stream that it writes them to.
         stream: Stream,
     },
-    /// A map of a bare object, whose layout is read from its BTF. Values are fields of its values, labels those of its keys; the
-    /// fields of structures inside are named `outer.inner`, and a key or value that is no structure `key` and `value`.
+    /// A map of a bare object, whose layout is read from its BTF. Values are fields of its values,
+    /// labels those of its keys; the fields of structures inside are named `outer.inner`, and a key
+    /// or value that is no structure `key` and `value`.
     Map {
         /// The map's name in the object.
         map: String,

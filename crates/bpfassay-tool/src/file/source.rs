@@ -37,7 +37,8 @@ impl Source {
         }
     }
 
-    /// The Debian packages that it brings along for `arch`, whatever the kernel, each after the program of it that is started.
+    /// The Debian packages that it brings along for `arch`, whatever the kernel, each after the
+    /// program of it that is started.
     #[must_use]
     pub fn packages(&self, arch: Arch) -> Vec<(&str, &DebianPackage)> {
         match self {
@@ -54,7 +55,8 @@ impl Source {
         of_arch(if let Self::Object(list) = self { list } else { &[] }, arch)
     }
 
-    /// The object for `kernel` on `arch`, if it is a bare one, with its place among all of the file.
+    /// The object for `kernel` on `arch`, if it is a bare one, with its place among all of the
+    /// file.
     #[must_use]
     pub fn object(&self, arch: Arch, kernel: &str) -> Option<(usize, &Object)> {
         of_target(if let Self::Object(list) = self { list } else { &[] }, arch, kernel)
@@ -74,7 +76,8 @@ pub fn of_arch<T: Entry>(list: &[T], arch: Arch) -> impl Iterator<Item = (usize,
     list.iter().enumerate().filter(move |(_, entry)| entry.archs().is_empty() || entry.archs().contains(&arch))
 }
 
-/// The entry of `list` for `kernel` on `arch`, with its place in the list: one that names this kernel, else one that names none.
+/// The entry of `list` for `kernel` on `arch`, with its place in the list: one that names this
+/// kernel, else one that names none.
 #[must_use]
 pub fn of_target<'a, T: Entry>(list: &'a [T], arch: Arch, kernel: &str) -> Option<(usize, &'a T)> {
     let is_named = |entry: &T| entry.kernels().iter().any(|series| is_of_series(kernel, series));
@@ -93,8 +96,8 @@ pub struct Binary {
     pub kernels: Vec<String>,
     /// Its path, relative to the tool file.
     pub path: String,
-    /// The directory of the shared libraries and the dynamic linker that it needs, relative to the tool file; `None` for one
-    /// that is linked statically.
+    /// The directory of the shared libraries and the dynamic linker that it needs, relative to the
+    /// tool file; `None` for one that is linked statically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub libraries: Option<String>,
 }
@@ -136,14 +139,15 @@ pub struct Nix {
     pub attribute: String,
     /// The program, relative to the package (`bin/bpftrace`).
     pub program: String,
-    /// The architectures for which the package lies beside the tool file ([`Nix::closure`]): seen when the file is loaded.
+    /// The architectures for which the package lies beside the tool file ([`Nix::closure`]): seen
+    /// when the file is loaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub closures: Vec<Arch>,
 }
 
 impl Nix {
-    /// The directory beside the tool file with the package for `arch`: `nix/store` with all store paths that it needs, and a
-    /// link `package` to its own.
+    /// The directory beside the tool file with the package for `arch`: `nix/store` with all store
+    /// paths that it needs, and a link `package` to its own.
     #[must_use]
     pub fn closure(arch: Arch) -> String {
         format!("closure/{arch}")
@@ -162,8 +166,9 @@ pub struct Script {
     pub kernels: Vec<String>,
     /// Its path, relative to the tool file.
     pub path: String,
-    /// The program that runs it, as an absolute path in the guest. It is given the tool's arguments, of which `{script}`
-    /// stands for the script's place in the guest; without one the script comes last.
+    /// The program that runs it, as an absolute path in the guest. It is given the tool's
+    /// arguments, of which `{script}` stands for the script's place in the guest; without one the
+    /// script comes last.
     pub interpreter: String,
     /// The package that has the interpreter; `None`: it is in the guest already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,10 +187,12 @@ pub struct Object {
     pub kernels: Vec<String>,
     /// Its path, relative to the tool file.
     pub path: String,
-    /// Whether it lies in the bundled tracer instead, under its name before `.bpf.o`: that of a bundled tool file.
+    /// Whether it lies in the bundled tracer instead, under its name before `.bpf.o`: that of a
+    /// bundled tool file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bundled: bool,
-    /// The programs to attach, by the names of their functions, each where its section attaches it; empty: all.
+    /// The programs to attach, by the names of their functions, each where its section attaches it;
+    /// empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,
     /// The contents of its maps and constants before its programs are attached.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of a tool file that no report has: the tool is accused of nothing by such a figure, and the tool file is not passed in silence.
+//! Names of a tool file that no report has: the tool is accused of nothing by such a figure, and
+//! the tool file is not passed in silence.
 
 use super::{
     certainty::{Certainty, Line},
@@ -16,7 +17,8 @@ pub(super) struct Absence {
     pub(super) open: Vec<String>,
 }
 
-/// What to report of `one` where nothing that its figure counts is known to have happened: what it names may come with the first event.
+/// What to report of `one` where nothing that its figure counts is known to have happened: what it
+/// names may come with the first event.
 pub(super) fn open(one: &Absent) -> String {
     let Absent { what, nearest, .. } = one;
     format!(
@@ -24,8 +26,9 @@ pub(super) fn open(one: &Absent) -> String {
     )
 }
 
-/// Checks that reports have what `figure`, which is number `index`, names, or nothing of it had to be there; what they lack is recorded in `absence`. A
-/// label without its value from the tool file is left to the tool: it may not see what has this value.
+/// Checks that reports have what `figure`, which is number `index`, names, or nothing of it had to
+/// be there; what they lack is recorded in `absence`. A label without its value from the tool file
+/// is left to the tool: it may not see what has this value.
 ///
 /// # Errors
 /// What they lack first.

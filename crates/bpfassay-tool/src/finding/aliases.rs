@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of cgroups and mounts that only the tool knows. A figure that is right shows which subject such a name stands for, and the other figures of
-//! that name are compared with that subject.
+//! Names of cgroups and mounts that only the tool knows. A figure that is right shows which subject
+//! such a name stands for, and the other figures of that name are compared with that subject.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,9 @@ use crate::{ReportedFigure, Whose};
 pub(super) struct Aliases(BTreeMap<(Whose, String), Option<String>>);
 
 impl Aliases {
-    /// Looks for them: an unknown name stands for a subject that was not reported, if a figure of it is exactly what that lacks, and lacks alone. Of
-    /// several, it is that of which the name is the last component.
+    /// Looks for them: an unknown name stands for a subject that was not reported, if a figure of
+    /// it is exactly what that lacks, and lacks alone. Of several, it is that of which the name is
+    /// the last component.
     pub(super) fn found(figures: &[ComparedFigure<'_>], truth: &Truth) -> Self {
         let mut found = Self::default();
         if !truth.is_whole_system {
@@ -40,7 +41,8 @@ impl Aliases {
                 }
             }
         }
-        // Nothing has two other names: one of them is right by chance, and that is not its last component.
+        // Nothing has two other names: one of them is right by chance, and that is not its last
+        // component.
         let mut names: BTreeMap<(Whose, String), Vec<String>> = BTreeMap::new();
         for ((whose, name), subject) in &found.0 {
             if let Some(subject) = subject {
@@ -56,7 +58,8 @@ impl Aliases {
         found
     }
 
-    /// Adds what was reported under other names to what they stand for, where that was not reported.
+    /// Adds what was reported under other names to what they stand for, where that was not
+    /// reported.
     pub(super) fn apply(&self, figure: &ReportedFigure, comparisons: &mut [Comparison<'_>], grown: &Grown) {
         let of_figure = self.0.iter().filter(|((whose, _), _)| *whose == figure.whose);
         for ((_, name), subject) in of_figure {
@@ -77,8 +80,9 @@ impl Aliases {
     }
 }
 
-/// Whether `name`, of which a figure is `value`, may stand for a subject that was not reported by a name of its own. What a correct tool may leave out
-/// is not missing: there the amount alone says too little.
+/// Whether `name`, of which a figure is `value`, may stand for a subject that was not reported by a
+/// name of its own. What a correct tool may leave out is not missing: there the amount alone says
+/// too little.
 fn may_stand_for(name: &str, value: u64, one: &Comparison<'_>) -> bool {
     let is_by_name = || is_last_component(name, one.subject.shown()) && one.may_be(value);
     one.reported == 0 && (one.lacks(value) || is_by_name())
@@ -98,7 +102,8 @@ fn only<T>(all: &[T], is_preferred: impl Fn(&T) -> bool) -> Option<&T> {
     preferred.next().filter(|_| preferred.next().is_none())
 }
 
-/// What `figure` grew by under names that are not known. Without a name are pipes, sockets and other things that are on no mount.
+/// What `figure` grew by under names that are not known. Without a name are pipes, sockets and
+/// other things that are on no mount.
 pub(super) fn unknown<'g>(
     figure: &ReportedFigure,
     grown: &'g Grown,

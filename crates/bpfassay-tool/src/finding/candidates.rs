@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is as much as what a tool's number lacks: calls that failed or are of one variant, parts of
-//! what happened, operations, the first call of each key. Calls that failed or are of one variant come
-//! before all others; any other cause is named only where nothing else is as much.
+//! what happened, operations, the first call of each key. Calls that failed or are of one variant
+//! come before all others; any other cause is named only where nothing else is as much.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,8 @@ use crate::{ReportedFigure, Unit, Whose};
 /// Most parts that are shown.
 const MOST_PARTS: usize = 4;
 
-/// Of more operations in one figure, what is missing is not attributed to several of them: sets of so many fit by chance.
+/// Of more operations in one figure, what is missing is not attributed to several of them: sets of
+/// so many fit by chance.
 const MOST_OPERATIONS: usize = 12;
 
 /// A part of what happened.
@@ -80,8 +81,9 @@ impl Candidates {
         Some((if is_alone { self.certainty } else { Certainty::Fitting }, one.missing()))
     }
 
-    /// The operations, if no mount, cgroup, process or other operation and no other way of counting explains the same amount. A phase in which
-    /// nothing but these operations was done says only when they were.
+    /// The operations, if no mount, cgroup, process or other operation and no other way of counting
+    /// explains the same amount. A phase in which nothing but these operations was done says only
+    /// when they were.
     pub(super) fn operations(&self) -> Option<Unseen<'_>> {
         let (certainty, operations) = self.operations.as_ref()?;
         let is_same = |(part, of): (&Part, &BTreeSet<Operation>)| match part {
@@ -138,7 +140,8 @@ pub(super) fn names(operations: &[Operation]) -> String {
     operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(" and ")
 }
 
-/// Parts of what happened that are exactly what is missing: of one operation, mount, cgroup, process or phase of the workload.
+/// Parts of what happened that are exactly what is missing: of one operation, mount, cgroup,
+/// process or phase of the workload.
 fn parts(figure: &ReportedFigure, one: &Comparison<'_>) -> BTreeMap<Part, BTreeSet<Operation>> {
     let mut parts: BTreeMap<Part, (u64, BTreeSet<Operation>)> = BTreeMap::new();
     // By id, processes are parts beside those of a name where several have it.
@@ -171,8 +174,8 @@ fn parts(figure: &ReportedFigure, one: &Comparison<'_>) -> BTreeMap<Part, BTreeS
     parts.into_iter().map(|(part, (_, operations))| (part, operations)).collect()
 }
 
-/// The fewest operations, but not all, whose amounts together are missing; `None` where there are none, or several such sets: then it is not known
-/// which.
+/// The fewest operations, but not all, whose amounts together are missing; `None` where there are
+/// none, or several such sets: then it is not known which.
 fn operations(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<(Certainty, Vec<Operation>)> {
     let with_amount = |&operation: &Operation| (operation, one.subject.of(operation, figure.unit));
     let happened = figure.operations.iter().map(with_amount).filter(|(_, amount)| *amount > 0);

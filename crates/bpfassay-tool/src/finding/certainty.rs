@@ -10,14 +10,17 @@ use super::comparison::Comparison;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Certainty {
-    /// What is missing, or too much, fits what the finding names and nothing else that was looked at; the truth is uncertain by less than that, but
-    /// not certain to the unit, or the tool rounds.
+    /// What is missing, or too much, fits what the finding names and nothing else that was looked
+    /// at; the truth is uncertain by less than that, but not certain to the unit, or the tool
+    /// rounds.
     Fitting,
     /// The tool, its loader or the kernel states it: an error, a counter, a type.
     Reported,
-    /// An amount is outside the bounds of the truth, or a measured value above its limit. Why is not claimed.
+    /// An amount is outside the bounds of the truth, or a measured value above its limit. Why is
+    /// not claimed.
     Bounded,
-    /// It was seen itself, or an amount is to the unit that of what the finding names, and of nothing else that was looked at.
+    /// It was seen itself, or an amount is to the unit that of what the finding names, and of
+    /// nothing else that was looked at.
     Proven,
 }
 

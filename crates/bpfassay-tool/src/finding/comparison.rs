@@ -46,7 +46,8 @@ impl Comparison<'_> {
         self.reported <= amount && amount - self.reported <= self.slack
     }
 
-    /// The bytes that calls asked for, of a figure of bytes returned; `None` where that is not known, or they returned as many.
+    /// The bytes that calls asked for, of a figure of bytes returned; `None` where that is not
+    /// known, or they returned as many.
     pub(super) fn asked(&self) -> Option<u64> {
         self.subject.total(Unit::BytesRequested).filter(|asked| *asked != self.expected)
     }
@@ -99,7 +100,8 @@ impl Comparison<'_> {
         }
     }
 
-    /// Whether exactly `amount` is missing, as far as can be known: an amount no greater than what the truth is uncertain by would fit by chance.
+    /// Whether exactly `amount` is missing, as far as can be known: an amount no greater than what
+    /// the truth is uncertain by would fit by chance.
     pub(super) fn lacks(&self, amount: u64) -> bool {
         let with = self.reported.saturating_add(amount);
         // What findings explain of it is not known to the unit.

@@ -25,7 +25,8 @@ pub(super) fn of(report: &Report, figure: usize, subject: Option<&str>) -> Strin
     subject.map_or_else(|| format!("`{value}`"), |subject| format!("`{value}` of {subject}"))
 }
 
-/// Whether each report has everything, as a page or a map does: then what is not in it is not there.
+/// Whether each report has everything, as a page or a map does: then what is not in it is not
+/// there.
 pub(super) const fn reports_all(report: &Report) -> bool {
     report.form.stream().is_none()
 }

@@ -21,7 +21,8 @@ pub(super) struct Definition {
     /// When it is clear, for docs/findings.md.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test compares the page with it"))]
     pub(super) clear: &'static str,
-    /// Explains what a figure and the ground truth differ by, as far as this finding does. Kinds explain in the order of
+    /// Explains what a figure and the ground truth differ by, as far as this finding does. Kinds
+    /// explain in the order of
     /// [`super::Kind::ALL`], each what those before it left open.
     pub(super) explain: Option<Explain>,
     /// Evaluates it, after all figures are explained.

@@ -56,7 +56,8 @@ pub enum Start {
     },
     /// It, or the kernel, refused; the step distinguishes loading from attaching.
     Refused(Refusal),
-    /// It ended or let its deadline pass before it was ready, and nothing shows whether it had loaded.
+    /// It ended or let its deadline pass before it was ready, and nothing shows whether it had
+    /// loaded.
     NotReady {
         /// The observation: exit status, output tail.
         message: String,
@@ -79,7 +80,8 @@ pub struct KernelFacts {
     pub links: Option<u32>,
     /// The kernel's version, major and minor.
     pub kernel: Option<(u32, u32)>,
-    /// Names or ids of BPF programs, links and maps that were not there before it started and are there after it ended.
+    /// Names or ids of BPF programs, links and maps that were not there before it started and are
+    /// there after it ended.
     pub left_behind: Option<Vec<String>>,
     /// What of the guest was not compared with that, as a sentence; `None`: all was.
     pub left_lacks: Option<String>,
@@ -118,7 +120,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 128 MiB, 1 % of a CPU, 10 s and 5 s: more than any tool of libbpf-tools takes on a machine of its own.
+    /// 128 MiB, 1 % of a CPU, 10 s and 5 s: more than any tool of libbpf-tools takes on a machine
+    /// of its own.
     fn default() -> Self {
         Self { memory_bytes: 128 << 20, idle_cpu_ppm: 10_000, attach_ns: 10_000_000_000, detach_ns: 5_000_000_000 }
     }

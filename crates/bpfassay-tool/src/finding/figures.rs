@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures beside the ground truth. Each difference is explained once, by the first kind of finding that fits to the unit.
+//! Figures beside the ground truth. Each difference is explained once, by the first kind of finding
+//! that fits to the unit.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -45,8 +46,8 @@ pub struct Compared {
     pub reported: u64,
     /// What happened.
     pub really: u64,
-    /// What calls moved of the bytes that they were asked to move, in a run of the same; `None` where it is not such bytes that
-    /// are counted, or that is not known.
+    /// What calls moved of the bytes that they were asked to move, in a run of the same; `None`
+    /// where it is not such bytes that are counted, or that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<u64>,
     /// The name by which the tool reported it, where it is not known otherwise.
@@ -54,7 +55,8 @@ pub struct Compared {
     pub reported_as: Option<String>,
     /// The amount that it may be less by because the tool rounds down.
     pub rounding: u64,
-    /// What the values of a histogram were of which this is the number, as far as its buckets show. There is no truth for them.
+    /// What the values of a histogram were of which this is the number, as far as its buckets show.
+    /// There is no truth for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Values>,
     /// [`ReportedFigure::differs`].
@@ -175,8 +177,8 @@ pub fn not_compared(report: &Report, readings: Option<&Readings>, truth: Option<
     declared.filter_map(of_figure).collect()
 }
 
-/// What calls moved of the bytes that they were asked to move, for each of the report's figures of such bytes: the figure's value, the
-/// subject's first name, and the bytes.
+/// What calls moved of the bytes that they were asked to move, for each of the report's figures of
+/// such bytes: the figure's value, the subject's first name, and the bytes.
 #[must_use]
 pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(String, Option<&'t str>, u64)> {
     let requested = report.figures.iter().filter(|figure| figure.unit == Unit::BytesRequested);
@@ -194,7 +196,8 @@ pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(String, Option<&'
     of_figure.collect()
 }
 
-/// The places of the figures of bytes returned that are exactly the bytes requested, which were others.
+/// The places of the figures of bytes returned that are exactly the bytes requested, which were
+/// others.
 #[must_use]
 pub fn requested(report: &Report, readings: &Readings, truth: &Truth) -> BTreeSet<usize> {
     let is_requested = |&(index, figure): &(usize, &ReportedFigure)| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kinds of findings: a file for each, which has its name, its explanation and its evaluation, and a line here that registers it.
+//! The kinds of findings: a file for each, which has its name, its explanation and its evaluation,
+//! and a line here that registers it.
 
 mod cgroups_merged;
 mod counts_go_backwards;

@@ -116,8 +116,8 @@ fn amounts(figure: &ReportedFigure, one: &Comparison<'_>, set: &[Calls]) -> Vec<
     set.iter().map(|calls| (*calls, amount(calls))).collect()
 }
 
-/// Says of what has nothing in `figure` that it was all by another call than the one that the operation
-/// is named after.
+/// Says of what has nothing in `figure` that it was all by another call than the one that the
+/// operation is named after.
 pub(super) fn only(figure: &ReportedFigure, one: &Comparison<'_>) -> String {
     let is_all = |variant: &&Variant| one.expected > 0 && of_variant(figure, one, **variant) == one.expected;
     let unusual = [Variant::Exec, Variant::Fdatasync];
@@ -125,8 +125,8 @@ pub(super) fn only(figure: &ReportedFigure, one: &Comparison<'_>) -> String {
     variant.map(|variant| format!(", which is {}", Calls::Of(*variant).shown(one.expected))).unwrap_or_default()
 }
 
-/// Says which calls `figure` has of `one` besides, where that is exactly those that it does not count
-/// by the tool file.
+/// Says which calls `figure` has of `one` besides, where that is exactly those that it does not
+/// count by the tool file.
 pub(super) fn besides(figure: &ReportedFigure, one: &Comparison<'_>, truth: &Truth) -> String {
     let is_excess = |amount: u64| {
         amount > one.at_most - one.at_least && one.reported.checked_sub(amount).is_some_and(|rest| one.may_be(rest))

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{ReportedFigure, Whose};
 
-/// Explains the figures by cgroup, or by mount: one of them has what several moved, the others have nothing.
+/// Explains the figures by cgroup, or by mount: one of them has what several moved, the others have
+/// nothing.
 pub(super) fn explain(tally: &mut Tally, differences: &mut Differences<'_>, whose: Whose) {
     let Differences { figure, comparisons, grown, .. } = differences;
     if figure.whose != whose {
@@ -29,7 +30,8 @@ pub(super) fn explain(tally: &mut Tally, differences: &mut Differences<'_>, whos
     }
 }
 
-/// A name under which several are reported, the evidence, and whether that explains each of `comparisons`.
+/// A name under which several are reported, the evidence, and whether that explains each of
+/// `comparisons`.
 fn one_of_several(
     figure: &ReportedFigure,
     comparisons: &[Comparison<'_>],
@@ -38,7 +40,8 @@ fn one_of_several(
 ) -> Option<(String, Line, Vec<bool>)> {
     // What rounding down can make nothing of is not missing.
     let is_missing = |one: &Comparison<'_>| !one.explained && one.expected > one.slack && one.reported == 0;
-    // What a correct tool may leave out is missing of a wrong one for that reason, or because it is merged, too.
+    // What a correct tool may leave out is missing of a wrong one for that reason, or because it is
+    // merged, too.
     let certain = |one: &Comparison<'_>| is_missing(one) && one.at_least > one.slack;
     let groups: [&dyn Fn(&Comparison<'_>) -> bool; 2] = [&certain, &is_missing];
     // A name that is taken for that of one is not that of several.
@@ -46,7 +49,8 @@ fn one_of_several(
     let names = || {
         grown.iter().filter_map(|(name, &value)| Some((name.as_deref()?, value))).filter(|(name, _)| !is_taken(name))
     };
-    // Other mounts may be missing for another reason. Those of one last component belong together before all that are missing.
+    // Other mounts may be missing for another reason. Those of one last component belong together
+    // before all that are missing.
     let sum_of = |name: &str, value: u64, belongs: &dyn Fn(&Comparison<'_>) -> bool| {
         let missing: Vec<&Comparison<'_>> = comparisons.iter().filter(|one| belongs(one)).collect();
         let evidence = sum(figure, &missing, comparisons, (name, value), slack)?;
@@ -78,7 +82,8 @@ fn sum(
     let of_name = comparisons.iter().find(|one| one.subject.has_name(name));
     let (own, own_least, own_most) = of_name.map_or((0, 0, 0), |one| (one.expected, one.at_least, one.at_most));
     let parts = all_missing.len() + usize::from(own > 0);
-    // More than its own, and as much as all together. Of a single one it would be another name, not a sum.
+    // More than its own, and as much as all together. Of a single one it would be another name, not
+    // a sum.
     let is_sum = parts >= 2
         && value > own_most
         && own_least.saturating_add(at_least) <= value.saturating_add(slack)

@@ -241,7 +241,8 @@ fn first_calls_and_other_calls_lost() {
     for (unit, value) in [(Unit::Calls, 18), (Unit::Calls, 19), (MOVED, 990)] {
         assert_eq!(found(&results(unit, value)), [Kind::FirstTouchLost], "{value}");
     }
-    // As many calls are all that was done with one of the mounts: then it is not known which, and all are shown.
+    // As many calls are all that was done with one of the mounts: then it is not known which, and
+    // all are shown.
     let mut also = truth.clone();
     also.shares.push(share("a", "o", Operation::Read, 4, 0, 0));
     let lost = counts(&of(Unit::Calls), &readings(&[(100, 0, Some("a"), 21)]), &also);
@@ -329,7 +330,8 @@ fn a_negative_sum_is_said_to_be_negative() {
     assert_eq!(evidence_of(&results, Kind::CountsGoBackwards), "`v` of a: 30 at 50 ns, -162 at 100 ns");
 }
 
-/// What may have happened before or after a report is no fault of a tool, whether it counts it or not.
+/// What may have happened before or after a report is no fault of a tool, whether it counts it or
+/// not.
 #[test]
 fn only_what_is_outside_the_bounds_of_the_truth_is_found() {
     let bounded = Truth {

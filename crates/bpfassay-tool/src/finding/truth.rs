@@ -11,30 +11,36 @@ use crate::{ReportedFigure, Unit, Whose};
 /// Ground truth of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Truth {
-    /// When it begins, in nanoseconds of the guest's `CLOCK_MONOTONIC`: the tool was ready, and nothing had been done.
+    /// When it begins, in nanoseconds of the guest's `CLOCK_MONOTONIC`: the tool was ready, and
+    /// nothing had been done.
     pub from_ns: u64,
-    /// When it ends: everything was done, and a tool that reports at intervals had the time to report it.
+    /// When it ends: everything was done, and a tool that reports at intervals had the time to
+    /// report it.
     pub to_ns: u64,
     /// All that happened, each thing once.
     pub shares: Vec<Share>,
-    /// What of `shares` a correct tool may lack: what happened after its last report was made and before the truth was read, and what
-    /// the guest's agent, kernel threads and the tool itself did.
+    /// What of `shares` a correct tool may lack: what happened after its last report was made and
+    /// before the truth was read, and what the guest's agent, kernel threads and the tool itself
+    /// did.
     pub optional: Vec<Share>,
     /// What of `shares` a figure of processes may lack: what the agent's copy did in the workload's
     /// cgroup until it was executed, with the agent's name.
     pub copies: Vec<Share>,
-    /// What a correct tool may have besides: what happened after its first report was made and before the truth was read.
+    /// What a correct tool may have besides: what happened after its first report was made and
+    /// before the truth was read.
     pub earlier: Vec<Share>,
     /// What of `shares` happened in each phase of the workload, by its name, where that is known.
     pub phases: Vec<(String, Vec<Share>)>,
     /// Threads of the workload, whether or not any of `shares` is known to be theirs.
     pub threads: Vec<Process>,
-    /// Whether that is all that happened in the whole system. Otherwise figures of the whole system may be higher.
+    /// Whether that is all that happened in the whole system. Otherwise figures of the whole system
+    /// may be higher.
     pub is_whole_system: bool,
-    /// Whether other programs work on the same machine, with mounts and cgroups of which this does not have every name: those of other mount namespaces.
+    /// Whether other programs work on the same machine, with mounts and cgroups of which this does
+    /// not have every name: those of other mount namespaces.
     pub is_shared: bool,
-    /// The units that it has amounts of. What counts something else is left to the truth of another run, or part of one: what calls were
-    /// asked to move is not counted where what they moved is.
+    /// The units that it has amounts of. What counts something else is left to the truth of another
+    /// run, or part of one: what calls were asked to move is not counted where what they moved is.
     pub units: Vec<Unit>,
 }
 
@@ -167,8 +173,8 @@ pub(super) struct Subject<'t> {
     pub(super) shares: Vec<&'t Share>,
     /// Those of [`Truth::optional`].
     pub(super) optional: Vec<&'t Share>,
-    /// A correct tool may have these besides: [`Truth::earlier`], shares on a file system that is not
-    /// known, and what the agent did with files in memory.
+    /// A correct tool may have these besides: [`Truth::earlier`], shares on a file system that is
+    /// not known, and what the agent did with files in memory.
     pub(super) besides: Vec<&'t Share>,
     /// Those of [`Truth::phases`].
     pub(super) phases: Vec<(&'t str, Vec<&'t Share>)>,
@@ -210,8 +216,8 @@ impl Subject<'_> {
     }
 }
 
-/// `subjects`, where those are one that a tool calls by one of the names in `reported`: several mounts of a file system have its device, and
-/// who reports by device reports their sum.
+/// `subjects`, where those are one that a tool calls by one of the names in `reported`: several
+/// mounts of a file system have its device, and who reports by device reports their sum.
 pub(super) fn united<'t, 'n>(
     mut subjects: Vec<Subject<'t>>,
     reported: impl Iterator<Item = &'n String>,

@@ -164,7 +164,8 @@ pub(super) fn shown(text: &str) -> String {
     shown
 }
 
-/// Names, separated by commas, as they can stand in a comment: as many as fit, and how many there are beyond.
+/// Names, separated by commas, as they can stand in a comment: as many as fit, and how many there
+/// are beyond.
 pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<String> = names.into_iter().map(shown).collect();
     let mut length = 0;

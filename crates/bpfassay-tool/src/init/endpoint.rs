@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asks a tool that runs on this machine for its metrics. HTTP 1.0: the answer is one piece, and ends with the connection.
+//! Asks a tool that runs on this machine for its metrics. HTTP 1.0: the answer is one piece, and
+//! ends with the connection.
 
 use std::{
     io::{self, Read as _, Write as _},

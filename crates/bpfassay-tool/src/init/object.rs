@@ -32,7 +32,8 @@ impl Map {
         }
     }
 
-    /// What may be figures; `of_programs`: the operation that all programs are attached to, if it is one.
+    /// What may be figures; `of_programs`: the operation that all programs are attached to, if it
+    /// is one.
     fn figures(&self, of_programs: Option<Operation>) -> Vec<Figure> {
         let (whose, label) = guess::subject(self.key.iter().map(String::as_str));
         let of_map = guess::words(&self.name);

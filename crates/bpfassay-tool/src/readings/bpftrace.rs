@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `bpftrace -f json` prints: an object per line with `type` and `data` (src/output.cpp, 0.14 to 0.23). Later versions print what their compiler
-//! warns of as text before the first object.
+//! What `bpftrace -f json` prints: an object per line with `type` and `data` (src/output.cpp, 0.14
+//! to 0.23). Later versions print what their compiler warns of as text before the first object.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,8 @@ pub(crate) const MAX_KEYS: usize = 16;
 pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
     // bpftrace reports lost events, so no report means none.
     sink.readings.lost = Some(0);
-    // Text before the first object is no report, but where no object follows, it is what should have been one.
+    // Text before the first object is no report, but where no object follows, it is what should
+    // have been one.
     let mut unread_before = Some((sink.readings.unread, sink.readings.first_unread.clone()));
     for line in lines {
         if sink.is_full() {
@@ -45,8 +46,8 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
                 Some(events) => sink.readings.lost = sink.readings.lost.map(|lost| lost.saturating_add(events)),
                 None => sink.unread(&line.text, "lost events without a number"),
             },
-            // `time()` is printed by tools that clear their maps at every interval, also when a map is empty and therefore not
-            // printed: that is a report as well.
+            // `time()` is printed by tools that clear their maps at every interval, also when a map
+            // is empty and therefore not printed: that is a report as well.
             Some("time") => sink.report(line.at_ns),
             Some(_) => {}
             None => sink.unread(&line.text, "no `type`"),
@@ -60,7 +61,8 @@ fn entries(sink: &mut Sink<'_>, at_ns: u64, map: &str, value: &Value, text: &str
         entry(sink, at_ns, map, None, value, text);
         return;
     };
-    // A map without a key whose values are statistics looks like one with the keys `count`, `average` and `total`.
+    // A map without a key whose values are statistics looks like one with the keys `count`,
+    // `average` and `total`.
     if is_statistics(by_key) {
         entry(sink, at_ns, map, None, value, text);
         return;
@@ -70,7 +72,8 @@ fn entries(sink: &mut Sink<'_>, at_ns: u64, map: &str, value: &Value, text: &str
     }
 }
 
-/// A histogram: a list of buckets, or one by key. A figure of it can be how many values it has in all, `@map.count`.
+/// A histogram: a list of buckets, or one by key. A figure of it can be how many values it has in
+/// all, `@map.count`.
 fn buckets(sink: &mut Sink<'_>, at_ns: u64, map: &str, value: &Value, text: &str) {
     let values: Vec<(Option<&String>, &Value)> = match value {
         Value::Object(by_key) => by_key.iter().map(|(key, value)| (Some(key), value)).collect(),

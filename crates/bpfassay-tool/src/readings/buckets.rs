@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The buckets of Prometheus' histograms on a page: whether they agree with each other, and what they hold.
+//! The buckets of Prometheus' histograms on a page: whether they agree with each other, and what
+//! they hold.
 //!
-//! `name_bucket{le="x"}` counts the values up to `x`, those of the smaller buckets included; that of `+Inf` is `name_count`
-//! (<https://prometheus.io/docs/concepts/metric_types/#histogram>).
+//! `name_bucket{le="x"}` counts the values up to `x`, those of the smaller buckets included; that
+//! of `+Inf` is `name_count` (<https://prometheus.io/docs/concepts/metric_types/#histogram>).
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -28,8 +29,8 @@ struct Histogram {
 }
 
 impl Histograms {
-    /// Adds the sample `name` with the labels of `row` if it is of a histogram that figures speak of. Such figures are of its `_count`, `_sum` or
-    /// `_bucket`.
+    /// Adds the sample `name` with the labels of `row` if it is of a histogram that figures speak
+    /// of. Such figures are of its `_count`, `_sum` or `_bucket`.
     pub(super) fn add(&mut self, sink: &Sink<'_>, name: &str, row: &Row<'_>, line: &str) {
         let Some((base, is_count)) = name
             .strip_suffix("_bucket")
@@ -61,7 +62,8 @@ impl Histograms {
         }
     }
 
-    /// Reports what does not agree on the page that was read at `at_ns`, and gives on what the others hold.
+    /// Reports what does not agree on the page that was read at `at_ns`, and gives on what the
+    /// others hold.
     pub(super) fn end(self, sink: &mut Sink<'_>, at_ns: u64) {
         for ((base, labels), histogram) in self.0 {
             // A summary has a count, and no buckets.

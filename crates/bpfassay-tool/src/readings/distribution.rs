@@ -29,12 +29,14 @@ pub struct Distribution {
 }
 
 impl Sink<'_> {
-    /// Keeps what a histogram held, for the figures that are its number of values: `value`, with the labels of `row`.
+    /// Keeps what a histogram held, for the figures that are its number of values: `value`, with
+    /// the labels of `row`.
     pub(super) fn distribution(&mut self, at_ns: u64, row: &Row<'_>, value: &str, buckets: &[Bucket]) {
         self.keep(at_ns, row, buckets, |figure| figure.value == value);
     }
 
-    /// The same for the figures that are the bucket of all values: by `value`, if their labels name its bound.
+    /// The same for the figures that are the bucket of all values: by `value`, if their labels name
+    /// its bound.
     pub(super) fn distribution_of_all(&mut self, at_ns: u64, row: &Row<'_>, value: &str, buckets: &[Bucket]) {
         self.keep(at_ns, row, buckets, |figure| figure.value == value && figure.labelled.contains_key("le"));
     }
@@ -61,8 +63,8 @@ impl Sink<'_> {
 type Counts = BTreeMap<String, u64>;
 
 impl Readings {
-    /// The values that histograms of `figure`, which is number `index` of the report, got from `from_ns` to `to_ns`, by subject, in ascending order. Empty
-    /// where there is no histogram.
+    /// The values that histograms of `figure`, which is number `index` of the report, got from
+    /// `from_ns` to `to_ns`, by subject, in ascending order. Empty where there is no histogram.
     #[must_use]
     pub fn values(
         &self,

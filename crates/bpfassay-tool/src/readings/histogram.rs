@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Histograms as bcc and libbpf-tools print them (`print_log2_hist` and `print_linear_hist`, libbpf-tools/trace_helpers.c of bcc 0.31):
+//! Histograms as bcc and libbpf-tools print them (`print_log2_hist` and `print_linear_hist`,
+//! libbpf-tools/trace_helpers.c of bcc 0.31):
 //!
 //! ```text
 //! operation = 'read'
@@ -102,7 +103,8 @@ fn title(text: &str) -> Option<&str> {
     (is_title && !name.is_empty() && name.chars().all(|c| c.is_ascii_graphic())).then_some(name)
 }
 
-/// `2 -> 3 : 40 |****|`, or `2 : 40 |****|`. `Some(None)`: such a line with something that is no whole number.
+/// `2 -> 3 : 40 |****|`, or `2 : 40 |****|`. `Some(None)`: such a line with something that is no
+/// whole number.
 fn bucket(text: &str) -> Option<Option<Range>> {
     let (range, rest) = text.split_once(':')?;
     let (count, stars) = rest.split_once('|')?;

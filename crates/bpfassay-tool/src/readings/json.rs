@@ -51,7 +51,8 @@ fn flatten<'a>(object: &'a Map<String, Value>, prefix: &str, row: &mut Row<'a>) 
     }
 }
 
-/// The text of a value that is neither list nor object nor null. Numbers keep the digits that whole ones are written with.
+/// The text of a value that is neither list nor object nor null. Numbers keep the digits that whole
+/// ones are written with.
 pub(super) fn scalar(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::String(text) => Some(text.into()),

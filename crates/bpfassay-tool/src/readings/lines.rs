@@ -11,8 +11,9 @@ pub(super) struct Line {
     pub(super) text: String,
 }
 
-/// The lines of `stream`, without what is meant for terminals (`\r`, and the sequences that clear a screen), the empty ones left out.
-/// What stands behind the last end of a line is a line, too. A line longer than [`MAX_LINE`] is cut.
+/// The lines of `stream`, without what is meant for terminals (`\r`, and the sequences that clear a
+/// screen), the empty ones left out. What stands behind the last end of a line is a line, too. A
+/// line longer than [`MAX_LINE`] is cut.
 pub(super) fn lines(pieces: &[Piece], stream: Stream) -> impl Iterator<Item = Line> {
     let mut pieces = pieces.iter().filter(move |piece| piece.stream == stream);
     let mut rest: &[u8] = &[];
@@ -48,7 +49,8 @@ fn take(line: &mut Vec<u8>, part: &[u8]) {
     line.extend(&part[..part.len().min(room)]);
 }
 
-/// Without carriage returns and control sequences (ECMA-48: ESC `[`, parameters, one final byte from `@` to `~`).
+/// Without carriage returns and control sequences (ECMA-48: ESC `[`, parameters, one final byte
+/// from `@` to `~`).
 fn plain(bytes: &[u8]) -> String {
     let mut kept = Vec::with_capacity(bytes.len());
     let mut rest = bytes.iter().copied().peekable();

@@ -156,7 +156,8 @@ fn entry(sink: &mut Sink<'_>, dump: &Dump, layout: &MapTypes, key: &[u8], value:
     }
 }
 
-/// Numbers are summed over the copies of a per-CPU map, modulo 2^64; of texts the first copy counts.
+/// Numbers are summed over the copies of a per-CPU map, modulo 2^64; of texts the first copy
+/// counts.
 fn sum(field: &Field, value: &[u8], stride: usize) -> Option<String> {
     let mut copies = value.chunks_exact(stride);
     if field.scalar == Scalar::Text || value.len() == stride {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of the tool file that no report has. Such a name is misspelt, or of something that the tool shows only once it has happened: a counter of an
-//! exporter, a key of a map. Of tables, events in lines of text and maps of bare objects, names are checked before anything is read.
+//! Names of the tool file that no report has. Such a name is misspelt, or of something that the
+//! tool shows only once it has happened: a counter of an exporter, a key of a map. Of tables,
+//! events in lines of text and maps of bare objects, names are checked before anything is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +18,13 @@ const MOST: usize = 1024;
 pub struct Absent {
     /// Which of [`Report::figures`] has it.
     pub figure: usize,
-    /// What is absent, for messages: a value or a label by its name, or a label with the value that the tool file asks for.
+    /// What is absent, for messages: a value or a label by its name, or a label with the value that
+    /// the tool file asks for.
     pub what: String,
     /// Whether it is a label's value, and not a name.
     pub is_value: bool,
-    /// Empty, or the nearest of those that are there and that no figure has, as a suggestion that begins with `; `.
+    /// Empty, or the nearest of those that are there and that no figure has, as a suggestion that
+    /// begins with `; `.
     pub nearest: String,
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whole numbers as tools print them.
 
-/// The whole number that `text` writes in decimal, exactly: `12`, `+12`, `12.0`, `1.5e+03` (as Prometheus' client libraries
-/// print). `None` where it is no number, not whole, negative, or 2^64 and more.
+/// The whole number that `text` writes in decimal, exactly: `12`, `+12`, `12.0`, `1.5e+03` (as
+/// Prometheus' client libraries print). `None` where it is no number, not whole, negative, or 2^64
+/// and more.
 pub(super) fn whole(text: &str) -> Option<u64> {
     let text = text.trim();
     let text = text.strip_prefix('+').unwrap_or(text);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prometheus' text format and OpenMetrics.
 //!
-//! A small parser of our own: existing crates read large numbers as floating point, which drops their last digits, or refuse a page
-//! with a single error. Formats: <https://prometheus.io/docs/instrumenting/exposition_formats/> and
-//! <https://prometheus.io/docs/specs/om/open_metrics_spec/>. Time stamps and exemplars are not looked at: what counts is when the
-//! guest asked.
+//! A small parser of our own: existing crates read large numbers as floating point, which drops
+//! their last digits, or refuse a page with a single error. Formats:
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/> and
+//! <https://prometheus.io/docs/specs/om/open_metrics_spec/>. Time stamps and exemplars are not
+//! looked at: what counts is when the guest asked.
 
 use std::borrow::Cow;
 

@@ -10,7 +10,8 @@ use crate::{
     capture::{Dump, Page, Piece},
 };
 
-/// The report of a tool file whose part `[report]` is `report`; with `object`, that of a bare object.
+/// The report of a tool file whose part `[report]` is `report`; with `object`, that of a bare
+/// object.
 fn report(report: &str, object: bool) -> Report {
     let source =
         if object { "object = { path = \"a.bpf.o\" }" } else { "nix = { attribute = \"a\", program = \"bin/a\" }" };
@@ -79,7 +80,8 @@ fn vfsstat_of_bcc() {
 
 #[test]
 fn filetop_of_libbpf_tools() {
-    // libbpf-tools/filetop.c: "%-7d %-16s %-6lld %-6lld %-7lld %-7lld %c %s", after a line of /proc/loadavg and a heading.
+    // libbpf-tools/filetop.c: "%-7d %-16s %-6lld %-6lld %-7lld %-7lld %c %s", after a line of
+    // /proc/loadavg and a heading.
     let text = "16:33:18 loadavg: 0.09 0.03 0.01 1/81 206\n\
                 TID     COMM             READS  WRITES R_Kb    W_Kb    T FILE\n\
                 206     ior              16     16     64      65      R data 0\n\
@@ -133,7 +135,8 @@ no json
 
 #[test]
 fn strace_counts() {
-    // strace 6.1, as it was printed here by `strace -c -f dd if=/dev/zero of=/dev/null bs=4k count=20`.
+    // strace 6.1, as it was printed here by `strace -c -f dd if=/dev/zero of=/dev/null bs=4k
+    // count=20`.
     let text = "20+0 records in
 20+0 records out
 81920 bytes (82 kB, 80 KiB) copied, 0.000937286 s, 87.4 MB/s
@@ -306,7 +309,8 @@ fn keys_that_a_reading_lacks_are_noted_with_what_they_had() {
 /// As clang 19 made it of globals.bpf.c beside it.
 const GLOBALS: &[u8] = include_bytes!("../../tests/data/globals.bpf.o");
 
-/// Where a global variable is, clang leaves to the linker: by the type information alone, all would be at 0.
+/// Where a global variable is, clang leaves to the linker: by the type information alone, all would
+/// be at 0.
 #[test]
 fn global_variables_are_read_where_the_linker_puts_them() {
     let report = report(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What docs/tools.md and FORMAT.md say is so: their files are tool files, and the output shown before a file is read by it.
+//! What docs/tools.md and FORMAT.md say is so: their files are tool files, and the output shown
+//! before a file is read by it.
 
 #![allow(
     clippy::unwrap_used,

@@ -15,7 +15,8 @@ pub struct KernelIncident {
     pub line: String,
     /// The kernel's time stamp of that line, in microseconds since boot, where it had one.
     pub time_us: Option<u64>,
-    /// Lines with details that followed (registers that locate it, task, first frames), bounded in number. Complete only in
+    /// Lines with details that followed (registers that locate it, task, first frames), bounded in
+    /// number. Complete only in
     /// [`crate::Ending::incidents`], because they follow the line that reported it.
     pub details: Vec<String>,
 }

@@ -4,7 +4,8 @@
 /// Longest line kept, in bytes; the rest of a longer one is dropped.
 pub(crate) const MAX_LINE: usize = 4096;
 
-/// Cuts a byte stream into lines of bounded length, free of control characters and terminal sequences.
+/// Cuts a byte stream into lines of bounded length, free of control characters and terminal
+/// sequences.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     line: Vec<u8>,
@@ -12,7 +13,8 @@ pub(crate) struct Lines {
     escape: Escape,
 }
 
-/// Where in a terminal sequence the stream is (ECMA-48: ESC, then `[` and a final byte, or one byte).
+/// Where in a terminal sequence the stream is (ECMA-48: ESC, then `[` and a final byte, or one
+/// byte).
 #[derive(Debug, Default, Clone, Copy)]
 enum Escape {
     #[default]
@@ -26,7 +28,8 @@ impl Lines {
     pub(crate) fn push(&mut self, bytes: &[u8], mut each: impl FnMut(String)) {
         for &byte in bytes {
             match (self.escape, byte) {
-                // A line ends in any state, so that an unterminated sequence costs one line at most.
+                // A line ends in any state, so that an unterminated sequence costs one line at
+                // most.
                 (_, b'\n') => {
                     self.escape = Escape::None;
                     each(self.take());
@@ -53,7 +56,8 @@ impl Lines {
     }
 
     fn take(&mut self) -> String {
-        // Tabs, and the control characters of UTF-8 (0x80 to 0x9f): nothing is left that a terminal interprets.
+        // Tabs, and the control characters of UTF-8 (0x80 to 0x9f): nothing is left that a terminal
+        // interprets.
         let mut text = String::from_utf8_lossy(&self.line).replace(char::is_control, " ");
         if std::mem::take(&mut self.cut) {
             text.push_str(" […]");

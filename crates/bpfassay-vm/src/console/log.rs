@@ -20,8 +20,8 @@ const TAIL_LINE: usize = 512;
 
 /// Writes a console to a file up to a limit and keeps its last lines.
 ///
-/// Once the limit is reached nothing more is written to the file, until [`Self::finish`] adds the last lines: the
-/// beginning and the end of a guest matter most.
+/// Once the limit is reached nothing more is written to the file, until [`Self::finish`] adds the
+/// last lines: the beginning and the end of a guest matter most.
 #[derive(Debug)]
 pub(crate) struct ConsoleLog {
     name: String,
@@ -34,7 +34,8 @@ pub(crate) struct ConsoleLog {
 }
 
 impl ConsoleLog {
-    /// Creates the file, in place of an existing one: a link at its place may lead to a file of somebody else.
+    /// Creates the file, in place of an existing one: a link at its place may lead to a file of
+    /// somebody else.
     ///
     /// # Errors
     /// Those of the system, where what is there cannot be removed, or the file cannot be created.
@@ -74,7 +75,8 @@ impl ConsoleLog {
         &self.name
     }
 
-    /// Writes bytes unchanged to the file. A failed write ends the file, not the guest; [`Self::finish`] reports it.
+    /// Writes bytes unchanged to the file. A failed write ends the file, not the guest;
+    /// [`Self::finish`] reports it.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
         self.left -= room as u64;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds incidents in console lines. Pure.
 //!
-//! A kernel message is matched at its beginning only, after the time stamp: the same text inside a sentence (`RETBleed:
-//! WARNING: …`) is no incident. A time stamp in the middle of a line begins a message too, because a program's
-//! unfinished line may come before it.
+//! A kernel message is matched at its beginning only, after the time stamp: the same text inside a
+//! sentence (`RETBleed: WARNING: …`) is no incident. A time stamp in the middle of a line begins a
+//! message too, because a program's unfinished line may come before it.
 
 use super::{KernelIncident, KernelIncidentKind};
 
@@ -124,8 +124,8 @@ impl Watch {
         let kind = classify(message);
         let open = if self.since <= REACH { self.incidents.last_mut() } else { None };
         match (kind, open) {
-            // One fault prints several headlines (`BUG: kernel NULL pointer dereference`, then `Oops: 0002 [#1]`); only the
-            // panic that follows from it is news.
+            // One fault prints several headlines (`BUG: kernel NULL pointer dereference`, then
+            // `Oops: 0002 [#1]`); only the panic that follows from it is news.
             (Some(kind), Some(open)) if belongs(open, kind) => {
                 keep_detail(open, message);
                 None
@@ -162,7 +162,8 @@ impl Watch {
 /// Whether a headline of `kind` right after `open` reports the same event.
 fn belongs(open: &KernelIncident, kind: KernelIncidentKind) -> bool {
     use KernelIncidentKind::{Bug, HardLockup, HungTask, Oops, Panic, RcuStall, SoftLockup};
-    // Only fatal incidents have more than one headline; a second oops under the first one's panic is its consequence.
+    // Only fatal incidents have more than one headline; a second oops under the first one's panic
+    // is its consequence.
     match open.kind {
         Oops | Bug => matches!(kind, Oops | Bug) && !has_ended(open),
         Panic => matches!(kind, Oops | Bug | Panic | KernelIncidentKind::Warning),
@@ -193,14 +194,16 @@ fn classify(message: &str) -> Option<KernelIncidentKind> {
             return holds.then_some(*kind);
         }
     }
-    // x86 before 6.10 prints other exceptions without a common prefix: `invalid opcode: 0000 [#1] PREEMPT SMP`.
+    // x86 before 6.10 prints other exceptions without a common prefix: `invalid opcode: 0000 [#1]
+    // PREEMPT SMP`.
     if message.contains(": 0000 [#") || message.contains(": 0002 [#") {
         return Some(KernelIncidentKind::Oops);
     }
     None
 }
 
-/// `rcu: INFO: rcu_sched self-detected stall on CPU` and similar messages (kernel/rcu/tree_stall.h, tree_exp.h, tasks.h).
+/// `rcu: INFO: rcu_sched self-detected stall on CPU` and similar messages (kernel/rcu/tree_stall.h,
+/// tree_exp.h, tasks.h).
 fn is_rcu_stall(message: &str) -> bool {
     let message = message.strip_prefix("rcu: ").unwrap_or(message);
     message.strip_prefix("INFO: rcu").is_some_and(|rest| {
@@ -217,8 +220,9 @@ fn is_rcu_time(message: &str) -> bool {
     message.starts_with("(t=") || message.starts_with("(detected by ")
 }
 
-/// Whether a line is a frame of a back trace that locates the fault: ` vfs_read+0x1a/0x90` or `[<ffffffff8112>] vfs_read+0x1a/0x90`, but
-/// neither a guess of the unwinder (`? `) nor one of the functions that print the trace.
+/// Whether a line is a frame of a back trace that locates the fault: ` vfs_read+0x1a/0x90` or
+/// `[<ffffffff8112>] vfs_read+0x1a/0x90`, but neither a guess of the unwinder (`? `) nor one of the
+/// functions that print the trace.
 fn line_is_frame(message: &str) -> bool {
     const PRINTING: &[&str] = &["dump_backtrace+", "show_stack+", "dump_stack", "panic+", "vpanic+", "__warn+"];
     let frame = message.trim_start();
@@ -239,7 +243,8 @@ fn shortened(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_KEPT)].to_owned()
 }
 
-/// Time stamp in microseconds and text of a kernel message. A line without a time stamp is all text.
+/// Time stamp in microseconds and text of a kernel message. A line without a time stamp is all
+/// text.
 fn message(line: &str) -> (Option<u64>, &str) {
     let mut rest = line;
     let mut found = None;
@@ -268,7 +273,8 @@ fn time_stamp(text: &str) -> Option<(u64, &str)> {
     Some((time, text.strip_prefix(' ').unwrap_or(text)))
 }
 
-/// Without the caller that CONFIG_PRINTK_CALLER adds after the time stamp: `[    T1] ` or `[    C0] `.
+/// Without the caller that CONFIG_PRINTK_CALLER adds after the time stamp: `[    T1] ` or `[    C0]
+/// `.
 fn caller_stripped(text: &str) -> &str {
     let stripped = || {
         let (caller, rest) = text.strip_prefix('[')?.split_once(']')?;

@@ -49,8 +49,8 @@ impl Board {
 
 impl Device for Board {
     fn arguments(&self) -> Vec<OsString> {
-        // QEMU decides whether TCG has a host thread for each vCPU: for an x86_64 guest on an aarch64 host that would break memory
-        // ordering.
+        // QEMU decides whether TCG has a host thread for each vCPU: for an x86_64 guest on an
+        // aarch64 host that would break memory ordering.
         vec!["-machine".into(), self.machine_type().into(), "-accel".into(), self.accelerator.to_string().into()]
     }
 }

@@ -8,8 +8,8 @@ use crate::device::Device;
 /// What QEMU loads.
 #[derive(Debug, Clone)]
 pub(crate) struct Boot {
-    /// Kernel image in a form that QEMU boots on the architecture (x86_64: bzImage; aarch64: Image or EFI zboot where
-    /// QEMU supports it; riscv64: Image or EFI vmlinuz).
+    /// Kernel image in a form that QEMU boots on the architecture (x86_64: bzImage; aarch64: Image
+    /// or EFI zboot where QEMU supports it; riscv64: Image or EFI vmlinuz).
     pub(crate) kernel: OsString,
     /// Initramfs: one file, uncompressed cpio segments one after the other.
     pub(crate) initrd: Option<OsString>,

@@ -20,12 +20,13 @@ pub(crate) struct ClockAndSeed {
 impl Device for ClockAndSeed {
     fn arguments(&self) -> Vec<OsString> {
         match self.clock {
-            // The clock of the VM and not of the host: a guest that the host stops does not see time jump.
+            // The clock of the VM and not of the host: a guest that the host stops does not see
+            // time jump.
             Clock::Wall => arguments(["-rtc", "base=utc,clock=vm"]),
             Clock::Instructions => {
                 let mut all = arguments(["-icount", "shift=0,sleep=off"]);
-                // The random generators of QEMU's processors and the seed that it passes to the kernel (docs/devel/replay.rst
-                // and util/guest-random.c of QEMU). It takes 64 bits.
+                // The random generators of QEMU's processors and the seed that it passes to the
+                // kernel (docs/devel/replay.rst and util/guest-random.c of QEMU). It takes 64 bits.
                 all.extend(["-seed".into(), self.seed.to_string().into()]);
                 all.extend(arguments(["-rtc", "base=2026-01-01T00:00:00,clock=vm"]));
                 all

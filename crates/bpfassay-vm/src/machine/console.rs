@@ -37,8 +37,8 @@ impl Device for Console {
     }
 
     fn kernel_parameters(&self) -> Vec<String> {
-        // Level 5 shows everything up to KERN_WARNING, at which back traces and `WARNING:` are printed; each character less is
-        // one exit from translated code less.
+        // Level 5 shows everything up to KERN_WARNING, at which back traces and `WARNING:` are
+        // printed; each character less is one exit from translated code less.
         let level = if self.verbose { 7 } else { 5 };
         vec![format!("console={}", self.tty()), format!("loglevel={level}")]
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernel parameters that make a guest boot fast, and die fast and with a clear message. No hardware.
+//! Kernel parameters that make a guest boot fast, and die fast and with a clear message. No
+//! hardware.
 
 use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
@@ -14,7 +15,8 @@ pub enum Aslr {
     /// `nokaslr norandmaps`: the same addresses every time.
     #[default]
     Fixed,
-    /// Those of processes and the offset of the kernel's stack within each system call vary, those of the kernel do not.
+    /// Those of processes and the offset of the kernel's stack within each system call vary, those
+    /// of the kernel do not.
     Processes,
     /// The kernel's default.
     Random,
@@ -38,9 +40,11 @@ pub(crate) struct KernelParams {
 impl Device for KernelParams {
     fn kernel_parameters(&self) -> Vec<String> {
         let mut parameters = vec![
-            // A panic resets the machine at once, and `-no-reboot` makes QEMU exit; the trace is on the console by then.
+            // A panic resets the machine at once, and `-no-reboot` makes QEMU exit; the trace is on
+            // the console by then.
             "panic=-1",
-            // After an oops no measurement is valid, and a guest with a dead nfsd thread would only hang.
+            // After an oops no measurement is valid, and a guest with a dead nfsd thread would only
+            // hang.
             "oops=panic",
             // The self-tests of every crypto algorithm run before init: 0.3 s under TCG.
             "cryptomgr.notests",
@@ -59,8 +63,8 @@ impl Device for KernelParams {
         }
         match self.aslr {
             Aslr::Fixed => parameters.extend(["nokaslr", "norandmaps"]),
-            // Where the kernel has it: from Linux 5.13 on (39218ff4c625), not for every architecture at first. Others ignore
-            // the parameter.
+            // Where the kernel has it: from Linux 5.13 on (39218ff4c625), not for every
+            // architecture at first. Others ignore the parameter.
             Aslr::Processes => parameters.extend(["nokaslr", "randomize_kstack_offset=on"]),
             Aslr::Random => parameters.push("randomize_kstack_offset=on"),
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The network of the nodes of a job: a card, and cables that are inherited sockets. The server has a cable to each node, and a hub, so that nobody else can reach
-//! this network, and it reaches nobody.
+//! The network of the nodes of a job: a card, and cables that are inherited sockets. The server has
+//! a cable to each node, and a hub, so that nobody else can reach this network, and it reaches
+//! nobody.
 
 use std::ffi::OsString;
 

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 
 use crate::device::{Device, arguments};
 
-/// No default devices, no display, no NIC beside that of `network.rs`, no user configuration; QEMU exits where the guest would reboot.
+/// No default devices, no display, no NIC beside that of `network.rs`, no user configuration; QEMU
+/// exits where the guest would reboot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoDefaults;
 

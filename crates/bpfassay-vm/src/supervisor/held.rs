@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Incidents of the kernel that wait until everything is read that the agent had sent by then, which shows in which run they occurred.
+//! Incidents of the kernel that wait until everything is read that the agent had sent by then,
+//! which shows in which run they occurred.
 
 use std::collections::VecDeque;
 

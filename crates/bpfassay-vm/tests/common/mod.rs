@@ -12,9 +12,10 @@ use bpfassay_protocol::Arch;
 use bpfassay_vm::{BootOptions, Clock, Deadlines, Guest, Initramfs, Machine, PluginUse, Qemu};
 use tempfile::TempDir;
 
-/// A kernel to boot, from `BPFASSAY_TEST_KERNEL_X86_64` and the same for other architectures: 6.12 or newer, which has the virtio console built in;
-/// or 6.12 of the testbed manifest that `BPFASSAY_TEST_MANIFEST` names. `None`, with a message, where neither variable is set
-/// and `BPFASSAY_VM_TESTS` does not require these tests.
+/// A kernel to boot, from `BPFASSAY_TEST_KERNEL_X86_64` and the same for other architectures: 6.12
+/// or newer, which has the virtio console built in; or 6.12 of the testbed manifest that
+/// `BPFASSAY_TEST_MANIFEST` names. `None`, with a message, where neither variable is set and
+/// `BPFASSAY_VM_TESTS` does not require these tests.
 pub(crate) fn kernel(arch: Arch) -> Option<PathBuf> {
     let variable = format!("BPFASSAY_TEST_KERNEL_{}", arch.name().to_uppercase());
     let kernel = env::var_os(&variable).map(PathBuf::from).or_else(|| {
@@ -57,7 +58,8 @@ impl TestBoot {
         Some(Self { machine: Machine { memory_mib: 512, ..Machine::new(arch, kernel) }, options, directory, qemu })
     }
 
-    /// A machine whose init writes `data` to the agent's port and then executes `end` (see init/init.c).
+    /// A machine whose init writes `data` to the agent's port and then executes `end` (see
+    /// init/init.c).
     pub(crate) async fn with_init(arch: Arch, data: &[u8], end: &str, text: &str) -> Option<Self> {
         let mut test = Self::new(arch).await?;
         let init: &[u8] = match arch {
@@ -111,7 +113,8 @@ pub(crate) fn runs(process: u32) -> bool {
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
 }
 
-/// One entry of a newc archive (Documentation/driver-api/early-userspace/buffer-format.rst of the kernel).
+/// One entry of a newc archive (Documentation/driver-api/early-userspace/buffer-format.rst of the
+/// kernel).
 fn entry(archive: &mut Vec<u8>, name: &str, mode: u32, content: &[u8]) {
     let fields = [0, mode, 0, 0, 1, 0, content.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
     archive.extend_from_slice(b"070701");

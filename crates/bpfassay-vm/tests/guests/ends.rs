@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Real guests: how each kind of end is reported, on the three architectures.
 //!
-//! These tests boot the kernels that `BPFASSAY_TEST_KERNEL_ARCH` name (6.12 or newer), and print that they are skipped where none is set.
+//! These tests boot the kernels that `BPFASSAY_TEST_KERNEL_ARCH` name (6.12 or newer), and print
+//! that they are skipped where none is set.
 #![allow(
     clippy::panic,
     clippy::print_stdout,
@@ -271,7 +272,8 @@ mod scenario {
     }
 
     pub(crate) async fn phases_out_of_order(arch: Arch) {
-        // Each of these would restart the time limit, or have none, for a guest that does nothing any more.
+        // Each of these would restart the time limit, or have none, for a guest that does nothing
+        // any more.
         let shell = GuestMessage::Phase { phase: Phase::Shell, run: None };
         for (last, part) in [
             (phase(Phase::Workload), "received phase `workload` of run `run-1`, expected phase `tear-down`"),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the user of the host expects: the choice of the accelerator, no QEMU left behind, a terminal as it was.
+//! What the user of the host expects: the choice of the accelerator, no QEMU left behind, a
+//! terminal as it was.
 //!
 //! Some of these tests start this test program again, because they check a whole process.
 #![allow(
@@ -46,7 +47,8 @@ async fn the_accelerator_is_chosen_by_booting_with_it() {
     let native = *Arch::ALL.iter().find(|&&arch| is_native(arch)).unwrap();
     let Some(test) = TestBoot::new(native).await else { return };
     let log = test.directory.path().join("trial.log");
-    // Three times what a kernel takes where KVM works; where it hangs, it is waited for twice, on a busy CPU.
+    // Three times what a kernel takes where KVM works; where it hangs, it is waited for twice, on a
+    // busy CPU.
     let patience = Duration::from_secs(6);
     let choice = choose(test.qemu(), &test.machine, AcceleratorWish::Auto, &log, patience).await.unwrap();
     println!("{choice:?}");
@@ -153,7 +155,8 @@ async fn qemu_is_kept_away_from_the_host() {
 
 #[tokio::test]
 async fn a_terminal_shows_the_console_takes_keys_and_is_as_before_afterwards() {
-    // The guest writes to its console, waits for a line typed there, writes again, and waits for the host's signal to continue.
+    // The guest writes to its console, waits for a line typed there, writes again, and waits for
+    // the host's signal to continue.
     let text = "<2>a line of the guest\n";
     let Some(mut test) = TestBoot::with_init(Arch::X86_64, &hello(), "ktkwp", text).await else { return };
     if env::var_os(INNER).is_some() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The exact QEMU command lines. A difference here is a difference of the measured machine: check it, then renew the files with
-//! `BPFASSAY_RENEW=1 cargo test -p bpfassay-vm --test without_guests`.
+//! The exact QEMU command lines. A difference here is a difference of the measured machine: check
+//! it, then renew the files with `BPFASSAY_RENEW=1 cargo test -p bpfassay-vm --test
+//! without_guests`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, and prints what it skips and measures")]
 
 use std::{env, ffi::OsString, fs, path::Path};

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The console watch on the output of real kernels.
 //!
-//! `console/*.log` are consoles of Debian's kernels in QEMU: ordinary boots (`boot-*`) and fatal incidents, which were provoked by
-//! `sysrq-trigger` (`crash-*`) or by patching the kernel's text through QEMU's gdb stub so that it reads address 0
-//! (`oops-*`), execute an undefined instruction (`illegal-*`) or a breakpoint (`brk-*`), or loop (`lockup-*`).
-//! `console/messages.tsv` holds single lines that are hard to provoke, after the format strings in the kernel's source.
+//! `console/*.log` are consoles of Debian's kernels in QEMU: ordinary boots (`boot-*`) and fatal
+//! incidents, which were provoked by `sysrq-trigger` (`crash-*`) or by patching the kernel's text
+//! through QEMU's gdb stub so that it reads address 0 (`oops-*`), execute an undefined instruction
+//! (`illegal-*`) or a breakpoint (`brk-*`), or loop (`lockup-*`). `console/messages.tsv` holds
+//! single lines that are hard to provoke, after the format strings in the kernel's source.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path};

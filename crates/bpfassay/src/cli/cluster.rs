@@ -32,8 +32,8 @@ pub(crate) struct Submit {
     /// The study: a bundled one, or the path of a study file
     pub(crate) study: String,
 
-    /// Directory for the script, the shards and the merged results, on a file system that all nodes share; the same command with the same directory
-    /// goes on where it was interrupted
+    /// Directory for the script, the shards and the merged results, on a file system that all nodes
+    /// share; the same command with the same directory goes on where it was interrupted
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: PathBuf,
 
@@ -49,7 +49,8 @@ pub(crate) struct Submit {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) cpus: u32,
 
-    /// A further option for sbatch, with its value: `--sbatch=--time=30`; may be given several times
+    /// A further option for sbatch, with its value: `--sbatch=--time=30`; may be given several
+    /// times
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     pub(crate) sbatch: Vec<String>,
 

@@ -33,7 +33,8 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "METHOD", value_enum, default_value_t)]
     pub(crate) correction: CorrectionChoice,
 
-    /// Compare kernel NEW of the new results with kernel BASE of the base [default: the same names, or the only one of each]
+    /// Compare kernel NEW of the new results with kernel BASE of the base [default: the same names,
+    /// or the only one of each]
     #[arg(long, value_name = "BASE=NEW")]
     pub(crate) kernel: Vec<KernelPair>,
 
@@ -57,7 +58,8 @@ pub(crate) struct Compare {
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// Exit with 5 on a regression of what is under test, with 6 where something of it is inconclusive [default: never]
+    /// Exit with 5 on a regression of what is under test, with 6 where something of it is
+    /// inconclusive [default: never]
     #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',')]
     pub(crate) fail_on: Vec<FailOn>,
 }
@@ -65,11 +67,13 @@ pub(crate) struct Compare {
 /// Which metrics are compared.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Metrics {
-    /// Compare only these metrics (write, read-call, …): their overheads, direct costs and byte errors, without pitfalls and findings
+    /// Compare only these metrics (write, read-call, …): their overheads, direct costs and byte
+    /// errors, without pitfalls and findings
     #[arg(long, value_name = "METRIC", value_delimiter = ',', hide_short_help = true)]
     pub(crate) metric: Vec<String>,
 
-    /// Compare only metrics of this operation (read, write, …): its bandwidth and the time of its calls
+    /// Compare only metrics of this operation (read, write, …): its bandwidth and the time of its
+    /// calls
     #[arg(long, value_name = "ACCESS", value_delimiter = ',', hide_short_help = true)]
     pub(crate) access: Vec<Operation>,
 }
@@ -77,7 +81,8 @@ pub(crate) struct Metrics {
 /// Arguments of `trend`.
 #[derive(Debug, Args)]
 pub(crate) struct Trend {
-    /// Results in their order: results directories or results.json files; within each, kernels by version
+    /// Results in their order: results directories or results.json files; within each, kernels by
+    /// version
     #[arg(value_name = "DIR", required = true)]
     pub(crate) directories: Vec<PathBuf>,
 
@@ -158,7 +163,8 @@ pub(crate) enum ComparisonFormat {
 /// What makes `compare` fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
-    /// A tool is broken, slower, counts wrongly where it was exact, or has a new pitfall or finding; a slower baseline is none
+    /// A tool is broken, slower, counts wrongly where it was exact, or has a new pitfall or
+    /// finding; a slower baseline is none
     Regression,
     /// Of some figure neither a change nor its absence is shown
     Inconclusive,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the documentation claims is true: its commands and options exist, its studies expand, its links lead somewhere.
+//! What the documentation claims is true: its commands and options exist, its studies expand, its
+//! links lead somewhere.
 
 #![allow(
     clippy::unwrap_used,
@@ -58,7 +59,8 @@ impl Page {
     }
 }
 
-/// The pages at the top, docs/ and the pages beside the results; `None`, with a message, where the sources are built without them (Nix).
+/// The pages at the top, docs/ and the pages beside the results; `None`, with a message, where the
+/// sources are built without them (Nix).
 fn pages() -> Option<Vec<Page>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if !root.join("README.md").exists() {
@@ -142,7 +144,8 @@ fn links_lead_somewhere() {
     assert!(count > 20, "only {count} links were found");
 }
 
-/// The crates that the manifest of a crate depends on when it is built, without their common prefix.
+/// The crates that the manifest of a crate depends on when it is built, without their common
+/// prefix.
 fn dependencies(manifest: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(manifest).unwrap();
     let section = text.split("\n[dependencies]\n").nth(1).unwrap_or_default();

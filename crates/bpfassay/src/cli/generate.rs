@@ -20,7 +20,8 @@ pub(crate) enum GenerateCommand {
     Schema(Schema),
     /// Print completions for a shell
     ///
-    /// For bash: `bpfassay generate completions bash >~/.local/share/bash-completion/completions/bpfassay`
+    /// For bash: `bpfassay generate completions bash
+    /// >~/.local/share/bash-completion/completions/bpfassay`
     Completions {
         /// Which shell
         #[arg(value_enum)]

@@ -22,8 +22,8 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) offline: bool,
 
-    /// Choose the newest kernels and compilers that the mirror has, in place of those of testbed.lock: figures are then not comparable with
-    /// those of other machines
+    /// Choose the newest kernels and compilers that the mirror has, in place of those of
+    /// testbed.lock: figures are then not comparable with those of other machines
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) newest: bool,
 
@@ -39,23 +39,25 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "DIR", env = "BPFASSAY_CACHE", hide_short_help = true)]
     pub(crate) cache: Option<PathBuf>,
 
-    /// A place that offers the guest's programs (`bpfassay testbed payload pack`) or the package files of testbed.lock (below `pool/`): they are taken from
-    /// there where the cache lacks them. Programs are built only where no place offers them; may be given several times
+    /// A place that offers the guest's programs (`bpfassay testbed payload pack`) or the package
+    /// files of testbed.lock (below `pool/`): they are taken from there where the cache lacks them.
+    /// Programs are built only where no place offers them; may be given several times
     #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_FROM", hide_short_help = true)]
     pub(crate) from: Vec<AssetSource>,
 
-    /// The mirror of Debian's archive to take packages from [default: that of the host's apt; where that names none, the one that was compiled in, if
-    /// one was (`bpfassay doctor`)]
+    /// The mirror of Debian's archive to take packages from [default: that of the host's apt; where
+    /// that names none, the one that was compiled in, if one was (`bpfassay doctor`)]
     #[arg(long, global = true, value_name = "URL", env = "BPFASSAY_MIRROR", value_parser = mirror, hide_short_help = true)]
     pub(crate) mirror: Option<String>,
 
-    /// An archive that keeps what package mirrors drop: package files of testbed.lock that no other place has are taken from it, by
-    /// their time stamps (ARCHIVE/debian/20251101T000000Z/pool/…), and nothing takes their place [default: the one that was compiled in, if
-    /// one was]
+    /// An archive that keeps what package mirrors drop: package files of testbed.lock that no other
+    /// place has are taken from it, by their time stamps (ARCHIVE/debian/20251101T000000Z/pool/…),
+    /// and nothing takes their place [default: the one that was compiled in, if one was]
     #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_ARCHIVE", hide_short_help = true)]
     pub(crate) archive: Option<AssetSource>,
 
-    /// More kernels beside those that come with bpfassay: a TOML file of the form of kernels/debian.toml, with names of its own
+    /// More kernels beside those that come with bpfassay: a TOML file of the form of
+    /// kernels/debian.toml, with names of its own
     #[arg(long, global = true, value_name = "FILE", env = "BPFASSAY_CATALOGUE", hide_short_help = true)]
     pub(crate) catalogue: Option<PathBuf>,
 
@@ -73,8 +75,8 @@ fn mirror(text: &str) -> Result<String, NotAnAssetSource> {
 }
 
 impl Global {
-    /// The options that decide what is measured, and where it is taken from, as arguments: those that another command needs to do the same. What a
-    /// command asks and prints is not among them.
+    /// The options that decide what is measured, and where it is taken from, as arguments: those
+    /// that another command needs to do the same. What a command asks and prints is not among them.
     pub(crate) fn of_testbed(&self) -> Vec<OsString> {
         // Without `..`: who adds an option decides here whether it is one of them.
         let Self {

@@ -20,7 +20,8 @@ in the file system and a cgroup, which are removed at the end, also where this p
 With --slurm, all nodes have the programs, IOR, the file system and the study at the same paths. Where a node, or its step of Slurm, ends before its time, what was \
 measured until then is kept, all else is reported as not measured with the reason, and the exit code is 3.")]
 pub(crate) struct Here {
-    /// A bundled study (here, quick, io-paths, …) or the path of a study file; this machine takes the place of its targets
+    /// A bundled study (here, quick, io-paths, …) or the path of a study file; this machine takes
+    /// the place of its targets
     #[arg(default_value = "here")]
     pub(crate) study: String,
 
@@ -32,16 +33,19 @@ pub(crate) struct Here {
     #[arg(long, value_name = "PROBE", value_delimiter = ',')]
     pub(crate) probe: Vec<ProbeConfiguration>,
 
-    /// Only this cell (and the baseline that it is compared with), by its id in results; may be given several times
+    /// Only this cell (and the baseline that it is compared with), by its id in results; may be
+    /// given several times
     #[arg(long, value_name = "ID")]
     pub(crate) cell: Vec<String>,
 
-    /// Test this tool as well: a bundled one (vfsstat, filetop, …) or the path of a tool file; may be given several times. What comes from packages in
-    /// guests is what is installed on this machine
+    /// Test this tool as well: a bundled one (vfsstat, filetop, …) or the path of a tool file; may
+    /// be given several times. What comes from packages in guests is what is installed on this
+    /// machine
     #[arg(long, value_name = "TOOL")]
     pub(crate) tool: Vec<String>,
 
-    /// Findings that the tools may not have (prototype-differs, …), or `all`: exit with 5 where one has
+    /// Findings that the tools may not have (prototype-differs, …), or `all`: exit with 5 where one
+    /// has
     #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "tool")]
     pub(crate) deny: Vec<Denied>,
 
@@ -53,8 +57,8 @@ pub(crate) struct Here {
     #[arg(long, value_name = "FILE")]
     pub(crate) ior: Option<PathBuf>,
 
-    /// Measure on several nodes of a cluster together: an agent and a tracer on each, IOR across all. In a job of Slurm on its nodes; else in one that is made
-    /// for this command
+    /// Measure on several nodes of a cluster together: an agent and a tracer on each, IOR across
+    /// all. In a job of Slurm on its nodes; else in one that is made for this command
     #[arg(long, requires = "ior", conflicts_with = "tool")]
     pub(crate) slurm: bool,
 
@@ -70,12 +74,14 @@ pub(crate) struct Here {
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub(crate) partition: Option<String>,
 
-    /// A further option of salloc for a job that is made, with its value: `--salloc=--time=30`; may be given several times
+    /// A further option of salloc for a job that is made, with its value: `--salloc=--time=30`; may
+    /// be given several times
     #[arg(long, value_name = "OPTION", requires = "nodes", allow_hyphen_values = true)]
     pub(crate) salloc: Vec<String>,
 
-    /// The command that starts IOR across the nodes, in words: that of its MPI library. With another one than srun name an option for the number of ranks on a
-    /// node as well (mpiexec -ppn 2)
+    /// The command that starts IOR across the nodes, in words: that of its MPI library. With
+    /// another one than srun name an option for the number of ranks on a node as well (mpiexec -ppn
+    /// 2)
     #[arg(long, value_name = "COMMAND", requires = "slurm", default_value = "srun --mpi=pmi2")]
     pub(crate) launcher: String,
 

@@ -13,13 +13,14 @@ pub(crate) struct Lock {
     #[arg(long)]
     pub(crate) update: bool,
 
-    /// With --update: a kernel of the catalogue (6.12), which then means its newest build, or the one named (6.12=6.12.107); `toolchain`;
-    /// `qemu`; `tools`: the packages of the bundled tools, and busybox; or `snapshots`: only the time stamps of packages that have none
+    /// With --update: a kernel of the catalogue (6.12), which then means its newest build, or the
+    /// one named (6.12=6.12.107); `toolchain`; `qemu`; `tools`: the packages of the bundled tools,
+    /// and busybox; or `snapshots`: only the time stamps of packages that have none
     #[arg(value_name = "WHAT", requires = "update")]
     pub(crate) what: Vec<Wanted>,
 
-    /// With --update: the time stamp of a snapshot (20251101T000000Z) for packages that have none, and that no package list in the cache has; `--archive`
-    /// finds them by it
+    /// With --update: the time stamp of a snapshot (20251101T000000Z) for packages that have none,
+    /// and that no package list in the cache has; `--archive` finds them by it
     #[arg(long, value_name = "TIME", requires = "update")]
     pub(crate) snapshot: Option<Snapshot>,
 

@@ -15,9 +15,10 @@ const VARIABLE: &str = "BPFASSAY_QEMU";
 pub(crate) struct QemuChoice {
     /// QEMU of testbed.lock, or of this host
     ///
-    /// `lock`: the QEMU of testbed.lock, which is unpacked into the cache, runs with its own libraries, and is
-    /// the same on every machine. `host`: the QEMU on PATH. Default: that of the host, or of testbed.lock
-    /// where the host has none. The variable BPFASSAY_QEMU stands for this option.
+    /// `lock`: the QEMU of testbed.lock, which is unpacked into the cache, runs with its own
+    /// libraries, and is the same on every machine. `host`: the QEMU on PATH. Default: that of the
+    /// host, or of testbed.lock where the host has none. The variable BPFASSAY_QEMU stands for this
+    /// option.
     #[arg(long, value_name = "lock|host", env = VARIABLE, hide_env = true, help_heading = GUESTS)]
     pub(crate) qemu: Option<QemuSource>,
 }

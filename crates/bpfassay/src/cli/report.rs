@@ -24,7 +24,9 @@ pub(crate) struct Report {
     #[arg(long, value_name = "TITLE", required_if_eq("format", "svg"))]
     pub(crate) figure: Option<String>,
 
-    /// Where to write it, `-` for standard output [default: in the results directory report.html, and direct.pb.gz for pprof; standard output for other formats; of github the summary, to the file that GITHUB_STEP_SUMMARY names, if any: annotations go to standard output]
+    /// Where to write it, `-` for standard output [default: in the results directory report.html,
+    /// and direct.pb.gz for pprof; standard output for other formats; of github the summary, to the
+    /// file that GITHUB_STEP_SUMMARY names, if any: annotations go to standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

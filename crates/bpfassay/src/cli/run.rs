@@ -50,8 +50,9 @@ pub(crate) struct Run {
 
     /// Use the guests and the QEMU of these results
     ///
-    /// A results directory or a results.json. Kernel packages and QEMU are those of the results, in place of
-    /// those of testbed.lock and of this host. What cannot be had is named, and nothing takes its place.
+    /// A results directory or a results.json. Kernel packages and QEMU are those of the results, in
+    /// place of those of testbed.lock and of this host. What cannot be had is named, and nothing
+    /// takes its place.
     #[arg(long, value_name = "DIR", help_heading = GUESTS, conflicts_with_all = ["resume", "manifest", "bundle", "modules", "ior"])]
     pub(crate) like: Option<PathBuf>,
 
@@ -70,12 +71,13 @@ pub(crate) struct Against {
     #[arg(long, value_name = "DIR")]
     pub(crate) against: Option<PathBuf>,
 
-    /// Exit as `git bisect run` wants it: 0 where nothing is worse, 1 where something is, 125 where this kernel cannot be tested, 128 where
-    /// anything else went wrong
+    /// Exit as `git bisect run` wants it: 0 where nothing is worse, 1 where something is, 125 where
+    /// this kernel cannot be tested, 128 where anything else went wrong
     #[arg(long, requires = "against", hide_short_help = true)]
     pub(crate) bisect: bool,
 
-    /// With --against: changes of overheads up to this do not matter [default: 0.1%, by the instruction clock 0.02%]
+    /// With --against: changes of overheads up to this do not matter [default: 0.1%, by the
+    /// instruction clock 0.02%]
     #[arg(long, value_name = "SHARE", requires = "against", hide_short_help = true)]
     pub(crate) margin: Option<Share>,
 
@@ -105,10 +107,10 @@ pub(crate) struct Execution {
 
     /// Take boots from this store, and add to it
     ///
-    /// A directory, also on a file system that hosts share, which is made where it does not exist; or an object
-    /// store: s3://BUCKET/PREFIX or the URL of a server that takes files by HTTP. A boot that the store has, of
-    /// the same kernel, programs, QEMU and study, is not measured again. The variable BPFASSAY_STORE stands
-    /// for this option.
+    /// A directory, also on a file system that hosts share, which is made where it does not exist;
+    /// or an object store: s3://BUCKET/PREFIX or the URL of a server that takes files by HTTP. A
+    /// boot that the store has, of the same kernel, programs, QEMU and study, is not measured
+    /// again. The variable BPFASSAY_STORE stands for this option.
     #[arg(long, value_name = "DIR|URL", env = "BPFASSAY_STORE", hide_env = true, help_heading = RESULTS)]
     pub(crate) store: Option<StorePlace>,
 
@@ -116,12 +118,13 @@ pub(crate) struct Execution {
     #[arg(long, requires = "store", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) fresh: bool,
 
-    /// With --store: use it by the wall clock, too. Boots of a host of the same kind are then taken from it, although their figures would be others
+    /// With --store: use it by the wall clock, too. Boots of a host of the same kind are then taken
+    /// from it, although their figures would be others
     #[arg(long, requires = "store", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) store_wall: bool,
 
-    /// With --store: keep boots without times of the host's clock and without the host, so that the same boot of the same guests is the same bytes wherever it
-    /// was measured
+    /// With --store: keep boots without times of the host's clock and without the host, so that the
+    /// same boot of the same guests is the same bytes wherever it was measured
     #[arg(long, requires = "store", conflicts_with = "store_wall", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) store_reproducible: bool,
 
@@ -133,8 +136,8 @@ pub(crate) struct Execution {
     #[command(flatten)]
     pub(crate) qemu: QemuChoice,
 
-    /// How to report what happens: a bar or lines on standard error and a table at the end, or a JSON object per event on standard
-    /// output (`bpfassay generate schema events`)
+    /// How to report what happens: a bar or lines on standard error and a table at the end, or a
+    /// JSON object per event on standard output (`bpfassay generate schema events`)
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, help_heading = RESULTS, hide_short_help = true)]
     pub(crate) message_format: MessageFormat,
 

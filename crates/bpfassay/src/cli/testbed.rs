@@ -30,7 +30,8 @@ pub(crate) enum TestbedCommand {
     Payload(Payload),
     /// Compose guests of kernels and programs that were built elsewhere
     ///
-    /// A testbed specification in JSON names the kernels and programs. The guests go into a new directory.
+    /// A testbed specification in JSON names the kernels and programs. The guests go into a new
+    /// directory.
     Compose {
         /// The testbed specification
         spec: PathBuf,
@@ -89,7 +90,8 @@ pub(crate) struct Bundle {
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: PathBuf,
 
-    /// Leave QEMU out, which is in it otherwise (93 MB) where the run was measured with the version that testbed.lock has
+    /// Leave QEMU out, which is in it otherwise (93 MB) where the run was measured with the version
+    /// that testbed.lock has
     #[arg(long)]
     pub(crate) without_qemu: bool,
 }

@@ -16,14 +16,16 @@ pub(crate) struct Tool {
 /// What can be done with tool files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolCommand {
-    /// Write a tool file from a look at the tool: what was seen as it is, what its numbers may mean as proposals in comments
+    /// Write a tool file from a look at the tool: what was seen as it is, what its numbers may mean
+    /// as proposals in comments
     Init {
-        /// An eBPF object, a bpftrace script or another script, a program, a file with a page of metrics, or the URL of an endpoint that runs
-        /// here (http://127.0.0.1:9100/metrics)
+        /// An eBPF object, a bpftrace script or another script, a program, a file with a page of
+        /// metrics, or the URL of an endpoint that runs here (http://127.0.0.1:9100/metrics)
         #[arg(value_name = "SOURCE")]
         source: String,
 
-        /// The file to write, which must not exist; SOURCE must be in its directory or below [default: standard output, for a file beside SOURCE]
+        /// The file to write, which must not exist; SOURCE must be in its directory or below
+        /// [default: standard output, for a file beside SOURCE]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },

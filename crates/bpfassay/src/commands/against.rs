@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `run --against DIR`: what was measured, beside results that there are already; and what `git bisect run` wants to know of it.
+//! `run --against DIR`: what was measured, beside results that there are already; and what `git
+//! bisect run` wants to know of it.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -49,7 +50,8 @@ impl Against {
     /// Reads the results that `arguments` name, where they name some.
     ///
     /// # Errors
-    /// A usage failure where there are none, they are damaged, or metrics are chosen and nothing is compared.
+    /// A usage failure where there are none, they are damaged, or metrics are chosen and nothing is
+    /// compared.
     pub(super) fn read(arguments: &cli::Against) -> Result<Option<Self>, Failure> {
         let Some(directory) = &arguments.against else {
             if arguments.of.metric.is_empty() && arguments.of.access.is_empty() {
@@ -68,8 +70,8 @@ impl Against {
         Ok(Some(Self { base: file::read(directory)?, question, bisect: arguments.bisect, shown: directory.clone() }))
     }
 
-    /// Checks, before anything is measured, that it is of the study of `plan`; where `probes` were chosen of that, only these and the tools are
-    /// compared.
+    /// Checks, before anything is measured, that it is of the study of `plan`; where `probes` were
+    /// chosen of that, only these and the tools are compared.
     ///
     /// # Errors
     /// A usage failure where it is of another study, or of another clock.
@@ -107,7 +109,8 @@ impl Judged {
         self.bisect
     }
 
-    /// The exit code, where `code` is that of what was measured by itself; `by_host`: whether the host failed, so that part was not measured.
+    /// The exit code, where `code` is that of what was measured by itself; `by_host`: whether the
+    /// host failed, so that part was not measured.
     pub(super) const fn code(&self, code: u8, by_host: bool) -> u8 {
         match (&self.judgement, self.bisect) {
             (_, true) if by_host => BISECT_ABORTED,
@@ -135,7 +138,8 @@ impl Judged {
     }
 }
 
-/// `outcome` with the exit code that `git bisect run` wants: 0, 1 and 125 are about the kernel, and all others about the command or the host.
+/// `outcome` with the exit code that `git bisect run` wants: 0, 1 and 125 are about the kernel, and
+/// all others about the command or the host.
 pub(super) fn for_bisect(outcome: Outcome) -> Outcome {
     match outcome {
         Ok(code @ (SUCCESS | BISECT_WORSE | BISECT_UNTESTABLE | INTERRUPTED)) => Ok(code),
@@ -149,8 +153,9 @@ pub(super) fn for_bisect(outcome: Outcome) -> Outcome {
 /// Architecture, kernel, workload case, file system: what is measured in the same boots.
 type Place<'a> = (Arch, &'a str, &'a str, &'a str);
 
-/// What is to be thought of the kernel of `new`, which `comparison` compares with another. Where not even the baseline could be measured,
-/// no tool is to blame: that place says nothing. What is worse elsewhere is worse all the same.
+/// What is to be thought of the kernel of `new`, which `comparison` compares with another. Where
+/// not even the baseline could be measured, no tool is to blame: that place says nothing. What is
+/// worse elsewhere is worse all the same.
 fn judge(new: &Results, comparison: &Comparison) -> Judgement {
     let untestable = untestable(new);
     let is_testable = |cell: &&CellComparison| {
@@ -183,7 +188,8 @@ fn judge(new: &Results, comparison: &Comparison) -> Judgement {
     Judgement::NoWorse
 }
 
-/// The places of `results` in which nothing could be measured, whatever was under test, each with the reason.
+/// The places of `results` in which nothing could be measured, whatever was under test, each with
+/// the reason.
 fn untestable(results: &Results) -> BTreeMap<Place<'_>, String> {
     let mut places = BTreeMap::<Place<'_>, Vec<&CellResult>>::new();
     for cell in &results.cells {

@@ -18,8 +18,9 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure for a directory without a journal, or with a damaged one, and where guests with tools, or with a kernel of the user's, are gone; an
-/// infrastructure failure where the guests cannot be made again, or are different then, and where the file exists or cannot be written.
+/// A usage failure for a directory without a journal, or with a damaged one, and where guests with
+/// tools, or with a kernel of the user's, are gone; an infrastructure failure where the guests
+/// cannot be made again, or are different then, and where the file exists or cannot be written.
 pub(crate) fn bundle(arguments: &cli::Bundle, global: &cli::Global) -> Outcome {
     let bundling = Bundling::new(&arguments.directory)?;
     let display = Display::begin(cli::MessageFormat::Human);

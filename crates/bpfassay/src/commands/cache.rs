@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay testbed cache`: what takes space in the cache, and removing what was not used for long.
+//! `bpfassay testbed cache`: what takes space in the cache, and removing what was not used for
+//! long.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
@@ -22,8 +23,9 @@ const LONG: u32 = 30;
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure where the directory of the cache is something else; an infrastructure failure where it cannot be read, where something cannot be removed, and where
-/// another process uses the cache that is to be pruned.
+/// A usage failure where the directory of the cache is something else; an infrastructure failure
+/// where it cannot be read, where something cannot be removed, and where another process uses the
+/// cache that is to be pruned.
 pub(crate) fn cache(arguments: &cli::CacheArguments, global: &cli::Global) -> Outcome {
     let cache = Cache::open(Cache::locate(global.cache.as_deref())?)?;
     match &arguments.command {

@@ -20,8 +20,9 @@ pub(super) fn filter(probes: &[String], metrics: &cli::Metrics) -> Filter {
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure where one of the two results does not exist, is damaged, or cannot be compared with the other; an infrastructure failure
-/// where results cannot be read or the report cannot be written.
+/// A usage failure where one of the two results does not exist, is damaged, or cannot be compared
+/// with the other; an infrastructure failure where results cannot be read or the report cannot be
+/// written.
 pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
     let base = file::read(&arguments.base)?;
     let new = file::read(&arguments.new)?;

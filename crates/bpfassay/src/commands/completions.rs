@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay generate completions`: the options, and the values of those that take names of ours: architectures, kernels, studies, probes, tools, findings.
+//! `bpfassay generate completions`: the options, and the values of those that take names of ours:
+//! architectures, kernels, studies, probes, tools, findings.
 
 use bpfassay_protocol::{Arch, Operation, probe::Probe};
 use bpfassay_study::Clock;
@@ -13,13 +14,15 @@ use crate::{
     exit::{Failure, INTERNAL, Outcome, SUCCESS},
 };
 
-/// Stands among the values of what may be a file, too, until the script is written: clap has either the one or the other.
+/// Stands among the values of what may be a file, too, until the script is written: clap has either
+/// the one or the other.
 const FILES: &str = "@FILES@";
 
 /// Prints the completion script for `shell`.
 ///
 /// # Errors
-/// An infrastructure failure where it cannot be printed. That the bundled catalogue is wrong is an internal one, and a test finds it.
+/// An infrastructure failure where it cannot be printed. That the bundled catalogue is wrong is an
+/// internal one, and a test finds it.
 pub(crate) fn completions(shell: Shell) -> Outcome {
     let kernels = kernels().map_err(|error| Failure::new(INTERNAL, error))?;
     let mut script = Vec::new();
@@ -70,7 +73,8 @@ fn values(argument: &Arg, kernels: &[&'static str]) -> Option<Vec<&'static str>>
     })
 }
 
-/// `script` with files in place of [`FILES`], as each shell has it. Where that is not known, only the names are left.
+/// `script` with files in place of [`FILES`], as each shell has it. Where that is not known, only
+/// the names are left.
 fn with_files(shell: Shell, script: &str) -> String {
     if shell == Shell::Fish {
         return with_files_of_fish(script);
@@ -80,7 +84,8 @@ fn with_files(shell: Shell, script: &str) -> String {
         let is_marked = line.contains(FILES);
         let bare = line.replace(&format!(" {FILES}"), "");
         text.push_str(&match shell {
-            // `$(compgen -W "a b" -- "${cur}")`; positional arguments stand among the options, where bash takes files as it does by default.
+            // `$(compgen -W "a b" -- "${cur}")`; positional arguments stand among the options,
+            // where bash takes files as it does by default.
             Shell::Bash if is_marked => bare.replace("compgen -W ", "compgen -f -W "),
             // `:STUDY:(a b)'`
             Shell::Zsh if is_marked => {
@@ -96,7 +101,8 @@ fn with_files(shell: Shell, script: &str) -> String {
     text
 }
 
-/// fish has a line for each value: `-r -f -a "a\t''`, …, `@FILES@\t''"`, where `-f` keeps files out and `-F` takes them.
+/// fish has a line for each value: `-r -f -a "a\t''`, …, `@FILES@\t''"`, where `-f` keeps files out
+/// and `-F` takes them.
 fn with_files_of_fish(script: &str) -> String {
     let mut text = String::with_capacity(script.len());
     let mut rest = script;

@@ -18,11 +18,12 @@ use crate::{
     selection::store_options,
 };
 
-/// Executes the command. A host that is not fit is a result, with an exit code of its own, and no failure.
+/// Executes the command. A host that is not fit is a result, with an exit code of its own, and no
+/// failure.
 ///
 /// # Errors
-/// An infrastructure failure where missing packages were to be installed and are not: no dpkg, not root, declined, or apt-get failed; or
-/// where the result cannot be printed.
+/// An infrastructure failure where missing packages were to be installed and are not: no dpkg, not
+/// root, declined, or apt-get failed; or where the result cannot be printed.
 pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outcome {
     if arguments.install {
         let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();

@@ -17,8 +17,9 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure for a study, a tool file or an image that cannot be used; an infrastructure failure where packages of the host are
-/// missing, a guest cannot be made, the cache cannot be read or written, QEMU does not start, or the manifest cannot be written.
+/// A usage failure for a study, a tool file or an image that cannot be used; an infrastructure
+/// failure where packages of the host are missing, a guest cannot be made, the cache cannot be read
+/// or written, QEMU does not start, or the manifest cannot be written.
 pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcome {
     let overlays = cli::Overlays { ior: Vec::new(), bundle: None, manifest: None, available: false };
     let selection = selection(&arguments.selection, &overlays, global)?;

@@ -22,9 +22,10 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure for a study that this machine cannot execute, a mount point, a tool or an IOR that cannot be used, and a results directory that
-/// has a journal; an infrastructure failure where `PATH` lacks a program, the agent cannot be started, Slurm cannot be used, or the journal or the results cannot
-/// be written.
+/// A usage failure for a study that this machine cannot execute, a mount point, a tool or an IOR
+/// that cannot be used, and a results directory that has a journal; an infrastructure failure where
+/// `PATH` lacks a program, the agent cannot be started, Slurm cannot be used, or the journal or the
+/// results cannot be written.
 pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     let tools = arguments.tool.iter().map(|name| bpfassay_tool::load(name).map_err(Failure::usage));
     let cluster = match arguments.slurm {
@@ -67,11 +68,12 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
 /// Set for the command that is started again in a job that was made for it.
 const MADE: &str = "BPFASSAY_SLURM_JOB_IS_OWN";
 
-/// The nodes that measure together. Where this machine is not the first of them, the command is started again there, and this does not return.
+/// The nodes that measure together. Where this machine is not the first of them, the command is
+/// started again there, and this does not return.
 ///
 /// # Errors
-/// A usage failure where a job is to be made and its number of nodes is not known, or is named in a job; an infrastructure failure where Slurm cannot be
-/// used.
+/// A usage failure where a job is to be made and its number of nodes is not known, or is named in a
+/// job; an infrastructure failure where Slurm cannot be used.
 fn cluster(arguments: &cli::Here) -> Result<Cluster, Failure> {
     let usage = |report: miette::Report| Failure { code: USAGE, report };
     let placement = Placement::of_this_process().map_err(Failure::infrastructure)?;

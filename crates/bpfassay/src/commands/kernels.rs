@@ -18,8 +18,8 @@ use crate::{
 /// Executes the command. What a mirror does not answer stands in the list, and is no failure.
 ///
 /// # Errors
-/// An infrastructure failure where the cache cannot be opened or read, or the list cannot be printed; a usage failure where the directory
-/// of the cache is something else.
+/// An infrastructure failure where the cache cannot be opened or read, or the list cannot be
+/// printed; a usage failure where the directory of the cache is something else.
 pub(crate) fn kernels(arguments: &cli::Kernels, global: &cli::Global) -> Outcome {
     let store = Store::open(&store_options(global))?;
     let apt = store.apt();

@@ -32,7 +32,8 @@ struct Named {
 /// Prints the bundled studies.
 ///
 /// # Errors
-/// An infrastructure failure where the list cannot be printed. That a bundled file is wrong is an internal one, and a test finds it.
+/// An infrastructure failure where the list cannot be printed. That a bundled file is wrong is an
+/// internal one, and a test finds it.
 pub(crate) fn studies(arguments: &cli::Bundled) -> Outcome {
     let describe = |name: &str| bpfassay_study::load(name).map(|study| study.description);
     print_named(&described(bpfassay_study::bundled::NAMES, describe)?, arguments.json)
@@ -121,7 +122,8 @@ struct MeasuredRun {
 /// Prints the results in directories.
 ///
 /// # Errors
-/// A usage failure where a directory that is named cannot be read; an infrastructure failure where the list cannot be printed.
+/// A usage failure where a directory that is named cannot be read; an infrastructure failure where
+/// the list cannot be printed.
 pub(crate) fn results(arguments: &cli::ListedResults) -> Outcome {
     let given = arguments.directories.as_slice();
     let default = [PathBuf::from(DEFAULT_RESULTS)];
@@ -146,7 +148,8 @@ pub(crate) fn results(arguments: &cli::ListedResults) -> Outcome {
     Ok(SUCCESS)
 }
 
-/// Directories with a journal: `directory`, or those in it, by name. Links are left out, such as that to the latest one.
+/// Directories with a journal: `directory`, or those in it, by name. Links are left out, such as
+/// that to the latest one.
 fn below(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let has_journal = |directory: &Path| directory.join(FILE_NAME).is_file();
     if has_journal(directory) {

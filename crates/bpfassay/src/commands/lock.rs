@@ -28,8 +28,9 @@ const MAX_LOCK: u64 = 16 << 20;
 /// Executes the command. An entry that cannot be chosen anew stays as it was, and is named.
 ///
 /// # Errors
-/// A usage failure for a lock that cannot be read or understood, and for a kernel that the catalogue does not have; an infrastructure
-/// failure where the cache cannot be opened, or the lock cannot be written.
+/// A usage failure for a lock that cannot be read or understood, and for a kernel that the
+/// catalogue does not have; an infrastructure failure where the cache cannot be opened, or the lock
+/// cannot be written.
 pub(crate) fn lock(arguments: &cli::Lock, global: &cli::Global) -> Outcome {
     if !arguments.update {
         let lock = TestbedLock::bundled().map_err(Failure::usage)?;
@@ -73,7 +74,8 @@ pub(crate) fn lock(arguments: &cli::Lock, global: &cli::Global) -> Outcome {
     Ok(if updated.failed.is_empty() { SUCCESS } else { INFRASTRUCTURE })
 }
 
-/// A line for each kernel, the toolchain, QEMU, and what the packages of tools are for each architecture.
+/// A line for each kernel, the toolchain, QEMU, and what the packages of tools are for each
+/// architecture.
 fn listed(lock: &TestbedLock) -> String {
     let mut text =
         format!("{:<10} {:<9} {:<28} {:<20} {:>8}  suite\n", "arch", "kernel", "release", "version", "download");

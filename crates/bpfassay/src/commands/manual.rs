@@ -16,7 +16,8 @@ use crate::{
 /// One page per command in `directory`, and that of the command.
 ///
 /// # Errors
-/// An infrastructure failure where the directory cannot be made, or a page cannot be written or its path printed.
+/// An infrastructure failure where the directory cannot be made, or a page cannot be written or its
+/// path printed.
 pub(crate) fn pages(directory: &Path) -> Outcome {
     let written = fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(Cli::command(), directory));
     written.map_err(|error| {

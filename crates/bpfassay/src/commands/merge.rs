@@ -15,8 +15,9 @@ use crate::{
 /// Executes the command. The exit code is that of a run that measured everything.
 ///
 /// # Errors
-/// A usage failure where the directory to be made exists, or shards are damaged, do not fit together, or are missing; an infrastructure failure where
-/// the merged results cannot be written or printed.
+/// A usage failure where the directory to be made exists, or shards are damaged, do not fit
+/// together, or are missing; an infrastructure failure where the merged results cannot be written
+/// or printed.
 pub(crate) fn merge(arguments: &cli::Merge) -> Outcome {
     // Before the minutes that reading large journals may take.
     Merge::may_write(&arguments.output)?;
@@ -25,7 +26,8 @@ pub(crate) fn merge(arguments: &cli::Merge) -> Outcome {
     write(merge, &arguments.output)
 }
 
-/// Writes merged results to `output` and reports them. The exit code is that of a run that measured as much.
+/// Writes merged results to `output` and reports them. The exit code is that of a run that measured
+/// as much.
 ///
 /// # Errors
 /// An infrastructure failure where they cannot be written or printed.

@@ -53,8 +53,9 @@ use crate::{
 /// Executes the command line.
 ///
 /// # Errors
-/// Those of the command; an infrastructure failure where the host has no descriptors or memory left for the asynchronous runtime, and an
-/// internal one where that cannot be started for another reason.
+/// Those of the command; an infrastructure failure where the host has no descriptors or memory left
+/// for the asynchronous runtime, and an internal one where that cannot be started for another
+/// reason.
 pub(crate) fn perform(cli: Cli) -> Outcome {
     let Cli { command, global } = cli;
     match command {
@@ -114,7 +115,8 @@ fn terminal_width() -> Option<u16> {
     rustix::termios::tcgetwinsize(stdout).ok().map(|size| size.ws_col).filter(|&columns| columns > 0)
 }
 
-/// Writes `text` to standard output, where what is no text is shown by its number; a reader that has closed its pipe is no failure.
+/// Writes `text` to standard output, where what is no text is shown by its number; a reader that
+/// has closed its pipe is no failure.
 ///
 /// # Errors
 /// An infrastructure failure where it cannot be written: a full disk, for one.

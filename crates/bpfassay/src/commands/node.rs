@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay node`: what `here --slurm` has Slurm start on each node, and what stands there in the place of IOR.
+//! `bpfassay node`: what `here --slurm` has Slurm start on each node, and what stands there in the
+//! place of IOR.
 
 use std::{
     io::Write as _,
@@ -16,7 +17,8 @@ use crate::{
 /// Executes the command. A rank does not return, but becomes IOR.
 ///
 /// # Errors
-/// An infrastructure failure where this process was not started as a step of Slurm, or cannot do what it is for.
+/// An infrastructure failure where this process was not started as a step of Slurm, or cannot do
+/// what it is for.
 pub(crate) async fn node(arguments: Node) -> Outcome {
     match arguments.role {
         NodeRole::Relay { token } => {
@@ -32,7 +34,8 @@ pub(crate) async fn node(arguments: Node) -> Outcome {
     }
 }
 
-/// What this process does where an agent started it in the place of IOR, which is seen by the name of its program alone; `None`: it was not.
+/// What this process does where an agent started it in the place of IOR, which is seen by the name
+/// of its program alone; `None`: it was not.
 pub(crate) fn in_place_of_ior() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     let relay = bpfassay_runner::relay_of(&PathBuf::from(arguments.next()?))?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay testbed payload`: the guest's programs, built, packed for other machines, and verified.
+//! `bpfassay testbed payload`: the guest's programs, built, packed for other machines, and
+//! verified.
 
 use std::collections::BTreeSet;
 
@@ -20,11 +21,12 @@ use crate::{
     selection::store_options,
 };
 
-/// Executes the command. Programs that differ from what their sources give are a result, and no failure.
+/// Executes the command. Programs that differ from what their sources give are a result, and no
+/// failure.
 ///
 /// # Errors
-/// An infrastructure failure where the cache cannot be opened, packages of the host are missing, or programs cannot be built, taken from
-/// `--from`, packed or read.
+/// An infrastructure failure where the cache cannot be opened, packages of the host are missing, or
+/// programs cannot be built, taken from `--from`, packed or read.
 pub(crate) fn payload(arguments: cli::Payload, global: &cli::Global) -> Outcome {
     let display = Display::begin(cli::MessageFormat::Human);
     let store = Store::open(&store_options(global))?.with_stages(display.stages());
@@ -64,7 +66,8 @@ pub(crate) fn payload(arguments: cli::Payload, global: &cli::Global) -> Outcome 
 /// The programs for `archs`, or all architectures.
 ///
 /// # Errors
-/// An infrastructure failure where packages for building are missing on the host, or programs cannot be built or taken from `--from`.
+/// An infrastructure failure where packages for building are missing on the host, or programs
+/// cannot be built or taken from `--from`.
 fn prepare(store: &Store, archs: Vec<Arch>, global: &cli::Global) -> Result<Vec<Built>, Failure> {
     let archs = all_or(archs);
     if store.programs.from.is_empty() && !payload::is_cached(&store.cache, &store.programs, &archs)? {

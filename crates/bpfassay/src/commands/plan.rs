@@ -17,8 +17,9 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure for a study, a tool file, an image or a manifest that cannot be used. With `--qemu`, an infrastructure failure, too,
-/// where the cache lacks a guest, or QEMU is missing or does not start.
+/// A usage failure for a study, a tool file, an image or a manifest that cannot be used. With
+/// `--qemu`, an infrastructure failure, too, where the cache lacks a guest, or QEMU is missing or
+/// does not start.
 pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome {
     let selection = selection(&arguments.selection, &arguments.overlays, global)?;
     let plan = selection.expand(&store_options(global))?;

@@ -23,8 +23,9 @@ const MOST_OF_STEP: u64 = 1 << 20;
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure where the results do not exist or are damaged, have nothing of what the format or the figure shows, or the format is not
-/// text and is to be printed; an infrastructure failure where they cannot be read, or the report cannot be written.
+/// A usage failure where the results do not exist or are damaged, have nothing of what the format
+/// or the figure shows, or the format is not text and is to be printed; an infrastructure failure
+/// where they cannot be read, or the report cannot be written.
 pub(crate) fn report(arguments: &cli::Report) -> Outcome {
     let results = file::read(&arguments.results)?;
     let format = arguments.format;

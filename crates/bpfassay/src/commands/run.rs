@@ -39,9 +39,11 @@ use crate::{
 /// Executes the command. Runs that fail are results, and no failures.
 ///
 /// # Errors
-/// A usage failure for a study, a tool file, an image or a manifest that cannot be used, a results directory that has a journal, and with
-/// `--resume` one that cannot be continued; an infrastructure failure where packages of the host are missing, a guest cannot be made, QEMU
-/// does not start, or the cache, the journal or the results cannot be read or written. With `--bisect`, the code is that of `git bisect run`.
+/// A usage failure for a study, a tool file, an image or a manifest that cannot be used, a results
+/// directory that has a journal, and with `--resume` one that cannot be continued; an
+/// infrastructure failure where packages of the host are missing, a guest cannot be made, QEMU does
+/// not start, or the cache, the journal or the results cannot be read or written. With `--bisect`,
+/// the code is that of `git bisect run`.
 pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let is_bisect = arguments.against.bisect;
     let outcome = measure(arguments, global).await;
@@ -114,7 +116,8 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     display.finish();
     let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([&directory]));
     let end = End { summary, how_to_continue, against };
-    // Reporting ends as a stage before the results are printed: `concluded` stays the last event of a run.
+    // Reporting ends as a stage before the results are printed: `concluded` stays the last event of
+    // a run.
     let concluded = stages.during(Kind::Reporting, "", |_| concluded(&opened))?;
     let code = report(&directory, concluded, &end, arguments.execution.message_format)?;
     if arguments.execution.timings {
@@ -182,8 +185,8 @@ pub(super) struct End {
 /// Prints the results in `directory`, with their fingerprint and what is left to do.
 ///
 /// # Errors
-/// An infrastructure failure where they cannot be printed; a usage failure where they cannot be compared with those that they are to be compared
-/// with.
+/// An infrastructure failure where they cannot be printed; a usage failure where they cannot be
+/// compared with those that they are to be compared with.
 pub(super) fn report(
     directory: &Path,
     (results, fingerprint): (Results, Option<String>),
@@ -237,8 +240,8 @@ pub(super) fn report(
     Ok(code)
 }
 
-/// The last line, which agrees with the exit code: `results, as expected: bpfassay report DIR`. The codes
-/// of `git bisect run` mean something else.
+/// The last line, which agrees with the exit code: `results, as expected: bpfassay report DIR`. The
+/// codes of `git bisect run` mean something else.
 fn last_line(directory: &Path, code: Option<u8>) -> String {
     let words = match code {
         Some(SUCCESS) => ", as expected",

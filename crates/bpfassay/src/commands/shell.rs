@@ -27,8 +27,9 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure where standard input is no terminal, and for a study, a tool file or an image that cannot be used; an infrastructure
-/// failure where packages of the host are missing, the guest cannot be made or booted, or it ends otherwise than by the end of its shell.
+/// A usage failure where standard input is no terminal, and for a study, a tool file or an image
+/// that cannot be used; an infrastructure failure where packages of the host are missing, the guest
+/// cannot be made or booted, or it ends otherwise than by the end of its shell.
 pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcome {
     if !std::io::stdin().is_terminal() {
         let help = "run it in a terminal; `run` needs none";
@@ -113,7 +114,8 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     Err(Failure { code: INFRASTRUCTURE, report })
 }
 
-/// Waits for SIGTERM or the end of the terminal. Keys send no signals while the terminal is the guest's.
+/// Waits for SIGTERM or the end of the terminal. Keys send no signals while the terminal is the
+/// guest's.
 async fn asked_to_end() {
     let asked = async |kind| match stop::listen(kind) {
         Ok(Some(mut signal)) => {
@@ -127,8 +129,8 @@ async fn asked_to_end() {
     }
 }
 
-/// The guest of a cell of a study; or that of `quick` (same file system, same kernel parameters) for any kernel of the catalogue, or for
-/// an image of the user's, whether or not `quick` names it.
+/// The guest of a cell of a study; or that of `quick` (same file system, same kernel parameters)
+/// for any kernel of the catalogue, or for an image of the user's, whether or not `quick` names it.
 ///
 /// # Errors
 /// As [`selection`]: a tool file or an image that cannot be used.

@@ -25,11 +25,13 @@ use crate::{
 /// The directory of the merged results in that of the job.
 const MERGED: &str = "merged";
 
-/// Executes the command. The exit code is that of `cluster merge`, which has the verdicts of the whole study.
+/// Executes the command. The exit code is that of `cluster merge`, which has the verdicts of the
+/// whole study.
 ///
 /// # Errors
-/// A usage failure where arguments are wrong or the directory has another job; an infrastructure failure where Slurm cannot be used, or shards are not
-/// measured after all attempts; those of `cluster merge`.
+/// A usage failure where arguments are wrong or the directory has another job; an infrastructure
+/// failure where Slurm cannot be used, or shards are not measured after all attempts; those of
+/// `cluster merge`.
 pub(crate) fn slurm(arguments: &cli::Submit, global: &cli::Global) -> Outcome {
     let merged = arguments.output.join(MERGED);
     if merged.exists() {
@@ -111,7 +113,8 @@ fn store_arguments(run: &cli::Run) -> Result<Vec<String>, Failure> {
     Ok(all)
 }
 
-/// Whether `run` takes these arguments, and none of them is one that the script has itself. Returns what they ask for.
+/// Whether `run` takes these arguments, and none of them is one that the script has itself. Returns
+/// what they ask for.
 fn check(study: &str, run_arguments: &[String]) -> Result<cli::Run, Failure> {
     let words = ["bpfassay", "run", study].into_iter().chain(run_arguments.iter().map(String::as_str));
     let wrong = |problem: String| {

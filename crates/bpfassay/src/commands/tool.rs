@@ -19,8 +19,9 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure for a source that cannot be read or is nothing of a tool, and for an output file that exists; an infrastructure failure
-/// where an endpoint does not answer, or the tool file cannot be written.
+/// A usage failure for a source that cannot be read or is nothing of a tool, and for an output file
+/// that exists; an infrastructure failure where an endpoint does not answer, or the tool file
+/// cannot be written.
 pub(crate) fn tool(arguments: &Tool) -> Outcome {
     let ToolCommand::Init { source, output } = &arguments.command;
     let written = match output {

@@ -19,9 +19,10 @@ use crate::{
 /// Executes the command. Figures that differ are a result, and no failure.
 ///
 /// # Errors
-/// A usage failure where the run cannot be verified: it has no journal or a damaged one, has no complete boot, was continued, used the wall
-/// clock, or needs tool files that are no longer known; an infrastructure failure where packages of the host are missing, the same guests
-/// cannot be had, or the host fails during a boot.
+/// A usage failure where the run cannot be verified: it has no journal or a damaged one, has no
+/// complete boot, was continued, used the wall clock, or needs tool files that are no longer known;
+/// an infrastructure failure where packages of the host are missing, the same guests cannot be had,
+/// or the host fails during a boot.
 pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outcome {
     if let Some(store) = &arguments.store {
         return super::verify_store::verify(store, &arguments, global).await;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay verify --store`: re-execute blocks of a store; what does not reproduce, or is damaged, is named and put aside.
+//! `bpfassay verify --store`: re-execute blocks of a store; what does not reproduce, or is damaged,
+//! is named and put aside.
 
 use std::time::SystemTime;
 
@@ -39,17 +40,20 @@ enum Came {
     Cancelled,
 }
 
-/// Executes the command for the store at `place`. Blocks that another program, QEMU or host measured are left out, and others taken in their place.
+/// Executes the command for the store at `place`. Blocks that another program, QEMU or host
+/// measured are left out, and others taken in their place.
 ///
 /// # Errors
-/// A usage failure where there is no store; an infrastructure failure where it cannot be read, packages of the host are missing, the same guests
-/// cannot be had, or the host fails during a boot.
+/// A usage failure where there is no store; an infrastructure failure where it cannot be read,
+/// packages of the host are missing, the same guests cannot be had, or the host fails during a
+/// boot.
 pub(super) async fn verify(place: &StorePlace, arguments: &cli::Verify, global: &cli::Global) -> Outcome {
     let blocks = BlockStore::existing(place)?;
     let mut keys = blocks.keys()?;
     let all = keys.len();
     let wanted = arguments.sample.map_or(all, |sample| usize::try_from(sample).unwrap_or(usize::MAX));
-    // Keys are digests, so that their order has nothing to do with what is measured; each call begins elsewhere.
+    // Keys are digests, so that their order has nothing to do with what is measured; each call
+    // begins elsewhere.
     keys.rotate_left(start(all));
     let cancel = stop::on_signals();
     let (mut same, mut different, mut damaged, mut left_out) = (0, 0, 0, Vec::new());

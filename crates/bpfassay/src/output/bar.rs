@@ -13,7 +13,8 @@ use super::{filtered, stderr};
 /// How often the bar is drawn, at most, in times a second.
 const RATE: u8 = 20;
 
-/// Standard error as a terminal that the bar moves on: text goes through the filter, movements are only those below.
+/// Standard error as a terminal that the bar moves on: text goes through the filter, movements are
+/// only those below.
 #[derive(Debug, Default)]
 pub(crate) struct Bar {
     /// What is to be drawn at once.

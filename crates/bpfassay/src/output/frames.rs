@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Study and tool files that are not valid: every complaint with the lines of the file that it is about.
+//! Study and tool files that are not valid: every complaint with the lines of the file that it is
+//! about.
 
 use std::{
     collections::BTreeMap,
@@ -64,7 +65,8 @@ impl InvalidFile {
     }
 }
 
-/// The text of the file without hazards and with short lines, and where in it the ends of spans are.
+/// The text of the file without hazards and with short lines, and where in it the ends of spans
+/// are.
 fn shown(invalid: &Invalid) -> (String, BTreeMap<usize, usize>) {
     let ends = invalid.complaints.iter().flat_map(|complaint| [complaint.span.start, complaint.span.end]);
     let mut places: BTreeMap<usize, usize> = ends.map(|end| (end, usize::MAX)).collect();

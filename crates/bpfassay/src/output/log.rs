@@ -26,7 +26,8 @@ const DEFAULT_FILTERS: [&str; 3] = [
     "trace",
 ];
 
-/// Our own crates report what they do (`-v`: more, `-vv`: everything); others only what is wrong. `RUST_LOG` overrides both.
+/// Our own crates report what they do (`-v`: more, `-vv`: everything); others only what is wrong.
+/// `RUST_LOG` overrides both.
 pub(crate) fn log_to_stderr(verbose: u8) {
     let filter = std::env::var("RUST_LOG").ok().and_then(|filter| filter.parse::<Targets>().ok());
     let lines = tracing_subscriber::fmt::layer()
@@ -41,7 +42,8 @@ pub(crate) fn log_to_stderr(verbose: u8) {
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
 }
 
-/// Every field on one line, with every hazard shown: messages contain text from outside as often as our own.
+/// Every field on one line, with every hazard shown: messages contain text from outside as often as
+/// our own.
 struct Fields;
 
 impl<'writer> FormatFields<'writer> for Fields {

@@ -49,7 +49,8 @@ impl fmt::Debug for Styled<'_> {
     }
 }
 
-/// An error as text, which may come from outside and holds no hazard any more, whatever handler styles it.
+/// An error as text, which may come from outside and holds no hazard any more, whatever handler
+/// styles it.
 #[derive(Debug)]
 struct Plain {
     message: String,

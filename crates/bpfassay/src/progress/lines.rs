@@ -60,16 +60,19 @@ pub(super) fn lines_of(ended: &RunEnded) -> Vec<String> {
     lines
 }
 
-/// Runs that failed by what was reported already: the guest that they were to be made in did not become ready.
+/// Runs that failed by what was reported already: the guest that they were to be made in did not
+/// become ready.
 #[derive(Debug, Default)]
 pub(super) struct Repeated {
-    /// The run that was reported last with its reason and log, and how many failed by the same since.
+    /// The run that was reported last with its reason and log, and how many failed by the same
+    /// since.
     last: Option<(String, Option<String>, Option<PathBuf>)>,
     more: u64,
 }
 
 impl Repeated {
-    /// Takes a run. Whether it failed as the one that was reported last, and never began: then nothing is to be reported of it by itself.
+    /// Takes a run. Whether it failed as the one that was reported last, and never began: then
+    /// nothing is to be reported of it by itself.
     pub(super) fn take(&mut self, ended: &RunEnded) -> bool {
         let is_same = self.last.as_ref().is_some_and(|(_, message, log)| {
             ended.outcome == Ending::Failed && ended.seconds == 0.0 && (message, log) == (&ended.message, &ended.log)

@@ -109,7 +109,8 @@ impl Shown {
         }
     }
 
-    /// In a log, a line about the stages that were silent for too long, or about the guests where nothing else was written.
+    /// In a log, a line about the stages that were silent for too long, or about the guests where
+    /// nothing else was written.
     fn write_of_what_is_silent(&self) {
         let overdue = locked(&self.underway).overdue(self.began.elapsed());
         if let Some(line) = overdue {
@@ -182,7 +183,8 @@ impl Shown {
         }
     }
 
-    /// The line about runs that failed by what was reported already, before anything else is reported.
+    /// The line about runs that failed by what was reported already, before anything else is
+    /// reported.
     fn line_of_repeated(&self) {
         let line = locked(&self.repeated).line();
         if let Some(line) = line {

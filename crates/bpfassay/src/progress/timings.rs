@@ -8,7 +8,8 @@ use bpfassay_testbed::stages::{Kind, Timing};
 /// Columns of the table.
 const WIDTH: usize = 80;
 
-/// The table of `timings`, of a program that has run for `all`: when each stage began, how long it took, and what ran beside it.
+/// The table of `timings`, of a program that has run for `all`: when each stage began, how long it
+/// took, and what ran beside it.
 pub(crate) fn table(timings: &[Timing], all: Duration) -> String {
     let title = |timing: &Timing| format!("{} {}", timing.kind.title(), timing.subject).trim_end().to_owned();
     let first = timings.iter().map(|timing| title(timing).chars().count()).chain(["stage".len()]).max().unwrap_or(0);

@@ -21,7 +21,8 @@ use serde_json::Value;
 pub(crate) fn bpfassay(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bpfassay"));
     command.current_dir(directory).stdin(Stdio::null());
-    // What a developer's environment has is not what a test is about; with a store, guests would not be booted.
+    // What a developer's environment has is not what a test is about; with a store, guests would
+    // not be booted.
     for name in ["RUST_LOG", "GITHUB_STEP_SUMMARY", "BPFASSAY_STORE"] {
         command.env_remove(name);
     }
@@ -48,8 +49,8 @@ pub(crate) fn study(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vm-tests").join(name)
 }
 
-/// Copies a study of `vm-tests/` for two kernels of x86_64 into `directory`, for two of aarch64. Their
-/// guests boot in half the time, which matters to tests that boot many.
+/// Copies a study of `vm-tests/` for two kernels of x86_64 into `directory`, for two of aarch64.
+/// Their guests boot in half the time, which matters to tests that boot many.
 pub(crate) fn on_aarch64(name: &str, directory: &Path) -> PathBuf {
     let text = fs::read_to_string(study(name)).unwrap();
     let of_x86_64 = "arch = \"x86_64\"\nkernels = [\"6.1\", \"6.12\"]";
@@ -146,7 +147,8 @@ fn run_by(mut command: Command, directory: &tempfile::TempDir, name: &str, argum
     results(&directory.path().join("out"))
 }
 
-/// The command, in a directory of its own, with QEMUs that load no plugin: for what the plugin has no part in.
+/// The command, in a directory of its own, with QEMUs that load no plugin: for what the plugin has
+/// no part in.
 pub(crate) fn uncounted(directory: &Path) -> Command {
     let programs = directory.join("without-plugins");
     fs::create_dir_all(&programs).unwrap();
@@ -157,8 +159,9 @@ pub(crate) fn uncounted(directory: &Path) -> Command {
     command
 }
 
-/// A `PATH` with programs in `directory` that stand for QEMU and load no plugin: under the instruction clock a boot then takes a fifth less
-/// CPU time, and the guest is the same (`direct.rs`).
+/// A `PATH` with programs in `directory` that stand for QEMU and load no plugin: under the
+/// instruction clock a boot then takes a fifth less CPU time, and the guest is the same
+/// (`direct.rs`).
 pub(crate) fn without_plugins(directory: &Path) -> String {
     for arch in ["x86_64", "aarch64", "riscv64"] {
         stand_in_for_qemu(directory, arch, "*-plugin*) echo 'TCG plugin support not enabled' >&2; exit 1");

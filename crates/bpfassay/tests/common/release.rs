@@ -13,7 +13,8 @@ pub(crate) fn program() -> String {
     format!("bpfassay-{}-{}-linux", env!("CARGO_PKG_VERSION"), env::consts::ARCH)
 }
 
-/// A release with `program`, and with the packed testbed `testbed`, whose directory has its name, in `directory`.
+/// A release with `program`, and with the packed testbed `testbed`, whose directory has its name,
+/// in `directory`.
 pub(crate) fn release(directory: &Path, program: &[u8], testbed: Option<&Path>) -> PathBuf {
     let release = directory.join("release");
     fs::create_dir(&release).unwrap();
@@ -69,7 +70,8 @@ impl Ended {
     }
 }
 
-/// `ci/action` in `directory` with a release at `from`, and further inputs. Programs in `bin` there come first.
+/// `ci/action` in `directory` with a release at `from`, and further inputs. Programs in `bin` there
+/// come first.
 pub(crate) fn action(directory: &Path, from: &Path, inputs: &[(&str, &str)]) -> Ended {
     fs::create_dir_all(directory.join("tmp")).unwrap();
     let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/action"));

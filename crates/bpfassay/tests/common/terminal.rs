@@ -11,8 +11,8 @@ use std::{
 /// What is on the screen when a session is over.
 const OVER: &str = "ALLDONE";
 
-/// Boots a guest by `bpfassay shell` in `directory` and types `session` in it: what came before its prompt, and the lines that the session
-/// printed.
+/// Boots a guest by `bpfassay shell` in `directory` and types `session` in it: what came before its
+/// prompt, and the lines that the session printed.
 pub(crate) fn session(directory: &Path, arguments: &str, session: &str) -> (String, Vec<String>) {
     let shell = format!("{} shell --yes {arguments}", env!("CARGO_BIN_EXE_bpfassay"));
     // A shell wants a terminal: `script` gives it one.

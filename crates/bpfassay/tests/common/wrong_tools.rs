@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The deliberately wrong tools of tests/wrong-tools and the right ones of tests/right-tools, built.
+//! The deliberately wrong tools of tests/wrong-tools and the right ones of tests/right-tools,
+//! built.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

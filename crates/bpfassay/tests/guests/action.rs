@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ci/action` from a release to its report, with guests: what `tests/without_guests/action.rs` does with stored results.
+//! `ci/action` from a release to its report, with guests: what `tests/without_guests/action.rs`
+//! does with stored results.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `git bisect run` over a series of kernels ends at the one that made a probe slower, also where others cannot be built or booted.
+//! `git bisect run` over a series of kernels ends at the one that made a probe slower, also where
+//! others cannot be built or booted.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it measured")]
 
 use std::{
@@ -10,7 +11,8 @@ use std::{
 
 use crate::common::{bpfassay, guests_wanted, needs, printed, study};
 
-/// What each commit makes of the kernel, oldest first. From 6.12 to 7.2, fexit takes 830 instructions more of each call, and kprobe 51 less.
+/// What each commit makes of the kernel, oldest first. From 6.12 to 7.2, fexit takes 830
+/// instructions more of each call, and kprobe 51 less.
 const SERIES: [(&str, &str); 10] = [
     ("first", "6.12"),
     ("does not boot", "./unbootable"),
@@ -24,8 +26,8 @@ const SERIES: [(&str, &str); 10] = [
     ("last", "7.2"),
 ];
 
-/// A kernel that resets the machine before it has done anything: as a bzImage of the boot protocol 2.12, whose setup code writes to the port
-/// 0xcf9 of the chip set.
+/// A kernel that resets the machine before it has done anything: as a bzImage of the boot protocol
+/// 2.12, whose setup code writes to the port 0xcf9 of the chip set.
 fn unbootable() -> Vec<u8> {
     let mut image = vec![0; 0x2000];
     let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);

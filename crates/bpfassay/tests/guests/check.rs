@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay check`: tools are loaded and attached on several kernels, and where that fails, the kernel's prototypes are looked at, too.
+//! `bpfassay check`: tools are loaded and attached on several kernels, and where that fails, the
+//! kernel's prototypes are looked at, too.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path};
@@ -8,7 +9,8 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, without_plugins, wrong_tools};
 
-/// What `vfs_mkdir` returned up to Linux 6.14: a number. Since then something else is there, a pointer.
+/// What `vfs_mkdir` returned up to Linux 6.14: a number. Since then something else is there, a
+/// pointer.
 const SOURCE: &str = r#"
 typedef unsigned long long u64;
 #define SEC(name) __attribute__((section(name), used))
@@ -33,7 +35,8 @@ fn a_tool_is_loaded_and_attached_on_each_kernel_and_a_changed_prototype_is_named
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    // By version 3 of the instruction set halves of registers are compared, which a kernel allows of pointers; before, registers are shifted.
+    // By version 3 of the instruction set halves of registers are compared, which a kernel allows
+    // of pointers; before, registers are shifted.
     tool(directory.path(), "loads", "-mcpu=v3");
     tool(directory.path(), "refused", "-mcpu=v2");
     let programs = tempfile::tempdir().unwrap();

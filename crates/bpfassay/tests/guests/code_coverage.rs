@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Code coverage of eBPF programs in real guests: lines that the workload has run once per call have exactly as many executions, those that cannot run
-//! have none, and of programs whose lines nobody knows the reason is reported.
+//! Code coverage of eBPF programs in real guests: lines that the workload has run once per call
+//! have exactly as many executions, those that cannot run have none, and of programs whose lines
+//! nobody knows the reason is reported.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::{env, fs, path::Path};
@@ -14,7 +15,8 @@ const CALLS: u64 = 256;
 /// Runs of each cell.
 const RUNS: u64 = 2;
 
-/// The lines of `program` by their texts, without the space around them: executions and outcomes of branches.
+/// The lines of `program` by their texts, without the space around them: executions and outcomes of
+/// branches.
 fn lines<'a>(cell: &'a Value, program: &str) -> Vec<(&'a str, u64, Vec<Vec<u64>>)> {
     let coverage = &cell["code_coverage"]["value"];
     assert_eq!(coverage["runs"], RUNS, "{cell:#}");
@@ -44,7 +46,8 @@ fn run(directory: &Path, study: &Path, arguments: &[&str]) -> Value {
     results(&directory.join("out"))
 }
 
-/// The cells with something under test that were measured, with the reasons why lines of their programs are not known, and the number of programs.
+/// The cells with something under test that were measured, with the reasons why lines of their
+/// programs are not known, and the number of programs.
 fn measured(results: &Value) -> Vec<(&Value, Vec<&str>, usize)> {
     let cells = results["cells"].as_array().unwrap().iter();
     let (probed, baselines): (Vec<_>, Vec<_>) =
@@ -99,7 +102,8 @@ fn branches(cell: &Value, place: &str) {
         let found = on_read.iter().find(|(line, ..)| line.starts_with(text));
         found.unwrap_or_else(|| panic!("{place}: no {text}: {on_read:?}"))
     };
-    // Reads of another size are others'. Compilers turn conditions round: what jumps is what is right.
+    // Reads of another size are others'. Compilers turn conditions round: what jumps is what is
+    // right.
     let (_, others, _) = of("others += 1;");
     let (_, executions, outcomes) = of("if (requested != SIZE)");
     assert_eq!((*executions, outcomes.as_slice()), (all + others, [vec![all, *others]].as_slice()), "{on_read:?}");

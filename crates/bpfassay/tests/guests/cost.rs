@@ -44,7 +44,8 @@ fn the_cheapest_configuration_is_exact_and_cheaper_than_the_layout_of_the_talk()
             if *name != "fexit-as-tool" {
                 for figure in ["byte_error", "call_error"] {
                     let errors = &accuracy[figure]["value"];
-                    // At function entry nothing is known of a call's outcome, but here each does what it was asked for.
+                    // At function entry nothing is known of a call's outcome, but here each does
+                    // what it was asked for.
                     assert_eq!(
                         (&errors["min"], &errors["max"]),
                         (&0.into(), &0.into()),
@@ -64,7 +65,8 @@ fn the_cheapest_configuration_is_exact_and_cheaper_than_the_layout_of_the_talk()
     println!("{read_costs:#?}");
     // Nothing is done on the path of a call: what is left is noise.
     assert!(read_costs["task-io"].abs() < 60.0, "{read_costs:?}");
-    // Measured: 266, 341, 2494 and 3816. A new instruction or two on the path is no failure, another look-up is.
+    // Measured: 266, 341, 2494 and 3816. A new instruction or two on the path is no failure,
+    // another look-up is.
     assert!(read_costs["fentry"] < 330.0, "{read_costs:?}");
     assert!(read_costs["fexit"] < 420.0, "{read_costs:?}");
     assert!(read_costs["fentry"] < read_costs["fexit"], "{read_costs:?}");

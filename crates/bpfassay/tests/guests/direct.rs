@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The direct cost of probe configurations, in real guests: it is the same in every round, its parts are the whole, and the guests do not see
-//! the plugin that counts it; and one instruction more is found from one run each.
+//! The direct cost of probe configurations, in real guests: it is the same in every round, its
+//! parts are the whole, and the guests do not see the plugin that counts it; and one instruction
+//! more is found from one run each.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -24,7 +25,8 @@ fn executed(directory: &Path, path: &str, name: &str, arguments: &[&str]) -> Out
     command.arg(study(name)).args(["--output", "out"]).env("PATH", path).output().unwrap()
 }
 
-/// Runs a study of vm-tests/ and gives its results, its fingerprint, and what was printed with the report.
+/// Runs a study of vm-tests/ and gives its results, its fingerprint, and what was printed with the
+/// report.
 fn run(path: &str, name: &str, arguments: &[&str]) -> (Value, String, String) {
     let directory = tempfile::tempdir().unwrap();
     let output = executed(directory.path(), path, name, arguments);
@@ -53,7 +55,8 @@ fn costs(results: &Value) -> Vec<(String, &Value)> {
 /// twice: that fits the difference. The code of the two boots was not compared.
 const ADDRESSES: [(&str, f64); 3] = [("aarch64", 4.1), ("riscv64", 3.1 + 4.1), ("x86_64", 0.0)];
 
-/// Checks that each direct cost has all its parts and is the same in every run, but for 0.5 % and [`ADDRESSES`]. Returns how many there are.
+/// Checks that each direct cost has all its parts and is the same in every run, but for 0.5 % and
+/// [`ADDRESSES`]. Returns how many there are.
 fn check_costs(results: &Value, printed: &str) -> usize {
     let costs = costs(results);
     for (place, direct) in &costs {
@@ -61,7 +64,8 @@ fn check_costs(results: &Value, printed: &str) -> usize {
         let direct = &direct["value"];
         let number = |name: &str| direct["per_call"][name].as_f64().unwrap();
         let (mean, min, max) = (number("mean"), number("min"), number("max"));
-        // Measured: 300 to 830 where programs are compiled, and where they are interpreted (riscv64) 2,000 to 3,200.
+        // Measured: 300 to 830 where programs are compiled, and where they are interpreted
+        // (riscv64) 2,000 to 3,200.
         assert!(mean > 100.0 && mean < 5000.0, "{place}: {direct:#}");
         let of_addresses = ADDRESSES.iter().find(|(arch, _)| place.starts_with(arch)).unwrap().1;
         assert!(max - min <= (0.005 * mean).max(of_addresses), "{place}: {direct:#}");
@@ -93,7 +97,8 @@ fn direct_costs_are_exact_and_counting_them_changes_no_figure() {
     assert_eq!(with, without, "the guests noticed that they were counted");
 }
 
-/// What the model finds is the same in a second run, is the whole of its parts, and no figure of the guest depends on it.
+/// What the model finds is the same in a second run, is the whole of its parts, and no figure of
+/// the guest depends on it.
 #[test]
 fn a_model_prices_what_is_counted_and_changes_no_figure() {
     if !guests_wanted() {
@@ -128,9 +133,11 @@ fn a_model_prices_what_is_counted_and_changes_no_figure() {
         let [l1i, l1d, l2, mispredicted] = found(&priced["misses"]);
         let expected = number(&with["per_call"]["mean"]) + 10.0 * (l1i + l1d + mispredicted) + 100.0 * l2;
         assert!((number(&priced["per_call"]["mean"]) - expected).abs() < 1e-6, "{place}: {priced:#}");
-        // Code and data of a path that is executed 1,024 times are in the caches but for a few lines.
+        // Code and data of a path that is executed 1,024 times are in the caches but for a few
+        // lines.
         assert!(l1i + l1d > 0.1 && l1i < 40.0 && l1d < 40.0 && l2 < 1.0, "{place}: {priced:#}");
-        // A trampoline returns past a frame, which the stack of returns cannot foresee, and the callers' returns are wrong after it.
+        // A trampoline returns past a frame, which the stack of returns cannot foresee, and the
+        // callers' returns are wrong after it.
         if place.contains("fexit") && place.contains("read") {
             assert!(mispredicted >= 1.0 && found(&priced["elsewhere_misses"])[3] > 4.0, "{place}: {priced:#}");
         }
@@ -147,7 +154,8 @@ fn a_model_prices_what_is_counted_and_changes_no_figure() {
     );
 }
 
-/// Seeds give boots other addresses, and rounds other cgroups; with the JIT compiler and without it.
+/// Seeds give boots other addresses, and rounds other cgroups; with the JIT compiler and without
+/// it.
 #[test]
 fn direct_costs_are_the_same_with_every_seed_and_in_every_round() {
     if !guests_wanted() {
@@ -166,7 +174,8 @@ fn direct_costs_are_the_same_with_every_seed_and_in_every_round() {
     }
 }
 
-/// The kernel reads the clock elsewhere as well, also in runs of the baseline. Without those readings, 60 to 120 instructions of each call would be missing.
+/// The kernel reads the clock elsewhere as well, also in runs of the baseline. Without those
+/// readings, 60 to 120 instructions of each call would be missing.
 #[test]
 fn what_the_statistics_of_programs_cost_is_in_the_direct_cost() {
     if !guests_wanted() {
@@ -187,8 +196,9 @@ fn what_the_statistics_of_programs_cost_is_in_the_direct_cost() {
     }
 }
 
-/// A tracer with a ring buffer reads it in user space, while the workload waits for the server. One without has nothing to do then; a read of 4 KiB, which comes from
-/// the page cache, lets nobody else run.
+/// A tracer with a ring buffer reads it in user space, while the workload waits for the server. One
+/// without has nothing to do then; a read of 4 KiB, which comes from the page cache, lets nobody
+/// else run.
 #[test]
 fn what_a_tool_executes_in_user_space_is_a_figure_of_its_own() {
     if !guests_wanted() {
@@ -209,7 +219,8 @@ fn what_a_tool_executes_in_user_space_is_a_figure_of_its_own() {
     }
 }
 
-/// Names a directory with another version's programs of QEMU, such as `usr/bin` of Debian's packages unpacked somewhere.
+/// Names a directory with another version's programs of QEMU, such as `usr/bin` of Debian's
+/// packages unpacked somewhere.
 const OTHER_QEMU: &str = "BPFASSAY_TEST_OTHER_QEMU";
 
 #[test]
@@ -243,7 +254,8 @@ fn direct_costs_are_the_same_with_another_version_of_qemu() {
     }
 }
 
-/// What `compare` calls of each metric: the change, and the functions that differ, with their roles and by how many instructions per call.
+/// What `compare` calls of each metric: the change, and the functions that differ, with their roles
+/// and by how many instructions per call.
 type Called = Vec<(String, String, f64, Vec<(String, String, f64)>)>;
 
 fn called(directory: &Path, base: &str, new: &str) -> Called {
@@ -264,7 +276,8 @@ fn called(directory: &Path, base: &str, new: &str) -> Called {
     metrics.map(of_metric).collect()
 }
 
-/// Two builds of a tool whose programs differ by one instruction: one run of each is enough, and the same build twice is the same.
+/// Two builds of a tool whose programs differ by one instruction: one run of each is enough, and
+/// the same build twice is the same.
 #[test]
 fn one_instruction_more_in_the_programs_of_a_tool_is_called_from_one_run_each() {
     if !guests_wanted() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What programs receive while a study is executed, and the commands that are reported with a failed run.
+//! What programs receive while a study is executed, and the commands that are reported with a
+//! failed run.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path};

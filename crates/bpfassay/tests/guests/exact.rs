@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Probe configurations that see what calls return count every byte and every call: a part of the studies that
-//! results/exact.md reports whole.
+//! Probe configurations that see what calls return count every byte and every call: a part of the
+//! studies that results/exact.md reports whole.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::Value;
 
 use crate::common::{guests_wanted, run_with};
 
-/// Runs the study `name` of vm-tests/, narrowed to x86_64, `kernels` and `probes`; gives the results.
+/// Runs the study `name` of vm-tests/, narrowed to x86_64, `kernels` and `probes`; gives the
+/// results.
 fn run(name: &str, kernels: &[&str], probes: &[&str]) -> Value {
     let mut arguments = vec!["--arch", "x86_64", "--probe", "none"];
     arguments.extend(kernels.iter().flat_map(|kernel| ["--kernel", kernel]));
@@ -43,7 +44,8 @@ fn assert_exact(results: &Value) -> usize {
     attached
 }
 
-/// Ways of attaching whose programs tasks are preempted in, each map layout and both loaders, on a kernel that preempts itself.
+/// Ways of attaching whose programs tasks are preempted in, each map layout and both loaders, on a
+/// kernel that preempts itself.
 #[test]
 fn four_ranks_and_a_neighbour_are_distinguished_and_counted_exactly() {
     if guests_wanted() {

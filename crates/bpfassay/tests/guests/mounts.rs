@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mounts that are easily taken for one another, in guests: the bundled tracer is exact on each, a tool that names them by the last component of their
-//! paths merges two of them, and tools that distinguish them otherwise are accused of nothing. Beside them, tools that report histograms, in tables and
-//! on one of two pages.
+//! Mounts that are easily taken for one another, in guests: the bundled tracer is exact on each, a
+//! tool that names them by the last component of their paths merges two of them, and tools that
+//! distinguish them otherwise are accused of nothing. Beside them, tools that report histograms, in
+//! tables and on one of two pages.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path};
@@ -26,7 +27,8 @@ fn run(directory: &Path, more: &str, tools: &[&str]) -> (Value, String) {
     (results(&directory.join("out")), printed(&output))
 }
 
-/// Mounts in the order of the study, with what was moved on them, each twice, and what was traced: bytes and calls more than that.
+/// Mounts in the order of the study, with what was moved on them, each twice, and what was traced:
+/// bytes and calls more than that.
 fn by_mount(results: &Value, probe: &str) -> Vec<(String, u64, i64, i64)> {
     let runs = results["runs"].as_array().unwrap();
     let run = runs.iter().find(|run| run["record"]["run"].as_str().unwrap().ends_with(&format!("_{probe}"))).unwrap();
@@ -75,7 +77,8 @@ fn the_tracer_distinguishes_mounts_with_one_last_component_and_a_tool_that_does_
     for probe in ["fexit", "kretprobe"] {
         assert_eq!(by_mount(&results, probe), expected, "{probe}: {text}");
     }
-    // Two of the tmpfs are `data`, and have together as much as another one by chance. Its other names are not known, and each is taken for whose it is.
+    // Two of the tmpfs are `data`, and have together as much as another one by chance. Its other
+    // names are not known, and each is taken for whose it is.
     let merged = found(&results, "last-component");
     let kinds: Vec<&str> = merged.iter().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(kinds, ["mounts-merged", "subject-unknown"], "{merged:?}\n{text}");
@@ -98,14 +101,16 @@ fn the_tracer_distinguishes_mounts_with_one_last_component_and_a_tool_that_does_
     }
 }
 
-/// Tools of tests/more-right-tools that report histograms of the workload's reads; their figures, and whether each is the number of a histogram's values.
+/// Tools of tests/more-right-tools that report histograms of the workload's reads; their figures,
+/// and whether each is the number of a histogram's values.
 const OF_HISTOGRAMS: [(&str, &[(&str, bool)]); 3] = [
     ("durations-log2", &[("usecs.count", true)]),
     ("durations-linear", &[("kbytes.count", true)]),
     ("durations-pages", &[("durations: read_seconds_count", true), ("sizes: read_bytes_total", false)]),
 ];
 
-/// Checks that these figures of `tool` are exact, and what values of histograms are is shown beside them.
+/// Checks that these figures of `tool` are exact, and what values of histograms are is shown beside
+/// them.
 fn shows(results: &Value, tool: &str, expected: &[(&str, bool)]) {
     let cell = results["cells"].as_array().unwrap().iter().find(|cell| cell["tool"] == tool).unwrap();
     let figures = cell["tool_result"]["figures"].as_array().unwrap().iter();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several nodes: guests that share a server and a workload, whose figures are those of each and their sums; and what becomes of a run whose node dies.
+//! Several nodes: guests that share a server and a workload, whose figures are those of each and
+//! their sums; and what becomes of a run whose node dies.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints progress")]
 
 use std::{
@@ -16,7 +17,8 @@ use crate::common::{bpfassay, guests_wanted, printed, report, results, study};
 /// 2 ranks · 2 segments · 512 KiB: what each node moves in a phase.
 const SHARE: u64 = 2 * 2 * (512 << 10);
 
-/// By phase, the figure named `key` of the operation that moves the phase's data, in the derived figures of a run.
+/// By phase, the figure named `key` of the operation that moves the phase's data, in the derived
+/// figures of a run.
 fn bytes(run: &Value, key: &str) -> Vec<(String, u64)> {
     let all = run["derived"]["bytes"].as_array().unwrap().iter();
     let moved = all.filter(|figure| figure["workload"]["value"] != 0);
@@ -25,7 +27,8 @@ fn bytes(run: &Value, key: &str) -> Vec<(String, u64)> {
     moved.map(of).collect()
 }
 
-/// Checks every run that `results` has: each node moved its share, its tracer and the NFS client's own counters saw it to the byte, and the sums are those of both.
+/// Checks every run that `results` has: each node moved its share, its tracer and the NFS client's
+/// own counters saw it to the byte, and the sums are those of both.
 fn check(results: &Value, expected_runs: usize) {
     let runs = results["runs"].as_array().unwrap();
     assert_eq!(runs.len(), expected_runs);
@@ -106,7 +109,8 @@ fn guests(parent: u32) -> Vec<i32> {
         let entry = entry.unwrap();
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-        // proc_pid_stat(5): the parent is the fourth field, the start the 22nd; the name, in parentheses, may have blanks.
+        // proc_pid_stat(5): the parent is the fourth field, the start the 22nd; the name, in
+        // parentheses, may have blanks.
         let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
         if fields[1] == parent.to_string() {
             all.push((fields[19].parse().unwrap(), pid));
@@ -116,7 +120,8 @@ fn guests(parent: u32) -> Vec<i32> {
     all.into_iter().map(|(_, pid)| pid).collect()
 }
 
-/// Runs one block, and kills the guest that was started `nth` when the first run of the block has ended. Returns what was printed.
+/// Runs one block, and kills the guest that was started `nth` when the first run of the block has
+/// ended. Returns what was printed.
 fn with_killed(directory: &Path, nth: usize) -> String {
     let mut child = bpfassay(directory)
         .args(["run", study("nodes.toml").to_str().unwrap(), "--yes", "--offline", "--output", "out", "--jobs", "1"])

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real guests: what probes see of every path and operation, and that they separate the workload from its neighbour.
+//! Real guests: what probes see of every path and operation, and that they separate the workload
+//! from its neighbour.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -26,8 +27,9 @@ fn a_neighbour_is_never_counted_for_the_workload() {
             }
         }
     }
-    // It was really there: the tracer counted calls of another cgroup on the same device. Not in every phase: the shortest
-    // last a few milliseconds, in which the neighbour need not get its turn.
+    // It was really there: the tracer counted calls of another cgroup on the same device. Not in
+    // every phase: the shortest last a few milliseconds, in which the neighbour need not get its
+    // turn.
     for one in results["runs"].as_array().unwrap().iter().filter(|one| one["record"]["outcome"]["probe"] != "none") {
         let figures = &one["record"]["outcome"];
         let others = |edge: &str| -> u64 {
@@ -40,7 +42,8 @@ fn a_neighbour_is_never_counted_for_the_workload() {
     }
 }
 
-/// Operations on names, failing ones included, and fsync: counted exactly by every probe of the study, on every target.
+/// Operations on names, failing ones included, and fsync: counted exactly by every probe of the
+/// study, on every target.
 const NAMES: [&str; 15] = [
     "open",
     "failed-open",
@@ -68,8 +71,8 @@ fn coverage<'a>(results: &'a Value, cell: &Value) -> Vec<&'a Value> {
     runs.flat_map(|run| run["derived"]["coverage"].as_array().unwrap()).collect()
 }
 
-/// Targets and probe configurations that were attached, and how many functions were hooked under the names of versions of them. That what
-/// had to be counted was.
+/// Targets and probe configurations that were attached, and how many functions were hooked under
+/// the names of versions of them. That what had to be counted was.
 fn counted(results: &Value) -> (BTreeSet<(String, &str)>, u32) {
     let mut attached = BTreeSet::new();
     let mut constprop = 0;
@@ -85,8 +88,8 @@ fn counted(results: &Value) -> (BTreeSet<(String, &str)>, u32) {
         }
         attached.insert((target.clone(), probe));
         let rows = coverage(results, cell);
-        // On a preemptible kernel, a task preempted inside a program keeps it from others on that CPU. A copy of the
-        // program makes up for that, where there are some.
+        // On a preemptible kernel, a task preempted inside a program keeps it from others on that
+        // CPU. A copy of the program makes up for that, where there are some.
         let skips = cell["findings"].as_array().unwrap().iter().any(|found| {
             let (pitfall, detail) = (&found["finding"]["pitfall"], found["finding"]["detail"].as_str().unwrap());
             *pitfall == "missed-probes" || *pitfall == "recursion-misses" && !detail.ends_with("nothing is lost")
@@ -115,7 +118,8 @@ fn counted(results: &Value) -> (BTreeSet<(String, &str)>, u32) {
                 let difference = &row["difference"]["value"];
                 for figure in ["bytes", "calls", "errors"] {
                     let difference = difference[figure].as_i64().unwrap_or(0);
-                    // Never too much; too little only where the kernel reports that it left programs out.
+                    // Never too much; too little only where the kernel reports that it left
+                    // programs out.
                     assert!(
                         difference == 0 || difference < 0 && skips,
                         "{target} {probe} {path} {figure}: {row:#} {:#}",

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, printed, study};
 
-/// Runs the study `pitfalls` with each line that begins with one of `lines`' first texts replaced by the second; gives the results.
-/// Nothing where guests are not wanted.
+/// Runs the study `pitfalls` with each line that begins with one of `lines`' first texts replaced
+/// by the second; gives the results. Nothing where guests are not wanted.
 fn run(lines: &[(&str, &str)]) -> Option<Value> {
     if env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required") {
         Some(run_wanted(lines))
@@ -66,8 +66,9 @@ fn assert_found<'a>(cell: &'a Value, pitfall: &str, subject: &str) -> &'a str {
 
 #[test]
 fn functions_that_are_not_what_they_seem() {
-    // On Debian's 7.2 for x86_64: a function that GCC has only as `.isra`, and an entry of the CPU, which must not have
-    // kprobes; one that is `notrace`, and one that a dozen drivers have each; one that GCC split, and none at all.
+    // On Debian's 7.2 for x86_64: a function that GCC has only as `.isra`, and an entry of the CPU,
+    // which must not have kprobes; one that is `notrace`, and one that a dozen drivers have each;
+    // one that GCC split, and none at all.
     let pairs =
         [("filemap_readahead", "asm_exc_debug"), ("rcu_is_watching", "name_show"), ("vfs_statfs", "vfs_nonexistent")];
     let pairs = pairs.map(|(read, write)| {
@@ -113,7 +114,8 @@ fn a_probe_inside_another() {
 
 #[test]
 fn programs_that_are_preempted() {
-    // Several ranks on one CPU of a preemptible kernel: a trampoline skips a program that is already running there.
+    // Several ranks on one CPU of a preemptible kernel: a trampoline skips a program that is
+    // already running there.
     let Some(results) = run(&[
         ("arguments", ""),
         ("probes", r#"probes = ["none", "fexit"]"#),
@@ -156,7 +158,8 @@ fn maps_that_are_too_small() {
 
 #[test]
 fn more_calls_at_once_than_a_kretprobe_watches() {
-    // Several ranks that wait for the NFS server inside vfs_read and vfs_write, and one place for each of the two.
+    // Several ranks that wait for the NFS server inside vfs_read and vfs_write, and one place for
+    // each of the two.
     let Some(results) = run(&[
         ("arguments", r#"arguments = ["--maxactive", "1"]"#),
         ("probes", r#"probes = ["none", "kretprobe"]"#),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures by process and thread in a guest: each process of a workload has its own truth, whatever the workload is and
-//! whatever a tool calls processes by. So has each variant of an operation, and calls that failed.
+//! Figures by process and thread in a guest: each process of a workload has its own truth, whatever
+//! the workload is and whatever a tool calls processes by. So has each variant of an operation, and
+//! calls that failed.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test fails by panicking")]
 
 use std::{collections::BTreeSet, fs, path::Path};
@@ -19,9 +20,9 @@ fn wrong(directory: &Path, name: &'static str, option: &str) -> &'static str {
     name
 }
 
-/// Tools of tests/variants: a name, how it is compiled, the unit of its figures where they are of the
-/// variants alone that are named as their operations, and the finding of one that is wrong, with the ends
-/// of its evidence.
+/// Tools of tests/variants: a name, how it is compiled, the unit of its figures where they are of
+/// the variants alone that are named as their operations, and the finding of one that is wrong,
+/// with the ends of its evidence.
 const VARIANTS: [Variants; 5] = [
     ("all", &[], None, None),
     ("plain", &["-DPLAIN"], Some("calls"), None),
@@ -62,8 +63,8 @@ fn build_variants(directory: &Path) {
     }
 }
 
-/// Nothing is found of those that are right, and of those that are wrong what is missing, and no other
-/// cause.
+/// Nothing is found of those that are right, and of those that are wrong what is missing, and no
+/// other cause.
 fn check_variants(cell: &dyn Fn(&str) -> Value) {
     for (name, _, _, wrong) in VARIANTS {
         let cell = cell(name);
@@ -90,7 +91,8 @@ fn check_variants(cell: &dyn Fn(&str) -> Value) {
     }
 }
 
-/// What `cell`'s tool has of the calls of each process: its name, what was reported, and what happened.
+/// What `cell`'s tool has of the calls of each process: its name, what was reported, and what
+/// happened.
 fn calls(cell: &Value) -> Vec<(&str, u64, u64)> {
     let figures = cell["tool_result"]["figures"].as_array().unwrap().iter();
     let of_calls = figures.filter(|figure| figure["figure"] == "calls" && figure["operations"][0] == "read");

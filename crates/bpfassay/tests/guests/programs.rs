@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real guests: program sets count what workloads without files say they did, and any program is a workload.
+//! Real guests: program sets count what workloads without files say they did, and any program is a
+//! workload.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::Value;

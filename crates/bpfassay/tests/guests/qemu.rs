@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The QEMU of `testbed.lock`, unpacked into a cache, boots guests and gives the figures of the host's, where that is of the same version; and results that were
-//! measured with it are verified with it. A host without QEMU has a copy of the lock's. A guest
-//! that is another than was asked for is not measured.
+//! The QEMU of `testbed.lock`, unpacked into a cache, boots guests and gives the figures of the
+//! host's, where that is of the same version; and results that were measured with it are verified
+//! with it. A host without QEMU has a copy of the lock's. A guest that is another than was asked
+//! for is not measured.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
@@ -12,7 +13,8 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, stand_in_for_qemu, study};
 
-/// Runs `smoke` on one architecture by the instruction clock, with the QEMU of `source`, into `source`; the results and the fingerprint.
+/// Runs `smoke` on one architecture by the instruction clock, with the QEMU of `source`, into
+/// `source`; the results and the fingerprint.
 fn smoke(directory: &Path, source: &str) -> (Value, String) {
     // A user of its own starts QEMU.
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();

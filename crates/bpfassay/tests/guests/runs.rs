@@ -29,7 +29,8 @@ fn assert_exact(cell: &str, row: &Value, figure: &str) {
     assert_eq!(errors["not_measured"], 0, "{cell} {figure}: {errors:#}");
 }
 
-/// How many probe configurations `results` have of each target. That every guest booted, and every byte was counted.
+/// How many probe configurations `results` have of each target. That every guest booted, and every
+/// byte was counted.
 fn counted_on_targets(directory: &Path, results: &Value) -> BTreeMap<String, u32> {
     let mut targets = BTreeMap::<String, u32>::new();
     for cell in cells(results) {
@@ -58,7 +59,8 @@ fn counted_on_targets(directory: &Path, results: &Value) -> BTreeMap<String, u32
         for (metric, row) in metrics.iter().zip(accuracy) {
             assert!(metric["value"]["value"].is_object(), "{id}: {metric:#}");
             assert_exact(id, row, "mountstats_error");
-            // Every call of this workload moves what it asks for, so requested bytes are exact here too.
+            // Every call of this workload moves what it asks for, so requested bytes are exact here
+            // too.
             if probe != "none" {
                 assert_eq!(cell["attach"]["outcome"], "attached", "{id}");
                 assert_exact(id, row, "byte_error");
@@ -159,15 +161,17 @@ fn under_load<T>(work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// On an idle host two guests side by side; then under load one after the other, from a copy of the study and of the guests in
-/// other directories, with another cache; and by `verify`, also with guests out of a bundle, an empty cache and no network.
+/// On an idle host two guests side by side; then under load one after the other, from a copy of the
+/// study and of the guests in other directories, with another cache; and by `verify`, also with
+/// guests out of a bundle, an empty cache and no network.
 #[test]
 fn the_instruction_clock_gives_the_same_figures_everywhere() {
     if !guests_wanted() {
         return;
     }
     let (here, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    // One architecture is enough here: quick's fingerprint is compared on all three (results/quick).
+    // One architecture is enough here: quick's fingerprint is compared on all three
+    // (results/quick).
     let counting =
         ["--clock", "instructions", "--yes", "--output", "out", "--arch", "aarch64", "--probe", "none,kprobe"];
     let two = ["--jobs", "2", "--replicates", "2"];
@@ -219,7 +223,8 @@ fn the_instruction_clock_gives_the_same_figures_everywhere() {
     }
 }
 
-/// A tracer that adds a third of a per cent to the reads, against the one before: one run of five rounds each.
+/// A tracer that adds a third of a per cent to the reads, against the one before: one run of five
+/// rounds each.
 #[test]
 fn a_regression_of_less_than_half_a_per_cent_is_found() {
     if !guests_wanted() {
@@ -387,7 +392,8 @@ fn what_kernels_offer_is_as_expected() {
     }
     let features = matrix["features"].as_array().unwrap();
     assert!(features.len() > 200, "{}", features.len());
-    // Neither x86_64 6.1 nor aarch64 6.12 has fprobe or the functions for strings; the latter has arenas.
+    // Neither x86_64 6.1 nor aarch64 6.12 has fprobe or the functions for strings; the latter has
+    // arenas.
     let verdicts = |kind: &str, name: &str| {
         let row = features.iter().find(|row| row["kind"] == kind && row["name"] == name).unwrap();
         row["cells"].as_array().unwrap().iter().map(|cell| cell["verdict"].clone()).collect::<Vec<_>>()

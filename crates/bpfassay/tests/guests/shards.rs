@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A study that is measured in shards: merged, they are what one run measures, even where a shard was killed.
+//! A study that is measured in shards: merged, they are what one run measures, even where a shard
+//! was killed.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints progress")]
 
 use std::{
@@ -27,8 +28,8 @@ fn fingerprint(printed: &str) -> String {
     line.unwrap().to_owned()
 }
 
-/// What differs between two runs of the same study on one host: the digest of the file and that of the journal, times of the host's clock, and the paths in
-/// QEMU's command lines.
+/// What differs between two runs of the same study on one host: the digest of the file and that of
+/// the journal, times of the host's clock, and the paths in QEMU's command lines.
 fn comparable(mut value: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {

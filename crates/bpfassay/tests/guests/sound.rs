@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools that leave a guest other than it was: the guest reports what differs, and measures nothing more. Those that leave nothing do not
-//! make it say so.
+//! Tools that leave a guest other than it was: the guest reports what differs, and measures nothing
+//! more. Those that leave nothing do not make it say so.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -11,8 +11,9 @@ use std::{
 
 use crate::common::{bpfassay, guests_wanted, printed, results, study, uncounted};
 
-/// Tools, and what each does when it is asked to end: a deed, and a part of the sentence that names it. Deeds of one tool do not hide each
-/// other: without its mount a guest has no options of it, and free space under test is only looked at where all else is as it was.
+/// Tools, and what each does when it is asked to end: a deed, and a part of the sentence that names
+/// it. Deeds of one tool do not hide each other: without its mount a guest has no options of it,
+/// and free space under test is only looked at where all else is as it was.
 const SPOILERS: [(&str, &[(&str, &str)]); 3] = [
     ("unmounts", &[("unmount", "the file system under test: ")]),
     (
@@ -253,8 +254,9 @@ fn a_workload_that_fails_within_a_phase_is_to_blame_alone() {
     assert!(table.contains("ended with exit status ") && !table.contains("was found changed"), "{table}");
 }
 
-/// Each probe configuration on NFS, and a tool that does nothing wrong, three times each on every kernel, on one of them by the instruction
-/// clock, which takes twice the CPU time; then on tmpfs. Other tests measure these probe configurations by that clock on the other kernels.
+/// Each probe configuration on NFS, and a tool that does nothing wrong, three times each on every
+/// kernel, on one of them by the instruction clock, which takes twice the CPU time; then on tmpfs.
+/// Other tests measure these probe configurations by that clock on the other kernels.
 #[test]
 fn what_leaves_nothing_behind_is_not_blamed() {
     if !guests_wanted() {

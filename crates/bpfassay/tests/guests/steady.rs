@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The conditions under which phases run: a program in the guest reports what holds while it is measured.
+//! The conditions under which phases run: a program in the guest reports what holds while it is
+//! measured.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::float_cmp, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A store of blocks: what is in it is not measured again, has the same figures, and is found out where it does not reproduce.
+//! A store of blocks: what is in it is not measured again, has the same figures, and is found out
+//! where it does not reproduce.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints progress")]
 
 use std::{
@@ -54,7 +55,8 @@ fn killed(directory: &Path, arguments: &[&str]) {
     child.wait().unwrap();
 }
 
-/// Changes a figure in the entry `path`, with sums that fit: as somebody would who has write access.
+/// Changes a figure in the entry `path`, with sums that fit: as somebody would who has write
+/// access.
 fn forge(path: &Path) {
     let mut contents = Contents::read_file(path, fs::File::open(path).unwrap(), u64::MAX).unwrap();
     let phase = contents.entries.iter_mut().find_map(|entry| match entry {
@@ -90,7 +92,8 @@ fn what_a_store_has_is_not_measured_again() {
     assert_eq!(booted(&of("again")), 0);
     assert!(again.contains("2 of 2 boots were measured before, and are reused from the store store"), "{again}");
     assert_eq!(fingerprint(&again), fingerprint(&first));
-    // Direct costs, too, which are no part of the fingerprint. (Facts of a cell are those of the boot that ended first.)
+    // Direct costs, too, which are no part of the fingerprint. (Facts of a cell are those of the
+    // boot that ended first.)
     let metrics = |name: &str| {
         let results = results(&of(name));
         results["cells"].as_array().unwrap().iter().map(|cell| cell["metrics"].clone()).collect::<Vec<_>>()

@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, study, terminal, uncounted};
 
-/// A program that forks until it may not, and that no signal ends which can be refused; nor any of its children.
+/// A program that forks until it may not, and that no signal ends which can be refused; nor any of
+/// its children.
 const STUBBORN: &str = r#"
 #include <signal.h>
 #include <stdio.h>
@@ -36,7 +37,8 @@ int main(void)
 }
 "#;
 
-/// Its tool file. It is ready when it has forked as often as it may: 1000 processes. It reports nothing, and is waited for.
+/// Its tool file. It is ready when it has forked as often as it may: 1000 processes. It reports
+/// nothing, and is waited for.
 const STUBBORN_FILE: &str = r#"schema = 1
 [tool]
 name = "stubborn"
@@ -120,7 +122,8 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
     assert_eq!(missing["type"], "failed", "{missing:#}");
     assert!(missing["excerpt"][0].as_str().unwrap().contains("cannot start /bpfassay/no-such-tool"), "{missing:#}");
 
-    // It is ended with everything that it forked, of which there is a limited number; the runs after it go on.
+    // It is ended with everything that it forked, of which there is a limited number; the runs
+    // after it go on.
     let stubborn = outcome("_stubborn");
     assert_eq!(stubborn["type"], "measured", "{stubborn:#}");
     let tool = &stubborn["tool"];
@@ -182,7 +185,8 @@ fn tools_of_packages_find_what_every_debian_has() {
     }
 }
 
-/// What tools expect of a machine, as commands for the shell, and what each prints: the tool itself, files, directories, names, an interface.
+/// What tools expect of a machine, as commands for the shell, and what each prints: the tool
+/// itself, files, directories, names, an interface.
 const USUAL: [(&str, &str); 12] = [
     ("test -x /tools/stubborn/program && echo it' is 'there", "it is there"),
     ("echo passwd: $(cut -d: -f1,6 /etc/passwd)", "passwd: root:/root"),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real guests: the tracer as a program of its own, with its filters, durations, merging and metrics endpoint.
+//! Real guests: the tracer as a program of its own, with its filters, durations, merging and
+//! metrics endpoint.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::{collections::BTreeMap, path::Path};
@@ -8,9 +9,10 @@ use serde_json::Value;
 
 use crate::common::{guests_wanted, terminal};
 
-/// What is typed in the guest. Three tracers side by side: one counts everything, the others one cgroup on one mount.
-/// The workloads are two of that cgroup, of which one has known figures and the other moves data by every path, and
-/// others that the filters must leave out: another cgroup on the same mount, the same cgroup on another mount.
+/// What is typed in the guest. Three tracers side by side: one counts everything, the others one
+/// cgroup on one mount. The workloads are two of that cgroup, of which one has known figures and
+/// the other moves data by every path, and others that the filters must leave out: another cgroup
+/// on the same mount, the same cgroup on another mount.
 const SESSION: &str = r"
 dmesg -n 1; ip link set lo up 2>/dev/null; ifconfig lo up 2>/dev/null
 mkdir -p /sys/fs/cgroup/job /run/t; cd /run/t; mkfifo all some pair
@@ -128,7 +130,8 @@ fn filters_durations_merging_and_metrics_agree(arch: &str, kernel: &str) {
         assert_eq!(guest.of_job("some.json", "end", plain), together, "{plain}");
         assert_eq!(guest.of_job("some.json", "end", vectored), [0; 3], "{vectored}");
     }
-    // Durations: each call of the job has one, but for files that were created in an open, which is timed itself.
+    // Durations: each call of the job has one, but for files that were created in an open, which is
+    // timed itself.
     for file in ["all.json", "pair.json"] {
         let rows = guest.sample(file, "end");
         for row in rows.iter().filter(|row| guest.is_job(row) && row["operation"] != "create") {
@@ -154,7 +157,8 @@ fn filters_durations_merging_and_metrics_agree(arch: &str, kernel: &str) {
     }
 }
 
-/// What is typed where programs stay loaded: each tracer attaches, counts a workload in a cgroup of its own and detaches, three times.
+/// What is typed where programs stay loaded: each tracer attaches, counts a workload in a cgroup of
+/// its own and detaches, three times.
 const KEPT: &str = r#"
 dmesg -n 1; mkdir -p /run/t; cd /run/t; n=0
 until_there() { m=0; until test $(grep -c $1 $n.json) -ge $2 || test $m = 60; do sleep 1; m=$((m+1)); done; }

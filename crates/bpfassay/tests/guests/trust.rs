@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes wrong around guests: tools that do harm after their run, guests that are killed, hosts that fail. Nobody is blamed
-//! wrongly, nothing is lost, and the figures are those of a run without faults.
+//! What goes wrong around guests: tools that do harm after their run, guests that are killed, hosts
+//! that fail. Nobody is blamed wrongly, nothing is lost, and the figures are those of a run without
+//! faults.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::{
@@ -128,7 +129,8 @@ fn a_panic_after_a_tools_run_is_attributed_to_that_tool_only() {
 /// A name, and what is done in a directory to come to figures with the fingerprint that is given.
 type Case = (&'static str, fn(&Path, &str));
 
-/// Cases that must come to the figures of one run of the study without faults. Each has a directory of its own.
+/// Cases that must come to the figures of one run of the study without faults. Each has a directory
+/// of its own.
 #[test]
 fn whatever_happens_to_a_block_its_figures_are_the_same() {
     if !guests_wanted() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Deliberately wrong tools in guests of the three architectures: what is wrong with each is found, and named. Right ones beside them: nothing is
-//! found of these.
+//! Deliberately wrong tools in guests of the three architectures: what is wrong with each is found,
+//! and named. Right ones beside them: nothing is found of these.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path};
@@ -154,7 +154,8 @@ fn cell<'r>(results: &'r Value, tool: &str, arch: &str) -> &'r Value {
     cells.find(|cell| cell["tool"] == tool && cell["target"]["arch"] == arch).unwrap()
 }
 
-/// Checks that all runs of the tool in `cell` are refused, and that those after the first refer to it: it was started once.
+/// Checks that all runs of the tool in `cell` are refused, and that those after the first refer to
+/// it: it was started once.
 fn refer_to_the_first_refusal(results: &Value, cell: &Value) -> Result<(), String> {
     let runs = results["runs"].as_array().unwrap().iter().map(|run| &run["record"]);
     let runs: Vec<&Value> = runs.filter(|run| run["cell"] == cell["cell"]).collect();
@@ -163,7 +164,8 @@ fn refer_to_the_first_refusal(results: &Value, cell: &Value) -> Result<(), Strin
     if runs.len() > 1 && runs.iter().all(refers) { Ok(()) } else { Err(format!("{runs:#?}")) }
 }
 
-/// The tool `configured` without what it sets, as a loader would leave it that does not know its maps.
+/// The tool `configured` without what it sets, as a loader would leave it that does not know its
+/// maps.
 fn unconfigured(directory: &Path) -> String {
     let text = fs::read_to_string(directory.join("configured.toml")).unwrap();
     let mut text = text.replace("name = \"configured\"", &format!("name = \"{UNCONFIGURED}\""));
@@ -268,7 +270,8 @@ fn what_is_wrong_is_named_on(arch: &str) {
             {
                 continue;
             }
-            // A key that is evicted and inserted again between two reports counts from 0, so that its figure goes back as well:
+            // A key that is evicted and inserted again between two reports counts from 0, so that
+            // its figure goes back as well:
             if (tool, *kind) == ("evicting", "counts-go-backwards") {
                 continue;
             }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ci/action`, which is all that `action.yml` does, against releases in local directories that lie as `ci/release/make` lays them out. In place of a
-//! measurement there are stored results; `tests/guests/action.rs` measures.
+//! `ci/action`, which is all that `action.yml` does, against releases in local directories that lie
+//! as `ci/release/make` lays them out. In place of a measurement there are stored results;
+//! `tests/guests/action.rs` measures.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::{
@@ -15,7 +16,8 @@ use crate::common::{
     release::{Ended, action, program, release, sums},
 };
 
-/// A program that writes the stored results in place of measuring, and is the built command otherwise.
+/// A program that writes the stored results in place of measuring, and is the built command
+/// otherwise.
 fn stand_in(directory: &Path, code: i32, prints: &str) -> String {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/quick/results.json.xz");
     let (arguments, printed) = (directory.join("arguments"), directory.join("printed"));
@@ -38,7 +40,8 @@ exit {code}
     )
 }
 
-/// A release with such a program, a packed testbed that is one by name, and the programs of a guest.
+/// A release with such a program, a packed testbed that is one by name, and the programs of a
+/// guest.
 fn of_stand_in(directory: &Path, code: i32, prints: &str) -> PathBuf {
     let packed = directory.join("testbed-quick");
     fs::create_dir(&packed).unwrap();
@@ -283,7 +286,8 @@ fn the_template_for_nix_has_both_systems_and_a_job_for_each_check() {
     let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
     assert!(read("nix/template/flake.nix").contains("genAttrs [ \"x86_64-linux\" \"aarch64-linux\" ]"));
     let [ours, template] = ["ci/forge.yml", "nix/template/.github/workflows/check.yml"].map(read);
-    // As this repository's own checks are built, but for the reports, whose script a checkout of bpfassay has.
+    // As this repository's own checks are built, but for the reports, whose script a checkout of
+    // bpfassay has.
     let (_, ours) = ours.split_once("\njobs:\n").unwrap();
     let (ours, _) = ours.split_once("      - if: always()\n").unwrap();
     let (_, jobs) = template.split_once("\njobs:\n").unwrap();

@@ -82,7 +82,8 @@ fn a_directory_that_is_no_cache_keeps_its_tmp() {
 
 #[test]
 fn the_root_directory_is_no_cache() {
-    // In a root directory of its own: whatever the command does, it does not empty this machine's /tmp.
+    // In a root directory of its own: whatever the command does, it does not empty this machine's
+    // /tmp.
     if !root() {
         return;
     }

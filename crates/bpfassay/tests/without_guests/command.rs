@@ -35,7 +35,8 @@ fn a_kernel_that_does_not_exist_is_reported_before_anything_is_made() {
     let study = fs::read_to_string(crate::common::study("file-systems.toml")).unwrap().replace("\"6.12\"", "\"6.13\"");
     fs::write(directory.path().join("wrong.toml"), study).unwrap();
     let cache = directory.path().join("cache");
-    // Host packages are no matter here: `shell` and `run` would ask for them, planning with --qemu does not.
+    // Host packages are no matter here: `shell` and `run` would ask for them, planning with --qemu
+    // does not.
     let output =
         bpfassay(directory.path()).args(["plan", "./wrong.toml", "--qemu", "--cache"]).arg(&cache).output().unwrap();
     let printed = printed(&output);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is in `exporter/`: the unit of systemd for the tracer protects as the NixOS module does, and the dashboard names what the tracer serves, and all of it.
-//! `ci/checks/dashboard` and `ci/checks/packages` try both for real.
+//! What is in `exporter/`: the unit of systemd for the tracer protects as the NixOS module does,
+//! and the dashboard names what the tracer serves, and all of it. `ci/checks/dashboard` and
+//! `ci/checks/packages` try both for real.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -16,7 +17,8 @@ use std::{
 
 use serde_json::Value;
 
-/// The text of a file of the repository; `None`, with a message, where the sources are built without it.
+/// The text of a file of the repository; `None`, with a message, where the sources are built
+/// without it.
 fn text(path: &str) -> Option<String> {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     if !path.exists() {
@@ -36,7 +38,8 @@ fn unit(text: &str) -> BTreeMap<&str, BTreeSet<&str>> {
     unit
 }
 
-/// The quoted words of the module's list or string `key`; those of its lists stand on lines of their own.
+/// The quoted words of the module's list or string `key`; those of its lists stand on lines of
+/// their own.
 fn of_module<'a>(module: &'a str, key: &str) -> BTreeSet<&'a str> {
     let rest = module.split_once(&format!("{key} = ")).unwrap_or_else(|| panic!("the module has no {key}")).1;
     let value = rest.split_once(';').unwrap().0;

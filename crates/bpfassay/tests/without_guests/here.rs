@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay here` on this machine's own kernel, as far as that lets: on real file systems, with the tracer and with a tool. Each test has mounts and `/run` of its
-//! own, in a mount namespace, and cgroups below one of its own; what it leaves behind would be seen there.
+//! `bpfassay here` on this machine's own kernel, as far as that lets: on real file systems, with
+//! the tracer and with a tool. Each test has mounts and `/run` of its own, in a mount namespace,
+//! and cgroups below one of its own; what it leaves behind would be seen there.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 mod stand_in;
@@ -27,7 +28,8 @@ fn study(probes: &str, workload: &str) -> String {
     )
 }
 
-/// The bundled tracer as a tool that is not known: an exporter. What it counts by is what this machine's kernel was not built without.
+/// The bundled tracer as a tool that is not known: an exporter. What it counts by is what this
+/// machine's kernel was not built without.
 const TOOL: &str = r#"schema = 1
 [tool]
 name = "exporter"
@@ -49,8 +51,10 @@ figures = [
 ]
 "#;
 
-/// What every script begins with: `$stage` is the directory of the test. The page cache of the machine, which others use too, is left alone. A script
-/// executes `here` as a function with the options that it is given, in the cgroup `$cgroup`, and ends with `left`, which also ends a FUSE server.
+/// What every script begins with: `$stage` is the directory of the test. The page cache of the
+/// machine, which others use too, is left alone. A script executes `here` as a function with the
+/// options that it is given, in the cgroup `$cgroup`, and ends with `left`, which also ends a FUSE
+/// server.
 const PROLOGUE: &str = r#"set -eu
 mount -t tmpfs -o mode=755 tmpfs /run
 mount --bind "$stage/drop_caches" /proc/sys/vm/drop_caches
@@ -80,7 +84,8 @@ left() { state >"$stage/after"; umount "$stage/mnt"; find "$cgroup" -depth -type
 struct Stage(tempfile::TempDir);
 
 impl Stage {
-    /// With this study, and the tool at this port. `None`, with a message, where such tests cannot run.
+    /// With this study, and the tool at this port. `None`, with a message, where such tests cannot
+    /// run.
     fn new(study: &str, port: u16) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             println!("SKIPPED: needs root, to mount file systems in a namespace of its own and to load eBPF programs");
@@ -127,8 +132,8 @@ impl Stage {
         fs::read_to_string(self.at(name)).unwrap_or_default()
     }
 
-    /// Measures on what `mount` mounts at `$stage/mnt`, and gives the results. Nothing is left behind. That a kernel refuses a probe of which that is not
-    /// known is an outcome (4), too.
+    /// Measures on what `mount` mounts at `$stage/mnt`, and gives the results. Nothing is left
+    /// behind. That a kernel refuses a probe of which that is not known is an outcome (4), too.
     fn measured(&self, mount: &str, options: &str) -> Value {
         let script = format!(
             "{mount}\nstate >\"$stage/before\"\nstatus=0\nhere {options} || status=$?\necho $status >\"$stage/status\"\nleft"
@@ -146,8 +151,9 @@ impl Stage {
     }
 }
 
-/// Asserts that each probe configuration that this kernel does not refuse counted every byte and call, and that at least one did; otherwise prints why not. Of a refusal,
-/// that it is explained where the kernel was built without what the probe needs.
+/// Asserts that each probe configuration that this kernel does not refuse counted every byte and
+/// call, and that at least one did; otherwise prints why not. Of a refusal, that it is explained
+/// where the kernel was built without what the probe needs.
 fn exact(results: &Value, file_system: &str) {
     let cells = results["cells"].as_array().unwrap();
     let mut counted = 0;
@@ -175,7 +181,8 @@ fn exact(results: &Value, file_system: &str) {
     }
 }
 
-/// Asserts that the tool was started, counted right, and left nothing; prints why not where the kernel refused it.
+/// Asserts that the tool was started, counted right, and left nothing; prints why not where the
+/// kernel refused it.
 fn tool_is_right(results: &Value) {
     let cell = results["cells"].as_array().unwrap().iter().find(|cell| cell["tool"] == "exporter").unwrap();
     if cell["attach"]["outcome"] != "attached" {
@@ -227,15 +234,17 @@ fn the_tracer_and_a_tool_count_exactly_on_fuse_and_leave_nothing() {
     measured_on("mkdir \"$stage/source\"\nbindfs \"$stage/source\" \"$stage/mnt\"", "fuse", 19_433);
 }
 
-/// The kernel leaves the upper half of a system call's number unset for these programs, where it does not clear its stack (CONFIG_INIT_STACK_NONE, as on the kernel of
-/// some virtual machines). Debian's kernels clear it, so that no guest shows this.
+/// The kernel leaves the upper half of a system call's number unset for these programs, where it
+/// does not clear its stack (CONFIG_INIT_STACK_NONE, as on the kernel of some virtual machines).
+/// Debian's kernels clear it, so that no guest shows this.
 #[test]
 fn programs_on_single_tracepoints_count_exactly_where_the_kernel_does_not_clear_its_stack() {
     let Some(stage) = Stage::new(&study("'none', 'tracepoint'", "script = 'small.ior'"), 19_440) else { return };
     exact(&stage.measured(r#"mount -t tmpfs tmpfs "$stage/mnt""#, ""), "tmpfs");
 }
 
-/// An NFS server takes more than a test can set up on any machine: the NixOS test (vm-tests/nixos.nix) does.
+/// An NFS server takes more than a test can set up on any machine: the NixOS test
+/// (vm-tests/nixos.nix) does.
 #[test]
 fn the_tracer_and_a_tool_count_exactly_on_nfs_and_leave_nothing() {
     let Ok(mounted) = env::var("BPFASSAY_NFS_MOUNT") else {
@@ -245,7 +254,8 @@ fn the_tracer_and_a_tool_count_exactly_on_nfs_and_leave_nothing() {
     measured_on(&format!("mount --bind '{mounted}' \"$stage/mnt\""), "nfs4.2", 19_434);
 }
 
-/// As on systems with version 1 of cgroups alone: version 2 is mounted nowhere, before, while and after runs.
+/// As on systems with version 1 of cgroups alone: version 2 is mounted nowhere, before, while and
+/// after runs.
 #[test]
 fn where_cgroup_v2_is_mounted_nowhere_it_is_mounted_for_the_agent_alone() {
     let Some(stage) = Stage::new(&study("'none', 'raw-tracepoint'", "script = 'small.ior'"), 19_435) else { return };

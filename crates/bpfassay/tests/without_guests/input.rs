@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Input files that are none: pipes, devices, files without end, links out of a tool's directory. Each is refused at once, with
-//! its name and the exit code of wrong input.
+//! Input files that are none: pipes, devices, files without end, links out of a tool's directory.
+//! Each is refused at once, with its name and the exit code of wrong input.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{

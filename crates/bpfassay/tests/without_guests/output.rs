@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What others wrote into studies, manifests, results and messages is shown on a terminal, and not obeyed by it.
+//! What others wrote into studies, manifests, results and messages is shown on a terminal, and not
+//! obeyed by it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::{
@@ -17,7 +18,8 @@ use serde_json::{Value, json};
 
 use crate::common::{bpfassay, needs, printed};
 
-/// A title, a cleared screen, a link, the clipboard, a question that a terminal answers by typing, C1, and text backwards.
+/// A title, a cleared screen, a link, the clipboard, a question that a terminal answers by typing,
+/// C1, and text backwards.
 const HOSTILE: &str = "\u{1b}]0;title\u{7}\u{1b}[2J\u{1b}]8;;http://evil.example/\u{1b}\\link\u{1b}]8;;\u{1b}\\\
     \u{1b}]52;c;ZXZpbA==\u{7}\u{1b}[c\u{9b}31m\u{202e}\r\u{1b}[31m";
 
@@ -166,7 +168,8 @@ fn hostile_results() -> Value {
     results
 }
 
-/// Makes `text` the results in `directory`, with the digest that it should have: whoever gives others results can seal them.
+/// Makes `text` the results in `directory`, with the digest that it should have: whoever gives
+/// others results can seal them.
 fn sealed(directory: &Path, text: &str) {
     let path = directory.join("results.json");
     fs::write(&path, text).unwrap();
@@ -243,7 +246,8 @@ fn annotations_go_to_standard_output_and_the_summary_where_the_workflow_wants_it
     let summary = read("step").strip_prefix("before\n").unwrap().to_owned();
     assert!(summary.starts_with("### bpfassay: "), "{summary}");
 
-    // Where nothing is to be added to, both come one after the other; where a file is named, the summary goes there.
+    // Where nothing is to be added to, both come one after the other; where a file is named, the
+    // summary goes there.
     for (arguments, variable) in [(&[][..], ""), (&["--output", "-"][..], "step")] {
         let (code, both, _) = report(arguments, variable);
         assert_eq!((code, both), (Some(0), format!("{stdout}{summary}")));

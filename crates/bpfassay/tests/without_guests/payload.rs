@@ -48,7 +48,8 @@ fn assets(directory: &Path, archs: &[Arch]) -> PathBuf {
     place
 }
 
-/// `payload` with these arguments, an empty cache and no checkout; its exit code and what it prints.
+/// `payload` with these arguments, an empty cache and no checkout; its exit code and what it
+/// prints.
 fn payload(directory: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let cache = directory.join("cache");
     let _ = fs::remove_dir_all(&cache);
@@ -127,7 +128,8 @@ fn a_damaged_asset_is_an_error_and_nothing_is_built() {
     assert!(printed.contains(name) && printed.contains(&Digest::of(&bytes).to_string()), "{printed}");
 }
 
-/// NOTICE and the bill of materials name what is linked in, with its licence, and nothing that only builds and tests need.
+/// NOTICE and the bill of materials name what is linked in, with its licence, and nothing that only
+/// builds and tests need.
 fn contents_are_described(release: &Path) {
     let notice = fs::read_to_string(release.join("NOTICE")).unwrap();
     for (name, is_linked) in
@@ -189,7 +191,8 @@ fn a_release_is_all_that_its_user_needs() {
         assert_eq!(provenance["guest_programs"][arch.name()]["toolchain"][0]["name"], "rustc", "{provenance}");
     }
     let sums = fs::read_to_string(release.join("SHA256SUMS")).unwrap();
-    // The command, two files for each architecture; changelog, notices, bill of materials and provenance.
+    // The command, two files for each architecture; changelog, notices, bill of materials and
+    // provenance.
     assert_eq!(sums.lines().count(), 1 + 2 * Arch::ALL.len() + 4, "{sums}");
     contents_are_described(&release);
     let output = make(env!("CARGO_PKG_VERSION"));

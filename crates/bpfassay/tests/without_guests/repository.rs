@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What holds of the repository as a whole: licences, packages, the paths that pages and scripts name, and the walks of
-//! docs/adding.md. Where the sources are no git checkout (in Nix's sandbox), nothing is tested.
+//! What holds of the repository as a whole: licences, packages, the paths that pages and scripts
+//! name, and the walks of docs/adding.md. Where the sources are no git checkout (in Nix's sandbox),
+//! nothing is tested.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +23,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Paths of all tracked files that exist, relative to the root, symbolic links left out; `None` outside of a checkout.
+/// Paths of all tracked files that exist, relative to the root, symbolic links left out; `None`
+/// outside of a checkout.
 fn tracked() -> Option<Vec<String>> {
     let output = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().ok();
     let Some(output) = output.filter(|output| output.status.success()) else {
@@ -48,7 +50,8 @@ fn text(path: &str) -> Option<String> {
     String::from_utf8(fs::read(root().join(path)).unwrap()).ok()
 }
 
-/// The lines that a file of source code begins with, without the one that names its interpreter; `None` for other files.
+/// The lines that a file of source code begins with, without the one that names its interpreter;
+/// `None` for other files.
 fn head(path: &str) -> Option<Vec<String>> {
     let text = text(path)?;
     let is_source = match extension(path) {
@@ -227,7 +230,8 @@ fn nothing_names_a_place_outside() {
     }
 }
 
-/// A walk of docs/adding.md: an example of its kind, by the names that only its own files have, and all files that name it.
+/// A walk of docs/adding.md: an example of its kind, by the names that only its own files have, and
+/// all files that name it.
 #[derive(Debug)]
 struct Walk {
     kind: String,
@@ -259,7 +263,8 @@ fn has_word(text: &str, name: &str) -> bool {
         .any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part))
 }
 
-/// An example of each kind is named by exactly the files that its walk lists: a third file that must name it shows here.
+/// An example of each kind is named by exactly the files that its walk lists: a third file that
+/// must name it shows here.
 #[test]
 fn a_walk_lists_every_file() {
     let Some(files) = tracked() else { return };
@@ -313,7 +318,8 @@ enum Edit {
     Replace(String, String),
 }
 
-/// The blocks of code whose first line names a file: `rust FILE` is a new file, `diff FILE` a change of one.
+/// The blocks of code whose first line names a file: `rust FILE` is a new file, `diff FILE` a
+/// change of one.
 fn edits(page: &str) -> Vec<(String, Edit)> {
     let mut found = Vec::new();
     for block in page.split("\n```").skip(1).step_by(2) {
@@ -333,7 +339,8 @@ fn edits(page: &str) -> Vec<(String, Edit)> {
     found
 }
 
-/// Copies `from` with all that it contains, times included, so that cargo compiles only what changes.
+/// Copies `from` with all that it contains, times included, so that cargo compiles only what
+/// changes.
 fn copy_tree(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -348,7 +355,8 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// The walks with code are followed in a copy of the sources, in which no other file changes, and compiled.
+/// The walks with code are followed in a copy of the sources, in which no other file changes, and
+/// compiled.
 #[test]
 fn walks_compile() {
     let Some(files) = tracked() else { return };

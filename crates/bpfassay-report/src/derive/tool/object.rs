@@ -41,7 +41,8 @@ pub(super) fn loaded(seen: &ToolFigures) -> Loaded {
     Loaded { ready_ns: seen.ready_ns, load_ns: reported.map(|loaded| loaded.load_ns), programs }
 }
 
-/// The object's programs, compared with the kernel's prototypes; `None` where that was not reported.
+/// The object's programs, compared with the kernel's prototypes; `None` where that was not
+/// reported.
 pub(super) fn prototypes(seen: &ToolFigures) -> Option<Vec<Checked>> {
     lines(seen).into_iter().find_map(|line| match line {
         ObjectLine::Prototypes { checked } => Some(checked),

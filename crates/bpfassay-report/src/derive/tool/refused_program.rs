@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a loader printed of the program that was refused: its name, and the line of the verifier's log that has the reason.
+//! What a loader printed of the program that was refused: its name, and the line of the verifier's
+//! log that has the reason.
 
 /// What a loader printed of a refused program.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -30,7 +31,8 @@ const LOGS: &[Log] = &[
     Log { begin: "bpf: Failed to load program: ", is_same_line: false, ends: &["HINT: ", "Traceback ", "Exception: "] },
     // bpftrace -v (src/bpfbytecode.cpp, 0.26.1).
     Log { begin: "Kernel error log:", is_same_line: false, ends: &["ERROR: ", "WARNING: "] },
-    // aya (aya/src/programs/mod.rs, 0.11.0 to 0.14.0): what follows is the chain of causes that `main` prints.
+    // aya (aya/src/programs/mod.rs, 0.11.0 to 0.14.0): what follows is the chain of causes that
+    // `main` prints.
     Log { begin: "Verifier output: ", is_same_line: true, ends: &["Caused by:", "Error: "] },
 ];
 
@@ -58,7 +60,8 @@ fn last_log(message: &str) -> Option<String> {
     reason(&log)
 }
 
-/// The last line of a verifier's log before its statistics, unless that is an instruction or the state at one: then the log was cut.
+/// The last line of a verifier's log before its statistics, unless that is an instruction or the
+/// state at one: then the log was cut.
 fn reason(log: &[&str]) -> Option<String> {
     const STATISTICS: [&str; 3] = ["processed ", "verification time ", "stack depth "];
     let is_said = |line: &&str| !line.is_empty() && !STATISTICS.iter().any(|begin| line.starts_with(begin));
@@ -68,7 +71,8 @@ fn reason(log: &[&str]) -> Option<String> {
     (!is_trace && !is_source).then(|| line.to_owned())
 }
 
-/// cilium/ebpf (internal/errors.go, 0.22.0) sums the log up: `load program: permission denied: R1 invalid mem access 'scalar' (17 line(s) omitted)`.
+/// cilium/ebpf (internal/errors.go, 0.22.0) sums the log up: `load program: permission denied: R1
+/// invalid mem access 'scalar' (17 line(s) omitted)`.
 fn reason_of_cilium(line: &str) -> Option<String> {
     let (_, rest) = line.rsplit_once("load program: ")?;
     // The cause first, which has no colon.
@@ -97,8 +101,9 @@ fn program(line: &str) -> Option<String> {
     let quoted = |begin: &str, end: &str| {
         line.rsplit_once(begin).and_then(|(_, rest)| rest.split_once(end)).map(|(name, _)| name)
     };
-    // `libbpf: prog 'p': failed to load: -22` and `field P: program p: load program: …`; bcc: `Failed to load BPF program b'p': Invalid argument`, and
-    // `Failed to attach BPF program b'p' to kprobe`; bpftrace: `Error loading BPF program for kprobe_x_1.`
+    // `libbpf: prog 'p': failed to load: -22` and `field P: program p: load program: …`; bcc:
+    // `Failed to load BPF program b'p': Invalid argument`, and `Failed to attach BPF program b'p'
+    // to kprobe`; bpftrace: `Error loading BPF program for kprobe_x_1.`
     let name = quoted("libbpf: prog '", "': ")
         .or_else(|| quoted("BPF program b'", "'"))
         .or_else(|| quoted("Error loading BPF program for ", "."))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which step failed of a tool that did not become ready, by the messages of the loaders that tools are made with.
+//! Which step failed of a tool that did not become ready, by the messages of the loaders that tools
+//! are made with.
 
 use bpfassay_protocol::tracer::{Refusal, Step};
 use bpfassay_tool::finding::Start;
@@ -39,9 +40,11 @@ const OF_VERIFIER: &[&str] = &[
     "expected pointer to ctx, but got ",
 ];
 
-/// Only what a loader prints when the step failed: `failed to load` alone also comes from a tool that lacks a file.
+/// Only what a loader prints when the step failed: `failed to load` alone also comes from a tool
+/// that lacks a file.
 const LOADER_MESSAGES: &[LoaderMessages] = &[
-    // The kernel's verifier (kernel/bpf/verifier.c; newer kernels have the second in place of the first), quoted by most loaders.
+    // The kernel's verifier (kernel/bpf/verifier.c; newer kernels have the second in place of the
+    // first), quoted by most loaders.
     LoaderMessages { step: Step::Load, phrases: OF_VERIFIER },
     // libbpf (src/libbpf.c and src/btf.c, 1.5.0 and 1.7.0).
     LoaderMessages { step: Step::Open, phrases: &["failed to find valid kernel btf", "error loading vmlinux btf: "] },
@@ -76,7 +79,8 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
             "usdt: failed to attach uprobe ",
         ],
     },
-    // bpftool (src/prog.c, src/cgroup.c, src/iter.c, src/net.c and src/struct_ops.c, 7.5.0 and 7.7.0).
+    // bpftool (src/prog.c, src/cgroup.c, src/iter.c, src/net.c and src/struct_ops.c, 7.5.0 and
+    // 7.7.0).
     LoaderMessages { step: Step::Open, phrases: &["failed to open object file"] },
     LoaderMessages { step: Step::Load, phrases: &["failed to load object file", "can't load objfile "] },
     LoaderMessages {
@@ -115,7 +119,8 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
             "could not attach kretprobe to ",
         ],
     },
-    // bcc (src/python/bcc/__init__.py, src/cc/libbpf.c, src/cc/bpf_module.cc and src/cc/api/BPF.cc, 0.37.0). It compiles first.
+    // bcc (src/python/bcc/__init__.py, src/cc/libbpf.c, src/cc/bpf_module.cc and src/cc/api/BPF.cc,
+    // 0.37.0). It compiles first.
     LoaderMessages { step: Step::Open, phrases: &["failed to compile bpf module "] },
     LoaderMessages { step: Step::Load, phrases: &["bpf: failed to load program: ", "could not open bpf map: "] },
     LoaderMessages {
@@ -141,7 +146,8 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
             "error: failed to load program, verification log buffer",
         ],
     },
-    // bpftrace (src/bpftrace.cpp and src/attached_probe.cpp, 0.26.1; src/attached_probe.cpp, 0.20.4 and 0.23.5).
+    // bpftrace (src/bpftrace.cpp and src/attached_probe.cpp, 0.26.1; src/attached_probe.cpp, 0.20.4
+    // and 0.23.5).
     LoaderMessages {
         step: Step::Attach,
         phrases: &[
@@ -155,8 +161,9 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
     },
     // aya (aya/src/bpf.rs, aya-obj/src/obj.rs, 0.14.0).
     LoaderMessages { step: Step::Open, phrases: &["error parsing bpf object", "no btf parsed for object"] },
-    // aya (aya/src/programs/mod.rs, aya/src/maps/mod.rs, aya-obj/src/btf/btf.rs, aya-obj/src/relocation.rs, 0.14.0; before 0.14.0 the
-    // system call `failed`), as it is displayed and as `main` prints it.
+    // aya (aya/src/programs/mod.rs, aya/src/maps/mod.rs, aya-obj/src/btf/btf.rs,
+    // aya-obj/src/relocation.rs, 0.14.0; before 0.14.0 the system call `failed`), as it is
+    // displayed and as `main` prints it.
     LoaderMessages {
         step: Step::Load,
         phrases: &[
@@ -170,7 +177,8 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
             "error relocating `",
         ],
     },
-    // aya (calls of aya/src/programs/{probe,perf_attach,perf_event,trace_point,utils,xdp}.rs and aya/src/sys/bpf.rs, 0.14.0), as above.
+    // aya (calls of aya/src/programs/{probe,perf_attach,perf_event,trace_point,utils,xdp}.rs and
+    // aya/src/sys/bpf.rs, 0.14.0), as above.
     LoaderMessages {
         step: Step::Attach,
         phrases: &[
@@ -193,7 +201,8 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
         step: Step::Open,
         phrases: &["load relocations: ", "load btf maps: ", "no btf found for kernel version "],
     },
-    // cilium/ebpf (prog.go, map.go and collection.go, 0.22.0). What it calls `attach Tracing/TraceFEntry` is done to load the program.
+    // cilium/ebpf (prog.go, map.go and collection.go, 0.22.0). What it calls `attach
+    // Tracing/TraceFEntry` is done to load the program.
     LoaderMessages {
         step: Step::Load,
         phrases: &[
@@ -238,8 +247,9 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
     },
 ];
 
-/// How the start of a tool went that `refusal` was reported of. Where the loader, or the tool itself, reports a step, an error number or the
-/// verifier's log, what failed is known; else what it printed decides, or does not.
+/// How the start of a tool went that `refusal` was reported of. Where the loader, or the tool
+/// itself, reports a step, an error number or the verifier's log, what failed is known; else what
+/// it printed decides, or does not.
 pub(crate) fn started(refusal: &Refusal) -> Start {
     let is_reported = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
     if is_reported || refusal.step != Step::Load {
@@ -257,8 +267,8 @@ pub(crate) fn started(refusal: &Refusal) -> Start {
     }
 }
 
-/// The step that failed by `message`. The last phrase counts: a tool that went on after one failure ended by a later one, and of a
-/// chain of errors the cause comes last.
+/// The step that failed by `message`. The last phrase counts: a tool that went on after one failure
+/// ended by a later one, and of a chain of errors the cause comes last.
 fn step_of(message: &str) -> Option<Step> {
     message.lines().rev().find_map(|line| {
         let line = line.to_lowercase();
@@ -281,7 +291,8 @@ fn line_of_verifier(message: &str) -> Option<String> {
     message.lines().rev().find(is_of_verifier).map(|line| line.trim().to_owned())
 }
 
-/// Where bpftrace names an error of a script, as in `stdin:1:1-34: error: …`, with line and columns: it compiles first (src/log.cpp, 0.26.1).
+/// Where bpftrace names an error of a script, as in `stdin:1:1-34: error: …`, with line and
+/// columns: it compiles first (src/log.cpp, 0.26.1).
 fn script_error(line: &str) -> Option<usize> {
     let place = line.find(": error: ")?;
     let (rest, columns) = line.get(..place)?.rsplit_once(':')?;

@@ -48,7 +48,8 @@ fn row(cgroup: u64, minor: u32, path: Option<&str>, operation: Operation, calls:
     }
 }
 
-/// A reading when the workload has made `calls` calls of 100 bytes, and the rest of the system twice as many through pipes.
+/// A reading when the workload has made `calls` calls of 100 bytes, and the rest of the system
+/// twice as many through pipes.
 fn sample(at_ns: u64, calls: u64) -> Sample {
     let rows = vec![
         row(1, 9, None, Operation::Read, 2 * calls, 2 * calls),
@@ -124,7 +125,8 @@ fn found(findings: &[FindingResult]) -> Vec<Kind> {
 #[test]
 fn the_whole_system_is_compared_from_report_to_report() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
-    // Between the two reports all programs together made 3 * (62 - 8) calls, and the tool reports so many.
+    // Between the two reports all programs together made 3 * (62 - 8) calls, and the tool reports
+    // so many.
     let exact = vec![piece(900, "{\"n\":5}\n", Some(8)), piece(2100, "{\"n\":162}\n", Some(62))];
     let (evaluated, compared) = of_run(&tool, None, true, &figures(exact));
     assert_eq!(found(&evaluated), []);
@@ -133,8 +135,8 @@ fn the_whole_system_is_compared_from_report_to_report() {
         (162, 162, true)
     );
 
-    // The workload alone made 52 of them before the last report. Whether a tool counts the agent's calls, those of kernel threads, and what happened
-    // while it reported, is no fault of the tool.
+    // The workload alone made 52 of them before the last report. Whether a tool counts the agent's
+    // calls, those of kernel threads, and what happened while it reported, is no fault of the tool.
     let reported = |calls: u64| {
         let mut last = piece(2100, &format!("{{\"n\":{calls}}}\n"), None);
         last.reference = Some(around(2100, 60, 62));
@@ -154,7 +156,8 @@ fn the_whole_system_is_compared_from_report_to_report() {
     assert_eq!(found(&reported(163).0), [Kind::CountsTooHigh]);
 }
 
-/// What is on a mount of the workload's own mount namespace is a file there, although the tracer does not know the mount.
+/// What is on a mount of the workload's own mount namespace is a file there, although the tracer
+/// does not know the mount.
 #[test]
 fn a_mount_of_another_namespace_has_files_and_the_name_that_it_has_there() {
     let tool = tool(
@@ -183,7 +186,8 @@ fn a_mount_of_another_namespace_has_files_and_the_name_that_it_has_there() {
     assert_eq!(run(vec![MountFacts { device: Device { major: 0, minor: 46 }, ..own }]), [Kind::SubjectUnknown]);
 }
 
-/// What happened before the reference tracer was read, and after the tool's report was made, is in the tool's next report.
+/// What happened before the reference tracer was read, and after the tool's report was made, is in
+/// the tool's next report.
 #[test]
 fn what_happened_while_the_first_report_was_made_may_be_counted() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
@@ -285,7 +289,8 @@ fn cgroups_are_known_by_their_paths() {
     }
 }
 
-/// On a running system the cgroups of runs are below that of the agent, and other programs work on mounts that nobody here can name.
+/// On a running system the cgroups of runs are below that of the agent, and other programs work on
+/// mounts that nobody here can name.
 #[test]
 fn on_a_running_system_cgroups_have_longer_paths_and_others_have_mounts_of_their_own() {
     let by_cgroup = tool("{ value = 'n', operations = 'read', unit = 'calls', whose = 'cgroup' }");
@@ -348,7 +353,8 @@ fn requested_bytes_are_held_against_a_reference_of_calls_entries() {
         ..figures(vec![piece(900, &line(0, 0), Some(10)), piece(2100, &line(asked, 50), Some(60))])
     };
     let names = |beside: &AgainstReference| beside.figures.iter().map(|one| one.figure.clone()).collect::<Vec<_>>();
-    // Each reference counts what it sees: one of what calls moved, the other of what they asked for.
+    // Each reference counts what it sees: one of what calls moved, the other of what they asked
+    // for.
     let (evaluated, returned) = of_run(&tool, None, true, &run(Probe::Fexit, 9000));
     assert_eq!((found(&evaluated), names(&returned)), (Vec::new(), vec!["calls".to_owned()]));
     let (evaluated, requested) = of_run(&tool, None, true, &run(Probe::Kprobe, 5000));
@@ -394,7 +400,8 @@ fn a_tool_that_leaves_its_guest_changed_has_left_something_behind() {
     assert_eq!(status, FindingStatus::found(Certainty::Proven, excerpt));
 }
 
-/// The loader compares prototypes before it loads: where the object is refused, they may be the reason.
+/// The loader compares prototypes before it loads: where the object is refused, they may be the
+/// reason.
 #[test]
 fn a_refused_object_has_the_findings_of_its_prototypes() {
     let checked = |differs: &[&str], unchecked: Option<&str>| Checked {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ground truth of a tool's run, from what its reference tracer counted beside it.
 //!
-//! It has bounds. The reference tracer is read before and after the tool makes its report, which lies between; what the guest's agent does for both, a
-//! correct tool may count or not. Only what is outside these bounds is a fault of the tool.
+//! It has bounds. The reference tracer is read before and after the tool makes its report, which
+//! lies between; what the guest's agent does for both, a correct tool may count or not. Only what
+//! is outside these bounds is a fault of the tool.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,8 +32,9 @@ const WORKLOAD: &str = "ior";
 /// Where guests have cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// What really happened between the last report before the workload and the last one after it; where one of them is missing,
-/// between the readings next to the workload, which others may have worked beside.
+/// What really happened between the last report before the workload and the last one after it;
+/// where one of them is missing, between the readings next to the workload, which others may have
+/// worked beside.
 pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &Cgroups) -> Option<Truth> {
     let (before, after) = (&figures.whole.before, &figures.whole.after);
     let reported = || {
@@ -56,7 +58,8 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
         ByteMeaning::Returned => Unit::ALL.into_iter().filter(|&unit| unit != Unit::BytesRequested).collect(),
     };
     let counts = |row: &CounterRow| !report.excludes_itself || row.cgroup != seen.cgroup;
-    // Whether the tool sees what the agent, kernel threads and it itself do, and what its file declares that it leaves out, is up to the tool.
+    // Whether the tool sees what the agent, kernel threads and it itself do, and what its file
+    // declares that it leaves out, is up to the tool.
     let is_others = |row: &CounterRow| {
         let path = row.path.as_deref();
         let is_left_out = path.is_some_and(|path| report.leaves_out.iter().any(|place| is_below(path, place)));
@@ -219,8 +222,8 @@ fn is_below(path: &str, place: &str) -> bool {
     path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether it is the agent's own entry into a cgroup. What puts itself into the workload's is still called as the agent, whose copy it is until it
-/// is executed.
+/// Whether it is the agent's own entry into a cgroup. What puts itself into the workload's is still
+/// called as the agent, whose copy it is until it is executed.
 fn is_of_agent(row: &CounterRow) -> bool {
     row.path.as_deref().is_some_and(|path| path.starts_with(CGROUPS))
 }
@@ -244,7 +247,8 @@ fn shares(
     let phases = figures.phases.iter().filter_map(|phase| phase.mount.as_ref());
     let mounts: Vec<&MountFacts> = figures.namespace.iter().chain(phases).collect();
     let is_at = |mount: &MountFacts, row: &CounterRow| (mount.id, mount.device) == (row.mount, row.device);
-    // A mount of the workload's own namespace is nowhere else. Pipes and sockets are in no namespace.
+    // A mount of the workload's own namespace is nowhere else. Pipes and sockets are in no
+    // namespace.
     let in_namespace = |row: &CounterRow| mounts.iter().find(|mount| is_at(mount, row)).map(|mount| &*mount.path);
     // All mounts of a device are of one file system.
     let file_system = |row: &CounterRow| {
@@ -275,8 +279,8 @@ fn shares(
     end.rows.iter().filter(|row| counts(row)).filter_map(share).collect()
 }
 
-/// What a tool may call a mount, the id of the mount last; nothing where it is none. An id that is the number of one of `devices` is no name: the device
-/// is meant then.
+/// What a tool may call a mount, the id of the mount last; nothing where it is none. An id that is
+/// the number of one of `devices` is no name: the device is meant then.
 pub(super) fn mount_names(path: Option<&str>, device: Device, id: u64, devices: &BTreeSet<u64>) -> Vec<String> {
     if device == Device::UNKNOWN {
         return Vec::new();
@@ -290,7 +294,8 @@ pub(super) fn mount_names(path: Option<&str>, device: Device, id: u64, devices: 
     names
 }
 
-/// The kernel's own number of a device (`dev_t`), and the one that `stat` gives (`new_encode_dev`, include/linux/kdev_t.h, 6.12).
+/// The kernel's own number of a device (`dev_t`), and the one that `stat` gives (`new_encode_dev`,
+/// include/linux/kdev_t.h, 6.12).
 fn numbers(Device { major, minor }: Device) -> [u64; 2] {
     let (major, minor) = (u64::from(major), u64::from(minor));
     [major << 20 | minor, (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)]

@@ -14,7 +14,8 @@ use bpfassay_results::Figure;
 /// Functions that are listed of one direct cost; all are in the JSON form.
 const LISTED: usize = 10;
 
-/// A table of the direct costs, and one of functions; none where nothing was counted. `whole`: with what did not change.
+/// A table of the direct costs, and one of functions; none where nothing was counted. `whole`: with
+/// what did not change.
 pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
     let cell_names = CellNames::of_comparison(comparison);
     let start = |cell: &CellComparison, metric: &str| {

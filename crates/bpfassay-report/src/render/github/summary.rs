@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The summary of a job: what the results come to, and the tables of the report as far as there is room.
+//! The summary of a job: what the results come to, and the tables of the report as far as there is
+//! room.
 
 use super::super::{
     markdown::{self, escape},
@@ -9,7 +10,8 @@ use super::super::{
 };
 use bpfassay_results::Results;
 
-/// What a comment holds: 65,536 characters. In bytes, so that it fits however they are counted; a step's summary holds 1 MiB.
+/// What a comment holds: 65,536 characters. In bytes, so that it fits however they are counted; a
+/// step's summary holds 1 MiB.
 pub(super) const MOST_BYTES: usize = 65_536;
 
 /// What is kept free for the list of what was left out.
@@ -46,8 +48,8 @@ fn head(results: &Results) -> String {
     }
 }
 
-/// `section` with as much as fits into half of `room`, so that others have some, too: the first of its rows, and of what they refer to. `None`, and its
-/// title in `left_out`, where no row fits.
+/// `section` with as much as fits into half of `room`, so that others have some, too: the first of
+/// its rows, and of what they refer to. `None`, and its title in `left_out`, where no row fits.
 fn cut(section: Section, room: usize, left_out: &mut Vec<String>) -> Option<String> {
     let mut table = match section {
         Section::Table(table) => table,
@@ -80,7 +82,8 @@ fn cut(section: Section, room: usize, left_out: &mut Vec<String>) -> Option<Stri
     Some(markdown::one(&table))
 }
 
-/// Keeps the first of `lines`, as long as they have `room` bytes together. How many of how many are gone, where some are.
+/// Keeps the first of `lines`, as long as they have `room` bytes together. How many of how many are
+/// gone, where some are.
 fn keep(lines: &mut Vec<String>, room: usize) -> Option<(usize, usize)> {
     // What stands around it: a number, emphasis, an empty line.
     keep_by(lines, room, |line| escape(line).len() + 16)

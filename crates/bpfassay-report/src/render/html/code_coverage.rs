@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The code coverage of programs on the page: their lines with executions, over all targets on which they ran.
+//! The code coverage of programs on the page: their lines with executions, over all targets on
+//! which they ran.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,14 +44,16 @@ pub(super) struct Line {
     pub(super) class: &'static str,
 }
 
-/// What was not measured, by what was under test and the reason: programs, none for all of them, and places.
+/// What was not measured, by what was under test and the reason: programs, none for all of them,
+/// and places.
 type Missing = BTreeMap<(String, String), [BTreeSet<String>; 2]>;
 
 /// A program over the cells in which it was under test.
 #[derive(Default)]
 struct Sum {
     cells: Vec<String>,
-    /// By file and number: text, executions, cells in which the line has code, and in which it ran; branches by their places.
+    /// By file and number: text, executions, cells in which the line has code, and in which it ran;
+    /// branches by their places.
     lines: BTreeMap<(String, u32), LineSum>,
 }
 

@@ -19,7 +19,8 @@ use super::plot::{self, Curves, Mark, Sizes};
 use crate::derive::readings;
 use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Outcome, Results};
 
-/// The metrics that plots of cells show, in the order of their colours: bandwidths, and the work as a whole.
+/// The metrics that plots of cells show, in the order of their colours: bandwidths, and the work as
+/// a whole.
 pub(super) const WHOLE: &[&str] = &[Operation::Write.name(), Operation::Read.name(), WORK];
 
 /// The same of the time per call.
@@ -34,7 +35,8 @@ pub(super) struct Plot {
     pub(super) svg: Sizes,
     /// What stands at its axis, where the narrow one has no room for that.
     pub(super) axis: String,
-    /// Names of its series, in the order of their colours and marks; empty where nothing is shown of one.
+    /// Names of its series, in the order of their colours and marks; empty where nothing is shown
+    /// of one.
     pub(super) series: Vec<String>,
     /// How to read it.
     pub(super) note: String,
@@ -145,8 +147,9 @@ fn summary(summary: &Summary) -> Mark {
     Mark { value: summary.center(), interval }
 }
 
-/// One panel per target and file system: against the transfer size where there are several, else a row per probe
-/// configuration. Targets that are a series of kernels share panels: side by side they cannot be compared.
+/// One panel per target and file system: against the transfer size where there are several, else a
+/// row per probe configuration. Targets that are a series of kernels share panels: side by side
+/// they cannot be compared.
 fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
     let mut panels: Vec<(String, Vec<WithSize<'_>>)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -196,13 +199,15 @@ fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> 
     }
 }
 
-/// The names of the series of such rows: all metrics up to the last that there is, the bandwidths at least.
+/// The names of the series of such rows: all metrics up to the last that there is, the bandwidths
+/// at least.
 pub(super) fn series(metrics: &[&str], rows: &[(String, Vec<(u8, Mark)>)]) -> Vec<String> {
     let last = rows.iter().flat_map(|(_, marks)| marks).map(|(series, _)| usize::from(*series)).max().unwrap_or(0);
     metrics.iter().take(2.max(last + 1)).map(ToString::to_string).collect()
 }
 
-/// Curves by what is under test, with the same colours in all plots of the same cells, whatever was measured.
+/// Curves by what is under test, with the same colours in all plots of the same cells, whatever was
+/// measured.
 #[derive(Default)]
 struct Curved(Vec<(String, Vec<(f64, Mark)>)>);
 
@@ -251,7 +256,8 @@ fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: Of) -> Pane
     }
 }
 
-/// The first measured run of each cell that was sampled: what the tracer saw per interval, and IOR's bandwidth beside it.
+/// The first measured run of each cell that was sampled: what the tracer saw per interval, and
+/// IOR's bandwidth beside it.
 fn over_time(results: &Results) -> Vec<Plot> {
     let Some(interval_ms) = results.plan.study.design.sampling_interval_ms else { return Vec::new() };
     let mut first: BTreeMap<&str, &RunFigures> = BTreeMap::new();

@@ -12,7 +12,8 @@ use bpfassay_results::{Attach, CellResult, Demand, Results};
 /// More targets than that are no longer columns that fit a window side by side.
 const MAX_COLUMNS: usize = 12;
 
-/// Probe configurations × targets, or, where targets are many, kernels × architectures and probe configurations.
+/// Probe configurations × targets, or, where targets are many, kernels × architectures and probe
+/// configurations.
 pub(super) struct Matrix {
     /// What the rows are.
     pub(super) corner: &'static str,
@@ -33,7 +34,8 @@ pub(super) struct MatrixCell {
     pub(super) text: String,
 }
 
-/// Where cells of one configuration and target are several (workloads, file systems), the worst of them is shown.
+/// Where cells of one configuration and target are several (workloads, file systems), the worst of
+/// them is shown.
 pub(super) fn matrix(results: &Results) -> Option<Matrix> {
     if results.kernel_features.is_some() {
         return None;
@@ -160,7 +162,8 @@ fn shown(cell: &CellResult, denied: &[Kind]) -> MatrixCell {
     }
 }
 
-/// A tool that runs: one finding that is denied is as bad as a failure, one that is not is a warning.
+/// A tool that runs: one finding that is denied is as bad as a failure, one that is not is a
+/// warning.
 fn of_tool(cell: &CellResult, denied: &[Kind]) -> MatrixCell {
     let (denied, allowed): (Vec<Kind>, Vec<Kind>) =
         cases::found(cell).map(|finding| finding.kind).partition(|kind| denied.contains(kind));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plots as SVG elements for a page whose CSS defines their colours (`report.css`), so that they are readable on
-//! light and dark.
+//! Plots as SVG elements for a page whose CSS defines their colours (`report.css`), so that they
+//! are readable on light and dark.
 //!
-//! Series differ by colour and by the shape of their marks, and every plot is also a table on the page.
+//! Series differ by colour and by the shape of their marks, and every plot is also a table on the
+//! page.
 
 use std::ops::Range;
 
@@ -300,7 +301,8 @@ fn drawn(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Result<(), Failed>) -
     Some(themed(&svg))
 }
 
-/// What plotters wrote, with the page's variables for our colours and a size that gives way to the page's.
+/// What plotters wrote, with the page's variables for our colours and a size that gives way to the
+/// page's.
 fn themed(svg: &str) -> String {
     let mut svg = svg.replace("#010101", "var(--ink)").replace("#020202", "var(--grid)");
     for number in 0..SERIES {
@@ -393,9 +395,11 @@ pub(super) fn span(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     Some(low - room..high + room)
 }
 
-/// A number on an axis that goes over `span`: as many digits as distinguish neighbours, and no more.
+/// A number on an axis that goes over `span`: as many digits as distinguish neighbours, and no
+/// more.
 fn figure(value: f64, span: f64) -> String {
-    // About six marks along an axis; at 1 and above they are distinct without digits behind the point.
+    // About six marks along an axis; at 1 and above they are distinct without digits behind the
+    // point.
     let digits = (-(span / 6.0).log10()).ceil().clamp(0.0, 6.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 6")]
     let text = format!("{value:.*}", digits as usize);

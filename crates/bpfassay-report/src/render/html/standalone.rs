@@ -26,7 +26,8 @@ pub(in crate::render) const FORMAT: Format = Format {
     render: |results, Options { figure, .. }| Ok(figure_svg(results, figure.unwrap_or_default())?.into()),
 };
 
-/// The figure of the report on `results` whose title is `wanted`, or the only one with it in its title, as an SVG file.
+/// The figure of the report on `results` whose title is `wanted`, or the only one with it in its
+/// title, as an SVG file.
 ///
 /// # Errors
 /// [`NoFigure`] where no figure of the page has this title, or more than one contains it.

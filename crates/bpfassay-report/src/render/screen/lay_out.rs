@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks of columns beside the labels of rows, and below each other where the screen is too narrow.
+//! Blocks of columns beside the labels of rows, and below each other where the screen is too
+//! narrow.
 
 use super::super::plain::excerpt;
 

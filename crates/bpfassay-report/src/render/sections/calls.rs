@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of calls: what a probe adds to each call that moves data, beside what it adds to the whole phase.
+//! The table of calls: what a probe adds to each call that moves data, beside what it adds to the
+//! whole phase.
 
 use std::collections::HashMap;
 
@@ -76,7 +77,8 @@ fn figures(cell: &CellResult, calls: &CellMetric, phase: &CellMetric, remarks: &
     ]
 }
 
-/// Why no calls of any run of an IOR study were timed, in a line; nothing where some were, or there is no bandwidth.
+/// Why no calls of any run of an IOR study were timed, in a line; nothing where some were, or there
+/// is no bandwidth.
 pub(super) fn why_none(results: &Results) -> Option<String> {
     let first = first_runs(results);
     let reason = |cell: &CellResult| {

@@ -64,7 +64,8 @@ fn figures(
     is_mixed: bool,
     remarks: &mut Remarks,
 ) -> Vec<String> {
-    // Where nothing was measured, the column `attach` shows why: a remark for each figure would only repeat it.
+    // Where nothing was measured, the column `attach` shows why: a remark for each figure would
+    // only repeat it.
     let nothing = cell.runs.measured == 0;
     let mut shown = |text: Option<String>, reason: Option<&str>| match (text, reason) {
         (Some(text), _) => text,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of direct costs: what each probe configuration adds to each call on its own path, by role.
+//! The table of direct costs: what each probe configuration adds to each call on its own path, by
+//! role.
 
 use crate::{
     labels::{self, NONE},
@@ -91,7 +92,8 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
 }
 
-/// Whether tools' processes executed anything in user space during the phases, and why that is not known of some.
+/// Whether tools' processes executed anything in user space during the phases, and why that is not
+/// known of some.
 fn of_tools(results: &Results) -> (bool, Option<String>) {
     let metrics = results.cells.iter().flat_map(|cell| &cell.metrics);
     let found: Vec<_> = metrics.filter_map(|metric| metric.direct.as_ref()?.value()?.tool.as_ref()).collect();

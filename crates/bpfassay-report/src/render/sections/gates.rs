@@ -11,7 +11,8 @@ use crate::{
 };
 use bpfassay_results::{CellResult, GateResult, Results};
 
-/// The table, where the study has gates. What a shard measured decides none of them, as its warnings say.
+/// The table, where the study has gates. What a shard measured decides none of them, as its
+/// warnings say.
 pub(super) fn table(results: &Results) -> Option<Table> {
     if results.plan.study.gates.is_empty() || results.plan.shard.is_some() {
         return None;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables of the workload `io-paths`: what each probe configuration saw of each path. Targets that show the same share one.
+//! Tables of the workload `io-paths`: what each probe configuration saw of each path. Targets that
+//! show the same share one.
 
 use std::collections::BTreeMap;
 

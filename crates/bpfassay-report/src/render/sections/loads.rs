@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of tools that were loaded and attached, where nothing else was done: their programs as the kernel held them.
+//! The table of tools that were loaded and attached, where nothing else was done: their programs as
+//! the kernel held them.
 
 use bpfassay_protocol::tool::BpfObject;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of the workload `mounts`: what each probe configuration counted on each mount, beside what was moved there.
+//! The table of the workload `mounts`: what each probe configuration counted on each mount, beside
+//! what was moved there.
 
 use bpfassay_results::{ByteFigure, CellResult, Figure, Results, Span};
 use bpfassay_study::WorkloadSpec;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of nodes: what each probe configuration counted on each node of a cluster, and on all of them beside what IOR moved.
+//! The table of nodes: what each probe configuration counted on each node of a cluster, and on all
+//! of them beside what IOR moved.
 
 use bpfassay_protocol::{Operation, operation::Totals, tracer::Losses};
 use bpfassay_results::{CellResult, Figure, NodeBytes, NodeFigures, Results, RunDerived, RunResult};
@@ -13,7 +14,8 @@ use crate::{
     },
 };
 
-/// A row for each node and operation of each probe configuration, and one for all nodes; nothing where one machine measured.
+/// A row for each node and operation of each probe configuration, and one for all nodes; nothing
+/// where one machine measured.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let cell_names = CellNames::of(results);
     let runs = by_cell(&results.runs);
@@ -96,7 +98,8 @@ fn of_runs(runs: &[&RunDerived], remarks: &mut Remarks) -> Vec<[String; 8]> {
     rows
 }
 
-/// What was counted of `operation` on the nodes that `keep` selects, over `runs`; the first reason where something is missing.
+/// What was counted of `operation` on the nodes that `keep` selects, over `runs`; the first reason
+/// where something is missing.
 fn traced(runs: &[&RunDerived], operation: Operation, keep: impl Fn(&NodeFigures) -> bool) -> Figure<Totals> {
     let nodes = runs.iter().flat_map(|run| &run.nodes).filter(|node| keep(node));
     let figures = nodes.flat_map(|node| &node.bytes).filter(|bytes| bytes.operation == operation);
@@ -120,7 +123,8 @@ fn totals(figure: &Figure<Totals>, remarks: &mut Remarks) -> [String; 2] {
     }
 }
 
-/// How far what was counted on a node is from what its calls returned, over `runs`; nothing where that is known of all nodes together only.
+/// How far what was counted on a node is from what its calls returned, over `runs`; nothing where
+/// that is known of all nodes together only.
 fn error_of_node(runs: &[&RunDerived], operation: Operation, is_it: impl Fn(&NodeFigures) -> bool) -> String {
     let nodes = runs.iter().flat_map(|run| &run.nodes).filter(|node| is_it(node));
     let figures = nodes.flat_map(|node| &node.bytes).filter(|bytes| bytes.operation == operation);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of priced direct costs: what the study's model of caches and branches found on each probe's path, beside the instructions.
+//! The table of priced direct costs: what the study's model of caches and branches found on each
+//! probe's path, beside the instructions.
 
 use crate::render::table::{CellNames, Table};
 use bpfassay_results::{Figure, Results};

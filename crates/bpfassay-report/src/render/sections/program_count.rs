@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of overheads against the number of program sets: a row per configuration, a column per workload and metric.
+//! The table of overheads against the number of program sets: a row per configuration, a column per
+//! workload and metric.
 
 use std::collections::{HashMap, HashSet};
 

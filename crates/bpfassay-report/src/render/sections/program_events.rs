@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of what program sets saw of each workload: a row per event, over all configurations that have its set.
+//! The table of what program sets saw of each workload: a row per event, over all configurations
+//! that have its set.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -9,7 +9,8 @@ use crate::{
 };
 use bpfassay_results::{Figure, Results};
 
-/// The table of run times, where the kernel kept statistics: a row for each program that ran, and one for all of them.
+/// The table of run times, where the kernel kept statistics: a row for each program that ran, and
+/// one for all of them.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();

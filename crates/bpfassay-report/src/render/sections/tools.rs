@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tables of other tools under test: what each reported beside what really happened, and what was found of it.
+//! The tables of other tools under test: what each reported beside what really happened, and what
+//! was found of it.
 
 use bpfassay_tool::finding::{Certainty, Compared, FindingStatus, Kind, NotCompared, Values};
 
@@ -16,7 +17,8 @@ fn tools(results: &Results) -> impl Iterator<Item = (&CellResult, &str, &ToolRes
     results.cells.iter().filter_map(|cell| Some((cell, cell.tool.as_deref()?, cell.tool_result.as_ref()?)))
 }
 
-/// What each tool reported beside what really happened, where tools were under test that tool files describe.
+/// What each tool reported beside what really happened, where tools were under test that tool files
+/// describe.
 pub(super) fn figures(results: &Results) -> Option<Table> {
     let mut rows = Vec::new();
     let cell_names = CellNames::of(results);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A headless Chromium, driven by its DevTools protocol over two pipes
-//! (<https://chromedevtools.github.io/devtools-protocol/>; `--remote-debugging-pipe`: messages end with a zero byte).
+//! (<https://chromedevtools.github.io/devtools-protocol/>; `--remote-debugging-pipe`: messages end
+//! with a zero byte).
 
 use std::{
     env, fs,
@@ -58,7 +59,8 @@ impl Browser {
     pub(crate) fn start(program: &Path) -> Self {
         let profile = tempfile::tempdir().unwrap();
         let log = fs::File::create(profile.path().join("log")).unwrap();
-        // The protocol is spoken on descriptors 3 and 4. Without its sandbox, which root cannot have: the page is ours.
+        // The protocol is spoken on descriptors 3 and 4. Without its sandbox, which root cannot
+        // have: the page is ours.
         let mut child = Command::new("sh")
             .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >&2"])
             .arg(program)
@@ -102,7 +104,8 @@ impl Browser {
         }
     }
 
-    /// Everything that was asked for over the network or of files, and everything that the console got.
+    /// Everything that was asked for over the network or of files, and everything that the console
+    /// got.
     pub(crate) fn requests_and_complaints(&self) -> (Vec<String>, Vec<String>) {
         let (mut requests, mut complaints) = (Vec::new(), Vec::new());
         for event in &self.events {

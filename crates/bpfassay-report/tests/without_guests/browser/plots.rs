@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plots as a browser draws them: present, legible, and with their marks where results.json has the figures.
+//! Plots as a browser draws them: present, legible, and with their marks where results.json has the
+//! figures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,8 @@ const NEAR: f64 = 2.0;
 /// The least height of letters, in CSS pixels.
 const LETTERS: f64 = 9.0;
 
-/// A plot of intervals: the numbers below its axis with their places, and the places of its marks, by series.
+/// A plot of intervals: the numbers below its axis with their places, and the places of its marks,
+/// by series.
 #[derive(Debug, Deserialize)]
 struct Drawn {
     title: String,
@@ -114,7 +116,8 @@ pub(crate) fn assert_marks(browser: &mut Browser, results: &Results) {
     }
 }
 
-/// A plot along kernels: the numbers beside its axis with their heights, and the heights of its marks from left to right.
+/// A plot along kernels: the numbers beside its axis with their heights, and the heights of its
+/// marks from left to right.
 #[derive(Debug, Deserialize)]
 struct Along {
     title: String,
@@ -135,7 +138,8 @@ pub(crate) fn assert_one_axis(browser: &mut Browser, group: &str) {
     assert!(axes.iter().all(|axis| *axis == axes[0]), "{group}: {axes:#?}");
 }
 
-/// Every figure that results.json has of a series of kernels, a curve per probe configuration, stands at its height.
+/// Every figure that results.json has of a series of kernels, a curve per probe configuration,
+/// stands at its height.
 pub(crate) fn assert_along_kernels(browser: &mut Browser, results: &Results) {
     let drawn = browser.evaluate(
         "[...document.querySelectorAll('figure')].map(figure => { const svg = figure.querySelector('svg'); \

@@ -63,11 +63,12 @@ enum Disturbance {
     Killed(usize),
 }
 
-/// What a block came to: each run's kind of failure or none, and for those without one the runs of the boot that they were
-/// measured in, which make its figures; besides, how many boots it took.
+/// What a block came to: each run's kind of failure or none, and for those without one the runs of
+/// the boot that they were measured in, which make its figures; besides, how many boots it took.
 type Outcomes = (BTreeMap<String, (Option<FailureKind>, Vec<String>)>, usize);
 
-/// Does the first block of `plan` through a journal, disturbed by what `disturbances` say boot by boot.
+/// Does the first block of `plan` through a journal, disturbed by what `disturbances` say boot by
+/// boot.
 fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]) -> Outcomes {
     let block = &plan.blocks[0];
     let mut contents = Contents { header: header(plan), entries: Vec::new(), torn: None, digest: None };
@@ -187,8 +188,8 @@ fn world(plan: &Plan, harms: &[Harm]) -> BTreeMap<String, Harm> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// However many tools do harm: it ends, every run comes to one end, none of the innocent fails, and only the blamed do, or what
-    /// is like them.
+    /// However many tools do harm: it ends, every run comes to one end, none of the innocent fails,
+    /// and only the blamed do, or what is like them.
     #[test]
     fn every_run_comes_to_one_end_and_only_the_guilty_fail(rounds in 1..4_u32, harms in prop::collection::vec(harms(), 9)) {
         let plan = plan(rounds, 1);
@@ -213,7 +214,8 @@ proptest! {
         }
     }
 
-    /// Host failure, Ctrl-C and SIGKILL at any entry of the journal change neither an outcome nor what a run was measured with.
+    /// Host failure, Ctrl-C and SIGKILL at any entry of the journal change neither an outcome nor
+    /// what a run was measured with.
     #[test]
     fn resumed_is_uninterrupted(
         harms in prop::collection::vec(harms(), 9),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is damaged, planted or half written is never taken for an entry; what others write at the same time is.
+//! What is damaged, planted or half written is never taken for an entry; what others write at the
+//! same time is.
 
 use std::{
     fs,

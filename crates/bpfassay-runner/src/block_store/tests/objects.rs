@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An object store, in memory and behind hostile servers: what holds of a directory holds of it. `ci/checks/objects` tests the protocol against a server.
+//! An object store, in memory and behind hostile servers: what holds of a directory holds of it.
+//! `ci/checks/objects` tests the protocol against a server.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},

@@ -33,7 +33,8 @@ impl Observer for Seen {
     }
 }
 
-/// Runs `plan` in `directory` with the store `with`; nothing can be booted. What was measured, and what was seen of it.
+/// Runs `plan` in `directory` with the store `with`; nothing can be booted. What was measured, and
+/// what was seen of it.
 async fn run(directory: &Path, plan: &Plan, provenance: &Provenance, with: &BlockReuse) -> (Summary, Vec<String>) {
     let Work { journal, blocks, .. } = Work::begin(plan, Some(directory), provenance.clone()).unwrap();
     let (sender, host_setup) = watch::channel(Arc::new(host_setup(plan)));
@@ -174,7 +175,8 @@ fn the_boots_of_a_resumed_run_go_on_with_their_numbers() {
     assert!(left.iter().all(|left| left.block.id != todo.block.id) && left.len() == plan.blocks.len() - 1);
 }
 
-/// The journal of real results, with the command lines of [`host_setup`]. What QEMU's plugin counted is not in results.
+/// The journal of real results, with the command lines of [`host_setup`]. What QEMU's plugin
+/// counted is not in results.
 fn journal_of(results: Results) -> Contents {
     let Results { plan, provenance, boots, runs, started_unix_ms, .. } = results;
     let mut entries = Vec::new();
@@ -219,8 +221,8 @@ fn journal_of(results: Results) -> Contents {
     contents
 }
 
-/// The published series, out of a store: every build is reported, and one more build is one boot more of each configuration. The limit of time holds for a
-/// debug build on a busy host, too.
+/// The published series, out of a store: every build is reported, and one more build is one boot
+/// more of each configuration. The limit of time holds for a debug build on a busy host, too.
 #[tokio::test]
 async fn a_series_out_of_a_store_is_reported_at_once_and_grows_by_a_block() {
     let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/kernel-series");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a command that measures on the nodes of an allocation is: outside of any, in one but not on its first node, or where it has to be.
+//! Where a command that measures on the nodes of an allocation is: outside of any, in one but not
+//! on its first node, or where it has to be.
 
 use std::{env, ffi::OsString, io, process::Command};
 
@@ -98,7 +99,8 @@ impl Request {
     }
 }
 
-/// The command that starts `command` on the node `first` of the job that this one is in, program first.
+/// The command that starts `command` on the node `first` of the job that this one is in, program
+/// first.
 #[must_use]
 pub fn on_first_node(first: &str, command: &[OsString]) -> Vec<OsString> {
     let mut words: Vec<OsString> =

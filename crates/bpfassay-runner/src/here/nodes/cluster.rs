@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The nodes of an allocation of Slurm, and the commands by which srun starts a relay on each and IOR across all. Pure but for what names this program.
+//! The nodes of an allocation of Slurm, and the commands by which srun starts a relay on each and
+//! IOR across all. Pure but for what names this program.
 
 #![allow(clippy::disallowed_methods, reason = "reads random bytes from /dev/urandom")]
 
@@ -13,16 +14,19 @@ use std::{
 use super::wire::Waiting;
 use crate::slurm::{PATIENCE, is_without_controller};
 
-/// The option of every step that is started beside others: it shares processors and memory with them (from Slurm 22.05 on; earlier versions share processors alone).
+/// The option of every step that is started beside others: it shares processors and memory with
+/// them (from Slurm 22.05 on; earlier versions share processors alone).
 const BESIDE: &str = "--overlap";
 
-/// What srun prints of Slurm 22.05 for some seconds after its controller was restarted, until that knows its nodes again; and where a step asks for too much.
+/// What srun prints of Slurm 22.05 for some seconds after its controller was restarted, until that
+/// knows its nodes again; and where a step asks for too much.
 const RESTARTED: &str = "Memory required by task is not available";
 
 /// How long that may last.
 const RESTARTING: Duration = Duration::from_secs(60);
 
-/// For how long a step is begun again that could not be begun, by what srun `printed` of that; `None`: it is an error.
+/// For how long a step is begun again that could not be begun, by what srun `printed` of that;
+/// `None`: it is an error.
 pub(super) fn patience(printed: &str) -> Option<Duration> {
     if is_without_controller(printed) {
         return Some(PATIENCE);
@@ -33,7 +37,8 @@ pub(super) fn patience(printed: &str) -> Option<Duration> {
 /// Several nodes, and how IOR runs across them.
 #[derive(Debug, Clone)]
 pub struct Cluster {
-    /// The nodes by the names that Slurm has for them; the first one is this machine, where the first rank runs.
+    /// The nodes by the names that Slurm has for them; the first one is this machine, where the
+    /// first rank runs.
     pub nodes: Vec<String>,
     /// How many ranks of IOR run on each.
     pub ranks_per_node: u32,
@@ -82,7 +87,8 @@ impl Cluster {
         words
     }
 
-    /// The command that runs IOR across all nodes, program first, with the arguments that the agent of the first node gave it.
+    /// The command that runs IOR across all nodes, program first, with the arguments that the agent
+    /// of the first node gave it.
     pub(super) fn ior(&self, steps: &Steps, waiting: &Waiting) -> Vec<OsString> {
         let mut words: Vec<OsString> = self.launcher.iter().map(OsString::from).collect();
         let ranks = self.ranks();
@@ -106,8 +112,9 @@ impl Cluster {
         words
     }
 
-    /// Variables for a launcher that has srun start its own processes on the nodes, as those of MPICH and Open MPI do: this process may be a step of one node,
-    /// and theirs is beside those of the relays.
+    /// Variables for a launcher that has srun start its own processes on the nodes, as those of
+    /// MPICH and Open MPI do: this process may be a step of one node, and theirs is beside those of
+    /// the relays.
     pub(super) fn of_steps(&self) -> Vec<(&'static str, String)> {
         if is_srun(&self.launcher) {
             return Vec::new();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One stream of messages of those of several agents, which do the same job: in lock-step, a message of each at a time. Pure.
+//! One stream of messages of those of several agents, which do the same job: in lock-step, a
+//! message of each at a time. Pure.
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,8 @@ use crate::{
     together::{RunTogether, Together},
 };
 
-/// Most messages of one node that wait for those of others: no agent is ahead by more than a run, which it cannot measure alone.
+/// Most messages of one node that wait for those of others: no agent is ahead by more than a run,
+/// which it cannot measure alone.
 const MOST_AHEAD: usize = 1 << 10;
 
 /// What comes of the messages of all nodes.
@@ -36,7 +38,8 @@ struct Stream {
 }
 
 impl Stream {
-    /// The run that has ended on this node but was not joined yet, and what came of it. Phases that the node announced before are not waited for.
+    /// The run that has ended on this node but was not joined yet, and what came of it. Phases that
+    /// the node announced before are not waited for.
     fn ended(&self) -> Option<(&str, &RunOutcome)> {
         self.messages.iter().find_map(|message| match message {
             GuestMessage::RunEnded { run, outcome } => Some((run.as_str(), &**outcome)),
@@ -95,8 +98,9 @@ impl Joiner {
         })
     }
 
-    /// Whether the node at `at` has reported that all is done. An agent that fails exits as one that has done all, and what it reports is joined with
-    /// nothing while the others wait for an IOR that will not be started.
+    /// Whether the node at `at` has reported that all is done. An agent that fails exits as one
+    /// that has done all, and what it reports is joined with nothing while the others wait for an
+    /// IOR that will not be started.
     pub(super) fn is_done(&self, at: usize) -> bool {
         self.streams.get(at).is_some_and(|stream| stream.is_done)
     }
@@ -109,7 +113,8 @@ impl Joiner {
         })
     }
 
-    /// A run that a node has ended without measuring it, and the nodes that have not ended it: they wait for an IOR that will not be started.
+    /// A run that a node has ended without measuring it, and the nodes that have not ended it: they
+    /// wait for an IOR that will not be started.
     pub(super) fn left_alone(&self) -> Option<(String, Vec<usize>)> {
         let run = self.unmeasured()?;
         let others = self.streams.iter().enumerate().filter(|(_, stream)| stream.ended().is_none());
@@ -126,7 +131,8 @@ impl Joiner {
             if let Some(log) = self.logs.pop_front() {
                 return Ok(Some(Joined::Message(log)));
             }
-            // A node that does not measure the run has no more phases of it; the others' are of no interest then.
+            // A node that does not measure the run has no more phases of it; the others' are of no
+            // interest then.
             if self.unmeasured().is_some() {
                 let mut has_left_out = false;
                 for stream in &mut self.streams {
@@ -270,7 +276,8 @@ fn outcome(outcomes: Vec<(String, RunOutcome)>, ranks: &[u32], problem: Option<S
     }
 }
 
-/// The refusal of the first node of `refused` that was, with those of the others, if not the same; `all` nodes there are.
+/// The refusal of the first node of `refused` that was, with those of the others, if not the same;
+/// `all` nodes there are.
 fn refusal(refused: Vec<(String, Refusal)>, all: usize) -> Option<Refusal> {
     let mut messages: Vec<(&str, Vec<&str>)> = Vec::new();
     for (node, Refusal { message, .. }) in &refused {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processes of a node besides its agent: what stands in the place of IOR while the run is measured, and the ranks of IOR.
+//! The processes of a node besides its agent: what stands in the place of IOR while the run is
+//! measured, and the ranks of IOR.
 //!
-//! The agent starts a workload as a child of its own, in the cgroup that its tracer counts. An MPI program is started by a launcher, which knows all
-//! nodes. So the agent starts a process that only waits; each rank asks the relay of its node for the cgroup of that process, joins it, and becomes IOR.
+//! The agent starts a workload as a child of its own, in the cgroup that its tracer counts. An MPI
+//! program is started by a launcher, which knows all nodes. So the agent starts a process that only
+//! waits; each rank asks the relay of its node for the cgroup of that process, joins it, and
+//! becomes IOR.
 
 #![allow(
     clippy::disallowed_methods,
@@ -98,19 +101,22 @@ pub enum NodeError {
     },
 }
 
-/// The name of the socket at which the relay that is this process listens to what stands in the place of IOR.
+/// The name of the socket at which the relay that is this process listens to what stands in the
+/// place of IOR.
 pub(super) fn of_stand(relay: u32) -> String {
     format!("bpfassay-stand-{relay}")
 }
 
-/// The name of the socket at which the relay of this host listens to ranks. Hosts are distinguished as well, because several may share a kernel: their
-/// names are what no launcher of MPI programs changes, while some pass the variables of the first node on to all.
+/// The name of the socket at which the relay of this host listens to ranks. Hosts are distinguished
+/// as well, because several may share a kernel: their names are what no launcher of MPI programs
+/// changes, while some pass the variables of the first node on to all.
 pub(super) fn of_ranks(token: &str) -> String {
     let host = rustix::system::uname();
     format!("bpfassay-ranks-{token}-{}", host.nodename().to_string_lossy())
 }
 
-/// A socket by a name that no file system has: nothing of it is left, whatever becomes of its process.
+/// A socket by a name that no file system has: nothing of it is left, whatever becomes of its
+/// process.
 ///
 /// # Errors
 /// Those of the system: the name is too long.
@@ -123,7 +129,8 @@ pub(super) fn program_of_stand(relay: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{relay}/exe"))
 }
 
-/// The relay in whose name this program was started as `program`, where it stands in the place of IOR ([`stand`]).
+/// The relay in whose name this program was started as `program`, where it stands in the place of
+/// IOR ([`stand`]).
 #[must_use]
 pub fn relay_of(program: &Path) -> Option<u32> {
     let parts: Vec<&str> = program.to_str()?.split('/').collect();
@@ -159,8 +166,8 @@ pub fn stand(relay: u32, arguments: impl Iterator<Item = OsString>) -> Result<()
     }
 }
 
-/// Becomes a rank of IOR on this node: joins the cgroup of the run there, enters `directory` and executes `program` with `arguments`. Returns only
-/// where that fails.
+/// Becomes a rank of IOR on this node: joins the cgroup of the run there, enters `directory` and
+/// executes `program` with `arguments`. Returns only where that fails.
 #[must_use]
 pub fn rank(token: &str, directory: &Path, program: &Path, arguments: &[OsString]) -> NodeError {
     match join(token, directory) {
@@ -211,7 +218,8 @@ fn own_cgroup() -> io::Result<String> {
     own.map(str::to_owned).ok_or_else(|| io::Error::other("this process is in no cgroup of version 2"))
 }
 
-/// Moves this process to `cgroup`. Where the hierarchy is mounted nowhere, it is mounted for that, in no mount table, as the agent does.
+/// Moves this process to `cgroup`. Where the hierarchy is mounted nowhere, it is mounted for that,
+/// in no mount table, as the agent does.
 fn enter(cgroup: &str) -> io::Result<()> {
     let below = Path::new(cgroup.trim_start_matches('/'));
     if !below.components().all(|part| matches!(part, Component::Normal(_))) {
@@ -219,7 +227,8 @@ fn enter(cgroup: &str) -> io::Result<()> {
     }
     let door = below.join("cgroup.procs");
     for mounted in hierarchies(&std::fs::read_to_string("/proc/self/mountinfo")?) {
-        // Another mount may cover it, or be of another cgroup namespace: the cgroup is not there then.
+        // Another mount may cover it, or be of another cgroup namespace: the cgroup is not there
+        // then.
         if let Ok(mut door) = File::options().write(true).open(mounted.join(&door)) {
             return door.write_all(b"0");
         }

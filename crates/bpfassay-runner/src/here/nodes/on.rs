@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A block on several nodes: what their agents send together, how it ends, and what is recorded of that.
+//! A block on several nodes: what their agents send together, how it ends, and what is recorded of
+//! that.
 
 use std::{
     fs::File,
@@ -45,7 +46,8 @@ const LINES: usize = 4;
 const LOOKED_AT: u64 = 16 << 10;
 
 impl Boot<'_> {
-    /// Does the block by one agent on each node of `cluster`. Whether these nodes are fit for another one.
+    /// Does the block by one agent on each node of `cluster`. Whether these nodes are fit for
+    /// another one.
     ///
     /// # Errors
     /// [`BlockError`] where the journal cannot be written. Nodes on which nothing can be started are a record.
@@ -104,7 +106,8 @@ impl Boot<'_> {
                 self.over_here(None, None)?;
                 return Ok(true);
             }
-            // Only of a run that has a tool and has ended: `handle_message` protests against any other.
+            // Only of a run that has a tool and has ended: `handle_message` protests against any
+            // other.
             End::Unsound(run, differences) => {
                 self.unsound(&run, differences)?;
                 return Ok(false);
@@ -164,7 +167,8 @@ impl Boot<'_> {
     }
 }
 
-/// `job` as the agent of a node does it: in place of IOR with all its ranks it starts one process, which waits.
+/// `job` as the agent of a node does it: in place of IOR with all its ranks it starts one process,
+/// which waits.
 fn of_node(mut job: Job) -> Job {
     let Task::Runs { runs } = &mut job.task else { return job };
     for run in runs {

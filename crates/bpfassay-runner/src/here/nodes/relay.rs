@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The relay: the process of a node that srun starts. It starts the agent, passes its messages on to the command, and answers the processes of its node.
+//! The relay: the process of a node that srun starts. It starts the agent, passes its messages on
+//! to the command, and answers the processes of its node.
 
 #![allow(clippy::disallowed_methods, reason = "the relay's output is a pipe to the program that started it")]
 
@@ -39,13 +40,15 @@ use crate::here::{
     tools::Places,
 };
 
-/// How long the agent may take to remove what it made, when it is to stop. Slurm kills what is left of a step after `KillWait`, 30 s by default.
+/// How long the agent may take to remove what it made, when it is to stop. Slurm kills what is left
+/// of a step after `KillWait`, 30 s by default.
 const ENDING: Duration = Duration::from_secs(25);
 
 /// How long a process of this node may take to introduce itself.
 const GREETING: Duration = Duration::from_secs(10);
 
-/// Runs the relay of this node until its agent has ended: `token` is what all relays of one command have in common.
+/// Runs the relay of this node until its agent has ended: `token` is what all relays of one command
+/// have in common.
 ///
 /// # Errors
 /// [`NodeError`]; what the agent fails at is passed on as a message.
@@ -81,7 +84,8 @@ fn send(message: &FromNode) -> io::Result<()> {
     out.flush()
 }
 
-/// What the command sends, read by a thread that nobody waits for: standard input cannot be left otherwise.
+/// What the command sends, read by a thread that nobody waits for: standard input cannot be left
+/// otherwise.
 fn orders() -> mpsc::Receiver<io::Result<ToNode>> {
     let (sender, receiver) = mpsc::channel(4);
     std::thread::spawn(move || {
@@ -145,7 +149,8 @@ impl Relay {
         Ok(Self { agent, child, job, is_first, standing: None, waiting: None })
     }
 
-    /// Passes on what comes from either side until the agent is gone. Returns why it ended, where that was early.
+    /// Passes on what comes from either side until the agent is gone. Returns why it ended, where
+    /// that was early.
     ///
     /// # Errors
     /// Those of the system. The agent ends by itself when this process does.

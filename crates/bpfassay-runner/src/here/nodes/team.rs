@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The relays of all nodes while a block is measured, from the side of the command: starts them, joins what they send, runs IOR when all wait for it.
+//! The relays of all nodes while a block is measured, from the side of the command: starts them,
+//! joins what they send, runs IOR when all wait for it.
 
 use std::{
     collections::BTreeMap,
@@ -97,7 +98,8 @@ pub(super) struct Team<'a> {
 }
 
 impl<'a> Team<'a> {
-    /// Starts a relay on each node, whose agent does `job` on the file system at `mount`. What they print goes to `log`.
+    /// Starts a relay on each node, whose agent does `job` on the file system at `mount`. What they
+    /// print goes to `log`.
     ///
     /// # Errors
     /// Those of the system: srun cannot be started.
@@ -291,14 +293,16 @@ impl<'a> Team<'a> {
         Happened::Failed(kind, problems.join("; "))
     }
 
-    /// Ends what waits for an IOR that will not be started, because another node has ended the run already.
+    /// Ends what waits for an IOR that will not be started, because another node has ended the run
+    /// already.
     async fn leave_alone(&mut self) {
         let Some((run, alone)) = self.joiner.left_alone() else { return };
         if let Some(ior) = self.ior.take() {
             end(ior.child).await;
         }
         for at in alone {
-            // That a node waits with its next run may be known before the end of this one is, which its agent reports in another way.
+            // That a node waits with its next run may be known before the end of this one is, which
+            // its agent reports in another way.
             if let Some(member) = self.members.get_mut(at)
                 && member.waiting.take_if(|waiting| waiting.is_of(&run)).is_some()
             {
@@ -319,7 +323,8 @@ impl<'a> Team<'a> {
         }
         let waiting: Option<Vec<&Waiting>> = self.members.iter().map(|member| member.waiting.as_ref()).collect();
         let Some((first, others)) = waiting.as_deref().and_then(<[_]>::split_first) else { return Ok(()) };
-        // A node may wait with its next run already, while the others have not ended the one before.
+        // A node may wait with its next run already, while the others have not ended the one
+        // before.
         if others.iter().any(|other| summary(other) != summary(first)) {
             return Ok(());
         }
@@ -341,7 +346,8 @@ impl<'a> Team<'a> {
         Ok(())
     }
 
-    /// Once IOR has ended, and all ranks are known that ran: ends what stands in its place on all nodes.
+    /// Once IOR has ended, and all ranks are known that ran: ends what stands in its place on all
+    /// nodes.
     async fn conclude_ior(&mut self) {
         let Some(Ior { ended: Some((status, at)), .. }) = &self.ior else { return };
         let ranks = self.ranks();

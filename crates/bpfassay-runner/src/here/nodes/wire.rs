@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines of JSON between the command and the relay of each node (through srun's standard streams), and between a relay and the processes of its own
-//! node (through sockets without a place in the file system). A line is bounded; whatever is none of these messages ends the connection.
+//! Lines of JSON between the command and the relay of each node (through srun's standard streams),
+//! and between a relay and the processes of its own node (through sockets without a place in the
+//! file system). A line is bounded; whatever is none of these messages ends the connection.
 
 use std::{collections::BTreeMap, ffi::OsStr, io, path::PathBuf};
 
@@ -54,7 +55,8 @@ pub(super) enum FromNode {
     Waiting(Waiting),
     /// The agent is gone: how it ended. Nothing follows.
     Ended {
-        /// How, as the system reports it; `None`: it exited with 0, after it had reported that all is done, or what it failed at.
+        /// How, as the system reports it; `None`: it exited with 0, after it had reported that all
+        /// is done, or what it failed at.
         problem: Option<String>,
     },
 }
@@ -140,7 +142,8 @@ pub(super) fn message<T: DeserializeOwned>(line: &[u8]) -> io::Result<T> {
 /// The next message of `reader`; `None` where it has ended.
 ///
 /// # Errors
-/// Those of reading; [`io::ErrorKind::InvalidData`] for a line that is longer than `most`, ends without a newline, or has no such message.
+/// Those of reading; [`io::ErrorKind::InvalidData`] for a line that is longer than `most`, ends
+/// without a newline, or has no such message.
 pub(super) async fn next<T: DeserializeOwned>(
     reader: &mut (impl AsyncBufRead + Unpin),
     most: usize,

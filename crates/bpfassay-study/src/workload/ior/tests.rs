@@ -31,7 +31,8 @@ fn the_real_ior_gets_the_same_options_and_cannot_be_held() {
     assert!(!workload.control);
 }
 
-/// What a guest runs for each workload of a bundled study, in words: the rest is as for all of the program for workloads.
+/// What a guest runs for each workload of a bundled study, in words: the rest is as for all of the
+/// program for workloads.
 #[test]
 fn every_kind_has_its_run_specification() {
     let workloads = |study: &str| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Workloads that are any program: `command`, and `fio`, which is one with its arguments and metrics given.
+//! Workloads that are any program: `command`, and `fio`, which is one with its arguments and
+//! metrics given.
 
 use bpfassay_study::{Study, WorkloadKind};
 

@@ -212,7 +212,8 @@ fn what_was_compiled_in_is_asked_last_and_named_as_such() {
     assert_eq!(paths(&default), packages.each_ref().map(|package| format!("/{}", package.path)));
     assert_eq!(paths(&archive), [in_archive(&packages[1])]);
     assert_eq!(apt.mirror().unwrap().unwrap().name(), format!("{} (the mirror that was compiled in)", default.url()));
-    // What the user names is asked in their place. What it lacks may be replaced by the newest only where no archive was named.
+    // What the user names is asked in their place. What it lacks may be replaced by the newest only
+    // where no archive was named.
     let cache = Cache::open(directory.path().join("second")).unwrap();
     let named_archive = Server::start([]);
     let own = Options { mirror: Some(named.url().to_owned()), ..options.clone() };
@@ -259,7 +260,8 @@ fn of_mirror(mirror: &Server, client: Client) -> Options {
     Options { mirror: Some(mirror.url().to_owned()), client, ..Options::default() }
 }
 
-/// Breaks the download of `package` off, as often as it is tried, and returns where the next one can go on.
+/// Breaks the download of `package` off, as often as it is tried, and returns where the next one
+/// can go on.
 fn break_off(cache: &Cache, package: &Located, mirror: &Server, client: Client) -> u64 {
     mirror.break_after(100_000);
     let error = fetch(&Apt::new(cache, of_mirror(mirror, client)), std::slice::from_ref(package)).unwrap_err();

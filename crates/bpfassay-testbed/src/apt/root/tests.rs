@@ -76,7 +76,8 @@ fn user_of(peer: SocketAddr) -> u32 {
     line.split_whitespace().nth(7).unwrap().parse().unwrap()
 }
 
-/// The user as whom apt shall go to the network, where this test can find out: it must be root, on a host with apt.
+/// The user as whom apt shall go to the network, where this test can find out: it must be root, on
+/// a host with apt.
 fn other_user(apt: &Apt<'_>) -> Option<u32> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root downloads as another user; run this test as root");

@@ -41,7 +41,8 @@ fn refused(directory: &Path, part: &str) {
     assert_eq!(everything(directory), before);
 }
 
-/// A cache of the version before there was a marker, with what a process that died left in its `tmp`.
+/// A cache of the version before there was a marker, with what a process that died left in its
+/// `tmp`.
 fn unmarked() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for part in ["objects", "trees", "records", "apt", "locks", "tmp/scratch-gone", "logs"] {

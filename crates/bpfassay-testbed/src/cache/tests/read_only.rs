@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cache that may only be read: what is there can be used, and what is not is refused with a message.
+//! A cache that may only be read: what is there can be used, and what is not is refused with a
+//! message.
 
 use super::*;
 

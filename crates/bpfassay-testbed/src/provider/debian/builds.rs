@@ -46,8 +46,8 @@ pub fn builds(entry: &Entry, flavour: &str, index: &[Indexed]) -> Vec<Build> {
     builds
 }
 
-/// Collects the packages of one release at one version: those that the entry names, and what they depend on as far as it
-/// has the release in its name.
+/// Collects the packages of one release at one version: those that the entry names, and what they
+/// depend on as far as it has the release in its name.
 fn build(entry: &Entry, release: &KernelRelease, version: &str, index: &[Indexed]) -> Build {
     let suffix = format!("-{release}");
     let mut names: Vec<String> = entry.packages.iter().map(|name| name.replace('@', release)).collect();
@@ -61,8 +61,8 @@ fn build(entry: &Entry, release: &KernelRelease, version: &str, index: &[Indexed
             package.name == name.as_str() && package.version == version
         });
         let Some(indexed) = indexed else {
-            // Backports drop linux-base of old builds. Those up to 6.18 have its files in linux-image; where they are in
-            // no other package either, unpacking reports it.
+            // Backports drop linux-base of old builds. Those up to 6.18 have its files in
+            // linux-image; where they are in no other package either, unpacking reports it.
             if !name.starts_with("linux-base-") {
                 missing.get_or_insert(name);
             }

@@ -31,7 +31,8 @@ pub struct Kernels<'a> {
     pub(super) catalogue: &'a Catalogue,
 }
 
-/// A build that was chosen for a name: what the cache remembers, so that the name keeps its meaning until a refresh.
+/// A build that was chosen for a name: what the cache remembers, so that the name keeps its meaning
+/// until a refresh.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Choice {
@@ -68,9 +69,10 @@ impl<'a> Kernels<'a> {
         tree.map(|tree| choice.kernel(arch, name, &tree)).transpose()
     }
 
-    /// The kernel `name` of `arch`: from the cache, or downloaded and unpacked. A name means the build that the catalogue's lock has; where it has
-    /// none, the mirror no longer has the files, or [`crate::apt::Options::newest`] asks for it, the newest, and keeps that
-    /// until [`crate::apt::Options::refresh`].
+    /// The kernel `name` of `arch`: from the cache, or downloaded and unpacked. A name means the
+    /// build that the catalogue's lock has; where it has none, the mirror no longer has the files,
+    /// or [`crate::apt::Options::newest`] asks for it, the newest, and keeps that until
+    /// [`crate::apt::Options::refresh`].
     ///
     /// # Errors
     /// [`CatalogueError`] for an unknown name, and for a build that is not in its suite or incomplete; [`AptError`] where the mirror fails;
@@ -151,8 +153,8 @@ impl<'a> Kernels<'a> {
     /// The build that a name means today, and its suite.
     ///
     /// # Errors
-    /// Those of [`Apt::root`]; where apt cannot list the packages of a suite; [`Error::Catalogue`] where no suite has a complete build of
-    /// that name today.
+    /// Those of [`Apt::root`]; where apt cannot list the packages of a suite; [`Error::Catalogue`]
+    /// where no suite has a complete build of that name today.
     pub(crate) fn choose(&self, selection: &Selection<'_>, force: bool) -> Result<(String, Build)> {
         let mut all = Vec::new();
         for entry in &selection.entries {

@@ -17,14 +17,15 @@ pub struct Listing {
     pub arch: Arch,
     /// The suites that hold it, first choice first.
     pub suites: Vec<String>,
-    /// Its builds in these suites, oldest first within each; none where a package index has not been fetched yet or cannot
-    /// be fetched.
+    /// Its builds in these suites, oldest first within each; none where a package index has not
+    /// been fetched yet or cannot be fetched.
     pub builds: Option<Vec<(String, Build)>>,
     /// Why a package index cannot be fetched, and what to do.
     pub problem: Option<String>,
     /// What `uname -r` prints of the build that its name means, where the lock has one.
     pub locked: Option<KernelRelease>,
-    /// What is in the cache: the build that the name means now, and builds fetched by their own names.
+    /// What is in the cache: the build that the name means now, and builds fetched by their own
+    /// names.
     pub cached: Vec<Cached>,
 }
 
@@ -40,7 +41,8 @@ pub struct Cached {
 }
 
 impl Listing {
-    /// The build that the series' own name means, with its suite: the newest complete one of the first suite that has one.
+    /// The build that the series' own name means, with its suite: the newest complete one of the
+    /// first suite that has one.
     #[must_use]
     pub fn current(&self) -> Option<&(String, Build)> {
         let builds = self.builds.as_deref()?;
@@ -49,7 +51,8 @@ impl Listing {
             .find_map(|suite| builds.iter().rev().find(|(found, build)| found == suite && build.missing.is_none()))
     }
 
-    /// The names of the builds that `keep` selects, oldest first, each once: several suites may hold one build.
+    /// The names of the builds that `keep` selects, oldest first, each once: several suites may
+    /// hold one build.
     pub fn names(&self, keep: impl Fn(&Build) -> bool) -> Vec<String> {
         let builds = self.builds.iter().flatten().map(|(_, build)| build);
         let mut builds: Vec<_> = builds.filter(|build| keep(build)).collect();
@@ -61,8 +64,9 @@ impl Listing {
 }
 
 impl Kernels<'_> {
-    /// Everything known for `arch`. Package indexes that are missing or old are fetched, unless the network may not be used. A suite
-    /// whose mirror does not have it is reported in [`Listing::problem`].
+    /// Everything known for `arch`. Package indexes that are missing or old are fetched, unless the
+    /// network may not be used. A suite whose mirror does not have it is reported in
+    /// [`Listing::problem`].
     ///
     /// # Errors
     /// [`Error::Command`] for an index that cannot be read, [`Error::DiskFull`] where there is no space for one, [`Error::Io`] where the cache
@@ -126,7 +130,8 @@ impl Kernels<'_> {
         for name in names {
             match self.cached(arch, &name) {
                 Ok(Some(kernel)) => cached.push(Cached { name, release: kernel.release, version: kernel.version }),
-                // A build whose name cannot be given on the command line (7.3-rc7) is not fetched by it.
+                // A build whose name cannot be given on the command line (7.3-rc7) is not fetched
+                // by it.
                 Ok(None) | Err(Error::Catalogue(_)) => {}
                 Err(error) => return Err(error),
             }

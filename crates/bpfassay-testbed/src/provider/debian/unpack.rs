@@ -28,7 +28,8 @@ pub(super) const MODULES: &str = "modules";
 /// Unpacks `packages`, reporting each as it is `done`, and moves what is wanted into `content`.
 ///
 /// # Errors
-/// Where a package cannot be unpacked; where its kernel has another layout than Debian's; [`Error::Io`] where the cache cannot be written.
+/// Where a package cannot be unpacked; where its kernel has another layout than Debian's;
+/// [`Error::Io`] where the cache cannot be written.
 pub(super) fn unpack(
     cache: &Cache,
     packages: &[Object],

@@ -39,7 +39,8 @@ pub fn is_build_tree(directory: &Path) -> bool {
     directory.join(CONFIG).is_file() || (directory.join("Makefile").is_file() && directory.join("arch").is_dir())
 }
 
-/// The kernel that was built in `tree` for one of `archs`, or for any where there are none; with `modules`, or those of the tree.
+/// The kernel that was built in `tree` for one of `archs`, or for any where there are none; with
+/// `modules`, or those of the tree.
 ///
 /// # Errors
 /// [`Error::LocalKernel`] for what is no build tree, and for images of several architectures; [`Error::UnusableImage`] for an image that is none;

@@ -100,7 +100,8 @@ impl Config {
         self.0.get(option).is_some_and(|value| value == "m")
     }
 
-    /// The modules that guests need, with `nfs` for an NFS mount, too, and that are not in `modules`.
+    /// The modules that guests need, with `nfs` for an NFS mount, too, and that are not in
+    /// `modules`.
     pub(super) fn absent(&self, modules: &BTreeSet<String>, nfs: bool) -> Vec<Absent> {
         let needed = GUEST_MODULES.into_iter().filter(|(option, module, need)| {
             self.is_module(option) && (nfs || *need != Need::Nfs) && !modules.contains(*module)
@@ -108,7 +109,8 @@ impl Config {
         needed.map(|(_, module, need)| Absent { module, needed_by: need }).collect()
     }
 
-    /// What a kernel of this configuration and `release` lacks: for guests, for probes, and with `nfs` for an NFS mount.
+    /// What a kernel of this configuration and `release` lacks: for guests, for probes, and with
+    /// `nfs` for an NFS mount.
     #[must_use]
     pub fn lacks(&self, release: &str, nfs: bool) -> Vec<Lack> {
         let fragments =
@@ -125,7 +127,8 @@ fn option(line: &str) -> Option<(&str, &str)> {
     line.trim().split_once('=').filter(|(name, value)| name.starts_with("CONFIG_") && !value.is_empty())
 }
 
-/// Whether kernels of `release` have the options of a fragment: by its lines `# since: 6.12` and `# before: 7.0`.
+/// Whether kernels of `release` have the options of a fragment: by its lines `# since: 6.12` and `#
+/// before: 7.0`.
 fn is_of(fragment: &str, release: &str) -> bool {
     let named =
         |key: &str| fragment.lines().find_map(|line| version(line.strip_prefix("# ")?.strip_prefix(key)?.trim()));

@@ -22,7 +22,8 @@ const MAX_RELEASE: usize = 64;
 /// # Errors
 /// What they are instead, and what is wanted.
 pub fn identify(image: &[u8]) -> Result<ImageKind, String> {
-    // An EFI application that unpacks the kernel when it runs: drivers/firmware/efi/libstub/zboot-header.S.
+    // An EFI application that unpacks the kernel when it runs:
+    // drivers/firmware/efi/libstub/zboot-header.S.
     if has(image, 4, b"zimg") {
         return Err("is a compressed EFI image (zboot), which QEMU 7.2 cannot boot: give arch/*/boot/Image".to_owned());
     }
@@ -53,7 +54,8 @@ fn has(image: &[u8], at: usize, magic: &[u8]) -> bool {
     image.get(at..).is_some_and(|rest| rest.starts_with(magic))
 }
 
-/// The release in the banner `Linux version RELEASE (…`. The same text without a release occurs elsewhere in a kernel.
+/// The release in the banner `Linux version RELEASE (…`. The same text without a release occurs
+/// elsewhere in a kernel.
 fn banner(image: &[u8]) -> Option<KernelRelease> {
     const BEFORE: &[u8] = b"Linux version ";
     let mut rest = image;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernels in packages of distributions: `--kernel image.deb,modules.deb`, `--kernel kernel-core.rpm`, `--kernel DIRECTORY-OF-PACKAGES`.
+//! Kernels in packages of distributions: `--kernel image.deb,modules.deb`, `--kernel
+//! kernel-core.rpm`, `--kernel DIRECTORY-OF-PACKAGES`.
 //!
-//! The packages are unpacked into the cache, once. Nothing of them is installed or run. What belongs to the kernel is found by its place, which is the same in all
-//! distributions: `boot/` for older packages, `lib/modules/RELEASE` for the others.
+//! The packages are unpacked into the cache, once. Nothing of them is installed or run. What
+//! belongs to the kernel is found by its place, which is the same in all distributions: `boot/` for
+//! older packages, `lib/modules/RELEASE` for the others.
 
 #![allow(
     clippy::disallowed_methods,
@@ -36,7 +38,8 @@ const MOST_PACKAGES: usize = 64;
 /// Largest list of packages that is read back from the cache, in bytes.
 const MAX_LIST: u64 = 1 << 20;
 
-/// What kernels are called in `boot`, before `-RELEASE`. Where one of them is there, the others are the same for a debugger.
+/// What kernels are called in `boot`, before `-RELEASE`. Where one of them is there, the others are
+/// the same for a debugger.
 const IMAGES: [&str; 3] = ["vmlinuz", "Image", "vmlinux"];
 /// The same in `lib/modules/RELEASE`.
 const IMAGES_OF_MODULES: [&str; 4] = ["vmlinuz", "vmlinuz.unsigned", "Image", "Image.gz"];
@@ -71,7 +74,8 @@ pub fn packages_in(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The kernel in `packages`, of which at least one is given; with `modules`, or those of the packages. It is unpacked into the cache, unless it is there.
+/// The kernel in `packages`, of which at least one is given; with `modules`, or those of the
+/// packages. It is unpacked into the cache, unless it is there.
 ///
 /// # Errors
 /// [`Error::Package`] for a file that is no package; [`Error::LocalKernel`] for packages without an image, of several kernels, or without the modules that

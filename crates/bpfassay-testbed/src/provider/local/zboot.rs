@@ -5,15 +5,17 @@
 //! - zboot images of arm64 and riscv64 (`CONFIG_EFI_ZBOOT`), which unpack the kernel. The header is
 //!   that of drivers/firmware/efi/libstub/zboot-header.S (Linux 6.1 and later).
 //! - Images of systemd-stub and stubble, as new Ubuntu and Fedora have for arm64: the kernel, which
-//!   may be a zboot image, is in the section `.linux` (unified kernel images). The headers are those
-//!   of "PE Format" by Microsoft: `e_lfanew` at 0x3c, then "PE\0\0", the COFF header with the number
-//!   of sections and the size of the optional header, and a header of 40 bytes for each section.
+//!   may be a zboot image, is in the section `.linux` (unified kernel images). The headers are
+//!   those of "PE Format" by Microsoft: `e_lfanew` at 0x3c, then "PE\0\0", the COFF header with the
+//!   number of sections and the size of the optional header, and a header of 40 bytes for each
+//!   section.
 
 use bpfassay_protocol::with_causes;
 
 use crate::modules::decompress::decompress;
 
-/// Where in the header the mark, the place and the size of the payload in bytes, and the name of its compression stand.
+/// Where in the header the mark, the place and the size of the payload in bytes, and the name of
+/// its compression stand.
 const MARK: std::ops::Range<usize> = 4..8;
 const OFFSET: usize = 8;
 const SIZE: usize = 12;

@@ -60,7 +60,8 @@ fn errors(figure: &ReportedFigure, one: &Comparison<'_>) -> String {
     }
 }
 
-/// What to say of a mount, cgroup or process that it has nothing of, though it counts what that did.
+/// What to say of a mount, cgroup or process that it has nothing of, though it counts what that
+/// did.
 fn missed(differences: &Differences<'_>, one: &Comparison<'_>) -> Option<String> {
     let operations = shown_of_others(differences, one);
     let names = operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");

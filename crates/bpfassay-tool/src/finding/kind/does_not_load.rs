@@ -35,7 +35,8 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
 /// Why nothing of its start is evaluated of a tool that runs, of which nothing else is known.
 pub(super) const NO_SIGN: &str = "its tool file names no sign of it, and neither does the kernel nor any figure";
 
-/// Why neither loading nor attaching is evaluated of a tool that never became ready, of which `message` was seen.
+/// Why neither loading nor attaching is evaluated of a tool that never became ready, of which
+/// `message` was seen.
 pub(super) fn step_unknown(message: &str) -> String {
     format!("it never became ready, and nothing shows which step failed: {message}")
 }

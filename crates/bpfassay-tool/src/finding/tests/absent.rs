@@ -12,7 +12,8 @@ fn read() -> Truth {
     truth(vec![share("a", "m", Operation::Read, 4, 400, 400), share("a", "m", Operation::Write, 7, 70, 70)])
 }
 
-/// What is found of a tool with two figures, of which the first was reported nowhere as `one` says, and the second is exact.
+/// What is found of a tool with two figures, of which the first was reported nowhere as `one` says,
+/// and the second is exact.
 fn of(one: &Absent, truth: &Truth) -> Vec<FindingResult> {
     let operations = [Operation::Read, Operation::Write];
     let figures = [figure(&operations[..1], Unit::Calls, Whose::System), figure(&operations, MOVED, Whose::System)];
@@ -35,7 +36,8 @@ fn a_name_that_no_report_has_is_found_of_the_tool_file_where_what_it_counts_happ
     }
 }
 
-/// Counters and keys of maps appear with the first event: neither are they called misspelt, nor is it said that they are right.
+/// Counters and keys of maps appear with the first event: neither are they called misspelt, nor is
+/// it said that they are right.
 #[test]
 fn a_name_of_what_did_not_happen_is_open() {
     let nothing = truth(vec![share("a", "m", Operation::Write, 4, 400, 400)]);

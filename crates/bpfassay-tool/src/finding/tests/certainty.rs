@@ -16,7 +16,8 @@ fn grown(subject: Option<&str>, value: u64) -> Readings {
     readings(&[(10, 0, subject, 0), (50, 0, subject, value), (100, 0, subject, value)])
 }
 
-/// What is found of a tool that reported `value` of reads and ways beside them, and the truth has these shares.
+/// What is found of a tool that reported `value` of reads and ways beside them, and the truth has
+/// these shares.
 fn of(value: u64, truth: &Truth) -> Vec<FindingResult> {
     let report = report(vec![figure(&[Operation::Read, Operation::Readv], MOVED, Whose::System)]);
     counts(&report, &grown(None, value), truth)
@@ -57,7 +58,8 @@ fn where_something_else_is_as_much_no_cause_is_named_and_all_are_shown() {
     let evidence = evidence_of(&results, Kind::CountsTooLow);
     assert!(evidence.ends_with("400, really 455; as much as cgroup b, or operation readv"), "{evidence}");
     assert_eq!(certainty(&results, Kind::CountsTooLow), Some(Certainty::Bounded));
-    // As much as two operations together are the first calls of all keys: 10 bytes a read, and 1 of each other.
+    // As much as two operations together are the first calls of all keys: 10 bytes a read, and 1 of
+    // each other.
     let operations = [(Operation::Read, 40, 400), (Operation::Write, 5, 5), (Operation::Fsync, 7, 7)];
     let of_operation = |(operation, calls, bytes)| share("a", "m", operation, calls, bytes, bytes);
     let both = truth(operations.into_iter().map(of_operation).collect());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bytes of vectored calls that are missing but for their flags, because a program takes those for what a call returned.
+//! Bytes of vectored calls that are missing but for their flags, because a program takes those for
+//! what a call returned.
 
 use bpfassay_protocol::prototype::Checked;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools that know mounts by the last component of their paths, with the figures of the guests of vm-tests/mounts.toml.
+//! Tools that know mounts by the last component of their paths, with the figures of the guests of
+//! vm-tests/mounts.toml.
 
 use super::*;
 
@@ -9,7 +10,8 @@ fn read(mount: &str, bytes: u64) -> Share {
     share("a", mount, Operation::Read, 7, bytes, bytes)
 }
 
-/// What happened there: two mounts have one last component, and a third has by chance as much as both. The guest's agent alone read of /sys/fs/cgroup.
+/// What happened there: two mounts have one last component, and a third has by chance as much as
+/// both. The guest's agent alone read of /sys/fs/cgroup.
 fn mounts() -> Truth {
     let shares = vec![
         read("/proc", 179_114),

@@ -100,7 +100,8 @@ impl Whole {
         evaluate(&evidence, &Limits::default())
     }
 
-    /// Asserts that the kinds of `open` are not evaluated, those of `found` found, and all others clear.
+    /// Asserts that the kinds of `open` are not evaluated, those of `found` found, and all others
+    /// clear.
     fn assert(&self, what: &str, open: &[Kind], found: &[Kind]) {
         for FindingResult { kind, status } in self.evaluated() {
             let expected = match status {

@@ -26,7 +26,8 @@ fn mounts_and_cgroups_merged() {
     }
 }
 
-/// The agent's own cgroup may have nothing, or all that it did: it is merged with another's all the same.
+/// The agent's own cgroup may have nothing, or all that it did: it is merged with another's all the
+/// same.
 #[test]
 fn what_is_merged_into_a_subject_of_uncertain_figures_is_merged() {
     let shares =
@@ -102,7 +103,8 @@ fn subjects_that_are_not_known_are_shown() {
     let more = results(&[(100, 0, Some("/mnt/nfs"), 491_528), (100, 0, Some("/tmp"), 30), (100, 0, Some("/x"), 5)]);
     assert_eq!(found(&more), [Kind::SubjectUnknown]);
     assert!(evidence_of(&more, Kind::SubjectUnknown).ends_with("/x: 5; no mount did anything under this name"));
-    // On a machine that others work on, what nothing else explains is of a mount of theirs; a wrong name is one there, too.
+    // On a machine that others work on, what nothing else explains is of a mount of theirs; a wrong
+    // name is one there, too.
     let shared = Truth { is_shared: true, ..truth.clone() };
     let beside = |samples: &[_]| found(&counts(&tool, &readings(samples), &shared));
     assert_eq!(
@@ -137,7 +139,8 @@ fn what_is_reported_under_another_name_is_compared_with_whose_it_is() {
     let tool = report(vec![figure(&reads, Unit::Calls, Whose::Mount), figure(&reads, MOVED, Whose::Mount)]);
     let results = |samples: &[_]| counts(&tool, &readings(samples), &truth);
     let tmp = [(100, 0, Some("/tmp"), 3), (100, 1, Some("/tmp"), 30)];
-    // By its calls, /nfs is /mnt/nfs: so that of its bytes, those of readv are missing, and not all.
+    // By its calls, /nfs is /mnt/nfs: so that of its bytes, those of readv are missing, and not
+    // all.
     let misnamed = results(&[tmp[0], tmp[1], (100, 0, Some("/nfs"), 83), (100, 1, Some("/nfs"), 491_528)]);
     assert_eq!(found(&misnamed), [Kind::SubjectUnknown, Kind::OperationsNotSeen]);
     assert_eq!(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is found without a figure: how the tool started, what the kernel saw, what could not be read.
+//! What is found without a figure: how the tool started, what the kernel saw, what could not be
+//! read.
 
 use bpfassay_protocol::{
     prototype::Checked,

@@ -5,7 +5,8 @@ use super::*;
 
 const LINES: &str = "{\"op\":\"read\",\"bytes\":5,\"cg\":\"a\"}\n{\"op\":\"write\",\"bytes\":7,\"cg\":\"a\"}\n";
 
-/// What is absent of a report of this form with these figures, of `capture`: the figure, what, whether it is a value, and the suggestion.
+/// What is absent of a report of this form with these figures, of `capture`: the figure, what,
+/// whether it is a value, and the suggestion.
 fn absent(form: &str, figures: &str, capture: &Capture) -> Vec<(usize, String, bool, String)> {
     let report = report(&format!("{form}\nunit = 'calls'\ncounting = 'cumulative'\nfigures = [{figures}]"), false);
     let absent = read(&report, capture, None).unwrap().absent;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every option that a message, a help text or a page names exists: in the command that it is named with, or in one of the listed programs.
+//! Every option that a message, a help text or a page names exists: in the command that it is named
+//! with, or in one of the listed programs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +15,8 @@ use pulldown_cmark::{Event, Options, Parser};
 use super::pages;
 use crate::cli::Cli;
 
-/// Options of other programs: they may be named where the program is, in the text or in the name of its file.
+/// Options of other programs: they may be named where the program is, in the text or in the name of
+/// its file.
 const OTHERS: &[(&str, &[&str])] = &[
     ("apt-get", &["no-install-recommends", "print-uris"]),
     ("bpfassay-guest", &["external-ior", "job", "mount"]),
@@ -113,7 +115,8 @@ impl Known {
 
     /// The options of `text` that do not exist.
     fn unknown(&self, text: &str) -> Vec<String> {
-        // What is between backquotes is by itself a command, as is what follows the name of the command up to the end of a sentence.
+        // What is between backquotes is by itself a command, as is what follows the name of the
+        // command up to the end of a sentence.
         text.split('`').flat_map(|part| part.split([';', '\n'])).flat_map(|part| self.unknown_in(part, text)).collect()
     }
 
@@ -202,7 +205,8 @@ fn sources(name: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The texts among the literals of `tokens`, but for those of tests and comments: what is one word is an argument, not a message.
+/// The texts among the literals of `tokens`, but for those of tests and comments: what is one word
+/// is an argument, not a message.
 fn texts(tokens: TokenStream, found: &mut Vec<String>) {
     let mut is_test = false;
     let mut is_attribute = false;

@@ -7,7 +7,8 @@ use bpfassay_study::{Available, Narrowing, expand};
 use super::*;
 use crate::exit::{INFRASTRUCTURE, INTERNAL, UNEXPECTED};
 
-/// Results of a study on one kernel: of its first boot, every run failed; nothing was run where there is no failure.
+/// Results of a study on one kernel: of its first boot, every run failed; nothing was run where
+/// there is no failure.
 fn results(kernel: &str, failure: Option<FailureKind>) -> Results {
     let mut study = bpfassay_study::load("quick").unwrap();
     study.targets.truncate(1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What deny.toml permits of dependencies, checked without `cargo deny`, which takes longer to install than all tests to run: licences,
-//! bans and sources; and advisories, where a database is at hand. What deny.toml could set besides is refused.
+//! What deny.toml permits of dependencies, checked without `cargo deny`, which takes longer to
+//! install than all tests to run: licences, bans and sources; and advisories, where a database is
+//! at hand. What deny.toml could set besides is refused.
 
 use std::{collections::BTreeSet, env, fs, path::Path, process::Command};
 
@@ -32,7 +33,8 @@ impl Policy {
         Self { licences, ignored }
     }
 
-    /// Whether one may use a package under this licence expression; `/` is what was written for `OR` once.
+    /// Whether one may use a package under this licence expression; `/` is what was written for
+    /// `OR` once.
     fn permits(&self, expression: &str) -> bool {
         let text = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -103,7 +105,8 @@ impl Policy {
         wrong
     }
 
-    /// The advisories of `database` on the packages of this `cargo metadata`, and how many files were read for it.
+    /// The advisories of `database` on the packages of this `cargo metadata`, and how many files
+    /// were read for it.
     fn advisories(&self, metadata: &Value, database: &Path) -> (Vec<String>, usize) {
         let (mut found, mut count) = (Vec::new(), 0);
         for package in metadata["packages"].as_array().unwrap().iter().filter(|package| !package["source"].is_null()) {

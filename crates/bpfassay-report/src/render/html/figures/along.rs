@@ -19,7 +19,8 @@ use bpfassay_results::{CellResult, Figure, Results};
 /// Fewest kernels of one architecture that make a series.
 const SERIES_FROM: usize = 5;
 
-/// The cells of results by architecture and file system, and the architectures that have a series of kernels.
+/// The cells of results by architecture and file system, and the architectures that have a series
+/// of kernels.
 pub(super) struct Kernels<'a> {
     series: Vec<Arch>,
     alike: HashMap<(Arch, &'a str), Vec<&'a CellResult>>,
@@ -44,8 +45,9 @@ impl<'a> Kernels<'a> {
         self.series.contains(&target.arch)
     }
 
-    /// One panel per workload case and metric for the series that `of_one` is of: these are the cells of one of its targets and file
-    /// systems. A curve per probe configuration. Nothing for all but the first target of the series.
+    /// One panel per workload case and metric for the series that `of_one` is of: these are the
+    /// cells of one of its targets and file systems. A curve per probe configuration. Nothing for
+    /// all but the first target of the series.
     pub(super) fn panels(&self, of_one: &[WithSize<'_>], of: Of) -> Vec<Panel> {
         let Some((model, _)) = of_one.first() else { return Vec::new() };
         let alike =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The direct cost of one call as an icicle: all of it, its roles below, their functions below those, each as wide as its instructions.
+//! The direct cost of one call as an icicle: all of it, its roles below, their functions below
+//! those, each as wide as its instructions.
 
 use std::fmt::Write as _;
 

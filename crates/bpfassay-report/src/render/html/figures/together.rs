@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The panels of one figure: on one axis, so that they can be compared; what is much less certain than the rest apart, on an axis of its own; and one panel
-//! in place of all where they are the same.
+//! The panels of one figure: on one axis, so that they can be compared; what is much less certain
+//! than the rest apart, on an axis of its own; and one panel in place of all where they are the
+//! same.
 
 use std::ops::Range;
 
@@ -9,9 +10,11 @@ use super::{
     Plot,
 };
 
-/// An interval that is so many times wider than the usual one, and wider than the whole axis of the others, is noise beside them.
+/// An interval that is so many times wider than the usual one, and wider than the whole axis of the
+/// others, is noise beside them.
 const WIDE: f64 = 5.0;
-/// Marks that differ by less than this share of their value are the same: tables show four digits after the point.
+/// Marks that differ by less than this share of their value are the same: tables show four digits
+/// after the point.
 const SAME: f64 = 5e-5;
 
 /// What the panels of a figure have in common.
@@ -63,7 +66,8 @@ impl Panel {
         }
     }
 
-    /// The panel with those series only for which `is_kept`; others keep their place, so that colours stay. `None` where no mark is left.
+    /// The panel with those series only for which `is_kept`; others keep their place, so that
+    /// colours stay. `None` where no mark is left.
     fn with(&self, is_kept: impl Fn(u8) -> bool) -> Option<Self> {
         let mut panel = self.clone();
         match &mut panel.shape {

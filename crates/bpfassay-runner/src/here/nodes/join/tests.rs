@@ -156,7 +156,8 @@ fn a_run_that_one_node_refuses_is_refused_with_the_nodes_that_do() {
     }
 }
 
-/// A node announces that it tears down before it reports that its workload failed, which is what the others would wait for.
+/// A node announces that it tears down before it reports that its workload failed, which is what
+/// the others would wait for.
 #[test]
 fn a_run_that_fails_on_one_node_leaves_the_others_alone() {
     let mut joiner = Joiner::new(&nodes());
@@ -212,7 +213,8 @@ fn refusals_of_all_nodes_are_named_once_or_each() {
 fn figures_are_sums_with_the_summary_of_the_first_node() {
     let other = Device { major: 0, minor: 41 };
     let sent = [
-        // The number of the mount's device is another on each node, and that of another file system on the next.
+        // The number of the mount's device is another on each node, and that of another file system
+        // on the next.
         figures(1, MOUNT, 30, vec![row(1, MOUNT, 30, 400), row(1, other, 31, 40), row(9, MOUNT, 30, 4)]),
         figures(2, other, 31, vec![row(2, other, 31, 800), row(2, MOUNT, 30, 80)]),
         figures(3, MOUNT, 30, vec![row(3, MOUNT, 30, 1200), row(3, Device::UNKNOWN, 0, 12)]),
@@ -305,7 +307,8 @@ fn a_node_that_only_sends_is_stopped() {
 }
 
 proptest::proptest! {
-    /// Whatever nodes send, and in whatever order it comes: no message is joined twice, and none of a run that is not the same everywhere.
+    /// Whatever nodes send, and in whatever order it comes: no message is joined twice, and none of
+    /// a run that is not the same everywhere.
     #[test]
     fn any_messages_are_survived(sent in proptest::collection::vec((0..3usize, 0..6u8), 0..60)) {
         let mut joiner = Joiner::new(&nodes());

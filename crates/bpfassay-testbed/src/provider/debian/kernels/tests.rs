@@ -33,8 +33,8 @@ fn catalogue() -> Catalogue {
     Catalogue::bundled().unwrap()
 }
 
-/// An index with the shapes that trixie-backports has: an image alone, split packages, split packages without modules, other
-/// flavours.
+/// An index with the shapes that trixie-backports has: an image alone, split packages, split
+/// packages without modules, other flavours.
 fn index() -> Vec<Indexed> {
     let mut index = Vec::new();
     for (release, version) in [("7.2.9+deb13-amd64", "7.2.9-1~bpo13+1"), ("7.2.12+deb13-amd64", "7.2.12-1~bpo13+1")] {
@@ -119,7 +119,8 @@ fn builds_that_cannot_be_had_are_reported_with_the_reason() {
     assert!(picked("6.17").unwrap_err().to_string().contains("try --refresh"));
 }
 
-/// A kernel package whose image is `size` zero bytes; none where there is no `dpkg-deb`, with a message.
+/// A kernel package whose image is `size` zero bytes; none where there is no `dpkg-deb`, with a
+/// message.
 fn package(directory: &Path, size: usize) -> Option<PathBuf> {
     let root = directory.join("root");
     let modules = "usr/lib/modules/6.12.1+x-amd64";
