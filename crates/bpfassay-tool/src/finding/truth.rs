@@ -151,12 +151,15 @@ impl Share {
         self.variant.is_none_or(is_wanted)
     }
 
-    /// Whether `figure` counts files only, and this was done with a thing of no mount that may be a
-    /// file: one in memory (memfd).
+    /// Whether `figure` counts files in memory (memfd), and this was done with a thing of no mount,
+    /// which can be such a file. Files in memory have the magic number of tmpfs.
     fn may_be_in_memory(&self, figure: &ReportedFigure) -> bool {
-        let counts_any_file = figure.only_files && figure.file_systems.is_empty();
+        let counts_files_in_memory = match &figure.file_systems[..] {
+            [] => figure.only_files,
+            file_systems => file_systems.iter().any(|one| one == "tmpfs"),
+        };
         let is_counted = figure.operations.contains(&self.operation) && self.has_variant_of(figure);
-        counts_any_file && !self.is_file && is_counted
+        counts_files_in_memory && !self.is_file && is_counted
     }
 
     /// Whether `figure` counts some variants of its operation, and which it is is not known.
