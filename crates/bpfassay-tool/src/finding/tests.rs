@@ -387,6 +387,12 @@ fn what_the_agent_does_with_files_of_no_mount_may_be_counted() {
     }
     let high = readings(&[(100, 0, Some("7"), 12_553)]);
     assert_eq!(found(&counts(&tool, &high, &of_agent)), [Kind::CountsTooHigh]);
+    // The agent reads pipes and sockets, which have no mount either, and no file in memory.
+    let reads = |calls, of: &Share| Share { operation: Operation::Read, calls, ..of.clone() };
+    let of_reads = vec![reads(5, &on_mount), reads(100, &in_memory)];
+    let reader = report(vec![ReportedFigure { operations: vec![Operation::Read], ..tool.figures[0].clone() }]);
+    let of_agent = Truth { optional: of_reads.clone(), ..truth(of_reads) };
+    assert_eq!(found(&counts(&reader, &readings(&[(100, 0, Some("7"), 6)]), &of_agent)), [Kind::CountsTooHigh]);
     // Other processes are not known to use files in memory.
     let of_workload = truth(shares);
     assert_eq!(found(&counts(&tool, &readings(&[(100, 0, Some("7"), 12_552)]), &of_workload)), [Kind::CountsTooHigh]);

@@ -151,15 +151,17 @@ impl Share {
         self.variant.is_none_or(is_wanted)
     }
 
-    /// Whether `figure` counts files in memory (memfd), and this was done with a thing of no mount,
-    /// which can be such a file. Files in memory have the magic number of tmpfs.
+    /// Whether `figure` counts files in memory (memfd), and this was written to a thing of no mount,
+    /// which can be such a file. Files in memory have the magic number of tmpfs. The agent, which
+    /// makes them, writes to them and never reads them
+    /// (`crates/bpfassay-guest/src/free_memory.rs`).
     fn may_be_in_memory(&self, figure: &ReportedFigure) -> bool {
         let counts_files_in_memory = match &figure.file_systems[..] {
             [] => figure.only_files,
             file_systems => file_systems.iter().any(|one| one == "tmpfs"),
         };
-        let is_counted = figure.operations.contains(&self.operation) && self.has_variant_of(figure);
-        counts_files_in_memory && !self.is_file && is_counted
+        let is_written = !self.is_file && self.operation == Operation::Write;
+        counts_files_in_memory && is_written && figure.operations.contains(&self.operation)
     }
 
     /// Whether `figure` counts some variants of its operation, and which it is is not known.

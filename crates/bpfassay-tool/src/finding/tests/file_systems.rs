@@ -15,8 +15,12 @@ fn happened() -> Truth {
 }
 
 fn reported(file_systems: &[&str], calls: u64, happened: &Truth) -> Vec<FindingResult> {
+    reported_of(Operation::Read, file_systems, calls, happened)
+}
+
+fn reported_of(operation: Operation, file_systems: &[&str], calls: u64, happened: &Truth) -> Vec<FindingResult> {
     let file_systems = file_systems.iter().map(|&one| one.to_owned()).collect();
-    let figure = ReportedFigure { file_systems, ..figure(&[Operation::Read], Unit::Calls, Whose::System) };
+    let figure = ReportedFigure { file_systems, ..figure(&[operation], Unit::Calls, Whose::System) };
     counts(&report(vec![figure]), &readings(&[(10, 0, None, 0), (50, 0, None, calls), (100, 0, None, calls)]), happened)
 }
 
@@ -43,9 +47,12 @@ fn what_was_done_on_a_file_system_that_is_not_known_may_be_counted() {
 /// knows.
 #[test]
 fn a_figure_of_tmpfs_may_have_the_files_in_memory_of_the_agent() {
+    let written = |share: Share| Share { operation: Operation::Write, ..share };
     let in_memory = Share { is_file: false, ..on("", None, 12_547) };
-    let shares = vec![on("/nfs", Some("nfs4"), 33), on("/tmp", Some("tmpfs"), 8), in_memory];
+    let shares = [on("/nfs", Some("nfs4"), 33), on("/tmp", Some("tmpfs"), 8), in_memory].map(written).to_vec();
     let happened = Truth { optional: shares.clone(), ..truth(shares) };
+    let reported =
+        |file_systems: &[&str], calls, happened: &_| reported_of(Operation::Write, file_systems, calls, happened);
     assert!(found(&reported(&["tmpfs"], 8, &happened)).is_empty());
     assert!(found(&reported(&["tmpfs"], 12_555, &happened)).is_empty());
     assert_eq!(found(&reported(&["tmpfs"], 12_556, &happened)), [Kind::CountsTooHigh]);
