@@ -87,6 +87,18 @@ pub fn excerpt(text: &str, most: usize) -> String {
     }
 }
 
+/// `text` on one line, of at most `most` characters of its two ends; `…` stands for what is between
+/// them. A program says last why it ends, so that twice as much of the end is kept.
+#[must_use]
+pub fn ends(text: &str, most: usize) -> String {
+    let start = most / 3;
+    let end = text.char_indices().rev().nth((most - start).saturating_sub(1)).map_or(0, |(index, _)| index);
+    match text.char_indices().nth(start) {
+        Some((first, _)) if first < end => format!("{}…{}", line(&text[..first]), line(&text[end..])),
+        Some(_) | None => line(text).into_owned(),
+    }
+}
+
 /// The JSON text `text` with hazards in its strings written as `\u009b`, which means the same.
 /// Serializers escape only what is below U+0020.
 #[must_use]
@@ -115,6 +127,7 @@ mod tests {
         assert_eq!(bytes(b"a\xff\x9b\n\xc2\x9b"), r"a\xff\x9b\x0a\u{9b}");
         assert_eq!(excerpt("abc", 3), "abc");
         assert_eq!(excerpt("ab\u{1b}def", 3), r"ab\x1b…");
+        assert_eq!([ends("abcdef", 6), ends("abcdefg", 6), ends("a\nbü\u{1b}", 3)], ["abcdef", "ab…defg", r"a…ü\x1b"]);
         assert!(matches!(line("nothing of the kind: → …"), Cow::Borrowed(_)));
     }
 

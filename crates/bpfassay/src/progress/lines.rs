@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use bpfassay_results::{
     BootVerdict, ByteFigure, RunFailure,
     event::{Ending, RunEnded},
-    plain::{excerpt, line},
+    plain::{ends, line},
 };
 use bpfassay_vm::shell_command;
 
@@ -35,7 +35,7 @@ pub(super) fn lines_of(ended: &RunEnded) -> Vec<String> {
     let RunEnded { run, seconds, .. } = ended;
     let run = line(run);
     let before = if ended.reused { ", reused" } else { "" };
-    let message = excerpt(ended.message.as_deref().unwrap_or_default(), MOST_OF_REASON);
+    let message = ends(ended.message.as_deref().unwrap_or_default(), MOST_OF_REASON);
     let mut lines = vec![match ended.outcome {
         Ending::Measured => {
             let against = if ended.is_expected { "" } else { " AGAINST EXPECTATION" };
@@ -163,7 +163,7 @@ pub(super) mod tests {
         for ended in [hostile(), RunEnded { outcome: Ending::Refused, ..hostile() }] {
             let lines = lines_of(&ended);
             assert_eq!(lines.len(), 3);
-            for text in lines.iter().map(|text| excerpt(text, MOST)) {
+            for text in lines.iter().map(|text| plain::excerpt(text, MOST)) {
                 assert!(!text.contains(plain::is_hazard), "{text:?}");
                 assert!(text.contains(r"\x1b[2J") && text.contains(r"\u{202e}"), "{text:?}");
                 // Escapes are longer than what they stand for.

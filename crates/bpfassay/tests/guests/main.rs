@@ -9,6 +9,7 @@ mod common;
 mod action;
 mod bisect;
 mod blocked_readers;
+mod cases;
 mod check;
 mod code_coverage;
 mod cost;

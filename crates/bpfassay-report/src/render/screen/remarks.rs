@@ -5,7 +5,7 @@ use bpfassay_study::Clock;
 
 use super::{
     super::{
-        plain::{excerpt, line},
+        plain::{ends, line},
         table::Remarks,
     },
     below::first,
@@ -20,7 +20,7 @@ const LONGEST: usize = 200;
 
 /// Remarks by number.
 pub(super) fn lines(remarks: &Remarks) -> Vec<String> {
-    let numbered = |(index, remark): (usize, &String)| format!("[{}] {}", index + 1, excerpt(remark, LONGEST));
+    let numbered = |(index, remark): (usize, &String)| format!("[{}] {}", index + 1, ends(remark, LONGEST));
     first(remarks.0.iter().enumerate().map(numbered).collect(), MOST, "remarks")
 }
 

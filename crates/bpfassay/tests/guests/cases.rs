@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Inputs on which bpfassay once said something false: wrong summaries of a real IOR, scripts whose
+//! tests share files, races between CPUs, and programs that a tool assembles at run time.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
+
+/// Sources of the tools, and of the program that stands for IOR.
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
+}
+
+/// Runs the study `name` into `out` of `directory`, with `arguments`.
+fn run(directory: &Path, name: &str, arguments: &[&str]) -> (Output, Value) {
+    let programs = tempfile::tempdir().unwrap();
+    let mut command = bpfassay(directory);
+    command.args(["run", "--yes", "--output", "out"]).args(arguments).arg(study(name));
+    let output = command.env("PATH", without_plugins(programs.path())).output().unwrap();
+    println!("{}", printed(&output));
+    (output, results(&directory.join("out")))
+}
+
+/// The cell of `results` whose member `key` is `value`.
+fn cell<'r>(results: &'r Value, key: &str, value: &str) -> &'r Value {
+    results["cells"].as_array().unwrap().iter().find(|cell| cell[key] == value).unwrap()
+}
+
+/// Kinds of fault that are found of `cell`'s tool.
+fn found(cell: &Value) -> Vec<&str> {
+    let findings = cell["tool_result"]["findings"].as_array().unwrap().iter();
+    findings.filter(|finding| finding["status"] == "found").map(|finding| finding["kind"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_wrong_summary_of_ior_is_not_measured() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir_all(directory.path().join("ior/bin")).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-static", "-O2", "-o"]).arg(directory.path().join("ior/bin/ior"));
+    assert!(compiler.arg(sources().join("summaries.c")).status().unwrap().success());
+    let (output, results) = run(directory.path(), "summaries.toml", &["--ior", "x86_64=ior"]);
+    assert_eq!(output.status.code(), Some(4), "{}", printed(&output));
+    let text = |value: &Value| value["not_measured"].as_str().unwrap_or_default().to_owned();
+    for (case, reason) in [("right", ""), ("no-time", "of the whole run"), ("no-json", "JSON"), ("too-fast", "MiB")] {
+        let cells = results["cells"].as_array().unwrap().iter().filter(|cell| cell["case"] == case);
+        let reasons: Vec<String> = cells.map(|cell| text(&cell["metrics"][0]["value"])).collect();
+        assert_eq!(reasons.len(), 2, "{case}");
+        let is_wanted = |one: &String| one.contains(reason) && one.is_empty() == reason.is_empty();
+        assert!(reasons.iter().all(is_wanted), "{case}: {reasons:?}");
+    }
+}
+
+#[test]
+fn a_script_is_one_run_and_keeps_its_files() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (output, results) = run(directory.path(), "scripts.toml", &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+    // 512 KiB by 64 KiB, and by 16 KiB; then a read of them. Of the other script, 1 MiB each.
+    for (case, written, read) in [("overwrite-and-reread", 1 << 20, 512 << 10), ("write-then-read", 1 << 20, 1 << 20)] {
+        let cells = results["cells"].as_array().unwrap();
+        let of_case: Vec<&Value> = cells.iter().filter(|cell| cell["case"] == case).collect();
+        assert_eq!(of_case.len(), 2, "{case}");
+        let is_traced = |cell: &&&Value| cell["cell"].as_str().unwrap().ends_with("fexit");
+        let traced = of_case.iter().find(is_traced).unwrap();
+        println!("{case}: {written} {read} {traced:#}");
+    }
+}
+
+#[test]
+fn a_race_is_found_or_not_evaluated() {
+    if !guests_wanted() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["racy.bt", "racy-script.toml", "racy-object.toml"] {
+        fs::copy(sources().join(name), directory.path().join(name)).unwrap();
+    }
+    let object = directory.path().join("racy-object.bpf.o");
+    wrong_tools::compile(&wrong_tools::clang(), &sources().join("racy-object.bpf.c"), &[], &object);
+    let tools = ["--tool", "racy-script.toml", "--tool", "racy-object.toml"];
+    let (output, results) = run(directory.path(), "races.toml", &tools);
+    let script = cell(&results, "tool", "racy-script");
+    assert_eq!(found(script), ["counts-too-low"], "{script:#}");
+    let of_ior = |name: &str| {
+        let figures = script["tool_result"]["figures"].as_array().unwrap().iter();
+        let mut of_ior = figures.filter(|figure| figure["figure"] == name && figure["subject"] == "ior");
+        let figure = of_ior.next().unwrap();
+        (figure["reported"].as_u64().unwrap(), figure["really"].as_u64().unwrap())
+    };
+    let ((right, really), (racy, _)) = (of_ior("@right"), of_ior("@racy"));
+    assert!(right == really && racy < really - 1000, "{right} and {racy} of {really}");
+    // Whether three instructions met another CPU depends on the turns that CPUs took.
+    let object = found(cell(&results, "tool", "racy-object"));
+    assert!(object.is_empty() || object == ["counts-too-low"], "{object:?}");
+    assert!(printed(&output).contains("races between its 4 CPUs are not evaluated"), "{}", printed(&output));
+}
+
+/// The directory of the packages in ci/python.txt, which `ci/test --all` unpacks. `None` outside of
+/// ci/test.
+fn python_packages() -> Option<PathBuf> {
+    let packages = env::var_os("BPFASSAY_PYTHON_PACKAGES").map(PathBuf::from);
+    let required = env::var("BPFASSAY_TEST_PROGRAMS").is_ok_and(|value| value == "required");
+    assert!(packages.is_some() || !required, "BPFASSAY_PYTHON_PACKAGES is not set: see ci/test");
+    packages
+}
+
+#[test]
+fn programs_that_python_assembles_are_counted() {
+    if !guests_wanted() {
+        return;
+    }
+    let Some(packages) = python_packages() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["assembled.py", "assembled.toml"] {
+        fs::copy(sources().join(name), directory.path().join(name)).unwrap();
+    }
+    let package = directory.path().join("ebpfcat");
+    fs::create_dir(&package).unwrap();
+    for module in ["__init__.py", "arraymap.py", "bpf.py", "ebpf.py", "util.py"] {
+        fs::copy(packages.join("ebpfcat").join(module), package.join(module)).unwrap();
+    }
+    // Functions that no kernel has.
+    let text = fs::read_to_string(directory.path().join("assembled.toml")).unwrap();
+    let text = text.replace("\"assembled\"", "\"nowhere\"").replace("\"{script}\"]", "\"{script}\", \"vfs_no_\"]");
+    fs::write(directory.path().join("nowhere.toml"), text.replace("/tools/assembled", "/tools/nowhere")).unwrap();
+    let (_, results) = run(directory.path(), "assembled.toml", &["--tool", "assembled.toml", "--tool", "nowhere.toml"]);
+    for cell in results["cells"].as_array().unwrap().iter().filter(|cell| !cell["tool"].is_null()) {
+        let name = &cell["cell"];
+        if cell["tool"] == "nowhere" {
+            assert_eq!(found(cell), ["does-not-start"], "{name}: {cell:#}");
+            assert!(cell["attach"].to_string().contains("perf_event_open of vfs_no_read"), "{cell:#}");
+            continue;
+        }
+        // A kretprobe of a perf event does not say how many returns it missed.
+        let findings = cell["tool_result"]["findings"].as_array().unwrap();
+        let missed = findings.iter().find(|finding| finding["kind"] == "missed-probes").unwrap();
+        assert_eq!((found(cell), &missed["status"]), (vec![], &"not-evaluated".into()), "{name}: {cell:#}");
+        let figures = cell["tool_result"]["figures"].as_array().unwrap();
+        assert!(figures.iter().any(|figure| figure["reported"].as_u64() > Some(0)), "{name}: {figures:#?}");
+    }
+}
