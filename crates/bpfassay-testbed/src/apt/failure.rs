@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What apt's errors mean.
+//! Classifies apt's error messages.
 
 /// Why packages could not be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +38,7 @@ pub enum AptError {
     MidSync {
         /// The suite.
         suite: String,
-        /// How often it was tried.
+        /// How often the mirror was asked.
         attempts: u32,
         /// apt's message.
         detail: String,
@@ -53,7 +53,7 @@ pub enum AptError {
         /// apt's message.
         detail: String,
     },
-    /// The mirror does not have it.
+    /// The mirror does not have what was asked for.
     #[error(
         "the mirror of suite {suite} does not have what was asked for ({detail}): mirrors drop old suites; name a mirror that has it in the host's apt sources"
     )]
@@ -79,7 +79,7 @@ pub enum AptError {
     Unsatisfiable {
         /// The suite.
         suite: String,
-        /// What was wanted.
+        /// The packages asked for, separated by commas.
         packages: String,
         /// apt's message.
         detail: String,
@@ -97,16 +97,16 @@ pub enum AptError {
     Parse {
         /// The suite.
         suite: String,
-        /// Where and why.
+        /// The line of the index, and the problem.
         source: super::ParseError,
     },
-    /// A path or name that cannot stand in apt's configuration.
+    /// A path cannot be written into apt's configuration.
     #[error("`{0}` cannot be written into apt's configuration (quotes or line breaks): choose another cache directory")]
     Quote(String),
 }
 
 impl AptError {
-    /// What apt printed, without what to do about it.
+    /// Returns apt's message, without advice.
     pub(super) fn detail(&self) -> String {
         match self {
             Self::MidSync { detail, .. }
@@ -123,7 +123,8 @@ impl AptError {
         matches!(self, Self::MidSync { .. } | Self::Unreachable { .. })
     }
 
-    /// From what `apt-get` wrote to standard error. `attempts` is how often it has been tried.
+    /// Classifies what `apt-get` wrote to standard error. `attempts` is the number of attempts so
+    /// far.
     pub(crate) fn from_output(suite: &str, stderr: &str, attempts: u32) -> Self {
         let suite = suite.to_owned();
         let find = |needles: &[&str]| {
