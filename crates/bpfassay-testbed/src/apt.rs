@@ -73,8 +73,7 @@ pub struct Options {
     pub mirror: Option<String>,
     /// Which program downloads.
     pub client: Client,
-    /// Places that may have package files at their paths in an archive's pool. They are asked
-    /// before the mirror.
+    /// Places asked before the mirror. They can have package files at their paths in a pool.
     pub from: Vec<AssetSource>,
     /// An archive that keeps what mirrors drop, asked after the mirror. It has every file below
     /// `debian/TIMESTAMP/`, for the time stamps in [`crate::testbed_lock`].

@@ -31,8 +31,7 @@ use crate::{
     unpack::{most_bytes, stream::Bounded},
 };
 
-/// The list of QEMU's packages. It and the manifest come first in the archive, which is sorted by
-/// name.
+/// The list of QEMU's packages. It sorts before the other entries, like the manifest.
 const EMULATOR: &str = "emulator.json";
 /// The directory of all other files.
 const OBJECTS: &str = "objects";
@@ -83,9 +82,8 @@ pub enum BundleError {
 /// The file appears when it is complete.
 ///
 /// # Errors
-/// - [`Error::Manifest`]: a file is missing or differs from the manifest.
-/// - [`Error::Archive`]: a file changes meanwhile, or the disk is full.
-/// - [`Error::Io`]: `path` exists or cannot be made.
+/// [`Error::Manifest`] if a file is missing or differs from the manifest. [`Error::Archive`] if a
+/// file changes meanwhile, or the disk is full. [`Error::Io`] if `path` exists or cannot be made.
 pub fn write(manifest: &Manifest, qemu: &[(Package, Object)], path: &Path) -> Result<u64> {
     let create = |source| Error::io("create", path)(source);
     if path.symlink_metadata().is_ok() {
@@ -139,8 +137,7 @@ pub fn manifest(path: &Path) -> Result<Manifest> {
     Reader::open(path).map(|reader| reader.manifest)
 }
 
-/// Reads the list of QEMU's packages in the bundle in the file `path`. It is empty if the bundle
-/// has no QEMU.
+/// Reads the list of QEMU's packages in the bundle in the file `path`. It can be empty.
 ///
 /// # Errors
 /// The errors of [`manifest()`].

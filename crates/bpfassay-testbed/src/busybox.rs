@@ -24,12 +24,11 @@ const RECORD: &str = "busybox";
 /// Returns busybox for `arch` and the package that it comes from. Takes it from the cache, or
 /// downloads the package of [`crate::testbed_lock`].
 ///
-/// The newest package is used if the lock has none, if the mirror has dropped it, or if another one
-/// was asked for. A newest package stays in the cache until a refresh.
+/// If the lock has none, the mirror has dropped it, or another one was asked for, the newest is
+/// used. It stays in the cache until a refresh.
 ///
 /// # Errors
-/// [`Error`] of packages and of the cache. [`Error::Build`] if the package does not contain the
-/// program.
+/// [`Error`] of packages and of the cache. [`Error::Build`] if the package lacks the program.
 pub fn prepare(apt: &Apt<'_>, arch: Arch) -> Result<(Object, Component)> {
     let cache = apt.cache();
     if apt.options().is_locked()

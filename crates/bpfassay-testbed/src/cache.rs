@@ -92,14 +92,12 @@ pub struct Checked {
     pub files: u64,
     /// The total size of these files in bytes.
     pub bytes: u64,
-    /// Paths that were damaged and have been removed. They are made or downloaded again when
-    /// needed.
+    /// Damaged paths that were removed. They are made or downloaded again when needed.
     pub removed: Vec<PathBuf>,
 }
 
 impl Cache {
-    /// Returns the cache directory: `given`, or `$XDG_CACHE_HOME/bpfassay`, or `~/.cache/bpfassay`.
-    /// Creates nothing.
+    /// Returns the path of the cache: `given`, `$XDG_CACHE_HOME/bpfassay` or `~/.cache/bpfassay`.
     ///
     /// # Errors
     /// [`Error::NoCacheDirectory`]. [`Error::Io`] if a relative `given` cannot be made absolute.
@@ -118,8 +116,7 @@ impl Cache {
     /// missing or empty directory. A cache that this user can only read is used as it is.
     ///
     /// # Errors
-    /// - [`Error::NotACache`]: the directory is neither a cache nor empty, or other users can
-    ///   change it.
+    /// - [`Error::NotACache`]: it is neither a cache nor empty, or other users can change it.
     /// - [`Error::Io`], [`Error::DiskFull`]: the cache cannot be read or made.
     pub fn open(root: impl Into<PathBuf>) -> Result<Self> {
         let root = root.into();
@@ -217,8 +214,7 @@ impl Cache {
         free_space(&self.root)
     }
 
-    /// Checks that `needed` bytes are free for `what`, before work begins that would fail without
-    /// them.
+    /// Checks that `needed` bytes are free for `what`, before work that would fail without them.
     ///
     /// # Errors
     /// [`Error::DiskFull`] if fewer are free. [`Error::Io`] if the system does not report it.
@@ -243,8 +239,8 @@ impl Cache {
     /// Hashes every file in the cache, whatever its stamp says, and removes damaged ones.
     ///
     /// # Errors
-    /// [`Error::Io`] if the cache cannot be read. [`Error::Damaged`] if something damaged cannot be
-    /// removed.
+    /// [`Error::Io`] if the cache cannot be read, or [`Error::Damaged`] from removing a damaged
+    /// file.
     pub fn check(&self) -> Result<Checked> {
         let mut checked = Checked::default();
         self.check_objects(&mut checked)?;
@@ -252,8 +248,7 @@ impl Cache {
         Ok(checked)
     }
 
-    /// Whether `error` means that this user cannot read a file of another user at `path`, in a
-    /// read-only cache.
+    /// Whether `error` denies this user a file of another user at `path`, in a read-only cache.
     fn may_not_read(&self, path: &Path, error: &io::Error) -> bool {
         let closed = self.access == CacheAccess::ReadOnly && error.kind() == io::ErrorKind::PermissionDenied;
         if closed {
@@ -285,8 +280,8 @@ impl Cache {
     /// Removes a file, or a directory with everything in it. A missing one is fine.
     ///
     /// # Errors
-    /// [`Error::Io`] if the system refuses, or if the path leaves the cache by `..` or a symbolic
-    /// link.
+    /// [`Error::Io`] if the system refuses, or if `..` or a symbolic link in the path leaves the
+    /// cache.
     pub(crate) fn remove(&self, path: &Path) -> Result<()> {
         let below = path.strip_prefix(&self.root).unwrap_or(path);
         removal::remove_below(self.directory.as_fd(), below).map_err(Error::io("remove", path))

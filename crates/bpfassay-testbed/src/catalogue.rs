@@ -54,8 +54,7 @@ pub struct Selection<'a> {
     pub arch: Arch,
     /// The tables to search, first choice first.
     pub entries: Vec<&'a Entry>,
-    /// The upstream version, if the name is that of one build. `None` means the locked or newest
-    /// build.
+    /// The upstream version, if the name is that of a build. `None` for a series.
     pub version: Option<String>,
     /// Debian's name of the kernel flavour for the architecture.
     pub flavour: &'a str,
@@ -182,8 +181,7 @@ impl Catalogue {
         names
     }
 
-    /// Finds the kernel `name`: a series, or one build of it. Only the package index tells whether
-    /// that build exists.
+    /// Finds the kernel `name`: a series, or a build of it, which need not exist.
     ///
     /// # Errors
     /// [`CatalogueError::UnknownKernel`] if the name is not known for this architecture.
@@ -274,8 +272,7 @@ fn series_of(name: &str) -> Option<&str> {
     [major, minor, last].into_iter().all(numeric).then_some(series)
 }
 
-/// Returns the known name most similar to `name`, if the similarity is above one half. The last one
-/// wins a tie.
+/// Returns the most similar known name, if the similarity is above one half. The last one wins.
 fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let name: String = name.chars().take(64).collect();
     known

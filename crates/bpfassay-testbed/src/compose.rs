@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Composes guests from kernels and programs that Nix or another builder built, and packs testbeds
-//! for other machines.
+//! Composes guests from kernels and programs of another builder, such as Nix, and packs testbeds.
 //!
 //! A builder names its kernels and programs in a [`TestbedSpec`]. The guests are assembled like
 //! those of every provider. [`pack`] copies everything that a manifest names into one directory.
@@ -173,8 +172,7 @@ impl TestbedSpec {
         Ok(spec)
     }
 
-    /// Returns the targets whose names are not in `catalogue`: kernels that were added for this
-    /// testbed.
+    /// Returns the targets that `catalogue` does not know: kernels added for this testbed.
     #[must_use]
     pub fn unknown_targets<'a>(&'a self, catalogue: &Catalogue) -> Vec<&'a TargetInputs> {
         let known = |target: &TargetInputs| {
@@ -189,10 +187,8 @@ impl TestbedSpec {
 /// # Errors
 /// - [`Error::LocalKernel`]: an image or modules cannot be used or do not fit together.
 /// - [`Error::Modules`]: a module tree is incomplete.
-/// - [`Error::Overlay`]: a directory tree has no real IOR, or has something that a guest cannot
-///   hold.
-/// - [`Error::Io`], [`Error::DiskFull`]: a program or configuration cannot be read, or the cache
-///   cannot be written to.
+/// - [`Error::Overlay`]: a directory tree has no real IOR, or has files unfit for a guest.
+/// - [`Error::Io`], [`Error::DiskFull`]: a file cannot be read, or the cache not written to.
 pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
     let mut programs = BTreeMap::new();
     for (&arch, directory) in &spec.programs {
@@ -211,8 +207,7 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
         kernel.name.clone_from(&made.name);
         kernel.version.clone_from(&made.version);
         kernel.packages.clone_from(&made.packages);
-        // Hash the content, like the Debian provider: times and paths do not matter for what a
-        // builder made.
+        // Hash the content, like the Debian provider: a builder's times and paths do not matter.
         if let Some(modules) = &mut kernel.modules {
             modules.key = digest_of_directory(&modules.path)?;
         }

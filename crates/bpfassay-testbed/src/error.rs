@@ -90,8 +90,7 @@ pub enum Error {
         what: String,
         /// The places and their answers.
         asked: String,
-        /// Whether the newest version can be used instead: the mirror dropped this one, and no
-        /// archive was named.
+        /// Whether the newest version can be used: the mirror dropped it, and no archive was named.
         replaceable: bool,
     },
     /// Nothing can be removed from the cache while another process uses it.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Downloads over HTTP, for hosts whose package manager does not do it: a limited client on top of
-//! `ureq`.
+//! Downloads over HTTP with `ureq`, within limits, for hosts whose package manager does not do it.
 //!
 //! Size and time of an answer are limited. Nobody trusts a server: the caller compares hashes.
 //! Proxies come from `http_proxy`, `https_proxy` and `NO_PROXY`. Certificates are the host's, or
@@ -46,8 +45,7 @@ pub(crate) enum HttpError {
     /// The server does not have the file (404 or 410).
     #[error("the server does not have it ({0})")]
     Missing(u16),
-    /// Another attempt can succeed: there was no connection, the answer broke off, or the server is
-    /// overloaded.
+    /// Another attempt can succeed: the connection or answer broke, or the server is overloaded.
     #[error("{0}")]
     Passing(String),
     /// The server exceeded a time limit for the connection, the answer's head or the file. Another
@@ -236,8 +234,7 @@ fn failure(error: &ureq::Error) -> HttpError {
     }
 }
 
-/// Returns the client for `url`. The client for `https` reads the host's certificates at the first
-/// use.
+/// Returns the client for `url`. The first use of `https` reads the host's certificates.
 fn agent(url: &str) -> Result<&'static Agent, HttpError> {
     static PLAIN: OnceLock<Agent> = OnceLock::new();
     static ENCRYPTED: OnceLock<Result<Agent, String>> = OnceLock::new();

@@ -32,8 +32,7 @@ use crate::{
     pvh,
 };
 
-/// Path of the [`ModuleSet`] in the modules segment. It is JSON, and lists the modules with their
-/// dependencies.
+/// Path of the [`ModuleSet`] in the modules segment: modules and their dependencies, as JSON.
 pub const MODULE_SET: &str = "/bpfassay/modules/set.json";
 
 /// Limit on a module set, in bytes. Real ones have about 3 KB.
@@ -157,8 +156,7 @@ pub fn modules_archive(modules: &Modules, signatures: Signatures) -> Result<Arch
 /// unchanged tree gives the same digest.
 ///
 /// # Errors
-/// [`Error::Overlay`] if the guest could not use the tree or it has no IOR, and [`Error`] of the
-/// cache.
+/// [`Error::Overlay`] if the tree has no IOR or is unfit for a guest, and [`Error`] of the cache.
 pub fn overlay_segment(cache: &Cache, arch: Arch, directory: &Path) -> Result<Segment> {
     let overlay = Overlay::read(arch, directory)?;
     let object = store(cache, &format!("the overlay {}", directory.display()), &overlay.archive)?;
@@ -170,8 +168,7 @@ pub fn overlay_segment(cache: &Cache, arch: Arch, directory: &Path) -> Result<Se
 /// Makes the `shell` segment with Debian's static busybox for `arch`.
 ///
 /// # Errors
-/// [`Error`] if Debian's busybox package cannot be downloaded or unpacked, or the segment cannot be
-/// stored.
+/// [`Error`] of downloading or unpacking Debian's busybox package, and of the cache.
 pub fn shell_segment(apt: &Apt<'_>, arch: Arch) -> Result<Segment> {
     let (program, component) = busybox::prepare(apt, arch)?;
     let key = Digest::of_parts([KEY_VERSION, role::SHELL, &program.digest.to_string()]);
@@ -228,8 +225,8 @@ pub struct GuestImage {
 
 impl GuestImage {
     /// Creates the guest that `target` describes. Its paths must be absolute, like those of
-    /// [`manifest::Manifest::load`]. Without a segment of role [`role::MODULES`], everything counts
-    /// as built into the kernel.
+    /// [`manifest::Manifest::load`]. The kernel is monolithic without a segment of role
+    /// [`role::MODULES`].
     ///
     /// # Errors
     /// - [`Error::Archive`]: the modules segment cannot be read.
@@ -293,9 +290,9 @@ impl GuestImage {
         self.modules.load_order(file_system, is_node)
     }
 
-    /// Writes the initramfs of a boot that executes `job` to `file`. Returns its size in bytes.
-    /// Checks the digest of every segment. `shown` names the file in errors; `file` need not have a
-    /// path.
+    /// Writes the initramfs of a boot that executes `job` to `file`, and returns its size in bytes.
+    /// Checks the digest of every segment. `shown` names the file in errors, whether or not it has
+    /// a path.
     ///
     /// # Errors
     /// - [`Error::Segment`]: a segment has other content than the manifest says.

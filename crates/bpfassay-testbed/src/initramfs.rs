@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes initial RAM file systems as the kernel reads them: uncompressed cpio archives in the
-//! `newc` format.
+//! Writes initial RAM file systems for the kernel: uncompressed cpio archives (`newc`).
 //!
 //! The bytes depend only on the content: entries are sorted by path, owned by root, dated 1970, and
 //! numbered in order. The length of an archive is a multiple of 512, so that archives can be
@@ -16,8 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Limit on a path and on a symbolic link's target, in bytes without the terminating zero
-/// (`PATH_MAX` − 1).
+/// Limit on a path or link target, in bytes without the terminating zero (`PATH_MAX` − 1).
 pub const MAX_PATH: usize = 4095;
 
 /// Limit on a file, in bytes. Sizes are eight hexadecimal digits.
@@ -35,7 +33,7 @@ pub enum ArchiveError {
     Path {
         /// The refused path, or a symbolic link's target.
         path: String,
-        /// What is wrong with it.
+        /// The problem of the path.
         reason: &'static str,
     },
     /// Two different entries at one path, or an entry below something that is not a directory.
@@ -182,8 +180,7 @@ impl Archive {
     /// directories. Adding an equal entry again changes nothing.
     ///
     /// # Errors
-    /// - [`ArchiveError::Path`]: the path is empty, too long, not normal (`.`, `..`, `//`) or has a
-    ///   zero byte.
+    /// - [`ArchiveError::Path`]: the path is empty, too long, not normal, or has a zero byte.
     /// - [`ArchiveError::Conflict`]: another entry is in the way.
     /// - [`ArchiveError::TooLarge`]
     pub fn add(&mut self, path: &str, node: Node) -> Result<(), ArchiveError> {
@@ -218,8 +215,7 @@ impl Archive {
         }
     }
 
-    /// Returns the entries with their paths (without the leading slash), in the order of the
-    /// archive.
+    /// Returns the entries in the order of the archive. Paths have no leading slash.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (&str, &Node)> {
         self.entries.iter().map(|(path, node)| (path.as_str(), node))
     }
@@ -342,8 +338,7 @@ impl<W: Write> Counted<W> {
     }
 
     /// Writes header and name. The fields are inode, mode, uid, gid, links, mtime, size, device of
-    /// the file system, device number, length of the name with its zero, and checksum (unused in
-    /// this format).
+    /// the file system, device number, length of the name with its zero, and an unused checksum.
     fn header(&mut self, header: Header, name: &str) -> Result<(), ArchiveError> {
         let Header { inode, mode, links, size, device: (major, minor) } = header;
         let fields = [inode, mode, 0, 0, links, 0, size, 0, 0, major, minor, name.len() as u32 + 1, 0];

@@ -14,7 +14,7 @@ pub struct Kernel {
     pub arch: Arch,
     /// The name in studies and on the command line.
     pub name: String,
-    /// What `uname -r` prints.
+    /// The release, as `uname -r` prints it.
     pub release: KernelRelease,
     /// Version of the packages. `None` if only an image was given.
     pub version: Option<String>,

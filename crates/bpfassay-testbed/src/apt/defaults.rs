@@ -31,8 +31,7 @@ pub enum NamedBy {
 /// A mirror of Debian's archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mirror {
-    /// The URI without the suite. The URI from the host's apt can contain a password: keep it out
-    /// of messages.
+    /// The URI without the suite. Never print that of the host's apt: it can contain a password.
     pub uri: String,
     /// Who names the mirror.
     pub by: NamedBy,

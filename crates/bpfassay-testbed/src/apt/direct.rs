@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Downloads files at URLs without apt ([`crate::http`]), for hosts that have none.
 //!
-//! Nothing parses a file before its hash was checked. Downloads therefore need no other user, as
-//! apt needs one.
+//! No file is parsed before its hash was checked. Unlike apt's, these downloads need no other user.
 
 #![allow(clippy::disallowed_methods, reason = "writes a download to a file that the cache named")]
 
@@ -120,8 +119,7 @@ impl Apt<'_> {
                 Err(HttpError::Refused(detail)) => return Err(AptError::Other { suite, detail }.into()),
                 Err(HttpError::Write(error)) => return Err(self.cache().write_error(&what, package.size, path, error)),
             };
-            // The part that another process or place left may be the wrong one: try once more, from
-            // the first byte.
+            // A part from another process or place may be wrong: restart once at the first byte.
             if mem::take(&mut resumed) == 0 {
                 return Err(is_wrong);
             }

@@ -16,8 +16,8 @@ use crate::{Error, Result, cache::Object, error::human, stages::Step};
 pub(crate) enum Origin<'a> {
     /// The suite whose index lists them.
     Index(&'a Root),
-    /// Places that have the files at known paths, such as the archive of the host's apt. No index
-    /// is needed.
+    /// Places with the files at known paths, such as the archive of the host's apt, without an
+    /// index.
     Pool {
         /// The suite that the packages were chosen from.
         suite: &'a str,
@@ -31,7 +31,7 @@ pub(crate) enum Origin<'a> {
 pub(super) enum FileNames {
     /// Like `apt-get download` names them.
     Own,
-    /// By SHA-256: it identifies a partial file, whoever began to download it.
+    /// SHA-256: it identifies a partial file, whoever began to download it.
     Digests,
 }
 
@@ -52,9 +52,8 @@ impl Apt<'_> {
     /// - [`Error::Nowhere`]: the mirror and other places were asked, and none has a file.
     /// - [`Error::Offline`]: the network may not be used.
     /// - [`Error::Mismatch`]: a file has another hash than the index says.
-    /// - [`Error::DiskFull`]
     /// - [`Error::Program`]: the host has no apt.
-    /// - [`Error::Io`]
+    /// - [`Error::DiskFull`], [`Error::Io`]
     pub fn fetch(&self, root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
         self.fetch_from(Origin::Index(root), packages)
     }
@@ -157,8 +156,8 @@ impl Apt<'_> {
             }
         }
         let mut tried = BTreeSet::new();
-        // A file of the right size is complete if its hash is right. A wrong hash is reported when
-        // apt has ended.
+        // The right size and hash make a file complete. A wrong hash is reported when apt has
+        // ended.
         let mut look = || {
             left.retain(|package| {
                 let path = place.join(names.of(package));
@@ -191,8 +190,8 @@ impl Apt<'_> {
         }
         while let Some(package) = left.last() {
             let (what, path) = (package.specification(), place.join(names.of(package)));
-            // The sandbox's user can still write to its files: store a copy that is hashed while it
-            // is made.
+            // The sandbox's user can still write to its files: store a copy hashed while it is
+            // made.
             let object = match &sandbox {
                 Some(_) => self.cache().add_file(&what, &path, Some(package.sha256))?,
                 None => self.cache().adopt(&what, &path, Some(package.sha256))?,

@@ -4,8 +4,7 @@
 use super::cannot_start;
 use crate::Result;
 
-/// Returns those of `packages` (Debian package names) that this host has not installed, in the
-/// order given.
+/// Returns those of `packages` (Debian package names) that this host has not installed, in order.
 ///
 /// # Errors
 /// [`crate::Error::Program`] if there is no `dpkg-query`: the host is not a Debian system then.

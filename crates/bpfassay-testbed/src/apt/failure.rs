@@ -123,8 +123,7 @@ impl AptError {
         matches!(self, Self::MidSync { .. } | Self::Unreachable { .. })
     }
 
-    /// Classifies what `apt-get` wrote to standard error. `attempts` is the number of attempts so
-    /// far.
+    /// Classifies what `apt-get` wrote to standard error in the last of `attempts` attempts.
     pub(crate) fn from_output(suite: &str, stderr: &str, attempts: u32) -> Self {
         let suite = suite.to_owned();
         let find = |needles: &[&str]| {

@@ -31,15 +31,13 @@ impl Host {
     /// is used if apt names none.
     ///
     /// # Errors
-    /// - [`Error::Program`]: the host has no apt.
-    /// - [`Error::Command`]: apt fails.
-    /// - [`AptError::NoArchive`]: apt's sources name no archive of Debian, and there is no default.
+    /// [`Error::Program`] if the host has no apt. [`Error::Command`] if apt fails.
+    /// [`AptError::NoArchive`] if apt's sources name no archive of Debian, and there is no default.
     pub(super) fn read(mirror: Option<&str>, default: Option<&str>) -> Result<Self> {
         let dump = dump()?;
         let archive = match mirror {
             Some(mirror) => Mirror { uri: mirror.to_owned(), by: NamedBy::User },
-            // The origin is in the release files, which are missing before the first `apt-get
-            // update`.
+            // Release files name the origin. Before the first `apt-get update`, there are none.
             None => match find_archive(&index_targets(&[])?) {
                 Some(uri) => Mirror { uri, by: NamedBy::Host },
                 None => {
@@ -79,8 +77,7 @@ pub(super) fn download_user() -> Result<String> {
     Ok(sandbox_user(&dump()?))
 }
 
-/// Creates a command for a program of apt, or for one that starts apt. It keeps the caller's
-/// `APT_CONFIG`.
+/// Creates a command that runs apt, directly or indirectly. It keeps the caller's `APT_CONFIG`.
 pub(super) fn command(program: &str) -> Command {
     bpfassay_child::command(program, &[bpfassay_child::NETWORK, &["APT_CONFIG"]])
 }
@@ -109,8 +106,8 @@ pub(crate) fn find_archive(targets: &str) -> Option<String> {
         let suite = suite.trim_end_matches("-backports").trim_end_matches("-updates");
         let debian = match origin {
             "Debian" => SUITES.contains(&suite) || CLASSES.contains(&suite),
-            // The origin is not known yet: apt prints the placeholder itself. Many archives have a
-            // suite `stable`.
+            // The origin is unknown: apt prints the placeholder. Many archives have a suite
+            // `stable`.
             "" | "$(ORIGIN)" => SUITES.contains(&suite) || (CLASSES.contains(&suite) && uri.contains("/debian")),
             _ => false,
         };

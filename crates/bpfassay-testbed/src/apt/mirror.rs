@@ -20,9 +20,8 @@ impl Apt<'_> {
     /// `needed` bytes in `place`, or in the cache. `look` is called whenever apt reports progress.
     ///
     /// # Errors
-    /// - [`AptError`]: apt fails.
-    /// - [`Error::DiskFull`]: `what` does not fit on the disk.
-    /// - [`Error::Program`]: apt cannot be started.
+    /// [`AptError`] if apt fails. [`Error::DiskFull`] if `what` does not fit on the disk.
+    /// [`Error::Program`] if apt cannot be started.
     pub(super) fn ask_mirror(
         &self,
         suite: &str,

@@ -58,7 +58,7 @@ pub struct Indexed {
 pub struct ParseError {
     /// Counted from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The problem in this line.
     pub problem: String,
 }
 
@@ -79,8 +79,7 @@ impl Package {
     }
 }
 
-/// Returns the packages of a `Packages` index whose names `keep` selects. Other packages are not
-/// parsed.
+/// Parses the packages of a `Packages` index whose names `keep` selects, and skips the others.
 ///
 /// # Errors
 /// [`ParseError`] for a line that is not a field, and for a selected package that lacks a field.

@@ -39,8 +39,7 @@ enum Place<'a> {
 type Asked = (String, String);
 
 impl Place<'_> {
-    /// Returns a name for messages. It leaves out the URI of the host's apt, which can contain a
-    /// password.
+    /// Returns a name for messages, without the URI of the host's apt: it can contain a password.
     fn name(self) -> String {
         match self {
             Self::Named(source) => format!("{source} (--from)"),
@@ -186,8 +185,7 @@ impl Apt<'_> {
         let error = match failed {
             Ok(()) => return Ok(None),
             Err(Error::Apt(error)) => error,
-            // The hash is not the one that apt was given: another program changed the file, or the
-            // place sends another one.
+            // The hash is wrong: another program changed the file, or the place sends another one.
             Err(error @ Error::Mismatch { .. }) => {
                 AptError::Other { suite: suite.to_owned(), detail: error.to_string() }
             }

@@ -20,8 +20,7 @@ pub struct ReleaseFile {
 }
 
 impl ReleaseFile {
-    /// Parses an `InRelease` or `Release` file. Returns `None` if a field is missing or a date is
-    /// invalid.
+    /// Parses an `InRelease` or `Release` file. `None`: a field is missing, or a date is invalid.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let field = |name: &str| {
@@ -59,8 +58,7 @@ impl fmt::Display for Age {
 
 /// Converts a date such as `Sat, 07 Nov 2026 02:12:54 UTC` to seconds since 1970.
 fn parse_date(text: &str) -> Option<u64> {
-    // RFC 2822 treats an unknown zone as UTC. Release files use only these zones: any other one is
-    // a mistake.
+    // RFC 2822 treats unknown zones as UTC. Release files have no others: refuse them.
     let local = ["UTC", "GMT", "+0000"].iter().find_map(|zone| text.strip_suffix(zone))?;
     let date = DateTimeParser::new().parse_timestamp(format!("{local}+0000")).ok()?;
     u64::try_from(date.as_second()).ok()

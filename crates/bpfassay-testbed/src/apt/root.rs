@@ -56,15 +56,13 @@ impl Apt<'_> {
     /// Returns the indexes of `suite` for `architectures`; the first architecture counts as native.
     /// Fetches them if they are missing or old, or if [`super::Options::refresh`] is set.
     ///
-    /// If the mirror fails, existing indexes are used with a warning, unless a refresh was asked
-    /// for.
+    /// If the mirror fails, existing indexes are used with a warning, unless this is a refresh.
     ///
     /// # Errors
     /// - [`AptError`]: the mirror fails.
     /// - [`Error::Offline`]: there are no indexes, and the network may not be used.
-    /// - [`Error::DiskFull`]
     /// - [`Error::Program`]: the host has no apt.
-    /// - [`Error::Io`]
+    /// - [`Error::DiskFull`], [`Error::Io`]
     pub fn root(&self, suite: &str, architectures: &[Arch]) -> Result<Root> {
         self.root_at(suite, architectures, false)
     }
@@ -115,15 +113,13 @@ impl Apt<'_> {
         }
     }
 
-    /// Returns the age of the cached indexes of `suite` for `architectures`, if there are any.
-    /// Fetches nothing.
+    /// Returns the age of the cached indexes of `suite` for `architectures`. Fetches nothing.
     #[must_use]
     pub fn known_state(&self, suite: &str, architectures: &[Arch]) -> Option<IndexState> {
         read_state(&self.cache().root().join("apt").join(root_name(suite, architectures)))
     }
 
-    /// Returns the cached indexes of `suite` for `architectures`, if there are any. Fetches
-    /// nothing.
+    /// Returns the cached indexes of `suite` for `architectures`. Fetches nothing.
     ///
     /// # Errors
     /// [`Error::Io`] if their configuration cannot be read or written.
@@ -164,8 +160,7 @@ impl Apt<'_> {
                 command.args(["-o", "Acquire::Check-Valid-Until=false"]);
             }
             if attempt == ATTEMPTS {
-                // Ask for another compression of the index: one of them may be whole while the
-                // mirror is updated.
+                // Another compression of the index may be complete while the mirror is updated.
                 command.args(["-o", "Acquire::CompressionTypes::Order::=gz"]);
             }
             command
@@ -206,8 +201,7 @@ impl Root {
         Snapshot::of_index(self.state.release.date, self.state.fetched)
     }
 
-    /// Creates a command for an apt program that uses this root, not the host's state, and writes
-    /// English.
+    /// Creates a command that runs apt in English on this root, not on the host's state.
     #[must_use]
     pub fn command(&self, tool: &str) -> Command {
         apt_command(&self.directory, tool)
@@ -216,9 +210,8 @@ impl Root {
     /// Returns the packages of `arch`, and of architecture `all`, whose names `keep` selects.
     ///
     /// # Errors
-    /// - [`AptError::Parse`]: an index is malformed.
-    /// - [`Error::Command`]: apt fails.
-    /// - [`Error::Program`]: the host has no apt.
+    /// [`AptError::Parse`] if an index is malformed. [`Error::Command`] if apt fails.
+    /// [`Error::Program`] if the host has no apt.
     pub fn packages(&self, arch: Arch, keep: impl FnMut(&str) -> bool) -> Result<Vec<Indexed>> {
         let architecture = format!("Architecture: {}", arch.facts().debian_name);
         let purpose = "asking for the private package indexes";
@@ -295,8 +288,7 @@ fn root_name(suite: &str, architectures: &[Arch]) -> String {
 }
 
 impl IndexState {
-    /// Returns a cache key for facts found in these indexes. It changes when the indexes are
-    /// fetched again.
+    /// Returns a key for facts found in these indexes. It changes when they are fetched again.
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of_parts([self.release.codename.clone(), self.release.date.to_string(), self.fetched.to_string()])

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The directory that apt downloads to if root runs it. apt uses the network as another user, who
-//! can write to this directory. It is outside the cache, because other users may be unable to enter
-//! the cache.
+//! The directory that apt downloads to if root runs it. It belongs to the user that apt uses the
+//! network as, and is outside the cache, which this user may be unable to enter.
 //!
-//! That user parses what a mirror sends until its hash or signature was checked. Root then copies
-//! it into the cache.
+//! That user parses what a mirror sends. Root copies it into the cache once its hash or signature
+//! was checked.
 
 #![allow(
     clippy::disallowed_methods,
@@ -109,8 +108,7 @@ impl Sandbox {
         command.args(["-o", &format!("Dir::State::lists={}", self.lists().display())]);
     }
 
-    /// Copies the indexes in `known` into the sandbox, so that unchanged ones are not downloaded
-    /// again.
+    /// Copies the indexes in `known` into the sandbox. apt then downloads only changed ones.
     ///
     /// # Errors
     /// [`Error::Io`] if an index cannot be copied.
@@ -241,8 +239,7 @@ mod tests {
         };
         assert!(touch(files.join("x")));
         assert!(!touch(top.join("x")) && !touch(sandbox.lists().join("x")) && !touch(top.join("owner")));
-        // Another sandbox leaves this one alone while its owner lives, and removes one whose owner
-        // was killed.
+        // Another sandbox spares this one while its owner lives, and removes one without an owner.
         let gone = top.parent().unwrap().join(format!("{PREFIX}gone-{}", std::process::id()));
         fs::create_dir(&gone).unwrap();
         fs::write(gone.join("owner"), "").unwrap();

@@ -15,8 +15,7 @@ const FORM: &str = "%Y%m%dT%H%M%SZ";
 /// after a release file stops listing it.
 const SETTLED: u64 = 12 * 3600;
 
-/// A time in seconds since 1970, UTC. An archive of snapshots answers with its last snapshot before
-/// that time.
+/// Seconds since 1970, UTC. An archive answers with its last snapshot before this time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Snapshot(i64);
 

@@ -27,8 +27,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Makes a shared lock exclusive if nobody else holds it, and returns whether it did. Otherwise
-    /// the lock stays shared.
+    /// Makes a shared lock exclusive if it has no other holder. Returns whether it did.
     ///
     /// # Errors
     /// The errors of flock(2).
@@ -53,9 +52,9 @@ impl Lock {
 /// How a lock is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// By one holder.
+    /// One holder.
     Exclusive,
-    /// By any number of holders.
+    /// Any number of holders.
     Shared,
 }
 
@@ -167,8 +166,7 @@ impl fmt::Display for Holder {
 }
 
 impl Holder {
-    /// Finds the holder in /proc/locks, or else in what the last holder wrote into the file, if
-    /// that process still runs.
+    /// Finds the holder in /proc/locks, or else in the file, if the process that wrote there runs.
     fn of(file: &File) -> Self {
         let written = || {
             let text = bpfassay_input::read_file(file.try_clone().ok()?, 100).ok()?;
@@ -210,8 +208,7 @@ fn holder_in(locks: &str, place: &str) -> Option<u32> {
     })
 }
 
-/// Returns when the process `pid` started, in clock ticks since boot. 0 if there is no such
-/// process.
+/// Returns when the process `pid` started, in clock ticks since boot; 0 if it does not exist.
 fn started(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The process name can hold anything but ends at the last bracket. The start is the 22nd field.

@@ -59,11 +59,10 @@ impl Cache {
         self.root.join("objects").join(&name[..2]).join(&name[2..])
     }
 
-    /// Returns the object `digest`, if it exists and is sound. A damaged one is reported, removed,
-    /// and counts as absent.
+    /// Returns the object `digest`, if it exists. A damaged one is reported and removed.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be read. [`Error::Damaged`] if it is damaged and cannot be
+    /// [`Error::Io`] if it cannot be read, or [`Error::Damaged`] if a damaged one cannot be
     /// removed.
     pub fn object(&self, digest: &Digest) -> Result<Option<Object>> {
         let path = self.object_path(digest);
@@ -83,8 +82,7 @@ impl Cache {
         Ok(None)
     }
 
-    /// Stores what `write` writes. `what` names it in messages. `needed` is its size in bytes, or 0
-    /// if not known.
+    /// Stores what `write` writes. `what` names it in messages. `needed` is its size, or 0.
     ///
     /// # Errors
     /// [`Error::DiskFull`] and [`Error::Io`] if it cannot be stored, and the error of `write`.
@@ -100,14 +98,12 @@ impl Cache {
     /// Stores `bytes`. `what` names them in messages.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] if there is no space. [`Error::Io`] if they cannot be stored for another
-    /// reason.
+    /// [`Error::DiskFull`] if there is no space, or [`Error::Io`].
     pub fn add_bytes(&self, what: &str, bytes: &[u8]) -> Result<Object> {
         self.add(what, bytes.len() as u64, |writer| self.write_all(what, writer, bytes))
     }
 
-    /// Stores a copy of the file `source`. If `expected` is given, the content must have that
-    /// digest.
+    /// Stores a copy of the file `source`. Its content must have the digest `expected`, if given.
     ///
     /// # Errors
     /// - [`Error::Mismatch`]: the content has another digest than expected.
@@ -263,8 +259,7 @@ impl Cache {
     /// Hashes every object and removes damaged ones. Adds both to `checked`.
     ///
     /// # Errors
-    /// [`Error::Io`] if an object cannot be read. [`Error::Damaged`] if a damaged one cannot be
-    /// removed.
+    /// [`Error::Io`] if an object cannot be read, or [`Error::Damaged`] if one cannot be removed.
     pub(super) fn check_objects(&self, checked: &mut Checked) -> Result<()> {
         let objects = self.root.join("objects");
         for directory in entries(&objects, |kind| kind.is_dir())? {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Broken-off downloads in `tmp/partial`, so that the next download continues. The SHA-256 of the
-//! complete file names each.
+//! Broken-off downloads in `tmp/partial`, for continuing them. Each is named by its final SHA-256.
 //!
 //! Nothing here is trusted: whoever takes a file compares the hash when it is complete. Files keep
 //! the server's modification time, by which a server knows whether its file is still the same.
@@ -69,8 +68,7 @@ impl Cache {
         self.move_partial(path, &known, metadata.len())
     }
 
-    /// Keeps the partial downloads that a dead process left in `directory`. Their names are
-    /// digests.
+    /// Keeps the partial downloads in `directory` of a dead process: files named by a digest.
     pub(crate) fn keep_abandoned(&self, directory: &Path) {
         let Ok(files) = entries(directory, |kind| kind.is_file()) else { return };
         for path in files {

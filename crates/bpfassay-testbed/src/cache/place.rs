@@ -39,8 +39,7 @@ pub const MARKER: &str = "bpfassay-cache";
 const MARKER_TEXT: &str = "bpfassay cache 1\n";
 const MARKER_START: &str = "bpfassay cache ";
 
-/// The directories of a cache. All are made at once, so that no other user with write access to the
-/// cache can make one first.
+/// The directories of a cache. All are made at once, so that no other user can make one first.
 const PARTS: [&str; 7] = ["objects", "trees", "records", "apt", "locks", "tmp", "logs"];
 /// How many of them the first version of the cache had.
 const FIRST_PARTS: usize = 6;

@@ -25,7 +25,7 @@ impl Cache {
     /// reported, removed, and counts as absent.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be read. [`Error::Damaged`] if it is damaged and cannot be
+    /// [`Error::Io`] if it cannot be read, or [`Error::Damaged`] if a damaged one cannot be
     /// removed.
     pub fn recorded<T: DeserializeOwned>(&self, kind: &str, key: &Digest) -> Result<Option<T>> {
         let path = self.record_path(kind, key);
@@ -47,14 +47,12 @@ impl Cache {
     /// Records `fact` for `key`, and replaces an earlier record.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] if there is no space. [`Error::Io`] if it cannot be written for another
-    /// reason.
+    /// [`Error::DiskFull`] if there is no space, or [`Error::Io`].
     pub fn record<T: Serialize>(&self, kind: &str, key: &Digest, fact: &T) -> Result<()> {
         self.write_small(&self.record_path(kind, key), fact)
     }
 
-    /// Writes a small JSON file atomically. Writes nothing in a read-only cache: the fact is found
-    /// out again when needed.
+    /// Writes a small JSON file atomically. Writes nothing in a read-only cache.
     ///
     /// # Errors
     /// - [`Error::DiskFull`]: there is no space.

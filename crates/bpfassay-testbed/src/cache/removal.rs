@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Removes files and directories of the cache without following symbolic links, neither on the way
-//! nor inside.
+//! Removes files and directories of the cache without following any symbolic link.
 
 use std::{
     ffi::{CStr, CString},
@@ -68,8 +67,7 @@ pub(super) fn remove_at(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno
     }
     let Some(top) = open_same_mount(parent, name)? else { return Ok(()) };
     let mut moved = 0_u64;
-    // Move nested directories up into `top` before emptying them: neither descriptors nor stack
-    // grow with the depth.
+    // Nested directories move up into `top`, so that deep ones need no more descriptors or stack.
     loop {
         let names = names(&top)?;
         if names.is_empty() {
@@ -106,8 +104,7 @@ fn empty_into(top: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> Result<(), E
     remove_directory(top, name)
 }
 
-/// Removes the entry `name` of `parent`, unless it is a directory. Returns whether the name is free
-/// now.
+/// Removes the entry `name` of `parent`, unless it is a directory. Returns whether it is gone.
 fn unlink(parent: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
@@ -124,8 +121,7 @@ fn remove_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Opens the directory `name` in `parent`. Returns `None` if there is none. Symbolic links and
-/// mount points are refused.
+/// Opens the directory `name` in `parent`, if it exists. Refuses symbolic links and mount points.
 pub(super) fn open_same_mount(parent: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
@@ -167,8 +163,7 @@ mod tests {
         rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()
     }
 
-    /// The nesting is deeper than a process can have open files, and the paths are too long to
-    /// open.
+    /// There are more levels than a process can open files, and the paths are too long to open.
     #[test]
     fn directories_are_removed_however_deep_they_are() {
         let work = tempfile::tempdir().unwrap();

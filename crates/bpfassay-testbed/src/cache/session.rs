@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sessions: each process makes its files in a directory of the cache's `tmp`, and holds a lock on
-//! it.
+//! Sessions: each process works in a directory of the cache's `tmp`, which it has locked.
 //!
 //! The system releases the lock when the process ends, however it ends. A directory with our prefix
-//! and a free lock therefore has no owner, and is removed. Process ids would not work if containers
-//! share a cache.
+//! and a free lock has no owner, and is removed. Process ids fail if containers share a cache.
 
 use std::{
     fs,
@@ -46,8 +44,7 @@ impl Session {
     /// directory gets this name when its owner has locked it.
     ///
     /// # Errors
-    /// [`Error::Io`] if the directory or its lock cannot be made, or the directory cannot be
-    /// renamed.
+    /// [`Error::Io`] if the directory or its lock cannot be made or renamed.
     pub(crate) fn begin(tmp: OwnedFd, path: &Path, prefix: &str) -> Result<Self> {
         let made = tempfile::Builder::new().prefix(&format!("{BEGUN}{prefix}")).tempdir_in(path);
         let begun = made.map_err(Error::io("create a directory in", path))?;
@@ -131,8 +128,7 @@ pub(crate) fn sweep(
     Ok(())
 }
 
-/// Opens the directory `name`, if it is ours and its owner is gone. The returned descriptor holds
-/// the lock that proves it.
+/// Opens the directory `name` if it is ours and its owner is gone, as the returned lock proves.
 fn abandoned(tmp: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<OwnedFd>, Errno> {
     let stat = rustix::fs::statat(tmp, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let ours = stat.st_uid == rustix::process::geteuid().as_raw();
@@ -163,8 +159,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a directory outside the cache, in the system's directory for temporary files. Only
-    /// this user can enter it.
+    /// Makes a directory, private to this user, in the system's directory for temporary files.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be made.

@@ -25,8 +25,7 @@ impl Cache {
     /// and again when its size or times change.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file or the record cannot be read, and the errors of writing the
-    /// record.
+    /// [`Error::Io`] if the file or the record cannot be read, and errors of writing the record.
     pub fn digest_of(&self, file: &Path) -> Result<Digest> {
         let key = Digest::of(file.as_os_str().as_bytes());
         let metadata = || fs::metadata(file).map_err(Error::io("read", file));
@@ -47,9 +46,9 @@ impl Cache {
     }
 }
 
-/// Size and times of a file. Every write changes one of them (`ctime` cannot be set back), so a
-/// file that matches its stamp need not be hashed again. Only [`super::Cache::check`] finds damage
-/// below the file system.
+/// Size and times of a file. Every write changes one of them (`ctime` cannot be set back): a file
+/// that matches its stamp is not hashed again. [`super::Cache::check`] finds damage below the file
+/// system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stamp {

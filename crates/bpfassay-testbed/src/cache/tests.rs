@@ -221,7 +221,7 @@ fn a_full_disk_is_reported_with_how_much_is_needed_and_where() {
     let what = "the toolchain";
     assert_full(&cache.add_bytes(what, &vec![0; 8 << 20]).unwrap_err(), 8 << 20);
     assert_full(&cache.make_tree(what, &Digest::of(b""), what, 3_500_000_000, fill).unwrap_err(), 3_500_000_000);
-    // Without a known size, the disk fills up on the way.
+    // The size is unknown: the disk fills up on the way.
     let error = cache
         .add::<Error>(what, 0, |writer| {
             for _ in 0..8 {

@@ -57,7 +57,7 @@ impl Cache {
     /// removed, and counts as absent.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be read. [`Error::Damaged`] if it is damaged and cannot be
+    /// [`Error::Io`] if it cannot be read, or [`Error::Damaged`] if a damaged one cannot be
     /// removed.
     pub fn tree(&self, kind: &str, key: &Digest) -> Result<Option<Tree>> {
         let home = self.tree_path(kind, key);
@@ -151,8 +151,7 @@ impl Cache {
     /// Hashes every tree and removes damaged ones. Adds both to `checked`.
     ///
     /// # Errors
-    /// [`Error::Io`] if a tree cannot be read. [`Error::Damaged`] if a damaged one cannot be
-    /// removed.
+    /// [`Error::Io`] if a tree cannot be read, or [`Error::Damaged`] if one cannot be removed.
     pub(super) fn check_trees(&self, checked: &mut Checked) -> Result<()> {
         let trees = self.root.join("trees");
         for kind in entries(&trees, |kind| kind.is_dir())? {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tells what takes space in a cache and when it was last used, and removes what has not been used
-//! for long.
+//! Tells what takes space in a cache and when it was used, and removes what was not used for long.
 //!
 //! The time of last use is the modification time of a file that is read at each use: an object's
 //! stamp, or a tree's listing. Uses renew it at most once an hour. Earlier versions did not renew
@@ -88,8 +87,7 @@ impl Cache {
         Ok(items)
     }
 
-    /// Removes the items that `is_unneeded` selects, and returns them. Indexes stay, because
-    /// `--offline` needs them.
+    /// Removes and returns what `is_unneeded` selects, except indexes, which `--offline` needs.
     ///
     /// # Errors
     /// - [`Error::CacheInUse`]: another process uses the cache.

@@ -183,8 +183,7 @@ fn a_server_is_trusted_by_a_certificate_that_the_host_knows_and_no_other() {
     }
 }
 
-/// Sends `head`, then `drop` again and again with a pause between, until the client closes. Returns
-/// the URL.
+/// Sends `head`, then `drop` repeatedly with pauses until the client closes. Returns the URL.
 fn dripping(head: &'static str, drop: &'static str, pause: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/x", listener.local_addr().unwrap());

@@ -87,8 +87,7 @@ fn job(modules: Vec<String>) -> Job {
     }
 }
 
-/// The guest would be silent until its deadline in every boot, whichever provider the kernel is
-/// from.
+/// The kernel's provider does not matter: its guest would be silent until the deadline.
 #[test]
 fn a_damaged_kernel_makes_no_guest() {
     let bed = Bed::new();

@@ -18,8 +18,7 @@ const NAME_LENGTH: usize = 6 + 8 * 11;
 /// `path`, if it exists. Files of more than `limit` bytes are refused.
 ///
 /// # Errors
-/// [`ArchiveError::Read`] if the archive cannot be read. [`ArchiveError::Malformed`] if it is not a
-/// newc archive.
+/// [`ArchiveError::Read`] if it cannot be read, [`ArchiveError::Malformed`] if it is not newc.
 pub fn find(path: &Path, wanted: &str, limit: u64) -> Result<Option<Vec<u8>>, ArchiveError> {
     let file = bpfassay_input::open(path).map_err(|source| ArchiveError::Read { path: path.to_owned(), source })?;
     find_in(BufReader::new(file), wanted, limit).map_err(|source| match source.kind() {
@@ -68,8 +67,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads the header at the position of `reader`, which is byte `at` of the archive. Returns
-    /// `None` for the trailer.
+    /// Reads the header at the position of `reader`, byte `at` of the archive. `None`: the trailer.
     ///
     /// # Errors
     /// The errors of `reader`. [`io::ErrorKind::InvalidData`] if there is no header.

@@ -81,8 +81,8 @@ fn what_the_mirror_dropped_comes_from_the_archive_by_its_time_stamp() {
             assert_eq!(&fs::read(&object.path).unwrap(), content);
         }
         let paths = |server: &Server| server.requests().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
-        // Nobody else is asked for files that --from has. The archive is asked only for what the
-        // mirror lacks.
+        // No other place is asked for --from's files, and the archive only for what the mirror
+        // lacks.
         let mut asked = paths(&mirror);
         asked.sort();
         asked.dedup();
@@ -261,8 +261,7 @@ fn of_mirror(mirror: &Server, client: Client) -> Options {
     Options { mirror: Some(mirror.url().to_owned()), client, ..Options::default() }
 }
 
-/// Breaks off every attempt to download `package`. Returns the offset at which the next one can
-/// continue.
+/// Breaks off every attempt to download `package`. Returns the offset for continuing.
 fn break_off(cache: &Cache, package: &Located, mirror: &Server, client: Client) -> u64 {
     mirror.break_after(100_000);
     let error = fetch(&Apt::new(cache, of_mirror(mirror, client)), std::slice::from_ref(package)).unwrap_err();

@@ -76,7 +76,7 @@ fn user_of(peer: SocketAddr) -> u32 {
     line.split_whitespace().nth(7).unwrap().parse().unwrap()
 }
 
-/// Returns the user that apt should use the network as. Only root on a host with apt can test this.
+/// Returns the user that apt should use the network as. Needs root, and a host with apt.
 fn other_user(apt: &Apt<'_>) -> Option<u32> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root downloads as another user; run this test as root");

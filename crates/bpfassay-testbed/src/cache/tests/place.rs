@@ -30,8 +30,7 @@ fn everything(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Checks that opening `directory` is refused with a message that contains `part`, and changes
-/// nothing.
+/// Checks that opening `directory` fails with a message that has `part`, and changes nothing.
 fn refused(directory: &Path, part: &str) {
     let before = everything(directory);
     let error = Cache::open(directory).unwrap_err();
