@@ -31,7 +31,7 @@ use crate::{
     unpack::{most_bytes, stream::Bounded},
 };
 
-/// The list of QEMU's packages. It sorts before the other entries, like the manifest.
+/// The list of QEMU's packages. Entries are sorted by name: this list and the manifest come first.
 const EMULATOR: &str = "emulator.json";
 /// The directory of all other files.
 const OBJECTS: &str = "objects";
@@ -137,7 +137,8 @@ pub fn manifest(path: &Path) -> Result<Manifest> {
     Reader::open(path).map(|reader| reader.manifest)
 }
 
-/// Reads the list of QEMU's packages in the bundle in the file `path`. It can be empty.
+/// Reads the list of QEMU's packages in the bundle in the file `path`. It is empty if the bundle
+/// has no QEMU.
 ///
 /// # Errors
 /// The errors of [`manifest()`].

@@ -239,8 +239,8 @@ impl Cache {
     /// Hashes every file in the cache, whatever its stamp says, and removes damaged ones.
     ///
     /// # Errors
-    /// [`Error::Io`] if the cache cannot be read, or [`Error::Damaged`] from removing a damaged
-    /// file.
+    /// [`Error::Io`] if the cache cannot be read, or [`Error::Damaged`] if a damaged file cannot be
+    /// removed.
     pub fn check(&self) -> Result<Checked> {
         let mut checked = Checked::default();
         self.check_objects(&mut checked)?;

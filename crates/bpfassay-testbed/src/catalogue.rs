@@ -181,7 +181,8 @@ impl Catalogue {
         names
     }
 
-    /// Finds the kernel `name`: a series, or a build of it, which need not exist.
+    /// Finds the kernel `name`: a series, or a build of it. The package index tells whether the
+    /// build exists.
     ///
     /// # Errors
     /// [`CatalogueError::UnknownKernel`] if the name is not known for this architecture.

@@ -188,7 +188,7 @@ impl TestbedSpec {
 /// - [`Error::LocalKernel`]: an image or modules cannot be used or do not fit together.
 /// - [`Error::Modules`]: a module tree is incomplete.
 /// - [`Error::Overlay`]: a directory tree has no real IOR, or has files unfit for a guest.
-/// - [`Error::Io`], [`Error::DiskFull`]: a file cannot be read, or the cache not written to.
+/// - [`Error::Io`], [`Error::DiskFull`]: a file cannot be read, or the cache cannot be written to.
 pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
     let mut programs = BTreeMap::new();
     for (&arch, directory) in &spec.programs {

@@ -45,7 +45,8 @@ pub(crate) enum HttpError {
     /// The server does not have the file (404 or 410).
     #[error("the server does not have it ({0})")]
     Missing(u16),
-    /// Another attempt can succeed: the connection or answer broke, or the server is overloaded.
+    /// Another attempt can succeed: there was no connection, the answer broke off, or the server is
+    /// overloaded.
     #[error("{0}")]
     Passing(String),
     /// The server exceeded a time limit for the connection, the answer's head or the file. Another

@@ -291,8 +291,8 @@ impl GuestImage {
     }
 
     /// Writes the initramfs of a boot that executes `job` to `file`, and returns its size in bytes.
-    /// Checks the digest of every segment. `shown` names the file in errors, whether or not it has
-    /// a path.
+    /// Checks the digest of every segment. `shown` names `file`, which need not have a path, in
+    /// errors.
     ///
     /// # Errors
     /// - [`Error::Segment`]: a segment has other content than the manifest says.

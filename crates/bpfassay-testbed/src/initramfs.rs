@@ -180,7 +180,8 @@ impl Archive {
     /// directories. Adding an equal entry again changes nothing.
     ///
     /// # Errors
-    /// - [`ArchiveError::Path`]: the path is empty, too long, not normal, or has a zero byte.
+    /// - [`ArchiveError::Path`]: the path is empty, too long, not normal (`.`, `..`, `//`), or has
+    ///   a zero byte.
     /// - [`ArchiveError::Conflict`]: another entry is in the way.
     /// - [`ArchiveError::TooLarge`]
     pub fn add(&mut self, path: &str, node: Node) -> Result<(), ArchiveError> {

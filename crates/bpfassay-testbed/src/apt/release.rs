@@ -58,7 +58,7 @@ impl fmt::Display for Age {
 
 /// Converts a date such as `Sat, 07 Nov 2026 02:12:54 UTC` to seconds since 1970.
 fn parse_date(text: &str) -> Option<u64> {
-    // RFC 2822 treats unknown zones as UTC. Release files have no others: refuse them.
+    // RFC 2822 treats unknown zones as UTC. Release files use these only: any other is a mistake.
     let local = ["UTC", "GMT", "+0000"].iter().find_map(|zone| text.strip_suffix(zone))?;
     let date = DateTimeParser::new().parse_timestamp(format!("{local}+0000")).ok()?;
     u64::try_from(date.as_second()).ok()

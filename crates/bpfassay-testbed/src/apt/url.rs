@@ -20,7 +20,8 @@ impl Apt<'_> {
     /// # Errors
     /// - [`Error::Download`]: the server fails, or the file is larger.
     /// - [`Error::Offline`]: the network may not be used.
-    /// - [`Error::Program`], [`Error::Io`]
+    /// - [`Error::Program`]: the host has no `prlimit`.
+    /// - [`Error::Io`]
     pub(crate) fn read_url(&self, url: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         if self.options().offline {
             return Err(Error::Offline { what: url.to_owned() });

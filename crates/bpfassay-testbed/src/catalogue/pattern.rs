@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-/// A kernel release: `@` stands for the flavour, `*` for one or more characters but no hyphen.
+/// A kernel release with placeholders: `@` stands for the flavour, `*` for one or more characters
+/// other than a hyphen.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pattern(String);
 

@@ -18,7 +18,8 @@ const NAME_LENGTH: usize = 6 + 8 * 11;
 /// `path`, if it exists. Files of more than `limit` bytes are refused.
 ///
 /// # Errors
-/// [`ArchiveError::Read`] if it cannot be read, [`ArchiveError::Malformed`] if it is not newc.
+/// [`ArchiveError::Read`] if the archive cannot be read. [`ArchiveError::Malformed`] if it is not a
+/// newc archive.
 pub fn find(path: &Path, wanted: &str, limit: u64) -> Result<Option<Vec<u8>>, ArchiveError> {
     let file = bpfassay_input::open(path).map_err(|source| ArchiveError::Read { path: path.to_owned(), source })?;
     find_in(BufReader::new(file), wanted, limit).map_err(|source| match source.kind() {

@@ -158,8 +158,8 @@ impl Overlay {
 /// Adds everything in `directory` to `archive`, with `prefix` before each path.
 ///
 /// # Errors
-/// [`OverlayError`] if something in it cannot be read, has a name that is not UTF-8, or is not a
-/// file, directory or symbolic link. Also if an archive cannot have its path.
+/// [`OverlayError`] if an entry cannot be read, has a name that is not UTF-8, is of an unsupported
+/// kind, or has a path that an archive cannot have.
 pub(crate) fn add_directory(archive: &mut Archive, directory: &Path, prefix: &str) -> Result<(), OverlayError> {
     let read = |source| OverlayError::Read { path: directory.to_owned(), source };
     walk(archive, &directory.canonicalize().map_err(read)?, prefix)

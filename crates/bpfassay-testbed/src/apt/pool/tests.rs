@@ -81,8 +81,8 @@ fn what_the_mirror_dropped_comes_from_the_archive_by_its_time_stamp() {
             assert_eq!(&fs::read(&object.path).unwrap(), content);
         }
         let paths = |server: &Server| server.requests().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
-        // No other place is asked for --from's files, and the archive only for what the mirror
-        // lacks.
+        // The other places are not asked for files of --from. The archive is asked only for files
+        // that the mirror lacks.
         let mut asked = paths(&mirror);
         asked.sort();
         asked.dedup();
