@@ -58,18 +58,18 @@ use crate::{
 /// Limit on a release file (about 100 KB), a configuration or a state that is read, in bytes.
 const MAX_TEXT: u64 = 16 << 20;
 
-/// How packages may be fetched.
+/// How packages are fetched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Never use the network.
     pub offline: bool,
     /// Choose the newest packages of the mirror, not those of [`crate::testbed_lock`].
     pub newest: bool,
-    /// Fetch package indexes again even where they are fresh, and choose the newest packages.
+    /// Fetch even fresh package indexes again, and choose the newest packages.
     pub refresh: bool,
     /// Accept a mirror whose release file has expired.
     pub accept_stale: bool,
-    /// URI of a Debian archive to use in place of the one that the host's apt sources name.
+    /// URI of a Debian archive to use instead of that in the host's apt sources.
     pub mirror: Option<String>,
     /// Which program downloads.
     pub client: Client,
@@ -85,7 +85,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether packages are those of [`crate::testbed_lock`].
+    /// Whether packages come from [`crate::testbed_lock`].
     #[must_use]
     pub const fn is_locked(&self) -> bool {
         !(self.newest || self.refresh)

@@ -48,7 +48,7 @@ pub struct Entry {
 /// A known kernel that was asked for by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection<'a> {
-    /// The name as given.
+    /// The name as the user wrote it.
     pub name: String,
     /// The architecture.
     pub arch: Arch,

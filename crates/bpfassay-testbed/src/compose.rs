@@ -44,11 +44,11 @@ const FILES: &str = "files";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TestbedSpec {
-    /// [`SPEC_FORMAT`].
+    /// Must be [`SPEC_FORMAT`].
     pub format: u32,
     /// Who built the kernels and programs: see [`crate::manifest::MadeBy::name`].
     pub provider: String,
-    /// What they were built with or from.
+    /// Packages or programs that they were built with or from.
     #[serde(default)]
     pub toolchain: Vec<Component>,
     /// The directory with the guest's programs, by architecture.

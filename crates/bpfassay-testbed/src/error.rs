@@ -30,9 +30,9 @@ pub enum Error {
     Io {
         /// The failed operation, as a verb ("read", "create").
         action: &'static str,
-        /// The file concerned.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -43,7 +43,7 @@ pub enum Error {
         path.display(), human(*needed), human(*free)
     )]
     DiskFull {
-        /// What should be written.
+        /// A description of what should be written.
         what: String,
         /// A path in the file system.
         path: PathBuf,
@@ -96,7 +96,7 @@ pub enum Error {
     /// Nothing can be removed from the cache while another process uses it.
     #[error("another bpfassay uses the cache {}: wait until it has ended", path.display())]
     CacheInUse {
-        /// The cache.
+        /// Path of the cache.
         path: PathBuf,
     },
     /// A directory that is not a cache and cannot be made one.
@@ -105,7 +105,7 @@ pub enum Error {
         path.display()
     )]
     NotACache {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
         /// What is wrong with it.
         problem: String,
@@ -119,7 +119,7 @@ pub enum Error {
     ReadOnly {
         /// What is missing.
         what: String,
-        /// The cache.
+        /// Path of the cache.
         path: PathBuf,
     },
     /// Neither a cache directory nor a home directory is known.
@@ -128,22 +128,22 @@ pub enum Error {
     /// A program could not be started.
     #[error("cannot start `{program}`: install the Debian package `{package}`{}", instead_of(package))]
     Program {
-        /// The program.
+        /// Name of the program.
         program: String,
         /// The Debian package that contains it.
         package: &'static str,
-        /// The system's answer.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
     /// A program failed.
     #[error("`{command}` failed while {purpose} ({status}): {stderr}")]
     Command {
-        /// The command line.
+        /// Name of the program.
         command: String,
         /// What it was run for, such as "reading a package index".
         purpose: String,
-        /// How it ended.
+        /// Exit code or signal.
         status: ExitStatus,
         /// The last lines that it wrote to standard error.
         stderr: String,
@@ -151,7 +151,7 @@ pub enum Error {
     /// Unpacked packages lack a file that a kernel needs.
     #[error("{what} holds no {missing}: the package layout has changed; report it with the kernel's name")]
     KernelLayout {
-        /// The packages.
+        /// The packages that were unpacked.
         what: String,
         /// The missing file.
         missing: String,

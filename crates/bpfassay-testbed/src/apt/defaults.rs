@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where packages come from by default. The mirror and the archive that the user names come first,
-//! then those of the host, then those that were compiled in.
+//! Default places of packages. The mirror and the archive that the user names come first, then
+//! those of the host, then those that were compiled in.
 
 use std::sync::Once;
 
@@ -24,7 +24,7 @@ pub enum NamedBy {
     User,
     /// The host's apt configuration.
     Host,
-    /// Whoever built the program.
+    /// The build of the program.
     Default,
 }
 

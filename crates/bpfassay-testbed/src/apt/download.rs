@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use super::{Apt, AptError, First, Located, Package, Root, sandbox::Sandbox};
 use crate::{Error, Result, cache::Object, error::human, stages::Step};
 
-/// Where the files of packages come from.
+/// The origin of package files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Origin<'a> {
     /// The suite whose index lists them.

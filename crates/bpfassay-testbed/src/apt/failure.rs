@@ -17,7 +17,7 @@ pub enum AptError {
          another mirror in the host's apt sources; to accept it as it is, add --accept-stale"
     )]
     Stale {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// How long ago, as apt prints it (`14d 19h 48min 16s`).
         age: String,
@@ -25,7 +25,7 @@ pub enum AptError {
     /// The release file is not valid yet by this machine's clock.
     #[error("the release file of suite {suite} is valid only from {wait} on: set this machine's clock")]
     NotYetValid {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// How long from now, as apt prints it.
         wait: String,
@@ -36,7 +36,7 @@ pub enum AptError {
          in some minutes, or with another mirror in the host's apt sources"
     )]
     MidSync {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// How often the mirror was asked.
         attempts: u32,
@@ -48,7 +48,7 @@ pub enum AptError {
         "the mirror of suite {suite} cannot be reached ({detail}): check the network; what was fetched before runs with --offline"
     )]
     Unreachable {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// apt's message.
         detail: String,
@@ -58,7 +58,7 @@ pub enum AptError {
         "the mirror of suite {suite} does not have what was asked for ({detail}): mirrors drop old suites; name a mirror that has it in the host's apt sources"
     )]
     Missing {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// apt's message.
         detail: String,
@@ -69,7 +69,7 @@ pub enum AptError {
          debian-archive-keyring"
     )]
     Untrusted {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// apt's message.
         detail: String,
@@ -77,7 +77,7 @@ pub enum AptError {
     /// Packages do not exist, or cannot be installed together.
     #[error("cannot install {packages} from suite {suite}: {detail}")]
     Unsatisfiable {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// The packages asked for, separated by commas.
         packages: String,
@@ -87,15 +87,15 @@ pub enum AptError {
     /// apt failed with a message that is not recognized here.
     #[error("apt failed on suite {suite}: {detail}")]
     Other {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// apt's message.
         detail: String,
     },
-    /// An index or list cannot be understood.
+    /// A package index or list of downloads cannot be parsed.
     #[error("the package index of suite {suite} cannot be read ({source}): fetch it again with --refresh")]
     Parse {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// The line of the index, and the problem.
         source: super::ParseError,
@@ -118,7 +118,7 @@ impl AptError {
         }
     }
 
-    /// Whether another attempt may succeed soon.
+    /// Whether another attempt can succeed soon.
     pub(crate) const fn is_passing(&self) -> bool {
         matches!(self, Self::MidSync { .. } | Self::Unreachable { .. })
     }

@@ -20,7 +20,7 @@ pub enum CatalogueError {
     /// No kernel of this name exists for the architecture.
     #[error("unknown kernel `{name}` for {arch}{hint}; known are {}", known.join(", "))]
     UnknownKernel {
-        /// The name given.
+        /// The name as the user wrote it.
         name: String,
         /// The architecture.
         arch: Arch,
@@ -32,7 +32,7 @@ pub enum CatalogueError {
     /// The series exists, but today's suites do not have this build, or not for this architecture.
     #[error("kernel {name} for {arch} is not in {suites} today; {}", Builds(builds))]
     NoBuild {
-        /// The name given.
+        /// The name as the user wrote it.
         name: String,
         /// The architecture.
         arch: Arch,
@@ -46,13 +46,13 @@ pub enum CatalogueError {
         "kernel {name} for {arch} ({release}) is incomplete: suite {suite} has no package {missing}; choose another build"
     )]
     Incomplete {
-        /// The name given.
+        /// The name as the user wrote it.
         name: String,
         /// The architecture.
         arch: Arch,
         /// The release of the build (`uname -r`).
         release: String,
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// Name of the missing package.
         missing: String,
