@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debian packages through the host's own apt configuration, with private indexes: nothing on the
-//! host changes. A host without apt downloads files at known paths without it.
+//! Debian packages, fetched with the host's own apt configuration and private package indexes.
+//! Nothing on the host changes. A host without apt downloads files at known paths without it.
 //!
-//! One [`Root`] per suite and set of architectures, so that a suite that a mirror cannot give today
-//! does not affect the others. The archive, the proxies and the keys are the host's; no mirror is
-//! named here. One may be compiled into the program ([`Defaults`]).
+//! Each suite and set of architectures has its own [`Root`], so that a suite that a mirror cannot
+//! give today does not affect the others. The archive, the proxies and the keys are the host's.
+//! This code names no mirror, but the build can compile one in ([`Defaults`]).
 
 pub(crate) mod configuration;
 mod defaults;
@@ -55,41 +55,37 @@ use crate::{
     stages::{Kind, Stage, Stages},
 };
 
-/// Largest release file, configuration or state that is read, in bytes; release files have some 100
-/// KB.
+/// Limit on a release file (about 100 KB), a configuration or a state that is read, in bytes.
 const MAX_TEXT: u64 = 16 << 20;
 
-/// How packages may be fetched.
+/// How packages are fetched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Never use the network.
     pub offline: bool,
-    /// Choose the newest packages that the mirror has, in place of those of
-    /// [`crate::testbed_lock`].
+    /// Choose the newest packages of the mirror, not those of [`crate::testbed_lock`].
     pub newest: bool,
-    /// Fetch package indexes again even where they are fresh, and choose the newest packages.
+    /// Fetch even fresh package indexes again, and choose the newest packages.
     pub refresh: bool,
     /// Accept a mirror whose release file has expired.
     pub accept_stale: bool,
-    /// URI of a Debian archive to use in place of the one that the host's apt sources name.
+    /// URI of a Debian archive to use instead of that in the host's apt sources.
     pub mirror: Option<String>,
-    /// What downloads.
+    /// Which program downloads.
     pub client: Client,
-    /// Places that may have package files, asked before the mirror: at their paths in an archive's
-    /// pool.
+    /// Places asked before the mirror. They can have package files at their paths in a pool.
     pub from: Vec<AssetSource>,
-    /// An archive that keeps what mirrors drop, asked after the mirror: it has every file below
-    /// `debian/TIMESTAMP/`, for the time stamps that
-    /// [`crate::testbed_lock`] has.
+    /// An archive that keeps what mirrors drop, asked after the mirror. It has every file below
+    /// `debian/TIMESTAMP/`, for the time stamps in [`crate::testbed_lock`].
     pub archive: Option<AssetSource>,
-    /// Let nothing take the place of a locked file: what no place has is an error.
+    /// Never replace a locked file: a file that no place has is an error.
     pub exact: bool,
-    /// Places for hosts on which nobody names one.
+    /// The mirror and the archive for hosts on which nobody names one.
     pub defaults: Defaults,
 }
 
 impl Options {
-    /// Whether packages are those of [`crate::testbed_lock`].
+    /// Whether packages come from [`crate::testbed_lock`].
     #[must_use]
     pub const fn is_locked(&self) -> bool {
         !(self.newest || self.refresh)
@@ -102,17 +98,17 @@ pub struct Apt<'a> {
     cache: &'a Cache,
     options: Options,
     host: Arc<OnceLock<host::Host>>,
-    /// Names of the roots fetched through this value, and those made of it.
+    /// Names of the roots that this value fetched, or one that [`Apt::during`] made of it.
     updated: Arc<Mutex<BTreeSet<String>>>,
     /// Which downloads wait for others.
     turn: Arc<Turn>,
     stages: Stages,
-    /// The stage that is reported to.
+    /// The stage that progress is reported to.
     stage: Stage,
 }
 
 impl<'a> Apt<'a> {
-    /// Does nothing yet.
+    /// Creates the value. Nothing runs yet.
     #[must_use]
     pub fn new(cache: &'a Cache, options: Options) -> Self {
         Self {
@@ -126,16 +122,16 @@ impl<'a> Apt<'a> {
         }
     }
 
-    /// The same, with what takes time reported to `stages`.
+    /// Reports to `stages` from now on.
     #[must_use]
     pub fn with_stages(self, stages: Stages) -> Self {
         Self { stages, ..self }
     }
 
-    /// Does `work` as a stage, to which it reports through the value that it is given.
+    /// Runs `work` as a stage. The [`Apt`] that `work` gets reports to this stage.
     ///
     /// # Errors
-    /// Those of `work`.
+    /// The errors of `work`.
     pub fn during<T>(
         &self,
         kind: Kind,
@@ -156,32 +152,32 @@ impl<'a> Apt<'a> {
         })
     }
 
-    /// The stage that is reported to.
+    /// Returns the stage that progress is reported to.
     #[must_use]
     pub fn stage(&self) -> &Stage {
         &self.stage
     }
 
-    /// The cache in which indexes and packages are kept.
+    /// Returns the cache of indexes and packages.
     #[must_use]
     pub fn cache(&self) -> &'a Cache {
         self.cache
     }
 
-    /// The options given.
+    /// Returns the options given to [`Apt::new`].
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Lets no download of this value begin, nor of those made of it, but those by
-    /// [`Apt::fetch_first`], until what is returned is dropped: for what everything else waits for.
+    /// Holds back every download that has not begun until the returned value is dropped. Only
+    /// [`Apt::fetch_first`] downloads meanwhile. It is for files that everything else waits for.
     pub(crate) fn first(&self) -> First<'_> {
         self.turn.first()
     }
 
     fn updated(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        // A set of names stays valid when a thread panics that holds its lock.
+        // The set of names stays valid when a thread that holds the lock panics.
         self.updated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -194,7 +190,7 @@ impl<'a> Apt<'a> {
     }
 }
 
-/// Runs a program of Debian and returns what it wrote to standard output.
+/// Runs a program of Debian and returns its standard output.
 fn program(name: &'static str, purpose: &str, command: &mut Command) -> Result<String> {
     let output = command.env("LC_ALL", "C.UTF-8").output().map_err(|source| cannot_start(name, source))?;
     if !output.status.success() {
@@ -218,7 +214,7 @@ pub(crate) fn cannot_start(program: &str, source: io::Error) -> Error {
     Error::Program { program: program.to_owned(), package, source }
 }
 
-/// The last lines of a program's messages.
+/// Joins the last lines of a program's messages.
 pub(crate) fn tail(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

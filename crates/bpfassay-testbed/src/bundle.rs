@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bundles: the guests of a testbed in one file, to boot them where there is no network and no
-//! compiler.
+//! Bundles: the guests of a testbed in one file, for hosts without a network and a compiler.
 //!
 //! ```text
-//! FILE                 a stream of xz, in it an archive of cpio (newc):
-//!   emulator.json      the packages of QEMU, where it is in the bundle
-//!   manifest.json      the manifest, whose paths are those below
-//!   objects/SHA-256…   each file that the two name, once
+//! FILE                 an xz stream of a cpio archive (newc):
+//!   emulator.json      the packages of QEMU, if the bundle has it
+//!   manifest.json      the manifest, with paths in the bundle
+//!   objects/SHA-256…   each file that the two lists name, once
 //! ```
 //!
-//! `xz -dc FILE | cpio -t` shows what is in it. QEMU is in it where it is that of
+//! `xz -dc FILE | cpio -t` lists the content. A bundle can have the QEMU of
 //! [`crate::testbed_lock`], for hosts of one architecture.
 
 use std::{
@@ -32,60 +31,59 @@ use crate::{
     unpack::{most_bytes, stream::Bounded},
 };
 
-/// The file that lists the packages of QEMU. It and the manifest come first: archives are sorted by
-/// name.
+/// The list of QEMU's packages. Entries are sorted by name: this list and the manifest come first.
 const EMULATOR: &str = "emulator.json";
-/// The directory of everything else.
+/// The directory of all other files.
 const OBJECTS: &str = "objects";
 
-/// Largest list of packages that is read, in bytes; one has about 25,000.
+/// Limit on the list of packages, in bytes. A list has about 25,000.
 const MAX_EMULATOR: u64 = 1 << 20;
 
-/// Preset of xz. Higher ones take several times as long for a few per cent: kernels are compressed
-/// already on most architectures.
+/// Preset of xz. Higher ones take several times as long and save a few per cent: most
+/// architectures' kernels are already compressed.
 const PRESET: u32 = 1;
-/// Most memory that decompressing may take, in KiB: presets up to 9 of xz take less.
+/// Limit on memory for decompression, in KiB. Presets up to 9 of xz need less.
 const MOST_MEMORY: u32 = 128 << 10;
 
 /// Why a bundle cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BundleError {
-    /// It cannot be opened.
+    /// The bundle cannot be opened.
     #[error("cannot read the bundle {}: check that it exists, is a regular file, and may be read", path.display())]
     Open {
-        /// The file.
+        /// The path of the bundle.
         path: PathBuf,
-        /// Why.
+        /// The error of opening it.
         #[source]
         source: io::Error,
     },
-    /// It is no stream of xz with an archive in it, or is cut off.
+    /// The file is cut off, or is not an xz stream of an archive.
     #[error("{} is no bundle, or is damaged: make it again with `bpfassay testbed bundle`, or copy it again", path.display())]
     Damaged {
-        /// The file.
+        /// The path of the bundle.
         path: PathBuf,
-        /// Where and why.
+        /// The position and the problem.
         #[source]
         source: io::Error,
     },
-    /// What is in it is not what belongs in one.
+    /// The archive's content does not belong in a bundle.
     #[error("{} is no bundle, or is damaged: {problem}; make it again with `bpfassay testbed bundle`, or copy it again", path.display())]
     Content {
-        /// The file.
+        /// The path of the bundle.
         path: PathBuf,
         /// What is wrong.
         problem: String,
     },
 }
 
-/// Writes a bundle of the guests of `manifest`, and of the packages `qemu` with their files, if
-/// there are any, to the file `path`, which must not exist, and returns its size in bytes. The file
-/// appears when it is complete.
+/// Writes a bundle to the file `path`, which must not exist, and returns its size in bytes. The
+/// bundle has the guests of `manifest`, and the packages `qemu` with their files, if there are any.
+/// The file appears when it is complete.
 ///
 /// # Errors
-/// [`Error::Manifest`] for a file that is missing or not what the manifest promises; [`Error::Archive`] where one changes meanwhile, or the disk is full;
-/// [`Error::Io`] where `path` exists or cannot be made.
+/// [`Error::Manifest`] if a file is missing or differs from the manifest. [`Error::Archive`] if a
+/// file changes meanwhile, or the disk is full. [`Error::Io`] if `path` exists or cannot be made.
 pub fn write(manifest: &Manifest, qemu: &[(Package, Object)], path: &Path) -> Result<u64> {
     let create = |source| Error::io("create", path)(source);
     if path.symlink_metadata().is_ok() {
@@ -123,36 +121,39 @@ pub fn write(manifest: &Manifest, qemu: &[(Package, Object)], path: &Path) -> Re
     let file = new.as_file();
     file.sync_all().map_err(written)?;
     let size = file.metadata().map_err(written)?.len();
-    // Whoever may read the directory may read it, as any file that a command writes.
+    // Temporary files are private. A bundle is readable like any file that a command writes.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     file.set_permissions(mode).map_err(written)?;
     new.persist_noclobber(path).map_err(|error| create(error.error))?;
     Ok(size)
 }
 
-/// The manifest of the bundle in the file `path`, for what guests there are. Its paths are those in
-/// the bundle.
+/// Reads the manifest of the bundle in the file `path`. Paths in it are those in the bundle.
 ///
 /// # Errors
-/// [`Error::Bundle`] for a file that is none; [`Error::Manifest`] where its manifest contradicts itself.
+/// - [`Error::Bundle`]: the file is not a bundle.
+/// - [`Error::Manifest`]: the manifest contradicts itself.
 pub fn manifest(path: &Path) -> Result<Manifest> {
     Reader::open(path).map(|reader| reader.manifest)
 }
 
-/// The packages of QEMU in the bundle in the file `path`; none where it has no QEMU.
+/// Reads the list of QEMU's packages in the bundle in the file `path`. It is empty if the bundle
+/// has no QEMU.
 ///
 /// # Errors
-/// As [`manifest()`].
+/// The errors of [`manifest()`].
 pub fn qemu(path: &Path) -> Result<Vec<Package>> {
     Reader::open(path).map(|reader| reader.qemu)
 }
 
-/// Puts what is in the bundle in the file `path` into the cache, QEMU's packages, too, and returns
-/// the manifest of its guests there.
+/// Copies the content of the bundle in the file `path` into the cache, including QEMU's packages.
+/// Returns the manifest of the guests, with paths in the cache.
 ///
 /// # Errors
-/// [`Error::Bundle`] for a file that is none, or lacks something; [`Error::Mismatch`] where something has another content than its name promises;
-/// [`Error::Manifest`] where its manifest contradicts itself; [`Error::Io`] and [`Error::DiskFull`] where the cache cannot take it.
+/// - [`Error::Bundle`]: the file is not a bundle, or lacks something.
+/// - [`Error::Mismatch`]: a file differs from the digest in its name.
+/// - [`Error::Manifest`]: the manifest contradicts itself.
+/// - [`Error::Io`], [`Error::DiskFull`]: the cache cannot store a file.
 pub fn unpack(cache: &Cache, path: &Path) -> Result<Manifest> {
     let mut reader = Reader::open(path)?;
     let mut missing = BTreeMap::new();
@@ -196,13 +197,13 @@ pub fn unpack(cache: &Cache, path: &Path) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// The digest that is the name of `entry`, which is a file.
+/// Parses the digest in the name of `entry`, if that is a file in the directory of objects.
 fn digest_of(entry: &Entry) -> Option<Digest> {
     let name = entry.name.strip_prefix(OBJECTS)?.strip_prefix('/')?;
     name.parse().ok().filter(|_| entry.is_file)
 }
 
-/// A bundle that is read.
+/// An open bundle whose lists were read.
 struct Reader {
     path: PathBuf,
     qemu: Vec<Package>,
@@ -211,7 +212,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads the lists that it begins with.
+    /// Reads the lists at the start of the bundle.
     fn open(path: &Path) -> Result<Self> {
         let file = bpfassay_input::open(path).map_err(|source| BundleError::Open { path: path.to_owned(), source })?;
         let size = file.metadata().map_err(|source| BundleError::Open { path: path.to_owned(), source })?.len();
@@ -256,7 +257,7 @@ fn refuse(path: &Path, problem: String) -> Error {
     BundleError::Content { path: path.to_owned(), problem }.into()
 }
 
-/// The packages in a list of them, or what is wrong with it.
+/// Parses the list of packages. An error says what is wrong with it.
 fn packages(text: &[u8]) -> Result<Vec<Package>, String> {
     let packages: Vec<Package> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     let fields =

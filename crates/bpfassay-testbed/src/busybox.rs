@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debian's static busybox, for the interactive shell of a guest. Guests that measure have none.
+//! Debian's static busybox, for the interactive shell of a guest. Measuring guests do not have it.
 
 use bpfassay_protocol::Arch;
 
@@ -15,18 +15,20 @@ use crate::{
 
 pub(crate) const PACKAGE: &str = "busybox-static";
 
-/// The paths of the program in the package, by Debian release.
+/// Paths of the program in the package, by Debian release.
 const PLACES: [&str; 2] = ["usr/bin/busybox", "bin/busybox"];
 
-/// Kind of cache record: architecture → the program and its package.
+/// Kind of the cache record that maps an architecture to the program and its package.
 const RECORD: &str = "busybox";
 
-/// The program for `arch`, and the package that it comes from: from the cache, or downloaded: the
-/// package that [`crate::testbed_lock`] has. Where it has none, the mirror no longer has it, or
-/// another was asked for, the newest; what is in the cache then stays until a refresh is asked for.
+/// Returns busybox for `arch` and the package that it comes from. Takes it from the cache, or
+/// downloads the package of [`crate::testbed_lock`].
+///
+/// If the lock has none, the mirror has dropped it, or another one was asked for, the newest is
+/// used. It stays in the cache until a refresh.
 ///
 /// # Errors
-/// [`Error`] of packages and of the cache; [`Error::Build`] if the package does not hold the program.
+/// [`Error`] of packages and of the cache. [`Error::Build`] if the package lacks the program.
 pub fn prepare(apt: &Apt<'_>, arch: Arch) -> Result<(Object, Component)> {
     let cache = apt.cache();
     if apt.options().is_locked()
@@ -53,7 +55,7 @@ pub fn prepare(apt: &Apt<'_>, arch: Arch) -> Result<(Object, Component)> {
     {
         return Ok((object, component));
     }
-    // The same index as the toolchain's: it is there already.
+    // This index was already fetched for the toolchain.
     let root = apt.root(toolchain::SUITE, &toolchain::architectures(toolchain::host_arch()?))?;
     let mut found = root.packages(arch, |name| name == PACKAGE)?;
     let missing = || Error::Build {
@@ -66,7 +68,7 @@ pub fn prepare(apt: &Apt<'_>, arch: Arch) -> Result<(Object, Component)> {
     taken(apt, Origin::Index(&root), &package, &key)
 }
 
-/// The program of `package`, recorded under `key`.
+/// Extracts the program of `package`, and records it under `key`.
 fn taken(apt: &Apt<'_>, origin: Origin<'_>, package: &Package, key: &Digest) -> Result<(Object, Component)> {
     let cache = apt.cache();
     let scratch = cache.scratch()?;

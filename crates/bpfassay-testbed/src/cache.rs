@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cache: everything that was downloaded or built, by content.
+//! The cache keeps everything that was downloaded or built, by content.
 //!
 //! ```text
-//! ROOT/objects/ab/cdef…        files, named by their SHA-256, read-only; beside each a `.stamp`
-//! ROOT/trees/KIND/KEY/         directories made from inputs whose digest is KEY, with a listing of their files
-//! ROOT/records/KIND/KEY.json   small facts found out for inputs whose digest is KEY
+//! ROOT/objects/ab/cdef…        files, named by their SHA-256, read-only; each has a `.stamp`
+//! ROOT/trees/KIND/KEY/         directories made from inputs with the digest KEY, with a listing
+//! ROOT/records/KIND/KEY.json   small facts about inputs with the digest KEY
 //! ROOT/apt/…                   private package indexes
-//! ROOT/locks/NAME              what concurrent processes wait on
-//! ROOT/tmp/bpfassay-…/         what a process is making; removed when it is gone
-//! ROOT/tmp/partial/…           downloads that were broken off, by the SHA-256 that they are to have
-//! ROOT/CACHEDIR.TAG, ROOT/bpfassay-cache   without which no directory counts as a cache, but a missing or empty one
+//! ROOT/locks/NAME              locks between concurrent processes
+//! ROOT/tmp/bpfassay-…/         what a process is making; removed when the process is gone
+//! ROOT/tmp/partial/…           broken-off downloads, by the SHA-256 of the complete file
+//! ROOT/CACHEDIR.TAG, ROOT/bpfassay-cache   mark the directory as a cache
 //! ```
 //!
-//! Files and directories are made in `tmp`, checked, and renamed, so that they appear complete.
-//! Using a file checks size and times against the stamp taken when its content was last hashed, and
-//! hashes again only where they differ: opening a prepared testbed reads no gigabytes.
-//! [`Cache::check`] hashes everything. A damaged file or directory is reported, removed, and
-//! treated as absent, so that it is made again when it is needed.
+//! Files and directories are made in `tmp`, checked, and renamed, so that they appear complete. A
+//! file's stamp has the size and times from when its content was last hashed. A file is hashed
+//! again only when they differ: opening a prepared testbed reads no gigabytes. [`Cache::check`]
+//! hashes everything. A damaged file or directory is reported, removed, and treated as absent, so
+//! that it is made again when it is needed.
 
 #![allow(
     clippy::disallowed_methods,
@@ -59,50 +59,48 @@ pub(crate) use self::{
 };
 use crate::{Error, Result};
 
-/// The lock for making directories in `tmp`, and for removing those without owner.
+/// The lock for making directories in `tmp`, and for removing those without an owner.
 const SESSIONS: &str = "tmp";
 
 /// An open cache directory, shared with other processes.
 #[derive(Debug)]
 pub struct Cache {
     root: PathBuf,
-    /// The same, for removing entries below it.
+    /// The open directory `root`, for removing entries below it.
     directory: OwnedFd,
-    /// Where things are made, from the first on.
+    /// Our directory in `tmp`, made at the first use.
     session: Mutex<Option<Arc<Session>>>,
-    /// A shared lock: whoever removes what is not used any more waits until it is free, and so do
-    /// versions from before there were markers that empty `tmp`.
+    /// A shared lock. Pruning is refused while another process holds it. Versions that know no
+    /// markers wait for it before they empty `tmp`.
     in_use: Lock,
     access: CacheAccess,
 }
 
-/// What may be done with a cache.
+/// How a cache can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheAccess {
-    /// Everything.
+    /// It can be read and written to.
     Whole,
-    /// What is there is used, and nothing made: it belongs to root, or its file system is
-    /// read-only.
+    /// It can only be read, because it belongs to root or its file system is read-only.
     ReadOnly,
 }
 
-/// What [`Cache::check`] found.
+/// The result of [`Cache::check`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Files whose content was hashed, those in trees included.
+    /// How many files were hashed, including those in trees.
     pub files: u64,
-    /// Their bytes.
+    /// The total size of these files in bytes.
     pub bytes: u64,
-    /// What was damaged and has been removed: it is made or downloaded again when it is needed.
+    /// Damaged paths that were removed. They are made or downloaded again when needed.
     pub removed: Vec<PathBuf>,
 }
 
 impl Cache {
-    /// The cache directory: `given`, or `$XDG_CACHE_HOME/bpfassay`, or `~/.cache/bpfassay`. Nothing
-    /// is created.
+    /// Returns the path of the cache: `given`, `$XDG_CACHE_HOME/bpfassay` or `~/.cache/bpfassay`.
     ///
     /// # Errors
-    /// [`Error::NoCacheDirectory`]; [`Error::Io`] where a relative `given` cannot be made absolute.
+    /// [`Error::NoCacheDirectory`]. [`Error::Io`] if a relative `given` cannot be made absolute.
     pub fn locate(given: Option<&Path>) -> Result<PathBuf> {
         if let Some(path) = given {
             return std::path::absolute(path).map_err(Error::io("find", path));
@@ -114,13 +112,12 @@ impl Cache {
         Ok(base.cache_dir().join("bpfassay"))
     }
 
-    /// Opens the cache in `root`, and clears away what processes that died left in it. A missing or
-    /// empty directory is made a cache; any other that is none is refused. One that this user may
-    /// only read is used as it is.
+    /// Opens the cache in `root`, and removes what dead processes left in it. Makes a cache of a
+    /// missing or empty directory. A cache that this user can only read is used as it is.
     ///
     /// # Errors
-    /// [`Error::NotACache`] for a directory that is neither a cache nor empty, or that others may change; [`Error::Io`] and [`Error::DiskFull`]
-    /// where it cannot be read or made.
+    /// - [`Error::NotACache`]: it is neither a cache nor empty, or other users can change it.
+    /// - [`Error::Io`], [`Error::DiskFull`]: the cache cannot be read or made.
     pub fn open(root: impl Into<PathBuf>) -> Result<Self> {
         let root = root.into();
         let (directory, access) = place::open(&root)?;
@@ -143,7 +140,7 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Our directory in `tmp`.
+    /// Returns our directory in `tmp`; makes it at the first call.
     fn session(&self) -> Result<Arc<Session>> {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(session) = &*session {
@@ -161,18 +158,17 @@ impl Cache {
         Ok((tmp.map_err(|error| Error::io("open", &path)(error.into()))?, path))
     }
 
-    /// The directory.
+    /// Returns the path of the cache.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Waits until no other thread or process holds the lock `name`, and takes it. Where another
-    /// process holds it, that is reported every 30 s. In a cache that cannot be written to, this
-    /// waits until the lock is free.
+    /// Waits until no other thread or process holds the lock `name`, and takes it. Reports every 30
+    /// s which process holds it. In a read-only cache, this only waits until the lock is free.
     ///
     /// # Errors
-    /// [`Error::Io`] where the lock's file cannot be made or locked.
+    /// [`Error::Io`] if the lock's file cannot be made or locked.
     pub fn lock(&self, name: &str) -> Result<Lock> {
         let path = self.root.join("locks").join(name);
         match self.access {
@@ -181,16 +177,16 @@ impl Cache {
         }
     }
 
-    /// Whether things can be made in it.
+    /// Returns whether the cache can be written to.
     #[must_use]
     pub fn access(&self) -> CacheAccess {
         self.access
     }
 
-    /// Refuses to make `what` in a cache that cannot be written to.
+    /// Refuses to make `what` in a read-only cache.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] where the cache may only be read.
+    /// [`Error::ReadOnly`] if the cache can only be read.
     pub fn require_access(&self, what: &str) -> Result<()> {
         match self.access {
             CacheAccess::Whole => Ok(()),
@@ -198,11 +194,11 @@ impl Cache {
         }
     }
 
-    /// An empty directory in the cache's file system, removed when dropped; in the system's place
-    /// for temporary files, where the cache cannot be written to.
+    /// Makes an empty directory in the cache's file system, which is removed when dropped. For a
+    /// read-only cache, it is in the system's directory for temporary files.
     ///
     /// # Errors
-    /// [`Error::Io`] where the directory cannot be made.
+    /// [`Error::Io`] if the directory cannot be made.
     pub fn scratch(&self) -> Result<Scratch> {
         match self.access {
             CacheAccess::Whole => Scratch::in_session(self.session()?),
@@ -210,19 +206,18 @@ impl Cache {
         }
     }
 
-    /// Bytes free for this user in the cache's file system.
+    /// Returns how many bytes this user can still write to the cache's file system.
     ///
     /// # Errors
-    /// [`Error::Io`] where the system does not report it.
+    /// [`Error::Io`] if the system does not report it.
     pub fn free_space(&self) -> Result<u64> {
         free_space(&self.root)
     }
 
-    /// Makes sure that `needed` bytes are free for `what`, before work begins that would fail
-    /// without them.
+    /// Checks that `needed` bytes are free for `what`, before work that would fail without them.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] where fewer are free; [`Error::Io`] where the system does not report it.
+    /// [`Error::DiskFull`] if fewer are free. [`Error::Io`] if the system does not report it.
     pub fn require_space(&self, what: &str, needed: u64) -> Result<()> {
         let free = self.free_space()?;
         if free < needed {
@@ -231,8 +226,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Turns the failure of writing `what` into [`Error::DiskFull`] where that is what it is.
-    /// `needed` is how many bytes it takes, at least.
+    /// Converts an error of writing `what`: to [`Error::DiskFull`] if the disk is full. `needed` is
+    /// the minimum number of bytes that `what` needs.
     pub fn write_error(&self, what: &str, needed: u64, path: &Path, source: io::Error) -> Error {
         if is_full(&source) {
             let free = self.free_space().unwrap_or(0);
@@ -241,10 +236,11 @@ impl Cache {
         Error::Io { action: "write", path: path.to_owned(), source }
     }
 
-    /// Hashes every file in the cache, regardless of its stamp, and removes what is damaged.
+    /// Hashes every file in the cache, whatever its stamp says, and removes damaged ones.
     ///
     /// # Errors
-    /// [`Error::Io`] where the cache cannot be read; [`Error::Damaged`] for something damaged that cannot be removed.
+    /// [`Error::Io`] if the cache cannot be read, or [`Error::Damaged`] if a damaged file cannot be
+    /// removed.
     pub fn check(&self) -> Result<Checked> {
         let mut checked = Checked::default();
         self.check_objects(&mut checked)?;
@@ -252,8 +248,7 @@ impl Cache {
         Ok(checked)
     }
 
-    /// Whether `error` means that this user may not read what another user made at `path`, in a
-    /// cache that is only read.
+    /// Whether `error` denies this user a file of another user at `path`, in a read-only cache.
     fn may_not_read(&self, path: &Path, error: &io::Error) -> bool {
         let closed = self.access == CacheAccess::ReadOnly && error.kind() == io::ErrorKind::PermissionDenied;
         if closed {
@@ -265,7 +260,7 @@ impl Cache {
         closed
     }
 
-    /// Removes something damaged, and reports it.
+    /// Reports something damaged, and removes it if the cache can be written to.
     fn discard(&self, path: &Path, why: &str) -> Result<()> {
         if self.access == CacheAccess::ReadOnly {
             tracing::warn!(
@@ -282,35 +277,36 @@ impl Cache {
         })
     }
 
-    /// Removes a file or a directory of the cache with everything in it; absent is fine.
+    /// Removes a file, or a directory with everything in it. A missing one is fine.
     ///
     /// # Errors
-    /// [`Error::Io`] where the system refuses, or where the path leads out of the cache by `..` or through a link.
+    /// [`Error::Io`] if the system refuses, or if `..` or a symbolic link in the path leaves the
+    /// cache.
     pub(crate) fn remove(&self, path: &Path) -> Result<()> {
         let below = path.strip_prefix(&self.root).unwrap_or(path);
         removal::remove_below(self.directory.as_fd(), below).map_err(Error::io("remove", path))
     }
 }
 
-/// Whether the disk, or the user's share of it, is full.
+/// Whether the disk, or the user's quota, is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Bytes free for this user in the file system of `path`.
+/// Returns how many bytes this user can still write to the file system of `path`.
 ///
 /// # Errors
-/// [`Error::Io`] where the file system cannot be asked, such as for a path that does not exist.
+/// [`Error::Io`] if the system does not report it, for example because `path` does not exist.
 pub(crate) fn free_space(path: &Path) -> Result<u64> {
     let stat = rustix::fs::statvfs(path).map_err(|error| Error::io("find the free space of", path)(error.into()))?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// The entries of `directory` that are of a kind, sorted. A link is none of a directory: it leads
-/// out of the cache.
+/// Lists the entries of `directory` of one kind, sorted. Symbolic links do not count as
+/// directories, because they lead out of the cache.
 ///
 /// # Errors
-/// [`Error::Io`] where the directory cannot be read.
+/// [`Error::Io`] if the directory cannot be read.
 fn entries(directory: &Path, is_wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<PathBuf>> {
     let read = || {
         let mut paths = Vec::new();

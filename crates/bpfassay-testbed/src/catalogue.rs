@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The catalogue: names of kernels, and where they come from.
 //!
-//! It is `kernels/*.toml`, which Nix reads too. Names are what studies and the command line use: a
-//! series (`6.12`) means the build that the lock has, or the newest; a third part (`6.12.94`) one
-//! build of it.
+//! It is read from `kernels/*.toml`, which Nix reads, too. Studies and the command line use its
+//! names. A series (`6.12`) means the build in the lock, or the newest one. A third part
+//! (`6.12.94`) names one build of the series.
 
 pub(crate) mod build_name;
 pub(crate) mod error;
@@ -17,10 +17,10 @@ use serde::Deserialize;
 pub use self::{error::CatalogueError, pattern::Pattern};
 use crate::testbed_lock::TestbedLock;
 
-/// The catalogue that comes with the program: its source's name and text.
+/// The bundled catalogue: name of the source file, and text.
 const BUNDLED: (&str, &str) = ("kernels/debian.toml", include_str!("../debian.toml"));
 
-/// Every kernel that can be named.
+/// All kernels that can be named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Catalogue {
     flavours: BTreeMap<Arch, String>,
@@ -33,30 +33,30 @@ pub struct Catalogue {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// What it is called.
+    /// The name of the series in studies.
     pub name: String,
-    /// The Debian suite that holds it.
+    /// The Debian suite that has it.
     pub suite: String,
-    /// The release (`uname -r`); `@` stands for the flavour.
+    /// The release (`uname -r`). `@` stands for the flavour.
     pub release: Pattern,
-    /// The packages to begin with; `@` stands for the release.
+    /// The packages to start from. `@` stands for the release.
     pub packages: Vec<String>,
-    /// Where it exists.
+    /// The architectures that it exists for.
     pub architectures: Vec<Arch>,
 }
 
-/// A kernel that was asked for by a known name.
+/// A known kernel that was asked for by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection<'a> {
-    /// The name as given.
+    /// The name as the user wrote it.
     pub name: String,
     /// The architecture.
     pub arch: Arch,
-    /// Where to look, first choice first.
+    /// The tables to search, first choice first.
     pub entries: Vec<&'a Entry>,
-    /// The upstream version asked for, where it is one build and not the newest.
+    /// The upstream version, if the name is that of a build. `None` for a series.
     pub version: Option<String>,
-    /// Debian's name of the architecture's kernel flavour.
+    /// Debian's name of the kernel flavour for the architecture.
     pub flavour: &'a str,
 }
 
@@ -71,31 +71,31 @@ struct Text {
     kernel: Vec<Entry>,
 }
 
-/// Version of the catalogue's form.
+/// Version of the catalogue's format.
 const FORMAT: u32 = 1;
 
 impl Catalogue {
-    /// The one that comes with the program, with the lock that does.
+    /// Returns the bundled catalogue with the bundled lock.
     ///
     /// # Errors
-    /// None in a released program: its text is checked by a test.
+    /// None in a released program: a test checks both texts.
     pub fn bundled() -> Result<Self, CatalogueError> {
         Ok(Self { lock: TestbedLock::bundled()?, ..Self::parse(BUNDLED.0, BUNDLED.1)? })
     }
 
-    /// From TOML text, without a lock; `origin` names it in messages.
+    /// Parses TOML text, without a lock. `origin` names the text in messages.
     ///
     /// # Errors
-    /// [`CatalogueError::Form`] for a text that is no catalogue of this format.
+    /// [`CatalogueError::Form`] if the text is not a catalogue of this format.
     pub fn parse(origin: &str, text: &str) -> Result<Self, CatalogueError> {
         Self::parse_beside(origin, text, &BTreeMap::new())
     }
 
-    /// The same catalogue with that in `text`, a user's, beside it: TOML of the same form, in which
-    /// flavours may be left out.
+    /// Adds a user's catalogue: TOML `text` of the same form, in which flavours can be left out.
     ///
     /// # Errors
-    /// [`CatalogueError::Form`] for a text that is no catalogue of this format, or has a name or a flavour that this one has with another meaning.
+    /// [`CatalogueError::Form`] if the text is not a catalogue of this format, or if it changes the
+    /// meaning of a name or flavour of this one.
     pub fn with(mut self, origin: &str, text: &str) -> Result<Self, CatalogueError> {
         let refuse = |problem: String| CatalogueError::Form { origin: origin.to_owned(), problem };
         let other = Self::parse_beside(origin, text, &self.flavours)?;
@@ -139,37 +139,37 @@ impl Catalogue {
         Ok(Self { flavours: text.flavours, nixpkgs: text.nixpkgs, entries: text.kernel, lock: TestbedLock::default() })
     }
 
-    /// The same, in which names mean the builds of `lock`.
+    /// Replaces the lock, which maps names to builds.
     #[must_use]
     pub fn with_lock(self, lock: TestbedLock) -> Self {
         Self { lock, ..self }
     }
 
-    /// Which builds names mean.
+    /// Returns the lock, which maps names to builds.
     #[must_use]
     pub fn lock(&self) -> &TestbedLock {
         &self.lock
     }
 
-    /// The tables, as they stand.
+    /// Returns the tables in the order of the text.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Debian's name of the kernel flavour of `arch`.
+    /// Returns Debian's name of the kernel flavour for `arch`.
     #[must_use]
     pub fn flavour(&self, arch: Arch) -> Option<&str> {
         self.flavours.get(&arch).map(String::as_str)
     }
 
-    /// The attribute of nixpkgs from which the flake makes the kernel `name`.
+    /// Returns the attribute of nixpkgs that the flake builds the kernel `name` from.
     #[must_use]
     pub fn nixpkgs(&self, name: &str) -> Option<&str> {
         self.nixpkgs.get(name).map(String::as_str)
     }
 
-    /// The names known for `arch`, oldest series first.
+    /// Returns the names known for `arch`, oldest series first.
     #[must_use]
     pub fn names(&self, arch: Arch) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -181,11 +181,11 @@ impl Catalogue {
         names
     }
 
-    /// The kernel called `name`: a series, or one build of it. Whether the build exists is in the
-    /// package index.
+    /// Finds the kernel `name`: a series, or a build of it. The package index tells whether the
+    /// build exists.
     ///
     /// # Errors
-    /// [`CatalogueError::UnknownKernel`] for a name that is not in it for this architecture.
+    /// [`CatalogueError::UnknownKernel`] if the name is not known for this architecture.
     pub fn find(&self, arch: Arch, name: &str) -> Result<Selection<'_>, CatalogueError> {
         let entries_of = |series: &str| -> Vec<&Entry> {
             self.entries.iter().filter(|entry| entry.name == series && entry.architectures.contains(&arch)).collect()
@@ -262,7 +262,7 @@ fn check_nixpkgs(name: &str, attribute: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The series of the name of a build: `6.12` of `6.12.94`, `7.3-rc` of `7.3-rc7`.
+/// Returns the series of a build's name: `6.12` for `6.12.94`, `7.3-rc` for `7.3-rc7`.
 fn series_of(name: &str) -> Option<&str> {
     let numeric = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (series, numbers, last) = match name.split_once("-rc") {
@@ -273,8 +273,7 @@ fn series_of(name: &str) -> Option<&str> {
     [major, minor, last].into_iter().all(numeric).then_some(series)
 }
 
-/// The name nearest to `name`, the last of several equally near, if one shares more than half of
-/// it.
+/// Returns the most similar known name, if the similarity is above one half. The last one wins.
 fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let name: String = name.chars().take(64).collect();
     known

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests from kernels and programs that were built outside of this program, by Nix or another
-//! builder, and testbeds that can be moved to another machine.
+//! Composes guests from kernels and programs of another builder, such as Nix, and packs testbeds.
 //!
-//! A builder names its kernels and programs in a [`TestbedSpec`]. The guests are assembled from
-//! them as those of every provider are.
-//! [`pack`] puts everything that a manifest names into one directory.
+//! A builder names its kernels and programs in a [`TestbedSpec`]. The guests are assembled like
+//! those of every provider. [`pack`] copies everything that a manifest names into one directory.
 
 #![allow(clippy::disallowed_methods, reason = "copies files of a checked manifest to names that are digests")]
 
@@ -33,32 +31,32 @@ use crate::{
     },
 };
 
-/// Version of the spec's form.
+/// Version of the spec's format.
 pub const SPEC_FORMAT: u32 = 1;
 
-/// Largest spec that is read, in bytes.
+/// Limit on a spec, in bytes.
 const MAX_SPEC: u64 = 16 << 20;
 
-/// The directory of the files in a directory made by [`pack`], under their digests.
+/// The directory below that of [`pack`] that has the files, named by digest.
 const FILES: &str = "files";
 
-/// What guests are to be composed of; paths are absolute, or relative to the spec's directory.
+/// The parts to compose guests from. Paths are absolute, or relative to the spec's directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TestbedSpec {
-    /// [`SPEC_FORMAT`].
+    /// Must be [`SPEC_FORMAT`].
     pub format: u32,
-    /// Whose kernels and programs these are: see [`crate::manifest::MadeBy::name`].
+    /// Who built the kernels and programs: see [`crate::manifest::MadeBy::name`].
     pub provider: String,
-    /// What they were built with or from.
+    /// Packages or programs that they were built with or from.
     #[serde(default)]
     pub toolchain: Vec<Component>,
-    /// Per architecture, the directory that holds the guest's programs.
+    /// The directory with the guest's programs, by architecture.
     pub programs: BTreeMap<Arch, PathBuf>,
-    /// Per architecture, a directory tree with a real IOR.
+    /// A directory tree with a real IOR, by architecture.
     #[serde(default)]
     pub ior: BTreeMap<Arch, PathBuf>,
-    /// The kernels.
+    /// The kernels of the guests.
     pub targets: Vec<TargetInputs>,
 }
 
@@ -66,19 +64,19 @@ pub struct TestbedSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetInputs {
-    /// Its architecture.
+    /// The kernel's architecture.
     pub arch: Arch,
-    /// Its name in studies and on the command line.
+    /// The kernel's name in studies and on the command line.
     pub name: String,
-    /// Version of its source.
+    /// Version of the kernel's source.
     pub version: Option<String>,
-    /// Its image, as for `--kernel`: bzImage or Image.
+    /// The image, as for `--kernel`: bzImage or Image.
     pub image: PathBuf,
-    /// An `INSTALL_MOD_PATH`; none for a kernel that has everything built in.
+    /// An `INSTALL_MOD_PATH`. `None` if everything is built into the kernel.
     pub modules: Option<PathBuf>,
-    /// Its configuration.
+    /// The kernel's `.config`.
     pub config: Option<PathBuf>,
-    /// The packages that it was unpacked from; none for one that was built.
+    /// The packages that the kernel was unpacked from. Empty if it was built.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packages: Vec<Package>,
 }
@@ -87,28 +85,28 @@ pub struct TargetInputs {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// It cannot be read.
+    /// The spec cannot be read.
     #[error("cannot read the testbed spec {}: check that it exists, is a regular file, and may be read", path.display())]
     Read {
-        /// The spec.
+        /// Path of the spec.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         #[source]
         source: io::Error,
     },
-    /// It is not JSON, or not of the form expected.
+    /// The spec is not JSON, or does not have the expected form.
     #[error("{} is no spec of format {SPEC_FORMAT} for a testbed: make it again with the flake of this version", path.display())]
     Form {
-        /// The spec.
+        /// Path of the spec.
         path: PathBuf,
-        /// Where and why.
+        /// The position and the problem.
         #[source]
         source: serde_json::Error,
     },
-    /// It contradicts itself or the catalogue.
+    /// The spec contradicts itself.
     #[error("{}: {problem}", path.display())]
     Content {
-        /// The spec.
+        /// Path of the spec.
         path: PathBuf,
         /// What is wrong.
         problem: String,
@@ -119,7 +117,7 @@ impl TestbedSpec {
     /// Reads the spec at `path` and makes its paths absolute.
     ///
     /// # Errors
-    /// [`SpecError`] for what cannot be read or used; [`Error::Io`] where there is no current directory.
+    /// [`SpecError`] if it cannot be read or used. [`Error::Io`] if there is no current directory.
     pub fn load(path: &Path) -> Result<Self> {
         let text =
             bpfassay_input::read(path, MAX_SPEC).map_err(|source| SpecError::Read { path: path.to_owned(), source })?;
@@ -136,11 +134,10 @@ impl TestbedSpec {
         Ok(spec)
     }
 
-    /// Reads the text of a spec; `path` names it in messages. Whether what it names exists is found
-    /// out by [`compose`].
+    /// Parses a spec; `path` names it in messages. [`compose`] finds out whether its files exist.
     ///
     /// # Errors
-    /// [`SpecError`] for what is no spec, has another format, or contradicts itself.
+    /// [`SpecError`] if the text is not a spec, has another format, or contradicts itself.
     pub fn parse(path: &Path, text: &[u8]) -> Result<Self, SpecError> {
         let form = |source| SpecError::Form { path: path.to_owned(), source };
         let refuse = |problem| SpecError::Content { path: path.to_owned(), problem };
@@ -175,7 +172,7 @@ impl TestbedSpec {
         Ok(spec)
     }
 
-    /// The targets whose names are not in `catalogue`: kernels that were added for this testbed.
+    /// Returns the targets that `catalogue` does not know: kernels added for this testbed.
     #[must_use]
     pub fn unknown_targets<'a>(&'a self, catalogue: &Catalogue) -> Vec<&'a TargetInputs> {
         let known = |target: &TargetInputs| {
@@ -185,13 +182,13 @@ impl TestbedSpec {
     }
 }
 
-/// Composes the guests of `spec` in the cache, and the manifest that describes them.
+/// Composes the guests of `spec` in the cache. Returns their manifest.
 ///
 /// # Errors
-/// [`Error::LocalKernel`] for an image or modules that cannot be used or do not fit together, [`Error::Modules`] for a module tree that is
-/// incomplete, [`Error::Overlay`] for a directory tree without a real IOR or with what a guest
-/// cannot hold, [`Error::Io`] and [`Error::DiskFull`] where a program or configuration cannot be
-/// read, or the cache cannot be written.
+/// - [`Error::LocalKernel`]: an image or modules cannot be used or do not fit together.
+/// - [`Error::Modules`]: a module tree is incomplete.
+/// - [`Error::Overlay`]: a directory tree has no real IOR, or has files unfit for a guest.
+/// - [`Error::Io`], [`Error::DiskFull`]: a file cannot be read, or the cache cannot be written to.
 pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
     let mut programs = BTreeMap::new();
     for (&arch, directory) in &spec.programs {
@@ -210,8 +207,7 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
         kernel.name.clone_from(&made.name);
         kernel.version.clone_from(&made.version);
         kernel.packages.clone_from(&made.packages);
-        // By content, as the Debian provider has it: times and places say nothing about what a
-        // builder made.
+        // Hash the content, like the Debian provider: a builder's times and paths do not matter.
         if let Some(modules) = &mut kernel.modules {
             modules.key = digest_of_directory(&modules.path)?;
         }
@@ -229,21 +225,21 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
     assemble(cache, parts)
 }
 
-/// Copies every file that `manifest` names into `directory`, which must not exist or be empty, and
-/// writes the manifest beside them, with relative paths: the result can be moved, copied to another
-/// machine, or added to a Nix store.
+/// Copies every file that `manifest` names into `directory`, and writes the manifest with relative
+/// paths there. `directory` must not have a manifest or a directory `files`. The result can be
+/// moved, copied to another machine, or added to a Nix store.
 ///
 /// # Errors
-/// [`Error::Io`] where the directory has files already or a file cannot be copied; [`Error::Mismatch`] for a file with another content than
-/// the manifest promises.
+/// - [`Error::Io`]: the manifest or `files` exists already, or a file cannot be copied.
+/// - [`Error::Mismatch`]: a file has other content than the manifest says.
 pub fn pack(manifest: &Manifest, directory: &Path) -> Result<()> {
     let files = directory.join(FILES);
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
-    // Files that are there already would become part of the testbed unnoticed.
+    // This fails if `files` exists: old files must not become part of the testbed.
     fs::create_dir(&files).map_err(Error::io("create", &files))?;
     let outcome = pack_files(manifest, directory);
     if outcome.is_err() {
-        // An incomplete testbed is of no use, and takes space on a full disk.
+        // An incomplete testbed is useless, and takes space on a full disk.
         if let Err(error) = fs::remove_dir_all(&files) {
             tracing::debug!("cannot remove {}: {error}", files.display());
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of making a testbed, and what to do about each.
+//! Errors of preparing a testbed, each with advice.
 
 use std::{io, path::PathBuf, process::ExitStatus};
 
@@ -18,7 +18,7 @@ use crate::{
     unpack::PackageError,
 };
 
-/// The result of everything that prepares a testbed.
+/// The result of preparing a part of a testbed.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a testbed could not be prepared.
@@ -28,40 +28,40 @@ pub enum Error {
     /// The operating system refused an operation on a file.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was to be done, as a verb ("read", "create").
+        /// The failed operation, as a verb ("read", "create").
         action: &'static str,
-        /// The file concerned.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The disk that holds the cache is full.
+    /// A file system has too little space.
     #[error(
         "no space left for {what} in {}: about {} needed, {} free; make room there, or name another \
          directory with --cache or XDG_CACHE_HOME",
         path.display(), human(*needed), human(*free)
     )]
     DiskFull {
-        /// What was to be written.
+        /// A description of what should be written.
         what: String,
-        /// Where.
+        /// A path in the file system.
         path: PathBuf,
-        /// How many bytes it takes, as far as known: at least this many.
+        /// How many bytes are needed, at least.
         needed: u64,
-        /// How many bytes are free there.
+        /// How many bytes are free in the file system.
         free: u64,
     },
-    /// Something has another content than promised.
+    /// Something has other content than promised.
     #[error("{what} has SHA-256 {found}, expected {expected}: {remedy}")]
     Mismatch {
         /// What was checked.
         what: String,
-        /// The hash that was promised.
+        /// The promised hash.
         expected: Digest,
-        /// The hash found.
+        /// The hash of the content.
         found: Digest,
-        /// What to do.
+        /// Advice for the user.
         remedy: &'static str,
     },
     /// A damaged file in the cache that could not be removed.
@@ -81,36 +81,36 @@ pub enum Error {
         /// What is missing.
         what: String,
     },
-    /// No place that was asked has the files of packages.
+    /// None of the places that were asked has the package files.
     #[error(
         "no place has {what} ({asked}): name one that has it with --from or --archive, or take the newest in place of what testbed.lock has with --newest"
     )]
     Nowhere {
         /// What is missing.
         what: String,
-        /// The places, with what each answered.
+        /// The places and their answers.
         asked: String,
-        /// Whether the newest may take its place: the mirror dropped it, and no archive was named.
+        /// Whether the newest version can be used: the mirror dropped it, and no archive was named.
         replaceable: bool,
     },
-    /// Nothing may be removed from the cache while another process uses it.
+    /// Nothing can be removed from the cache while another process uses it.
     #[error("another bpfassay uses the cache {}: wait until it has ended", path.display())]
     CacheInUse {
-        /// The cache.
+        /// Path of the cache.
         path: PathBuf,
     },
-    /// A directory that is no cache, and cannot be made one.
+    /// A directory that is not a cache and cannot be made one.
     #[error(
         "{} cannot be the cache: {problem}; name a directory that is missing or empty, or a cache, with --cache or XDG_CACHE_HOME",
         path.display()
     )]
     NotACache {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
         /// What is wrong with it.
         problem: String,
     },
-    /// Something that is needed is not in a cache that may only be read.
+    /// A read-only cache lacks something.
     #[error(
         "{what} is not in the cache {}, and this user may not write to it: have its owner run `bpfassay testbed fetch` for the same \
          study, or name another cache with --cache",
@@ -119,7 +119,7 @@ pub enum Error {
     ReadOnly {
         /// What is missing.
         what: String,
-        /// The cache.
+        /// Path of the cache.
         path: PathBuf,
     },
     /// Neither a cache directory nor a home directory is known.
@@ -128,44 +128,44 @@ pub enum Error {
     /// A program could not be started.
     #[error("cannot start `{program}`: install the Debian package `{package}`{}", instead_of(package))]
     Program {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// The Debian package that holds it.
+        /// The Debian package that contains it.
         package: &'static str,
-        /// The system's answer.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
     /// A program failed.
     #[error("`{command}` failed while {purpose} ({status}): {stderr}")]
     Command {
-        /// The command line.
+        /// Name of the program.
         command: String,
-        /// What it was run for.
+        /// What it was run for, such as "reading a package index".
         purpose: String,
-        /// How it ended.
+        /// Exit code or signal.
         status: ExitStatus,
         /// The last lines that it wrote to standard error.
         stderr: String,
     },
-    /// Unpacked packages do not hold what a kernel needs.
+    /// Unpacked packages lack a file that a kernel needs.
     #[error("{what} holds no {missing}: the package layout has changed; report it with the kernel's name")]
     KernelLayout {
-        /// The packages.
+        /// The packages that were unpacked.
         what: String,
-        /// What was looked for.
+        /// The missing file.
         missing: String,
     },
-    /// A kernel of the catalogue, or of a testbed's spec, that nothing can boot.
+    /// A kernel of the catalogue or of a testbed spec that cannot be booted.
     #[error("the kernel {name} for {arch} cannot be booted: {problem} ({}); name another build of it, or another kernel", path.display())]
     DamagedKernel {
-        /// Its name.
+        /// Name of the kernel.
         name: String,
-        /// Its architecture.
+        /// Architecture of the kernel.
         arch: Arch,
-        /// Its image.
+        /// Path of the image.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the image.
         problem: String,
     },
     /// A kernel image given by the user cannot be used.
@@ -173,64 +173,64 @@ pub enum Error {
     LocalKernel {
         /// The file or directory given.
         path: PathBuf,
-        /// What is wrong with it and what is wanted.
+        /// What is wrong with it, and what is expected.
         problem: String,
     },
-    /// The file given as a kernel image is none, or is damaged.
+    /// The file given as a kernel image is not one, or is damaged.
     #[error("{} {problem}", path.display())]
     UnusableImage {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it and what is wanted.
+        /// What is wrong with it, and what is expected.
         problem: String,
     },
-    /// The tree that a kernel of the user's is built in lacks what a build makes.
+    /// The build tree of a user's kernel lacks a build product.
     #[error("the build tree {} {problem}", tree.display())]
     NotBuilt {
-        /// The tree.
+        /// Path of the build tree.
         tree: PathBuf,
-        /// What is missing, and which make target makes it.
+        /// What is missing, and the make target that builds it.
         problem: String,
     },
-    /// Package archives.
+    /// Downloading from package archives failed.
     #[error(transparent)]
     Apt(#[from] AptError),
-    /// Package files.
+    /// A package file cannot be used.
     #[error(transparent)]
     Package(#[from] PackageError),
-    /// Kernel names.
+    /// A kernel name or a catalogue is refused.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
-    /// Testbed manifests.
+    /// A testbed manifest cannot be used.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// Bundles of guests.
+    /// A bundle of guests cannot be used.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// Specs of testbeds.
+    /// A testbed spec cannot be used.
     #[error(transparent)]
     TestbedSpec(#[from] SpecError),
-    /// Initramfs archives.
+    /// An initramfs archive cannot be read or written.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// A user's directory tree for the guest.
+    /// A user's directory tree cannot be put into guests.
     #[error(transparent)]
     Overlay(#[from] OverlayError),
-    /// What a tool under test needs cannot be put into guests.
+    /// The files of a tool under test cannot be put into guests.
     #[error("cannot put the tool {tool} into guests: {problem}")]
     Tool {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// Why.
+        /// What prevents it.
         problem: String,
     },
-    /// A tool file, or a file beside it.
+    /// A tool file cannot be used, or a file next to it.
     #[error(transparent)]
     ToolFile(#[from] bpfassay_tool::ToolError),
-    /// The source of the guest's programs.
+    /// The source of the guest's programs cannot be used.
     #[error(transparent)]
     Stage(#[from] StageError),
-    /// Assets: the guest's programs, built elsewhere.
+    /// Assets, the prebuilt programs of guests, cannot be used.
     #[error(transparent)]
     Asset(#[from] AssetError),
     /// A file cannot be downloaded.
@@ -238,43 +238,43 @@ pub enum Error {
         "cannot download {url} ({detail}): check the URL, the network and the proxies and certificates of the host"
     )]
     Download {
-        /// Where it is.
+        /// The URL that was asked for.
         url: String,
-        /// Why not.
+        /// The reason.
         detail: String,
     },
-    /// Kernel modules.
+    /// Kernel modules cannot be used.
     #[error(transparent)]
     Modules(#[from] ModulesError),
-    /// A modules segment without a list of its modules.
+    /// A modules segment lacks a usable list of its modules.
     #[error("{} holds no usable list of kernel modules: make the testbed again", path.display())]
     ModuleSet {
-        /// The segment.
+        /// Path of the segment.
         path: PathBuf,
-        /// What is wrong with the list.
+        /// The position and the problem.
         #[source]
         source: serde_json::Error,
     },
-    /// A segment that has another content than the manifest promises.
+    /// A segment has other content than the manifest says.
     #[error("the initramfs segment {} is damaged: it has SHA-256 {found}, expected {expected}; `bpfassay testbed fetch --verify` finds and replaces what is damaged in the cache", path.display())]
     Segment {
-        /// The segment.
+        /// Path of the segment.
         path: PathBuf,
         /// The digest in the manifest.
         expected: Digest,
-        /// The digest found.
+        /// The digest of the file.
         found: Digest,
     },
-    /// The cross-toolchain.
+    /// Preparing the toolchain, or building or finding a guest's program, failed.
     #[error("{what}")]
     Build {
-        /// What failed, on what, and what to do next.
+        /// What failed, and what to do next.
         what: String,
     },
 }
 
 impl Error {
-    /// Why a locked file cannot be had, where the newest may take its place.
+    /// Returns why a locked file is not available, if the newest version can be used instead.
     pub(crate) fn dropped(&self) -> Option<&str> {
         match self {
             Self::Apt(AptError::Missing { detail, .. }) => Some(detail),
@@ -283,19 +283,19 @@ impl Error {
         }
     }
 
-    /// An [`Error::Io`]; for use in `map_err`.
+    /// Makes an [`Error::Io`], for use in `map_err`.
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }
     }
 }
 
-/// What takes the place of a Debian package, as the end of a message.
+/// Returns the end of a message: an alternative to installing the Debian package.
 fn instead_of(package: &str) -> &'static str {
     if package == "apt" { ", or name a place that has the package files with --from" } else { "" }
 }
 
-/// Bytes as people write them, for messages, in decimal units.
+/// Formats a number of bytes in decimal units, for messages.
 #[must_use]
 pub fn human(bytes: u64) -> String {
     let mut value = bytes as f64;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Readers of what comes from outside, for fuzz targets alone (`crates/bpfassay-fuzz`). Each
-//! function gives its input to one reader and asserts what always holds of the answer; nothing else
-//! may use them.
+//! Entry points for fuzz targets only (`crates/bpfassay-fuzz`). Each function feeds its input to a
+//! reader of outside data, and asserts invariants of the answer.
 
 use std::{
     io::{Cursor, Read as _},
@@ -14,7 +13,7 @@ use crate::{
     payload, pvh, tools, unpack,
 };
 
-/// An initramfs: what is found is in it.
+/// Searches an initramfs. Everything found must be part of it.
 pub fn initramfs(archive: &[u8]) {
     const LIMIT: u64 = 1 << 20;
     for name in ["init", "/bpfassay/modules.json", "a"] {
@@ -34,7 +33,7 @@ pub fn initramfs(archive: &[u8]) {
     assert!(read <= archive.len());
 }
 
-/// A package of Debian or RPM: no entry leads out of it, and no more comes out than may.
+/// Lists a Debian or RPM package. No entry may leave it, and the sizes must stay within the limit.
 pub fn package(bytes: &[u8]) {
     const LIMIT: u64 = 1 << 20;
     let (entries, _) = unpack::entries(bytes, LIMIT);
@@ -46,21 +45,21 @@ pub fn package(bytes: &[u8]) {
     assert!(all <= LIMIT);
 }
 
-/// A bzImage, for the kernel that is packed in it.
+/// Extracts the kernel from a bzImage.
 pub fn bz_image(image: &[u8]) {
     if let Ok(vmlinux) = pvh::extract(image) {
         assert!(vmlinux.starts_with(b"\x7fELF"));
     }
 }
 
-/// A program or a script: its architecture, and what starts it.
+/// Finds a program's architecture, and the interpreter that starts it.
 pub fn program(bytes: &[u8]) {
     let _ = tree::machine(bytes);
     let started_by = tools::closure::started_by(bytes);
     assert!(started_by.is_none_or(|path| path.len() <= 3 * bytes.len()));
 }
 
-/// What apt and dpkg print: index targets, configuration, errors, and which packages are there.
+/// Parses output of apt and dpkg: index targets, configuration, errors, and installed packages.
 pub fn apt_output(text: &str) {
     if let Some(archive) = apt::host::find_archive(text) {
         assert!(text.contains(&archive));

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files over HTTP, on hosts whose package manager does not download them: a bounded client over
-//! `ureq`.
+//! Downloads over HTTP with `ureq`, within limits, for hosts whose package manager does not do it.
 //!
-//! What a server sends is bounded in size and in time, and is believed by nobody: whoever downloads
-//! compares hashes. Proxies are those of `http_proxy`, `https_proxy` and `NO_PROXY`; certificates
-//! are the host's (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others).
+//! Size and time of an answer are limited. Nobody trusts a server: the caller compares hashes.
+//! Proxies come from `http_proxy`, `https_proxy` and `NO_PROXY`. Certificates are the host's, or
+//! those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
 
 use std::{
     collections::BTreeSet,
@@ -22,42 +21,42 @@ use ureq::{
     typestate::AgentScope,
 };
 
-/// How long servers may take.
+/// Time limits for servers.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
-    /// For a connection, for the whole head of an answer, and for the next bytes of a file.
+    /// For a connection, for the head of an answer, and for the next bytes of a file.
     answer: Duration,
     /// For [`LEAST`] bytes of a file.
     least: Duration,
 }
 
 const PATIENCE: Patience = Patience { answer: Duration::from_secs(30), least: Duration::from_secs(60) };
-/// Bytes of a file that have to come within [`Patience::least`]: 1 KiB in a second.
+/// Bytes of a file that must arrive within [`Patience::least`]: 1 KiB/s.
 const LEAST: u64 = 60 << 10;
-/// Redirections that are followed. Those of `https` lead to `https` only.
+/// How many redirections are followed. `https` is never redirected to `http`.
 const REDIRECTIONS: u32 = 5;
-/// Bytes that are read at once.
+/// Buffer size for reading, in bytes.
 const CHUNK: usize = 64 << 10;
 
 /// Why a file was not downloaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum HttpError {
-    /// The server does not have it (404 or 410).
+    /// The server does not have the file (404 or 410).
     #[error("the server does not have it ({0})")]
     Missing(u16),
-    /// Another attempt may succeed: no connection, no answer in time, an answer that broke off, or
-    /// a server that is overloaded.
+    /// Another attempt can succeed: there was no connection, the answer broke off, or the server is
+    /// overloaded.
     #[error("{0}")]
     Passing(String),
-    /// The server takes longer than it may: for a connection, for the head of its answer, or for
-    /// the file. Another attempt would take as long.
+    /// The server exceeded a time limit for the connection, the answer's head or the file. Another
+    /// attempt would take as long.
     #[error("{0}")]
     Slow(String),
-    /// The server or its certificate does not serve this request, and will not soon.
+    /// The server, or a check of its certificate, refuses this request, and will do so again.
     #[error("{0}")]
     Refused(String),
-    /// The file is larger than what was asked for.
+    /// The file is larger than expected.
     #[error("it is larger than {0} bytes")]
     TooLarge(u64),
     /// The file cannot be written here.
@@ -65,14 +64,14 @@ pub(crate) enum HttpError {
     Write(#[source] io::Error),
 }
 
-/// What is downloaded into: what is there of a file is kept or thrown away.
+/// A target of downloads. It can have the start of a file.
 pub(crate) trait Sink: Write {
-    /// Bytes that are there of the file.
+    /// Returns how many bytes of the file it has.
     fn known(&self) -> u64;
-    /// Throws them away.
+    /// Discards these bytes.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The errors of the file system.
     fn begin_again(&mut self) -> io::Result<()>;
 }
 
@@ -87,7 +86,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// A file that may have the beginning of what is downloaded.
+/// A file that can have the start of a download.
 #[derive(Debug)]
 pub(crate) struct Partial {
     file: File,
@@ -95,10 +94,10 @@ pub(crate) struct Partial {
 }
 
 impl Partial {
-    /// `file`, to be continued at its end.
+    /// Continues `file` at its end.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The errors of the file system.
     pub(crate) fn continued(mut file: File) -> io::Result<Self> {
         let known = file.seek(SeekFrom::End(0))?;
         Ok(Self { file, known })
@@ -127,11 +126,11 @@ impl Sink for Partial {
     }
 }
 
-/// Downloads `url` to the end of `sink`, which has `limit` bytes at most afterwards. A server that
-/// does not understand ranges sends it as a whole. `progress` receives the bytes that are there.
+/// Downloads `url` to the end of `sink`, up to a total of `limit` bytes. A server without support
+/// for ranges sends the whole file again. `progress` gets the number of bytes so far.
 ///
 /// # Errors
-/// [`HttpError`]. What arrived before stays in `sink`.
+/// [`HttpError`]. `sink` keeps what arrived before.
 pub(crate) fn download(
     url: &str,
     sink: &mut impl Sink,
@@ -145,7 +144,7 @@ pub(crate) fn download(
         return Err(HttpError::Slow("the server did not answer in time before, and is not asked again".to_owned()));
     }
     let downloaded = download_by((agent(url)?, PATIENCE), url, sink, limit, progress);
-    // A host with many files would be waited for once for each.
+    // A slow server is not asked again, so that its other files need no waiting.
     if matches!(downloaded, Err(HttpError::Slow(_))) {
         silent().insert(server);
     }
@@ -172,8 +171,7 @@ fn download_by(
             sink.begin_again().map_err(HttpError::Write)?;
             0
         }
-        // What is there is no beginning of the server's file, or the server answers something else
-        // than was asked for.
+        // The sink does not have the start of the server's file, or the server sends another part.
         StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::PARTIAL_CONTENT if known > 0 => {
             sink.begin_again().map_err(HttpError::Write)?;
             return download_by((agent, patience), url, sink, limit, progress);
@@ -183,7 +181,7 @@ fn download_by(
         other if other.is_server_error() => return Err(HttpError::Passing(answer(status))),
         _ => return Err(HttpError::Refused(answer(status))),
     };
-    // One byte more than may come shows that more comes.
+    // Reading one byte above the limit reveals a larger file.
     let mut body = response.body_mut().as_reader().take(limit.saturating_sub(done).saturating_add(1));
     let mut chunk = vec![0; CHUNK];
     let (mut since, mut came) = (Instant::now(), 0);
@@ -213,7 +211,7 @@ fn download_by(
     }
 }
 
-/// Whether an answer in part begins at `known`.
+/// Whether a partial answer begins at `known`.
 fn begins_at(headers: &ureq::http::HeaderMap, known: u64) -> bool {
     let range = headers.get(header::CONTENT_RANGE).and_then(|value| value.to_str().ok());
     let begin = range.and_then(|range| range.trim().strip_prefix("bytes ")?.split('-').next()?.parse().ok());
@@ -227,7 +225,7 @@ fn answer(status: StatusCode) -> String {
 fn failure(error: &ureq::Error) -> HttpError {
     use ureq::Error as E;
     match error {
-        // A certificate that is not trusted, among others.
+        // The server's certificate is not trusted, for example.
         E::Io(error) if error.get_ref().is_some_and(|error| error.is::<rustls::Error>()) => {
             HttpError::Refused(error.to_string())
         }
@@ -237,7 +235,7 @@ fn failure(error: &ureq::Error) -> HttpError {
     }
 }
 
-/// The client for `url`. That for `https` reads the host's certificates when it is first needed.
+/// Returns the client for `url`. The first use of `https` reads the host's certificates.
 fn agent(url: &str) -> Result<&'static Agent, HttpError> {
     static PLAIN: OnceLock<Agent> = OnceLock::new();
     static ENCRYPTED: OnceLock<Result<Agent, String>> = OnceLock::new();
@@ -257,12 +255,12 @@ fn agent(url: &str) -> Result<&'static Agent, HttpError> {
 )]
 pub struct NoCertificates;
 
-/// A client for requests of every method to the server of `url`, with the proxies and certificates
-/// of a download: for protocols other than downloading files. It follows no redirections, takes
-/// every status for an answer, and gives a request up after `patience`.
+/// Creates a client for requests of every method to the server of `url`, for protocols other than
+/// file downloads. It has the proxies and certificates of downloads. It follows no redirections,
+/// returns every status as an answer, and gives up after `patience`.
 ///
 /// # Errors
-/// [`NoCertificates`] where `url` is one of `https`, and the host has none.
+/// [`NoCertificates`] if `url` begins with `https`, and the host has no certificates.
 pub fn client(url: &str, patience: Duration) -> Result<Agent, NoCertificates> {
     let is_encrypted = url.starts_with("https://");
     let tls = if is_encrypted { trusting(of_host()?) } else { TlsConfig::builder().build() };
@@ -270,7 +268,7 @@ pub fn client(url: &str, patience: Duration) -> Result<Agent, NoCertificates> {
     Ok(builder.timeout_global(Some(patience)).build().new_agent())
 }
 
-/// The certificates of authorities that the host trusts.
+/// Loads the certificates of authorities that the host trusts.
 fn of_host() -> Result<Vec<Certificate<'static>>, NoCertificates> {
     let certificates = rustls_native_certs::load_native_certs().certs;
     if certificates.is_empty() {
@@ -279,7 +277,7 @@ fn of_host() -> Result<Vec<Certificate<'static>>, NoCertificates> {
     Ok(certificates.iter().map(|der| Certificate::from_der(der).to_owned()).collect())
 }
 
-/// What trusts who has a certificate from one of `authorities`.
+/// Trusts servers with a certificate from one of `authorities`.
 fn trusting(authorities: Vec<Certificate<'static>>) -> TlsConfig {
     TlsConfig::builder()
         .root_certs(RootCerts::Specific(Arc::new(authorities)))
@@ -298,7 +296,7 @@ fn settings(tls: TlsConfig, https_only: bool, Patience { answer, .. }: Patience)
         .http_status_as_error(false)
         .max_redirects(REDIRECTIONS)
         .user_agent(concat!("bpfassay/", env!("CARGO_PKG_VERSION")))
-        // What is compressed in transit is not what was asked for.
+        // Compression would change size and content of the file.
         .accept_encoding("identity")
         .timeout_resolve(Some(answer))
         .timeout_connect(Some(answer))

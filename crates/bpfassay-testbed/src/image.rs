@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest of one boot: a kernel, and an initramfs made of segments that are kept in the cache
-//! and of the job.
+//! The guest of one boot: a kernel, and an initramfs made of cached segments and the job.
 //!
-//! The segments: `base` (agent, tracer, embedded IOR, directories), `modules` (of one kernel, with
-//! their order in
-//! [`MODULE_SET`]), and where asked for `overlay` (a user's directory tree) and `shell` (busybox). They are plain newc
-//! archives; the initramfs of a boot is their concatenation with the job's archive at the end.
+//! A guest has the segments `base` (agent, tracer, embedded IOR, directories) and `modules` (of one
+//! kernel, with their order in [`MODULE_SET`]). If asked for, it also has `overlay` (a user's
+//! directory tree), `tools` (files of tools under test) and `shell` (busybox). Segments are plain
+//! newc archives. The initramfs of a boot is their concatenation, with the job's archive at the
+//! end.
 
 use std::{
     io::{self, BufWriter, Read, Write},
@@ -32,14 +32,13 @@ use crate::{
     pvh,
 };
 
-/// Path in the modules segment of the [`ModuleSet`], as JSON: which modules there are and what they
-/// depend on.
+/// Path of the [`ModuleSet`] in the modules segment: modules and their dependencies, as JSON.
 pub const MODULE_SET: &str = "/bpfassay/modules/set.json";
 
-/// Largest module set that is read, in bytes; real ones have about 3 KB.
+/// Limit on a module set, in bytes. Real ones have about 3 KB.
 const MAX_MODULE_SET: u64 = 1 << 20;
 
-/// Largest kernel configuration that is read, in bytes; real ones have about 300 KB.
+/// Limit on a kernel configuration, in bytes. Real ones have about 300 KB.
 pub(crate) const MAX_CONFIG: u64 = 16 << 20;
 
 /// Names of segments in the manifest.
@@ -50,22 +49,22 @@ pub mod role {
     pub const MODULES: &str = "modules";
     /// A user's directory tree.
     pub const OVERLAY: &str = "overlay";
-    /// What tools under test need.
+    /// Files of tools under test.
     pub const TOOLS: &str = "tools";
-    /// What an interactive shell needs.
+    /// Files of an interactive shell.
     pub const SHELL: &str = "shell";
 }
 
-/// Kind of cache record: digest of a segment's inputs → digest of the segment.
+/// Kind of the cache record that maps the digest of a segment's inputs to the segment's digest.
 const RECORD: &str = "segment";
 
-/// To be changed whenever other segments are made of the same inputs.
+/// Change this whenever the same inputs give other segments.
 const KEY_VERSION: &str = "2";
 
-/// The `base` segment with the programs of `payload`.
+/// Makes the `base` segment with the programs of `payload`.
 ///
 /// # Errors
-/// [`Error::Archive`] for a program that cannot be read, and [`Error`] of the cache.
+/// [`Error::Archive`] if a program cannot be read, and [`Error`] of the cache.
 pub fn base_segment(cache: &Cache, payload: &Payload) -> Result<Segment> {
     let programs = [(layout::AGENT, &payload.agent), (layout::TRACER, &payload.tracer), (layout::IOR, &payload.ior)];
     let key = Digest::of_parts(
@@ -93,10 +92,10 @@ pub fn base_segment(cache: &Cache, payload: &Payload) -> Result<Segment> {
     Ok(Segment { role: role::BASE.to_owned(), archive: (&object).into(), contents })
 }
 
-/// The `modules` segment for `kernel`; none where the kernel has no modules.
+/// Makes the `modules` segment for `kernel`. Returns `None` if the kernel has no modules.
 ///
 /// # Errors
-/// [`Error::Modules`] for module trees that cannot be used, [`Error`] of the cache.
+/// [`Error::Modules`] if the module tree cannot be used, and [`Error`] of the cache.
 pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>> {
     let Some(modules) = &kernel.modules else { return Ok(None) };
     let signatures = signatures(kernel)?;
@@ -104,7 +103,7 @@ pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>
         Signatures::Kept => "signed",
         Signatures::Cut => "unsigned, without enum values",
     };
-    // A program that looks for others makes another segment.
+    // The segment also depends on which modules this version of the program selects.
     let wanted = crate::modules::wanted().collect::<Vec<_>>().join(" ");
     let key = Digest::of_parts([KEY_VERSION, role::MODULES, kept, &modules.key.to_string(), &wanted]);
     let what = format!("the modules of kernel {}", kernel.release);
@@ -112,12 +111,12 @@ pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>
     Ok(Some(Segment { role: role::MODULES.to_owned(), archive: (&object).into(), contents: Vec::new() }))
 }
 
-/// The manifest's description of a guest with `kernel`, which has nothing but its modules yet: see
-/// [`with_shared`].
+/// Describes a guest with `kernel` for the manifest. The guest has only its modules segment until
+/// [`with_shared`] adds the others.
 ///
 /// # Errors
-/// As [`modules_segment`] and [`pvh::boot_image`]: the kernel is damaged, its files cannot be read,
-/// or the segments cannot be stored.
+/// The errors of [`modules_segment`] and [`pvh::boot_image`]: the kernel is damaged, a file cannot
+/// be read, or a segment cannot be stored.
 pub fn target(cache: &Cache, kernel: &Kernel) -> Result<manifest::Target> {
     let initramfs = modules_segment(cache, kernel)?.into_iter().collect();
     let mut description = kernel.to_manifest();
@@ -125,27 +124,26 @@ pub fn target(cache: &Cache, kernel: &Kernel) -> Result<manifest::Target> {
     Ok(manifest::Target { arch: kernel.arch, name: kernel.name.clone(), kernel: description, initramfs })
 }
 
-/// The guest that `target` makes with the segments that all guests of its architecture share, of
-/// which the first is the base.
+/// Adds the segments that all guests of an architecture share. The first one is the base.
 #[must_use]
 pub fn with_shared(mut target: manifest::Target, shared: &[Segment]) -> manifest::Target {
-    // Behind the base, so that what is overlaid comes last.
+    // The base comes before the modules, and the overlay after them.
     let (base, others) = shared.split_at(1.min(shared.len()));
     target.initramfs = base.iter().cloned().chain(target.initramfs).chain(others.iter().cloned()).collect();
     target
 }
 
-/// Signatures are kept where the kernel enforces them, or where its configuration is unknown.
+/// Keeps signatures if the kernel enforces them, or if its configuration is unknown.
 fn signatures(kernel: &Kernel) -> Result<Signatures> {
     let Some(config) = &kernel.config else { return Ok(Signatures::Kept) };
     let text = bpfassay_input::read(&config.path, MAX_CONFIG).map_err(Error::io("read", &config.path))?;
     Ok(if signature::enforced(&String::from_utf8_lossy(&text)) { Signatures::Kept } else { Signatures::Cut })
 }
 
-/// The archive of the `modules` segment for a module tree.
+/// Makes the archive of the `modules` segment for a module tree.
 ///
 /// # Errors
-/// [`Error::Modules`] for a tree that cannot be read or is incomplete.
+/// [`Error::Modules`] if the tree cannot be read or is incomplete.
 pub fn modules_archive(modules: &Modules, signatures: Signatures) -> Result<Archive> {
     let (set, mut archive) = ModuleSet::read(&modules.path, modules.layout, signatures)?;
     let text = serde_json::to_vec(&set).map_err(|error| Error::io("write", MODULE_SET)(error.into()))?;
@@ -153,12 +151,12 @@ pub fn modules_archive(modules: &Modules, signatures: Signatures) -> Result<Arch
     Ok(archive)
 }
 
-/// The `overlay` segment: the directory tree `directory`, which must hold a real IOR for `arch`. It
-/// is read and written anew each time, because there is no cheap way to detect a change in a tree;
-/// the result has the same digest if not.
+/// Makes the `overlay` segment from the tree `directory`, which must contain a real IOR for `arch`.
+/// The tree is read and written each time, because there is no cheap way to detect a change. An
+/// unchanged tree gives the same digest.
 ///
 /// # Errors
-/// [`Error::Overlay`] for a tree that the guest could not use or that has no IOR, and [`Error`] of the cache.
+/// [`Error::Overlay`] if the tree has no IOR or is unfit for a guest, and [`Error`] of the cache.
 pub fn overlay_segment(cache: &Cache, arch: Arch, directory: &Path) -> Result<Segment> {
     let overlay = Overlay::read(arch, directory)?;
     let object = store(cache, &format!("the overlay {}", directory.display()), &overlay.archive)?;
@@ -167,10 +165,10 @@ pub fn overlay_segment(cache: &Cache, arch: Arch, directory: &Path) -> Result<Se
     Ok(Segment { role: role::OVERLAY.to_owned(), archive: (&object).into(), contents })
 }
 
-/// The `shell` segment: Debian's static busybox for `arch`.
+/// Makes the `shell` segment with Debian's static busybox for `arch`.
 ///
 /// # Errors
-/// [`Error`] where Debian's package of busybox cannot be downloaded or unpacked, or the segment cannot be stored.
+/// [`Error`] of downloading or unpacking Debian's busybox package, and of the cache.
 pub fn shell_segment(apt: &Apt<'_>, arch: Arch) -> Result<Segment> {
     let (program, component) = busybox::prepare(apt, arch)?;
     let key = Digest::of_parts([KEY_VERSION, role::SHELL, &program.digest.to_string()]);
@@ -183,10 +181,10 @@ pub fn shell_segment(apt: &Apt<'_>, arch: Arch) -> Result<Segment> {
     Ok(Segment { role: role::SHELL.to_owned(), archive: (&object).into(), contents: vec![component] })
 }
 
-/// The segment for `key`: from the cache, or made.
+/// Returns the segment for `key` from the cache, or makes it.
 ///
 /// # Errors
-/// What `make` returns; [`Error::Io`] where the cache cannot be locked, read or written.
+/// What `make` returns. [`Error::Io`] if the cache cannot be locked, read or written.
 pub(crate) fn segment(
     cache: &Cache,
     key: &Digest,
@@ -215,24 +213,24 @@ fn store(cache: &Cache, what: &str, archive: &Archive) -> Result<Object> {
 /// A guest that can be booted any number of times.
 #[derive(Debug, Clone)]
 pub struct GuestImage {
-    /// Its architecture.
+    /// The guest's architecture.
     pub arch: Arch,
     kernel: PathBuf,
     release: KernelRelease,
     segments: Vec<manifest::File>,
     modules: ModuleSet,
-    /// Size of what tools under test need, in bytes.
+    /// Size of the tools segments, in bytes.
     tools: u64,
 }
 
 impl GuestImage {
-    /// The guest that `target` describes; its paths must be absolute, as
-    /// [`manifest::Manifest::load`] makes them. A target without a segment of role
-    /// [`role::MODULES`] counts as having everything built in.
+    /// Creates the guest that `target` describes. Its paths must be absolute, like those of
+    /// [`manifest::Manifest::load`]. The kernel is monolithic without a segment of role
+    /// [`role::MODULES`].
     ///
     /// # Errors
-    /// [`Error::Archive`] for a modules segment that cannot be read, [`Error::ModuleSet`] for one without a usable
-    /// [`MODULE_SET`].
+    /// - [`Error::Archive`]: the modules segment cannot be read.
+    /// - [`Error::ModuleSet`]: the modules segment has no usable [`MODULE_SET`].
     pub fn from_manifest(target: &manifest::Target) -> Result<Self> {
         let mut modules = ModuleSet::monolithic();
         if let Some(segment) = target.initramfs.iter().find(|segment| segment.role == role::MODULES) {
@@ -252,52 +250,53 @@ impl GuestImage {
         })
     }
 
-    /// The kernel image for QEMU.
+    /// Returns the path of the kernel image for QEMU.
     #[must_use]
     pub fn kernel(&self) -> &Path {
         &self.kernel
     }
 
-    /// What `uname -r` prints there.
+    /// Returns what `uname -r` prints in the guest.
     #[must_use]
     pub fn release(&self) -> &KernelRelease {
         &self.release
     }
 
-    /// Memory that tools under test take in the guest before they run, in MiB: their files are in
-    /// it twice while it boots.
+    /// Returns the guest memory in MiB that tools under test need before they run. Memory has their
+    /// files twice during boot: in the initramfs and unpacked.
     #[must_use]
     pub fn tools_mib(&self) -> u32 {
         u32::try_from((2 * self.tools).div_ceil(1 << 20)).unwrap_or(u32::MAX)
     }
 
-    /// Size of its segments, in bytes: all of the initramfs of a boot but the job.
+    /// Returns the size of the segments in bytes: the initramfs of a boot without the job.
     #[must_use]
     pub fn initramfs_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.size).sum()
     }
 
-    /// What the kernel has as modules.
+    /// Returns the modules of the kernel.
     #[must_use]
     pub fn modules(&self) -> &ModuleSet {
         &self.modules
     }
 
-    /// The value of [`Job::modules`] for this file system under test; `is_node`: of a guest that is
-    /// one of several nodes.
+    /// Returns the value of [`Job::modules`] for this file system under test. `is_node` means that
+    /// the guest is one of several nodes.
     ///
     /// # Errors
-    /// [`ModulesError::Missing`] if the kernel lacks something that it needs.
+    /// [`ModulesError::Missing`] if the kernel lacks a module that the guest needs.
     pub fn module_paths(&self, file_system: &FileSystem, is_node: bool) -> Result<Vec<String>, ModulesError> {
         self.modules.load_order(file_system, is_node)
     }
 
-    /// Writes the initramfs of a boot that does `job` to `file`, and returns how many bytes it has.
-    /// Every segment is checked against its digest on the way. `shown` is what errors call the
-    /// file, which need not have a path.
+    /// Writes the initramfs of a boot that executes `job` to `file`, and returns its size in bytes.
+    /// Checks the digest of every segment. `shown` names `file`, which need not have a path, in
+    /// errors.
     ///
     /// # Errors
-    /// [`Error::Segment`] for a segment that has another content than the manifest promises, [`Error::DiskFull`], [`Error::Io`].
+    /// - [`Error::Segment`]: a segment has other content than the manifest says.
+    /// - [`Error::DiskFull`], [`Error::Io`]: a segment cannot be read, or `file` cannot be written.
     pub fn write_initramfs_to(&self, job: &Job, file: impl Write, shown: &Path) -> Result<u64> {
         let text = serde_json::to_vec(job).map_err(|error| Error::io("write", JOB_PATH)(error.into()))?;
         let mut archive = Archive::default();

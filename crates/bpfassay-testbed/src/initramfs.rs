@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Initial RAM file systems as the kernel reads them: cpio archives in the `newc` format,
-//! uncompressed.
+//! Writes initial RAM file systems for the kernel: uncompressed cpio archives (`newc`).
 //!
-//! The bytes depend on the content alone: entries are sorted by path, owned by root, dated 1970,
-//! and numbered in order. Every archive is a multiple of 512 bytes long, so that archives can be
-//! concatenated; the kernel unpacks one after the other, and a later file replaces an earlier one.
+//! The bytes depend only on the content: entries are sorted by path, owned by root, dated 1970, and
+//! numbered in order. The length of an archive is a multiple of 512, so that archives can be
+//! concatenated. The kernel unpacks one after the other, and a later file replaces an earlier one.
 
 pub(crate) mod entries;
 pub mod find;
@@ -16,11 +15,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Longest path and longest target of a symbolic link, in bytes, without the terminating zero
-/// (`PATH_MAX` − 1).
+/// Limit on a path or link target, in bytes without the terminating zero (`PATH_MAX` − 1).
 pub const MAX_PATH: usize = 4095;
 
-/// Largest file, in bytes: sizes are eight hexadecimal digits.
+/// Limit on a file, in bytes. Sizes are eight hexadecimal digits.
 pub const MAX_FILE: u64 = u32::MAX as u64;
 
 const BLOCK: u64 = 512;
@@ -33,16 +31,15 @@ pub enum ArchiveError {
     /// A path cannot name an entry.
     #[error("`{}` cannot be a path in an initramfs: {reason}", path.escape_debug())]
     Path {
-        /// The path.
+        /// The refused path, or a symbolic link's target.
         path: String,
-        /// What is wrong with it.
+        /// The problem of the path.
         reason: &'static str,
     },
-    /// Two entries of different kinds at one path, or an entry below something that is no
-    /// directory.
+    /// Two different entries at one path, or an entry below something that is not a directory.
     #[error("`{path}` is in the initramfs already as something else")]
     Conflict {
-        /// The path.
+        /// The path in the archive.
         path: String,
     },
     /// A file is too large for the format.
@@ -50,34 +47,34 @@ pub enum ArchiveError {
     TooLarge {
         /// The path in the archive.
         path: String,
-        /// Its size in bytes.
+        /// Size in bytes.
         size: u64,
     },
     /// A file on the host cannot be read.
     #[error("cannot read {} for the initramfs: check that it exists and may be read", path.display())]
     Read {
-        /// The file.
+        /// Path on the host.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         #[source]
         source: io::Error,
     },
     /// A file on the host changed its size between being added and being written.
     #[error("{} changed while it was copied into the initramfs: it had {expected} bytes, then {found}; run it again", path.display())]
     Changed {
-        /// The file.
+        /// Path on the host.
         path: PathBuf,
         /// Size when it was added, in bytes.
         expected: u64,
-        /// Bytes found while copying.
+        /// Bytes that were found while copying.
         found: u64,
     },
     /// A file that should be an archive is not one.
     #[error("{} is no initramfs segment of this project, or damaged: remove it and make it again", path.display())]
     Malformed {
-        /// The file.
+        /// Path on the host.
         path: PathBuf,
-        /// Where and why.
+        /// The position and the problem.
         #[source]
         source: io::Error,
     },
@@ -86,26 +83,25 @@ pub enum ArchiveError {
     Write(#[source] io::Error),
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// These bytes.
+    /// Bytes in memory.
     Bytes(Vec<u8>),
-    /// The content that this file of the host has when the archive is written.
+    /// A file on the host, which is read when the archive is written.
     Host {
-        /// The file, by a path without symbolic links: where there is one later, it is not
-        /// followed.
+        /// The path without symbolic links. A link that appears later is not followed.
         path: PathBuf,
-        /// Its size in bytes when it was added.
+        /// The size in bytes when the file was added.
         size: u64,
     },
 }
 
 impl Content {
-    /// The content of the file at `path`, read when the archive is written.
+    /// Uses the content of the file at `path`, read when the archive is written.
     ///
     /// # Errors
-    /// [`ArchiveError::Read`] where there is no such regular file.
+    /// [`ArchiveError::Read`] if there is no such regular file.
     pub fn of_file(path: impl Into<PathBuf>) -> Result<Self, ArchiveError> {
         let path = path.into();
         let found =
@@ -133,21 +129,21 @@ impl From<Vec<u8>> for Content {
 /// One entry of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
-    /// A directory, mode 0755 (or 1777 where `shared`).
+    /// A directory, mode 0755, or 1777 if `shared`.
     Directory {
-        /// Whether everybody may write into it, as into `/tmp`.
+        /// Whether everybody can write into it, as into `/tmp`.
         shared: bool,
     },
-    /// A regular file, mode 0644 or, `executable`, 0755.
+    /// A regular file, mode 0644, or 0755 if `executable`.
     File {
-        /// Whether it may be executed.
+        /// Whether it is executable.
         executable: bool,
-        /// What it holds.
+        /// The bytes, or where they are.
         content: Content,
     },
     /// A symbolic link.
     Symlink {
-        /// Where it points.
+        /// The path that it points to.
         target: String,
     },
     /// A character device, mode 0600.
@@ -175,17 +171,19 @@ impl Node {
 /// A set of entries to be written as one archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Archive {
-    /// By path without the leading slash; every parent is there, as a directory.
+    /// By path without the leading slash. Every parent is present as a directory.
     entries: BTreeMap<String, Node>,
 }
 
 impl Archive {
-    /// Adds `node` at `path`, which may begin with one slash; missing parents are added as
-    /// directories. Adding a directory again changes nothing.
+    /// Adds `node` at `path`, which can begin with one slash. Missing parents are added as
+    /// directories. Adding an equal entry again changes nothing.
     ///
     /// # Errors
-    /// [`ArchiveError::Path`] for a path that is empty, too long, not normal (`.`, `..`, `//`) or holds a zero byte;
-    /// [`ArchiveError::Conflict`] where something else is in the way; [`ArchiveError::TooLarge`].
+    /// - [`ArchiveError::Path`]: the path is empty, too long, not normal (`.`, `..`, `//`), or has
+    ///   a zero byte.
+    /// - [`ArchiveError::Conflict`]: another entry is in the way.
+    /// - [`ArchiveError::TooLarge`]
     pub fn add(&mut self, path: &str, node: Node) -> Result<(), ArchiveError> {
         let path = normal(path)?;
         if let Node::Symlink { target } = &node
@@ -218,18 +216,18 @@ impl Archive {
         }
     }
 
-    /// The entries by path (without the leading slash), sorted as they will be written.
+    /// Returns the entries in the order of the archive. Paths have no leading slash.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (&str, &Node)> {
         self.entries.iter().map(|(path, node)| (path.as_str(), node))
     }
 
-    /// The entry at `path`, with or without the leading slash.
+    /// Returns the entry at `path`, with or without the leading slash.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<&Node> {
         self.entries.get(path.strip_prefix('/').unwrap_or(path))
     }
 
-    /// How many bytes [`Archive::write_to`] writes.
+    /// Returns how many bytes [`Archive::write_to`] writes.
     #[must_use]
     pub fn size(&self) -> u64 {
         let entry = |name: &str, body: u64| {
@@ -248,17 +246,17 @@ impl Archive {
         (entries + entry(TRAILER, 0)).next_multiple_of(BLOCK)
     }
 
-    /// Writes the archive, trailer and padding included, and returns how many bytes that were (a
-    /// multiple of 512).
+    /// Writes the archive with trailer and padding. Returns its length in bytes, a multiple of 512.
     ///
     /// # Errors
-    /// [`ArchiveError::Read`] and [`ArchiveError::Changed`] for files of the host, [`ArchiveError::Write`] otherwise.
+    /// [`ArchiveError::Read`] and [`ArchiveError::Changed`] for files on the host.
+    /// [`ArchiveError::Write`] otherwise.
     pub fn write_to(&self, writer: impl Write) -> Result<u64, ArchiveError> {
         let mut writer = Counted { writer, written: 0 };
         for (inode, (path, node)) in (1u32..).zip(&self.entries) {
             let (links, size, device) = match node {
                 Node::Directory { .. } => (2, 0, (0, 0)),
-                // Sizes are checked when an entry is added.
+                // `Archive::add` has checked that sizes fit.
                 Node::File { content, .. } => (1, content.size() as u32, (0, 0)),
                 Node::Symlink { target } => (1, target.len() as u32, (0, 0)),
                 Node::CharacterDevice { major, minor } => (1, 0, (*major, *minor)),
@@ -277,10 +275,10 @@ impl Archive {
         Ok(writer.written)
     }
 
-    /// The archive in memory: for small ones.
+    /// Builds the archive in memory, for small archives.
     ///
     /// # Errors
-    /// As [`Archive::write_to`], which writes it.
+    /// The errors of [`Archive::write_to`].
     pub fn to_bytes(&self) -> Result<Vec<u8>, ArchiveError> {
         let mut bytes = Vec::new();
         self.write_to(&mut bytes)?;
@@ -288,7 +286,7 @@ impl Archive {
     }
 }
 
-/// `path` without its leading slash, if it is one that an entry may have.
+/// Returns `path` without its leading slash, if an entry can have it.
 fn normal(path: &str) -> Result<&str, ArchiveError> {
     let inner = path.strip_prefix('/').unwrap_or(path);
     let reason = match text_fits(inner) {
@@ -322,7 +320,7 @@ struct Header {
     device: (u32, u32),
 }
 
-/// A writer that counts what it has written, as padding requires.
+/// A writer that counts written bytes, for padding.
 struct Counted<W> {
     writer: W,
     written: u64,
@@ -340,9 +338,8 @@ impl<W: Write> Counted<W> {
         self.put(&[0; BLOCK as usize][..missing as usize])
     }
 
-    /// The header and the name. Fields: inode, mode, uid, gid, links, mtime, size, device of the
-    /// file system, device number, length of the name with its zero, checksum (unused in this
-    /// format).
+    /// Writes header and name. The fields are inode, mode, uid, gid, links, mtime, size, device of
+    /// the file system, device number, length of the name with its zero, and an unused checksum.
     fn header(&mut self, header: Header, name: &str) -> Result<(), ArchiveError> {
         let Header { inode, mode, links, size, device: (major, minor) } = header;
         let fields = [inode, mode, 0, 0, links, 0, size, 0, 0, major, minor, name.len() as u32 + 1, 0];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A kernel that is unpacked and ready to boot, whichever provider it comes from.
+//! A kernel that is unpacked and ready to boot, from any provider.
 
 use std::path::PathBuf;
 
@@ -10,37 +10,37 @@ use crate::{apt::Package, cache::Digest, manifest, modules::Layout, names::Kerne
 /// A kernel that can be booted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// Its architecture.
+    /// The architecture of the kernel.
     pub arch: Arch,
-    /// Its name in studies and on the command line.
+    /// The name in studies and on the command line.
     pub name: String,
-    /// What `uname -r` prints.
+    /// The release, as `uname -r` prints it.
     pub release: KernelRelease,
-    /// Version of its packages; none where only an image was given.
+    /// Version of the packages. `None` if only an image was given.
     pub version: Option<String>,
     /// The image that QEMU boots.
     pub image: manifest::File,
-    /// Its configuration (`CONFIG_…`), where known.
+    /// The configuration (`CONFIG_…`). `None` if not known.
     pub config: Option<manifest::File>,
-    /// Its modules; none where it has none.
+    /// The module tree. `None` if the kernel has no modules.
     pub modules: Option<Modules>,
-    /// The packages that it came from.
+    /// The packages that the kernel comes from.
     pub packages: Vec<Package>,
 }
 
 /// The module tree of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Modules {
-    /// Where it is.
+    /// The path of the tree.
     pub path: PathBuf,
-    /// What it looks like.
+    /// The arrangement of files in the tree.
     pub layout: Layout,
     /// Changes whenever the tree does: a key for what is made from it.
     pub key: Digest,
 }
 
 impl Kernel {
-    /// Its description in the manifest.
+    /// Returns the kernel's description for the manifest.
     #[must_use]
     pub fn to_manifest(&self) -> manifest::Kernel {
         manifest::Kernel {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes bootable guests: kernels, initramfs segments, the guest's programs, and the manifest that
-//! describes them.
+//! Makes bootable guests: kernels, initramfs segments, programs, and the manifest of these.
 //!
-//! Here: the cache, access to Debian's packages, the kernel catalogue, the lock that names the
-//! exact package files, kernels unpacked and ready to boot, the cross-toolchain, the guest's
-//! programs and images. A [`provider`] is one file: it makes or finds guests and describes them in
-//! a
-//! [`manifest::Manifest`]. [`compose`] does so for what Nix or another builder made.
-//! Not here: booting (bpfassay-vm), what is measured (bpfassay-study), what runs inside the guest
-//! (bpfassay-guest).
+//! This crate has the cache, access to Debian's packages, the kernel catalogue, the lock of exact
+//! package files, unpacked kernels, the cross-toolchain, and the guest's programs and images. A
+//! [`provider`] is one file that makes or finds guests and describes them in a
+//! [`manifest::Manifest`]. [`compose`] does so for the output of Nix or another builder.
+//!
+//! Other crates boot guests (bpfassay-vm), decide what is measured (bpfassay-study), and run inside
+//! the guest (bpfassay-guest).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

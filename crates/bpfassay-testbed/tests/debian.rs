@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debian's packages for real: these tests need the network or a cache that has what they fetch
-//! (about 60 MB), and say so where there is neither.
+//! Tests with Debian's real packages. They need the network, or a cache with the packages (about 60
+//! MB), and report that they are skipped if they have neither.
 
 #![allow(
     clippy::panic,
@@ -19,12 +19,12 @@ use bpfassay_testbed::{
     provider::debian::Kernels,
 };
 
-/// The user's own cache: what is fetched here is what a study needs too.
+/// Opens the user's own cache, because a study needs the same packages.
 fn cache() -> Cache {
     Cache::open(Cache::locate(None).unwrap()).unwrap()
 }
 
-/// The value, or nothing where the network is down, with a message.
+/// Returns the value, or prints a message and returns `None` if the network is down.
 fn online<T>(outcome: Result<T, Error>) -> Option<T> {
     match outcome {
         Ok(value) => Some(value),

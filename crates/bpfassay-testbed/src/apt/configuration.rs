@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! apt's configuration for private package indexes: one suite, the host's own archive and proxies,
-//! nothing of the host's state.
+//! apt's configuration for private package indexes. It has one suite and the host's own archive and
+//! proxies, and nothing of the host's state.
 
 #![allow(clippy::disallowed_methods, reason = "writes fixed names into a scratch directory")]
 
@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 const CONFIGURATION: &str = "apt.conf";
 
-/// An `apt` program on the root in `directory`.
+/// Creates a command that runs an `apt` program on the root in `directory`.
 pub(super) fn apt_command(directory: &Path, tool: &str) -> Command {
     let mut command = bpfassay_child::command(tool, &[bpfassay_child::NETWORK]);
     command.env("APT_CONFIG", directory.join(CONFIGURATION)).env("LC_ALL", "C.UTF-8");
@@ -26,7 +26,8 @@ pub(super) fn is_configured(directory: &Path) -> bool {
 /// Makes `directory` a root for `suite`.
 ///
 /// # Errors
-/// [`Error::Io`] where a directory or file cannot be written; where the path of `directory` cannot be quoted in a configuration of apt.
+/// - [`Error::Io`]: a directory or file cannot be written.
+/// - [`AptError::Quote`]: apt's configuration cannot quote the path of `directory`.
 pub(super) fn write_configuration(directory: &Path, suite: &str, architectures: &[&str], host: &Host) -> Result<()> {
     for part in ["etc/apt.conf.d", "etc/preferences.d", "state/lists/partial", "cache/archives/partial"] {
         let path = directory.join(part);
@@ -41,11 +42,12 @@ pub(super) fn write_configuration(directory: &Path, suite: &str, architectures: 
     write(CONFIGURATION, &configuration(directory, architectures, host)?)
 }
 
-/// Makes the configuration in `directory` name this directory: it holds absolute paths, and the
-/// cache may have been moved or copied since it was written.
+/// Makes the configuration in `directory` name this directory. The configuration holds absolute
+/// paths, and the cache may have been moved or copied since it was written.
 ///
 /// # Errors
-/// [`Error::Io`] where the configuration cannot be read or written; where the path of `directory` cannot be quoted in it.
+/// - [`Error::Io`]: the configuration cannot be read or written.
+/// - [`AptError::Quote`]: apt's configuration cannot quote the path of `directory`.
 pub(super) fn follow_move(directory: &Path) -> Result<()> {
     let path = directory.join(CONFIGURATION);
     let text = bpfassay_input::read_text(&path, MAX_TEXT).map_err(Error::io("read", &path))?;
@@ -55,8 +57,8 @@ pub(super) fn follow_move(directory: &Path) -> Result<()> {
     }
 }
 
-/// The text of a configuration with `root` in place of the directory that it was written for;
-/// `None` where that is `root`.
+/// Replaces the directory that a configuration was written for by `root`. Returns `None` if it was
+/// written for `root`, or names no directory.
 pub(crate) fn moved(text: &str, root: &str) -> Option<String> {
     let before = text.lines().find_map(|line| line.strip_prefix("Dir::State \"")?.strip_suffix("/state\";"))?;
     if before == root {
@@ -69,7 +71,7 @@ pub(crate) fn moved(text: &str, root: &str) -> Option<String> {
     Some(lines.collect())
 }
 
-/// `path` as it can stand between the quotes of apt's configuration.
+/// Returns `path` as text, if it can stand between the quotes of apt's configuration.
 fn quotable(path: &Path) -> Result<String> {
     match path.to_str() {
         Some(text) if !text.contains(['"', '\n', '\\']) => Ok(text.to_owned()),
@@ -89,12 +91,11 @@ fn configuration(directory: &Path, architectures: &[&str], host: &Host) -> Resul
     lines.extend([
         format!("APT::Architecture \"{}\";", architectures.first().unwrap_or(&"amd64")),
         format!("APT::Architectures {{ {} }};", list.join(" ")),
-        // Another user cannot enter a cache below /root. What root downloads, it downloads
-        // elsewhere, as another user.
+        // Another user cannot enter a cache below /root. apt started by root downloads to a sandbox
+        // outside the cache, as another user.
         "APT::Sandbox::User \"root\";".to_owned(),
         "Acquire::Languages \"none\";".to_owned(),
-        // Indexes stay compressed and are not kept a second and third time in apt's own form: 20 MB
-        // and not 140.
+        // Indexes stay compressed, and apt keeps no binary copies of them: 20 MB in place of 140.
         "Acquire::GzipIndexes \"true\";".to_owned(),
         "Dir::Cache::pkgcache \"\";".to_owned(),
         "Dir::Cache::srcpkgcache \"\";".to_owned(),

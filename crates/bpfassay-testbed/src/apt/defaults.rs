@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where packages come from by itself: the mirror and the archive that the user names, else those
-//! of the host, else those that were compiled in.
+//! Default places of packages. The mirror and the archive that the user names come first, then
+//! those of the host, then those that were compiled in.
 
 use std::sync::Once;
 
 use super::{Apt, AssetSource};
 use crate::Result;
 
-/// Places that whoever built the program compiled in, of which none is asked where the user, or for
-/// the mirror the host's apt, names one.
+/// Places that were compiled into the program. They are asked only if neither the user nor, for the
+/// mirror, the host's apt names one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Defaults {
     /// URL of a mirror of Debian's archive.
     pub mirror: Option<String>,
-    /// An archive that keeps what mirrors drop, as [`super::Options::archive`].
+    /// An archive that keeps what mirrors drop, like [`super::Options::archive`].
     pub archive: Option<AssetSource>,
 }
 
 /// Who names a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedBy {
-    /// An option, or a variable of the environment.
+    /// An option, or an environment variable.
     User,
     /// The host's apt configuration.
     Host,
-    /// Whoever built the program.
+    /// The build of the program.
     Default,
 }
 
 /// A mirror of Debian's archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mirror {
-    /// Its URI, without suite. That of the host's apt may have a password, and is not for messages.
+    /// The URI without the suite. Never print that of the host's apt: it can contain a password.
     pub uri: String,
-    /// Who names it.
+    /// Who names the mirror.
     pub by: NamedBy,
 }
 
 impl Mirror {
-    /// For messages. The mirror of apt is not named.
+    /// Returns a name for messages. It leaves out the URI of the host's apt.
     #[must_use]
     pub fn name(&self) -> String {
         match self.by {
@@ -48,7 +48,7 @@ impl Mirror {
         }
     }
 
-    /// Reports, once, that this is used if neither the user nor the host chose it.
+    /// Reports once that the mirror was compiled in, if it was.
     pub(super) fn report(&self) {
         static REPORTED: Once = Once::new();
         if self.by == NamedBy::Default {
@@ -62,7 +62,7 @@ impl Mirror {
     }
 }
 
-/// Reports, once, that an archive is used which the user did not name.
+/// Reports once that an archive is used that the user did not name.
 pub(super) fn report_archive(archive: &AssetSource) {
     static REPORTED: Once = Once::new();
     REPORTED.call_once(|| {
@@ -71,12 +71,12 @@ pub(super) fn report_archive(archive: &AssetSource) {
 }
 
 impl Apt<'_> {
-    /// The mirror to take packages from: the one that options name, else that of the host's apt,
-    /// else the one that was compiled in. `None` where there is none.
+    /// Returns the mirror to take packages from: the one in the options, else the one of the host's
+    /// apt, else the one that was compiled in. Returns `None` if there is none.
     ///
     /// # Errors
-    /// Those of reading apt's configuration; [`super::AptError::NoArchive`] where that names no
-    /// archive of Debian, and nothing else names one.
+    /// The errors of reading apt's configuration. [`super::AptError::NoArchive`] if it names no
+    /// archive of Debian, and neither the options nor the build name one.
     pub fn mirror(&self) -> Result<Option<Mirror>> {
         if !self.is_direct() {
             return Ok(Some(self.host()?.archive.clone()));
@@ -86,8 +86,8 @@ impl Apt<'_> {
         Ok(named(&options.mirror, NamedBy::User).or_else(|| named(&options.defaults.mirror, NamedBy::Default)))
     }
 
-    /// The archive that keeps what mirrors drop: the one that options name, else the one that was
-    /// compiled in, and who names it.
+    /// Returns the archive that keeps what mirrors drop, and who names it: the one in the options,
+    /// else the one that was compiled in.
     #[must_use]
     pub fn archive(&self) -> Option<(&AssetSource, NamedBy)> {
         let options = self.options();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files at URLs on hosts without apt: downloaded by this program itself ([`crate::http`]).
+//! Downloads files at URLs without apt ([`crate::http`]), for hosts that have none.
 //!
-//! Nothing is parsed of what comes before its hash was checked, so that no other user is needed for
-//! it, as apt needs one.
+//! No file is parsed before its hash was checked. Unlike apt's, these downloads need no other user.
 
 #![allow(clippy::disallowed_methods, reason = "writes a download to a file that the cache named")]
 
@@ -22,28 +21,28 @@ use crate::{
     stages::Step,
 };
 
-/// What downloads.
+/// The program that downloads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Client {
-    /// apt, with its proxies and certificates, where the host has it, and this program elsewhere.
+    /// apt, with its proxies and certificates, if the host has it; else this program.
     #[default]
     OfHost,
-    /// This program, wherever it runs.
+    /// This program, on every host.
     Own,
 }
 
 impl Apt<'_> {
-    /// Whether this program downloads, and not apt.
+    /// Whether this program downloads in place of apt.
     pub(super) fn is_direct(&self) -> bool {
         self.options().client == Client::Own || !Path::new(APT_HELPER).exists()
     }
 
-    /// Downloads `left` from the URIs that `uri_of` gives, one after the other. What has arrived,
-    /// checked, is taken out of `left`; what has no URI stays.
+    /// Downloads `left` from the URIs that `uri_of` gives, one after the other. A file that has
+    /// arrived and was checked is removed from `left`. A file without a URI stays.
     ///
     /// # Errors
-    /// The first that concerns the server, after all files were asked for, or as soon as it does
-    /// not answer; those of this machine at once.
+    /// An error of the server: the first one, after all files were asked for, or at once if the
+    /// server does not answer. An error of this machine is returned at once.
     pub(super) fn transfer_directly(
         &self,
         suite: &str,
@@ -79,8 +78,8 @@ impl Apt<'_> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Downloads the file of `package` to `path`, and from there into the cache. `before` bytes
-    /// have been downloaded of the whole.
+    /// Downloads the file of `package` to `path`, and moves it into the cache. The `before` bytes
+    /// of earlier files count as progress.
     fn download_package(&self, suite: &str, uri: &str, package: &Package, path: &Path, before: u64) -> Result<Object> {
         let (what, suite) = (package.specification(), suite.to_owned());
         let mut resumed = self.cache().take_partial(&package.sha256, package.size, path)?;
@@ -120,8 +119,7 @@ impl Apt<'_> {
                 Err(HttpError::Refused(detail)) => return Err(AptError::Other { suite, detail }.into()),
                 Err(HttpError::Write(error)) => return Err(self.cache().write_error(&what, package.size, path, error)),
             };
-            // What another process or another place had begun may be what is wrong: once more, all
-            // of it from here.
+            // A part from another process or place may be wrong: restart once at the first byte.
             if mem::take(&mut resumed) == 0 {
                 return Err(is_wrong);
             }
@@ -131,7 +129,7 @@ impl Apt<'_> {
         }
     }
 
-    /// As [`Apt::read_url`], by this program.
+    /// Does the same as [`Apt::read_url`], without apt.
     pub(super) fn read_url_directly(&self, url: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         let mut attempt = 1;
         loop {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Package files: from the cache, or downloaded.
+//! Fetches package files: from the cache, or by downloading.
 
 #![allow(
     clippy::disallowed_methods,
@@ -11,27 +11,27 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use super::{Apt, AptError, First, Located, Package, Root, sandbox::Sandbox};
 use crate::{Error, Result, cache::Object, error::human, stages::Step};
 
-/// Where the files of packages come from.
+/// The origin of package files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Origin<'a> {
     /// The suite whose index lists them.
     Index(&'a Root),
-    /// Places that have them at known paths, such as the archive that the host's apt uses: no index
-    /// is asked for.
+    /// Places with the files at known paths, such as the archive of the host's apt, without an
+    /// index.
     Pool {
-        /// The suite that they were chosen from.
+        /// The suite that the packages were chosen from.
         suite: &'a str,
-        /// The packages, with their paths.
+        /// The packages with their paths.
         packages: &'a [Located],
     },
 }
 
-/// How apt names the files that it downloads.
+/// How downloaded files are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileNames {
-    /// As `apt-get download` does.
+    /// Like `apt-get download` names them.
     Own,
-    /// By their SHA-256: what is there of a file is known by that, whoever downloaded it.
+    /// SHA-256: it identifies a partial file, whoever began to download it.
     Digests,
 }
 
@@ -45,20 +45,23 @@ impl FileNames {
 }
 
 impl Apt<'_> {
-    /// The files of `packages`, checked: from the cache, or downloaded.
+    /// Returns the checked files of `packages`. Those that the cache lacks are downloaded.
     ///
     /// # Errors
-    /// [`super::AptError`] where the mirror fails, [`Error::Nowhere`] where other places were asked, too, [`Error::Offline`] where the network may not be
-    /// used, [`Error::Mismatch`] for a file that is not the index's, [`Error::DiskFull`],
-    /// [`Error::Program`] where there is no apt, [`Error::Io`].
+    /// - [`super::AptError`]: the mirror fails.
+    /// - [`Error::Nowhere`]: the mirror and other places were asked, and none has a file.
+    /// - [`Error::Offline`]: the network may not be used.
+    /// - [`Error::Mismatch`]: a file has another hash than the index says.
+    /// - [`Error::Program`]: the host has no apt.
+    /// - [`Error::DiskFull`], [`Error::Io`]
     pub fn fetch(&self, root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
         self.fetch_from(Origin::Index(root), packages)
     }
 
-    /// The same, from any origin.
+    /// Does the same as [`Apt::fetch`] for packages of any origin.
     ///
     /// # Errors
-    /// As [`Apt::fetch`].
+    /// The errors of [`Apt::fetch`].
     pub(crate) fn fetch_from(&self, origin: Origin<'_>, packages: &[Package]) -> Result<Vec<Object>> {
         let mut missing = Vec::new();
         for package in packages {
@@ -78,11 +81,11 @@ impl Apt<'_> {
             .collect()
     }
 
-    /// The same, before all downloads that have not begun. Each file is given to `arrived` as soon
-    /// as it is there.
+    /// Fetches `packages` before all downloads that have not begun. `arrived` gets each file as
+    /// soon as it is in the cache.
     ///
     /// # Errors
-    /// As [`Apt::fetch`].
+    /// The errors of [`Apt::fetch`].
     pub(crate) fn fetch_first(
         &self,
         _: &First<'_>,
@@ -121,11 +124,11 @@ impl Apt<'_> {
         }
     }
 
-    /// Downloads `left` by the program of apt that `command` gives for them and a directory. What
-    /// has arrived is taken out of `left`, where apt fails, too.
+    /// Downloads `left` with the apt program that `command` builds for packages and a directory.
+    /// Files that have arrived are removed from `left`, even if apt fails.
     ///
     /// # Errors
-    /// As [`Apt::fetch`].
+    /// The errors of [`Apt::fetch`].
     pub(super) fn transfer(
         &self,
         suite: &str,
@@ -153,8 +156,8 @@ impl Apt<'_> {
             }
         }
         let mut tried = BTreeSet::new();
-        // What has its size is whole, if it has its hash; whatever is wrong with it is reported
-        // when apt has ended.
+        // The right size and hash make a file complete. A wrong hash is reported when apt has
+        // ended.
         let mut look = || {
             left.retain(|package| {
                 let path = place.join(names.of(package));
@@ -175,7 +178,7 @@ impl Apt<'_> {
         });
         if ended.is_err() {
             look();
-            // What was broken off goes on another time. What is wrong does not.
+            // A broken-off download continues another time. A wrong file does not.
             if let Err(Error::Apt(AptError::Unreachable { .. } | AptError::Other { .. })) = &ended
                 && names == FileNames::Digests
             {
@@ -187,8 +190,8 @@ impl Apt<'_> {
         }
         while let Some(package) = left.last() {
             let (what, path) = (package.specification(), place.join(names.of(package)));
-            // Its owner could still write to a file of the sandbox: what is stored is a copy,
-            // hashed while it is made.
+            // The sandbox's user can still write to its files: store a copy hashed while it is
+            // made.
             let object = match &sandbox {
                 Some(_) => self.cache().add_file(&what, &path, Some(package.sha256))?,
                 None => self.cache().adopt(&what, &path, Some(package.sha256))?,
@@ -200,7 +203,7 @@ impl Apt<'_> {
     }
 }
 
-/// What names `packages` in messages; none where there are none.
+/// Names `packages` for messages. Returns `None` if there are none.
 pub(super) fn named(packages: &[&Package]) -> Option<String> {
     match packages {
         [] => None,

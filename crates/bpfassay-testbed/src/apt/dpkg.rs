@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which packages this host has installed.
+//! Finds out which packages this host has installed.
 
 use super::cannot_start;
 use crate::Result;
 
-/// Those of `packages` (Debian package names) that are not installed on this host, in the order
-/// given.
+/// Returns those of `packages` (Debian package names) that this host has not installed, in order.
 ///
 /// # Errors
-/// [`crate::Error::Program`] where there is no `dpkg-query`: this is no Debian then.
+/// [`crate::Error::Program`] if there is no `dpkg-query`: the host is not a Debian system then.
 pub fn missing_host_packages(packages: &[&str]) -> Result<Vec<String>> {
     let output = bpfassay_child::command("dpkg-query", &[])
         .args(["--show", "--showformat=${Package} ${db:Status-Status}\n", "--"])
@@ -16,7 +15,7 @@ pub fn missing_host_packages(packages: &[&str]) -> Result<Vec<String>> {
         .env("LC_ALL", "C.UTF-8")
         .output()
         .map_err(|source| cannot_start("dpkg-query", source))?;
-    // It fails as soon as one package is unknown, and lists the others all the same.
+    // dpkg-query fails if one package is unknown, but still lists the others.
     Ok(missing_among(packages, &String::from_utf8_lossy(&output.stdout)))
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What apt's errors mean.
+//! Classifies apt's error messages.
 
 /// Why packages could not be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum AptError {
          another mirror in the host's apt sources; to accept it as it is, add --accept-stale"
     )]
     Stale {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// How long ago, as apt prints it (`14d 19h 48min 16s`).
         age: String,
@@ -25,7 +25,7 @@ pub enum AptError {
     /// The release file is not valid yet by this machine's clock.
     #[error("the release file of suite {suite} is valid only from {wait} on: set this machine's clock")]
     NotYetValid {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// How long from now, as apt prints it.
         wait: String,
@@ -36,9 +36,9 @@ pub enum AptError {
          in some minutes, or with another mirror in the host's apt sources"
     )]
     MidSync {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
-        /// How often it was tried.
+        /// How often the mirror was asked.
         attempts: u32,
         /// apt's message.
         detail: String,
@@ -48,17 +48,17 @@ pub enum AptError {
         "the mirror of suite {suite} cannot be reached ({detail}): check the network; what was fetched before runs with --offline"
     )]
     Unreachable {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// apt's message.
         detail: String,
     },
-    /// The mirror does not have it.
+    /// The mirror does not have what was asked for.
     #[error(
         "the mirror of suite {suite} does not have what was asked for ({detail}): mirrors drop old suites; name a mirror that has it in the host's apt sources"
     )]
     Missing {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// apt's message.
         detail: String,
@@ -69,7 +69,7 @@ pub enum AptError {
          debian-archive-keyring"
     )]
     Untrusted {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// apt's message.
         detail: String,
@@ -77,9 +77,9 @@ pub enum AptError {
     /// Packages do not exist, or cannot be installed together.
     #[error("cannot install {packages} from suite {suite}: {detail}")]
     Unsatisfiable {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
-        /// What was wanted.
+        /// The packages asked for, separated by commas.
         packages: String,
         /// apt's message.
         detail: String,
@@ -87,26 +87,26 @@ pub enum AptError {
     /// apt failed with a message that is not recognized here.
     #[error("apt failed on suite {suite}: {detail}")]
     Other {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
         /// apt's message.
         detail: String,
     },
-    /// An index or list cannot be understood.
+    /// A package index or list of downloads cannot be parsed.
     #[error("the package index of suite {suite} cannot be read ({source}): fetch it again with --refresh")]
     Parse {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
-        /// Where and why.
+        /// The line of the index, and the problem.
         source: super::ParseError,
     },
-    /// A path or name that cannot stand in apt's configuration.
+    /// A path cannot be written into apt's configuration.
     #[error("`{0}` cannot be written into apt's configuration (quotes or line breaks): choose another cache directory")]
     Quote(String),
 }
 
 impl AptError {
-    /// What apt printed, without what to do about it.
+    /// Returns apt's message, without advice.
     pub(super) fn detail(&self) -> String {
         match self {
             Self::MidSync { detail, .. }
@@ -118,12 +118,12 @@ impl AptError {
         }
     }
 
-    /// Whether another attempt may succeed soon.
+    /// Whether another attempt can succeed soon.
     pub(crate) const fn is_passing(&self) -> bool {
         matches!(self, Self::MidSync { .. } | Self::Unreachable { .. })
     }
 
-    /// From what `apt-get` wrote to standard error. `attempts` is how often it has been tried.
+    /// Classifies what `apt-get` wrote to standard error in the last of `attempts` attempts.
     pub(crate) fn from_output(suite: &str, stderr: &str, attempts: u32) -> Self {
         let suite = suite.to_owned();
         let find = |needles: &[&str]| {

@@ -9,35 +9,35 @@ use crate::{Error, Result};
 /// Code names of Debian's suites.
 const SUITES: &[&str] = &["bullseye", "bookworm", "trixie", "forky", "duke", "sid"];
 
-/// Names under which it lists them besides.
+/// Debian's other names for suites.
 const CLASSES: &[&str] = &["stable", "oldstable", "oldoldstable", "testing", "unstable"];
 
-/// The Debian archive, and the settings that reach it.
+/// The host's Debian archive, and apt's settings for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Host {
-    /// The archive, without suite.
+    /// The archive, without the suite.
     pub(super) archive: Mirror,
-    /// The file of keys to trust, or none: those that the host's apt trusts.
+    /// The keyring of Debian's archive. `None` if the host lacks it: apt's trusted keys count then.
     pub(super) keyring: Option<String>,
-    /// `Acquire::…` settings (proxies, time-outs, whether expired release files are accepted), as
-    /// lines of configuration.
+    /// The `Acquire::…` settings (proxies, time-outs, whether expired release files are accepted),
+    /// as lines of configuration.
     pub(super) settings: Vec<String>,
-    /// The user as which apt uses the network where root runs it (`APT::Sandbox::User`).
+    /// The user that apt uses the network as, if root runs it (`APT::Sandbox::User`).
     pub(super) user: String,
 }
 
 impl Host {
-    /// Asks the host's apt; `mirror` replaces the archive that it names, and `default` is taken
-    /// where it names none.
+    /// Reads the host's apt configuration. `mirror` replaces the archive that apt names. `default`
+    /// is used if apt names none.
     ///
     /// # Errors
-    /// [`Error::Program`] where the host has no apt; [`Error::Command`] where apt fails; [`AptError::NoArchive`] where its sources name no
-    /// archive of Debian, and there is no default.
+    /// [`Error::Program`] if the host has no apt. [`Error::Command`] if apt fails.
+    /// [`AptError::NoArchive`] if apt's sources name no archive of Debian, and there is no default.
     pub(super) fn read(mirror: Option<&str>, default: Option<&str>) -> Result<Self> {
         let dump = dump()?;
         let archive = match mirror {
             Some(mirror) => Mirror { uri: mirror.to_owned(), by: NamedBy::User },
-            // Release files have the origin, but before the first `apt-get update` there are none.
+            // Release files name the origin. Before the first `apt-get update`, there are none.
             None => match find_archive(&index_targets(&[])?) {
                 Some(uri) => Mirror { uri, by: NamedBy::Host },
                 None => {
@@ -55,30 +55,29 @@ impl Host {
     }
 }
 
-/// The archive that the host's apt names, else the default.
+/// Prefers the archive of the host's apt to the default.
 fn preferred(listed: Option<String>, default: Option<&str>) -> Option<Mirror> {
     let default = || default.map(|uri| Mirror { uri: uri.to_owned(), by: NamedBy::Default });
     listed.map(|uri| Mirror { uri, by: NamedBy::Host }).or_else(default)
 }
 
-/// Whether this host has apt, and its sources name no archive of Debian, as on Ubuntu: packages of
-/// Debian then come from places that are named, or not at all.
+/// Whether this host has apt, but its sources name no archive of Debian, as on Ubuntu. Debian
+/// packages then need a mirror or a place that the user or the build names.
 #[must_use]
 pub fn is_of_another_distribution() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| matches!(Host::read(None, None), Err(Error::Apt(AptError::NoArchive))))
 }
 
-/// The user as which apt uses the network where root runs it.
+/// Returns the user that apt uses the network as, if root runs it.
 ///
 /// # Errors
-/// Those of running `apt-config`.
+/// The errors of running `apt-config`.
 pub(super) fn download_user() -> Result<String> {
     Ok(sandbox_user(&dump()?))
 }
 
-/// Starts a program of apt, or one that starts one, with the host's configuration, which
-/// `APT_CONFIG` may name.
+/// Creates a command that runs apt, directly or indirectly. It keeps the caller's `APT_CONFIG`.
 pub(super) fn command(program: &str) -> Command {
     bpfassay_child::command(program, &[bpfassay_child::NETWORK, &["APT_CONFIG"]])
 }
@@ -87,7 +86,7 @@ fn dump() -> Result<String> {
     program("apt-config", "reading the host's apt configuration", command("apt-config").arg("dump"))
 }
 
-/// The host's index targets, a line in [`TARGET_FORMAT`] each.
+/// Lists the host's index targets: lines in [`TARGET_FORMAT`].
 fn index_targets(options: &[&str]) -> Result<String> {
     let mut command = command("apt-get");
     command.arg("indextargets").args(options).args(["--format", TARGET_FORMAT, "Created-By: Packages"]);
@@ -99,7 +98,7 @@ const TARGET_FORMAT: &str = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(ORIGIN)";
 const KEYRINGS: &[&str] =
     &["/usr/share/keyrings/debian-archive-keyring.pgp", "/usr/share/keyrings/debian-archive-keyring.gpg"];
 
-/// The Debian archive among the host's index targets (lines in [`TARGET_FORMAT`]).
+/// Finds the Debian archive among the host's index targets (lines in [`TARGET_FORMAT`]).
 pub(crate) fn find_archive(targets: &str) -> Option<String> {
     targets.lines().find_map(|line| {
         let mut fields = line.split('|');
@@ -107,7 +106,7 @@ pub(crate) fn find_archive(targets: &str) -> Option<String> {
         let suite = suite.trim_end_matches("-backports").trim_end_matches("-updates");
         let debian = match origin {
             "Debian" => SUITES.contains(&suite) || CLASSES.contains(&suite),
-            // Not known yet: apt prints the placeholder itself. Many archives have a suite
+            // The origin is unknown: apt prints the placeholder. Many archives have a suite
             // `stable`.
             "" | "$(ORIGIN)" => SUITES.contains(&suite) || (CLASSES.contains(&suite) && uri.contains("/debian")),
             _ => false,
@@ -116,7 +115,7 @@ pub(crate) fn find_archive(targets: &str) -> Option<String> {
     })
 }
 
-/// The lines of `apt-config dump` with the settings that reach archives.
+/// Selects the lines of `apt-config dump` with settings for reaching archives.
 pub(crate) fn settings(dump: &str) -> Vec<String> {
     const OURS: &[&str] = &["IndexTargets", "Languages", "Changelogs", "GzipIndexes", "CompressionTypes", "cdrom"];
     dump.lines()
@@ -129,7 +128,7 @@ pub(crate) fn settings(dump: &str) -> Vec<String> {
         .collect()
 }
 
-/// The user in `apt-config dump`; where it names none, the one that apt takes by default.
+/// Reads the sandbox user from `apt-config dump`. apt's default is `_apt`.
 fn sandbox_user(dump: &str) -> String {
     let named = |line: &str| line.strip_prefix("APT::Sandbox::User \"")?.strip_suffix("\";").map(str::to_owned);
     dump.lines().find_map(named).unwrap_or_else(|| "_apt".to_owned())

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asking a mirror: again where the failure may be temporary, and with an error that says what to
-//! do.
+//! Asks a mirror, again if the failure may be temporary. Errors say what to do.
 
 use std::{
     io::{self, Read as _},
@@ -17,12 +16,12 @@ use crate::{Error, Result, cache::free_space};
 pub(super) const ATTEMPTS: u32 = 3;
 
 impl Apt<'_> {
-    /// Runs the program of apt that `command` gives for each attempt, until it succeeds. `what`
-    /// takes `needed` bytes in `place`, or in the cache. `look` is called whenever apt reports its
-    /// progress.
+    /// Runs the apt program that `command` builds for each attempt, until it succeeds. `what` needs
+    /// `needed` bytes in `place`, or in the cache. `look` is called whenever apt reports progress.
     ///
     /// # Errors
-    /// [`AptError`] where apt fails, [`Error::DiskFull`] where `what` does not fit on the disk, [`Error::Program`] where apt cannot be started.
+    /// [`AptError`] if apt fails. [`Error::DiskFull`] if `what` does not fit on the disk.
+    /// [`Error::Program`] if apt cannot be started.
     pub(super) fn ask_mirror(
         &self,
         suite: &str,
@@ -66,7 +65,7 @@ impl Apt<'_> {
     }
 }
 
-/// Runs `command` to its end, and gives every line of its standard output to `watch`.
+/// Runs `command` to its end, and passes each line of its standard output to `watch`.
 fn watched(command: &mut Command, mut watch: impl FnMut(&str)) -> io::Result<Output> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -82,7 +81,7 @@ fn watched(command: &mut Command, mut watch: impl FnMut(&str)) -> io::Result<Out
                     watch(&String::from_utf8_lossy(&line));
                     line.clear();
                 }
-                // The rest of a longer line is of no interest.
+                // The rest of a longer line is skipped.
                 byte if line.len() < LONGEST_LINE => line.push(byte),
                 _ => {}
             }
@@ -95,7 +94,7 @@ fn watched(command: &mut Command, mut watch: impl FnMut(&str)) -> io::Result<Out
 /// Longest line of apt's progress that is read, in bytes.
 const LONGEST_LINE: usize = 1024;
 
-/// How many of `size` bytes apt has downloaded, of a line `dlstatus:ITEM:PERCENT:TEXT`
+/// Returns how many of `size` bytes apt has downloaded, from a line `dlstatus:ITEM:PERCENT:TEXT`
 /// (README.progress-reporting of apt).
 fn downloaded(line: &str, size: u64) -> Option<u64> {
     let percent: f64 = line.strip_prefix("dlstatus:")?.split(':').nth(1)?.parse().ok()?;

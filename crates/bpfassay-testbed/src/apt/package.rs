@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packages, as package indexes and apt's lists of downloads name them.
+//! Packages, as listed in package indexes and in apt's lists of downloads.
 
 use std::str::FromStr;
 
@@ -16,9 +16,9 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
-    /// Its name.
+    /// The package name, such as `linux-image-amd64`.
     pub name: PackageName,
-    /// Its version, epoch included where there is one.
+    /// The version, with its epoch if it has one.
     pub version: PackageVersion,
     /// Debian's name of the architecture, or `all`.
     pub architecture: PackageArchitecture,
@@ -28,43 +28,42 @@ pub struct Package {
     pub sha256: Digest,
 }
 
-/// A package, and where its file lies.
+/// A package and the path of its file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Located {
-    /// The package.
+    /// The package itself.
     pub package: Package,
-    /// Relative to the archive (`pool/main/l/linux/….deb`), as the field `Filename` of an index has
-    /// it; empty where it is not known.
+    /// The path relative to the archive (`pool/main/l/linux/….deb`), from the field `Filename` of
+    /// the index. Empty if not known.
     pub path: String,
-    /// When the archive had it, as far as known.
+    /// When the archive had the package. `None` if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Snapshot>,
 }
 
-/// A package in an index, with what a search needs.
+/// A package in an index, with its dependencies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Indexed {
-    /// The package, and where its file lies.
+    /// The package and the path of its file.
     pub found: Located,
-    /// Names of the packages that it depends on (`Depends` and `Pre-Depends`), alternatives
-    /// included.
+    /// Names in `Depends` and `Pre-Depends`, including alternatives.
     pub depends: Vec<String>,
 }
 
-/// A text that is no package index or no list of downloads.
+/// Why a text is not a package index or a list of downloads.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct ParseError {
     /// Counted from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The problem in this line.
     pub problem: String,
 }
 
 impl Package {
-    /// `NAME:ARCHITECTURE=VERSION`, as `apt-get` takes it.
+    /// Returns `NAME:ARCHITECTURE=VERSION`, the form that `apt-get` accepts.
     #[must_use]
     pub fn specification(&self) -> String {
         if self.architecture == "all" {
@@ -73,23 +72,22 @@ impl Package {
         format!("{}:{}={}", self.name, self.architecture, self.version)
     }
 
-    /// The name that `apt-get download` gives to its file.
+    /// Returns the name that `apt-get download` gives to the package file.
     #[must_use]
     pub fn file_name(&self) -> String {
         format!("{}_{}_{}.deb", self.name, self.version.replace(':', "%3a"), self.architecture)
     }
 }
 
-/// The packages in the text of a `Packages` index whose names `keep` selects. Of other packages
-/// nothing is read but the name.
+/// Parses the packages of a `Packages` index whose names `keep` selects, and skips the others.
 ///
 /// # Errors
-/// [`ParseError`]: a line that is no field, or a package selected that lacks a field.
+/// [`ParseError`] for a line that is not a field, and for a selected package that lacks a field.
 pub fn parse_index(text: &str, mut keep: impl FnMut(&str) -> bool) -> Result<Vec<Indexed>, ParseError> {
     let mut packages = Vec::new();
     let mut start = 0;
     for paragraph in text.split(PARAGRAPHS) {
-        // A suite has 60,000 packages, of which some are wanted.
+        // A suite has 60,000 packages; callers need a few.
         if named(paragraph).is_none_or(&mut keep) {
             parse_paragraph(paragraph, &mut keep, &mut packages).map_err(|error| {
                 let before = text.get(..start).unwrap_or_default().matches('\n').count();
@@ -101,10 +99,10 @@ pub fn parse_index(text: &str, mut keep: impl FnMut(&str) -> bool) -> Result<Vec
     Ok(packages)
 }
 
-/// What is between two paragraphs of an index.
+/// The separator between paragraphs of an index.
 const PARAGRAPHS: &str = "\n\n";
 
-/// The name of the package that `paragraph` is about, where it begins with that.
+/// Returns the name of the package in `paragraph`, if that is the first field.
 fn named(paragraph: &str) -> Option<&str> {
     let rest = paragraph.trim_start_matches('\n').strip_prefix("Package:")?;
     Some(rest.split('\n').next().unwrap_or_default().trim())
@@ -122,7 +120,7 @@ fn parse_paragraph(
         if line.trim().is_empty() {
             fields.finish(end, keep, packages)?;
         } else if line.starts_with([' ', '\t']) {
-            // Goes on with the field before it; none of those wanted has more than one line.
+            // A continuation line. The fields read here have one line each.
         } else {
             let (name, value) = line
                 .split_once(':')
@@ -206,7 +204,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The names in a relation field such as `Depends`.
+/// Returns the names in a relation field such as `Depends`.
 fn relations(list: &str) -> impl Iterator<Item = String> {
     list.split([',', '|']).filter_map(|relation| {
         let name = relation.trim().split([' ', '(', ':', '[']).next().unwrap_or_default();
@@ -214,7 +212,7 @@ fn relations(list: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The packages in the output of `apt-get install --print-uris` with SHA-256 hashes.
+/// Parses the output of `apt-get install --print-uris` with SHA-256 hashes.
 ///
 /// # Errors
 /// [`ParseError`] for a line that is not `'URI' FILE SIZE SHA256:DIGEST`.
@@ -238,8 +236,7 @@ fn uri_line(line: &str) -> Option<Located> {
     let mut parts = file.strip_suffix(".deb")?.split('_');
     let (name, version, architecture) = (parts.next()?, parts.next()?, parts.next()?);
     let version = version.replace("%3a", ":");
-    // An archive may be anywhere; in it, packages lie below `pool`, but for archives of one
-    // directory.
+    // Packages lie below `pool`, wherever the archive is, except in archives of one directory.
     let path = uri.rfind("/pool/").map_or(uri.rsplit('/').next(), |pool| uri.get(pool + 1..)).and_then(decoded)?;
     if parts.next().is_some() || !is_path(&path) {
         return None;
@@ -254,7 +251,7 @@ fn uri_line(line: &str) -> Option<Located> {
     Some(Located { package, path, snapshot: None })
 }
 
-/// The text of which `part` of a URI stands (RFC 3986, section 2.1).
+/// Decodes the percent-encoding in `part` of a URI (RFC 3986, section 2.1).
 fn decoded(part: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.bytes();
@@ -270,14 +267,14 @@ fn decoded(part: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// `text`, a path, as a part of a URI.
+/// Percent-encodes the path `text` for a URI.
 pub(super) fn encoded(text: &str) -> String {
     let is_literal = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-~+:".contains(byte);
     let encode = |byte: u8| if is_literal(&byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") };
     text.bytes().map(encode).collect()
 }
 
-/// Whether a path leads to a package in an archive, and nowhere else.
+/// Whether `path` is a relative path of a package file that stays inside the archive.
 pub(crate) fn is_path(path: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty()
@@ -287,19 +284,19 @@ pub(crate) fn is_path(path: &str) -> bool {
     path.ends_with(".deb") && path.split('/').all(is_part)
 }
 
-/// A size in bytes. No package has 0, and reading is bounded by it.
+/// Parses a size in bytes. It limits reading, and no package has 0.
 fn positive(text: &str) -> Option<u64> {
     text.parse().ok().filter(|&size| size > 0)
 }
 
-/// Whether a name, a version or an architecture has only what Debian's policy lets it have (5.6.1,
-/// 5.6.12): it is a part of names of files and of arguments for apt.
+/// Whether a name, version or architecture has only characters that Debian's policy allows (5.6.1,
+/// 5.6.12). The text becomes part of file names and of arguments for apt.
 pub(crate) fn is_plain(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-' | '~' | ':'))
 }
 
-/// The name, version or architecture that a text is, as Debian's policy lets packages have it.
+/// Parses a name, version or architecture that Debian's policy allows.
 fn plain<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok().filter(|_| is_plain(text))
 }
@@ -314,7 +311,7 @@ mod tests {
 
     use super::*;
 
-    /// An index in the form of forky's of November 2026, shortened.
+    /// A shortened index in the form of forky's of November 2026.
     const INDEX: &str = include_str!("testdata/Packages");
 
     #[test]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Package files at known paths: from places that the user names, from the mirror, from an archive
-//! that keeps what mirrors drop.
+//! Package files at known paths: from places that the user names, from the mirror, then from an
+//! archive that keeps what mirrors drop.
 //!
-//! Whatever a place gives is checked by size and SHA-256, so that no place needs to be trusted.
+//! No place needs to be trusted: size and SHA-256 of every file are checked.
 
 #![allow(clippy::disallowed_methods, reason = "joins fixed names to a scratch directory")]
 
@@ -21,13 +21,13 @@ use super::{
 };
 use crate::{Error, Result, cache::Object};
 
-/// The directory of an archive of snapshots that has those of Debian's main archive.
+/// The directory of Debian's main archive in an archive of snapshots.
 const ARCHIVE_NAME: &str = "debian";
 
 /// A place that is asked for files.
 #[derive(Debug, Clone, Copy)]
 enum Place<'a> {
-    /// One that the user names (`--from`).
+    /// A place that the user names (`--from`).
     Named(&'a AssetSource),
     /// A mirror of Debian's archive.
     Mirror(&'a Mirror),
@@ -39,7 +39,7 @@ enum Place<'a> {
 type Asked = (String, String);
 
 impl Place<'_> {
-    /// For messages. The mirror of apt is not named: its URI may have a password.
+    /// Returns a name for messages, without the URI of the host's apt: it can contain a password.
     fn name(self) -> String {
         match self {
             Self::Named(source) => format!("{source} (--from)"),
@@ -49,10 +49,10 @@ impl Place<'_> {
         }
     }
 
-    /// Where it has a package; `None` where that is not known.
+    /// Returns the path of a package in this place, or `None` if it is not known.
     fn path_of(self, located: &Located) -> Option<String> {
         match self {
-            // People put what they have there.
+            // Users put files into this directory without an archive's paths.
             Self::Named(_) if located.path.is_empty() => Some(format!("pool/{}", located.package.file_name())),
             Self::Named(_) => Some(located.path.clone()),
             Self::Mirror(_) => Some(located.path.clone()).filter(|path| !path.is_empty()),
@@ -61,7 +61,7 @@ impl Place<'_> {
         }
     }
 
-    /// The directory that it is, or the URL.
+    /// Returns the directory of the place, or its URL.
     fn base(&self) -> Result<&Path, &str> {
         match self {
             Self::Named(AssetSource::Directory(path)) | Self::Archive(AssetSource::Directory(path), _) => Ok(path),
@@ -75,7 +75,9 @@ impl Apt<'_> {
     /// Downloads `packages`, which are among `located`, from the first place that has them.
     ///
     /// # Errors
-    /// [`AptError`] where only the mirror was asked and it failed; [`Error::Nowhere`] where no place has them all; those of [`Apt::fetch`].
+    /// - [`AptError`]: only the mirror was asked, and it failed.
+    /// - [`Error::Nowhere`]: no place has all the packages.
+    /// - The other errors of [`Apt::fetch`].
     pub(super) fn download_pool(
         &self,
         suite: &str,
@@ -95,7 +97,7 @@ impl Apt<'_> {
                     found.report();
                     mirror = self.ask(Place::Mirror(&found), suite, located, &mut left, arrived, &mut asked)?;
                 }
-                // An archive may have what is wanted all the same.
+                // The archive can still have the files.
                 Err(Error::Apt(error @ AptError::NoArchive)) => {
                     asked.push(("a mirror of Debian".to_owned(), error.to_string()));
                     mirror = Some(error);
@@ -130,12 +132,11 @@ impl Apt<'_> {
         }
     }
 
-    /// Takes from `place` what it has of `left`. What it does not have, or has with other content,
-    /// stays in `left`, and the reason is put into `asked`; where apt gave that, it is returned,
-    /// too.
+    /// Takes those packages of `left` that `place` has. The others, and those with other content,
+    /// stay in `left`, and `asked` gets the reason. A reason that apt gave is also returned.
     ///
     /// # Errors
-    /// Those of this machine, such as a full disk.
+    /// Errors of this machine, such as a full disk.
     fn ask(
         &self,
         place: Place<'_>,
@@ -166,7 +167,7 @@ impl Apt<'_> {
                 return Ok(None);
             }
             Err(base) => {
-                // Those whose path is not known are not asked for, and come back.
+                // Packages with unknown paths are not asked for. They are put back below.
                 let unknown: Vec<_> = left.iter().copied().filter(|package| path_of(package).is_none()).collect();
                 left.retain(|package| path_of(package).is_some());
                 let uri_of = |package: &Package| path_of(package).map(|path| format!("{base}/{}", encoded(&path)));
@@ -184,8 +185,7 @@ impl Apt<'_> {
         let error = match failed {
             Ok(()) => return Ok(None),
             Err(Error::Apt(error)) => error,
-            // It has not the hash that apt was given: another program changed it, or the place
-            // sends something else.
+            // The hash is wrong: another program changed the file, or the place sends another one.
             Err(error @ Error::Mismatch { .. }) => {
                 AptError::Other { suite: suite.to_owned(), detail: error.to_string() }
             }
@@ -196,7 +196,7 @@ impl Apt<'_> {
         Ok(Some(error))
     }
 
-    /// Takes what `directory` has of `left`; returns why something is left.
+    /// Takes those packages of `left` that `directory` has. Returns why others are left.
     fn take_from(
         &self,
         directory: &Path,
@@ -245,10 +245,10 @@ impl Apt<'_> {
     }
 }
 
-/// What downloads `packages` from the URIs that `uri_of` gives into `directory`. More options may
-/// follow.
+/// Creates a command that downloads `packages` from the URIs of `uri_of` into `directory`. The
+/// caller can append options.
 fn download_file(packages: &[&Package], directory: &Path, uri_of: impl Fn(&Package) -> Option<String>) -> Command {
-    // apt compares hashes but not sizes here.
+    // apt-helper checks hashes, but not sizes.
     let largest = packages.iter().map(|package| package.size).max().unwrap_or_default();
     let mut command = host::command("prlimit");
     command.arg(format!("--fsize={largest}")).args(["--core=0", "--", APT_HELPER, "-q", "download-file"]);

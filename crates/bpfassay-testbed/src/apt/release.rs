@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Release files: how old a mirror's view of a suite is.
+//! Release files: they tell how old a mirror's view of a suite is.
 
 use std::{fmt, time::Duration};
 
@@ -7,20 +7,20 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The age of a suite by its release file. Times are seconds since 1970, UTC.
+/// The age of a suite, from its release file. Times are seconds since 1970, UTC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseFile {
     /// The suite's code name.
     pub codename: String,
-    /// When it was made.
+    /// When the release file was made.
     pub date: u64,
-    /// Until when it is valid; suites that no longer change have no such limit.
+    /// The end of validity. Suites that no longer change have none.
     pub valid_until: Option<u64>,
 }
 
 impl ReleaseFile {
-    /// From the text of an `InRelease` or `Release` file; none where a field is missing or no date.
+    /// Parses an `InRelease` or `Release` file. `None`: a field is missing, or a date is invalid.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let field = |name: &str| {
@@ -39,7 +39,7 @@ impl ReleaseFile {
         })
     }
 
-    /// How long ago it expired, at the time `now`.
+    /// Returns how long before `now` the release file expired.
     #[must_use]
     pub fn expired_since(&self, now: u64) -> Option<Duration> {
         self.valid_until.and_then(|until| now.checked_sub(until)).filter(|&age| age > 0).map(Duration::from_secs)
@@ -56,10 +56,9 @@ impl fmt::Display for Age {
     }
 }
 
-/// `Sat, 07 Nov 2026 02:12:54 UTC` in seconds since 1970.
+/// Converts a date such as `Sat, 07 Nov 2026 02:12:54 UTC` to seconds since 1970.
 fn parse_date(text: &str) -> Option<u64> {
-    // RFC 2822 lets an unknown zone count as UTC. Release files have no other, so that another one
-    // is a mistake.
+    // RFC 2822 treats unknown zones as UTC. Release files use these only: any other is a mistake.
     let local = ["UTC", "GMT", "+0000"].iter().find_map(|zone| text.strip_suffix(zone))?;
     let date = DateTimeParser::new().parse_timestamp(format!("{local}+0000")).ok()?;
     u64::try_from(date.as_second()).ok()
@@ -73,12 +72,12 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_date_1() {
-        // date -u -d '2026-11-07 02:12:54' +%s, and so on.
+        // The values are from `date -u -d '2026-11-07 02:12:54' +%s`, and so on.
         assert_eq!(parse_date("Sat, 07 Nov 2026 02:12:54 UTC"), Some(1_794_017_574));
         assert_eq!(parse_date("Thu, 29 Feb 2024 23:59:59 UTC"), Some(1_709_251_199));
         assert_eq!(parse_date("Thu, 01 Jan 1970 00:00:00 UTC"), Some(0));
         assert_eq!(parse_date("Sat, 07 Nov 2026 02:12:54 CET"), None);
-        // RFC 2822 lets seconds be left out.
+        // RFC 2822 makes seconds optional.
         assert_eq!(parse_date("Sat, 07 Nov 2026 02:12 UTC"), Some(1_794_017_520));
         assert_eq!(parse_date("Sat, 07 Nov 2026 UTC"), None);
         assert_eq!(parse_date("Wed, 31 Dec 1969 23:59:59 UTC"), None);

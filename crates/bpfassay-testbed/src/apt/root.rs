@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Private package indexes: one suite, some architectures.
+//! Private package indexes for one suite and some architectures.
 
 #![allow(clippy::disallowed_methods, reason = "joins fixed names and suites of this program to a scratch directory")]
 
@@ -24,10 +24,10 @@ use super::{
 };
 use crate::{Error, Result, cache::Digest, stages::Step};
 
-/// Indexes younger than this are used without asking the mirror.
+/// Maximum age of indexes that are used without asking the mirror.
 const FRESH: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Space that fetching the indexes of one suite and architecture takes, about, in bytes.
+/// Approximate space for fetching the indexes of one suite and architecture, in bytes.
 const INDEX_SIZE: u64 = 100_000_000;
 
 /// When and how the indexes of a root were fetched.
@@ -36,15 +36,15 @@ const INDEX_SIZE: u64 = 100_000_000;
 pub struct IndexState {
     /// When they were fetched, in seconds since 1970.
     pub fetched: u64,
-    /// The release file that authenticates them.
+    /// The release file that signs the indexes.
     pub release: ReleaseFile,
-    /// Whether it had expired by then, and that was accepted.
+    /// Whether the release file had expired at that time, and was accepted all the same.
     pub stale: bool,
-    /// URI of the archive that they came from.
+    /// URI of the archive that the indexes came from.
     pub archive: String,
 }
 
-/// The indexes of one suite for some architectures, ready for use.
+/// The fetched indexes of one suite for some architectures.
 #[derive(Debug)]
 pub struct Root {
     directory: PathBuf,
@@ -53,23 +53,24 @@ pub struct Root {
 }
 
 impl Apt<'_> {
-    /// The indexes of `suite` for `architectures`, of which the first counts as native; fetched
-    /// where they are missing or old, or [`super::Options::refresh`] asks for it.
+    /// Returns the indexes of `suite` for `architectures`; the first architecture counts as native.
+    /// Fetches them if they are missing or old, or if [`super::Options::refresh`] is set.
     ///
-    /// Where the mirror fails and indexes are there, these are used with a warning, unless a
-    /// refresh was asked for.
+    /// If the mirror fails, existing indexes are used with a warning, unless this is a refresh.
     ///
     /// # Errors
-    /// [`AptError`] where the mirror fails, [`Error::Offline`] where there are none and the network may not be used, [`Error::DiskFull`],
-    /// [`Error::Program`] where there is no apt, [`Error::Io`].
+    /// - [`AptError`]: the mirror fails.
+    /// - [`Error::Offline`]: there are no indexes, and the network may not be used.
+    /// - [`Error::Program`]: the host has no apt.
+    /// - [`Error::DiskFull`], [`Error::Io`]
     pub fn root(&self, suite: &str, architectures: &[Arch]) -> Result<Root> {
         self.root_at(suite, architectures, false)
     }
 
-    /// As [`Apt::root`]; `force` fetches the indexes however fresh they are.
+    /// Does the same as [`Apt::root`], but `force` fetches even fresh indexes.
     ///
     /// # Errors
-    /// Those of [`Apt::root`].
+    /// The errors of [`Apt::root`].
     pub(crate) fn root_at(&self, suite: &str, architectures: &[Arch], force: bool) -> Result<Root> {
         let names: Vec<_> = architectures.iter().map(|&arch| arch.facts().debian_name).collect();
         let name = root_name(suite, architectures);
@@ -83,7 +84,7 @@ impl Apt<'_> {
         let fresh = known
             .as_ref()
             .is_some_and(|state| same_archive(state) && now().saturating_sub(state.fetched) < FRESH.as_secs());
-        // What was fetched since we started is as fresh as a refresh can make it.
+        // A refresh cannot improve on what this process fetched.
         let refreshed_by_us = self.updated().contains(&name);
         let root = |state| Root { directory: directory.clone(), suite: suite.to_owned(), state };
         match known {
@@ -112,17 +113,16 @@ impl Apt<'_> {
         }
     }
 
-    /// How old the indexes of `suite` for `architectures` are, if they are there; nothing is
-    /// fetched.
+    /// Returns the age of the cached indexes of `suite` for `architectures`. Fetches nothing.
     #[must_use]
     pub fn known_state(&self, suite: &str, architectures: &[Arch]) -> Option<IndexState> {
         read_state(&self.cache().root().join("apt").join(root_name(suite, architectures)))
     }
 
-    /// The indexes of `suite` for `architectures` as they are in the cache; nothing is fetched.
+    /// Returns the cached indexes of `suite` for `architectures`. Fetches nothing.
     ///
     /// # Errors
-    /// [`Error::Io`] where their configuration cannot be read or written.
+    /// [`Error::Io`] if their configuration cannot be read or written.
     pub(crate) fn known_root(&self, suite: &str, architectures: &[Arch]) -> Result<Option<Root>> {
         let name = root_name(suite, architectures);
         let directory = self.cache().root().join("apt").join(&name);
@@ -151,7 +151,7 @@ impl Apt<'_> {
         self.ask_mirror(suite, &what, needed, place.as_deref(), &mut || (), |attempt| {
             let mut command = apt_command(directory, "apt-get");
             command.args(["update", "-q", "-o", "APT::Update::Error-Mode=any"]);
-            // apt need not read what was fetched: it keeps nothing of that here.
+            // Skip building apt's package cache: it would not be kept.
             command.args(["-o", "pkgCacheFile::Generate=false"]);
             if let Some(sandbox) = &sandbox {
                 sandbox.confine_update(&mut command);
@@ -160,14 +160,13 @@ impl Apt<'_> {
                 command.args(["-o", "Acquire::Check-Valid-Until=false"]);
             }
             if attempt == ATTEMPTS {
-                // The same index in another compression: while a mirror is updated, one of them may
-                // be whole.
+                // Another compression of the index may be complete while the mirror is updated.
                 command.args(["-o", "Acquire::CompressionTypes::Order::=gz"]);
             }
             command
         })?;
         if let Some(sandbox) = &sandbox {
-            // Half of the old ones and half of the new ones count as none.
+            // A mixture of old and new lists must not count as an index.
             self.cache().remove(&directory.join(STATE))?;
             sandbox.take_lists(self.cache(), &lists)?;
         }
@@ -184,34 +183,35 @@ impl Apt<'_> {
 }
 
 impl Root {
-    /// The suite.
+    /// Returns the name of the suite.
     #[must_use]
     pub fn suite(&self) -> &str {
         &self.suite
     }
 
-    /// How old the indexes are.
+    /// Returns when and how the indexes were fetched.
     #[must_use]
     pub fn state(&self) -> &IndexState {
         &self.state
     }
 
-    /// The time stamp of a snapshot that has what the indexes list.
+    /// Returns the time stamp of a snapshot that has the packages of the indexes.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
         Snapshot::of_index(self.state.release.date, self.state.fetched)
     }
 
-    /// A program of apt that sees this root in place of the host's state, and writes English.
+    /// Creates a command that runs apt in English on this root, not on the host's state.
     #[must_use]
     pub fn command(&self, tool: &str) -> Command {
         apt_command(&self.directory, tool)
     }
 
-    /// The packages of `arch` (and of no architecture) whose names `keep` selects.
+    /// Returns the packages of `arch`, and of architecture `all`, whose names `keep` selects.
     ///
     /// # Errors
-    /// [`AptError::Parse`] for an index that is malformed; [`Error::Command`], [`Error::Program`] where apt fails or is not there.
+    /// [`AptError::Parse`] if an index is malformed. [`Error::Command`] if apt fails.
+    /// [`Error::Program`] if the host has no apt.
     pub fn packages(&self, arch: Arch, keep: impl FnMut(&str) -> bool) -> Result<Vec<Indexed>> {
         let architecture = format!("Architecture: {}", arch.facts().debian_name);
         let purpose = "asking for the private package indexes";
@@ -224,12 +224,13 @@ impl Root {
         parse_index(&text, keep).map_err(|source| AptError::Parse { suite: self.suite.clone(), source }.into())
     }
 
-    /// `packages` (names, or specifications as `apt-get install` takes them) and everything that
-    /// they depend on, as if nothing were installed; without recommended packages; sorted.
+    /// Returns `packages` (names, or specifications for `apt-get install`) and all their
+    /// dependencies, sorted. Recommended packages are left out, and nothing counts as installed.
     ///
     /// # Errors
-    /// [`AptError::Unsatisfiable`] for packages that do not exist or exclude each other, [`AptError::Parse`] where apt's answer is malformed,
-    /// [`Error::Program`] where there is no apt.
+    /// - [`AptError::Unsatisfiable`]: packages do not exist or exclude each other.
+    /// - [`AptError::Parse`]: apt's answer is malformed.
+    /// - [`Error::Program`]: the host has no apt.
     pub fn closure<T: AsRef<str>>(&self, packages: &[T]) -> Result<Vec<Located>> {
         let mut command = self.command("apt-get");
         command.args(["install", "--print-uris", "-qq", "-y", "--no-install-recommends"]);
@@ -252,7 +253,7 @@ impl Root {
     }
 }
 
-/// apt's program for what is no package.
+/// apt's helper program for files other than packages.
 pub(super) const APT_HELPER: &str = "/usr/lib/apt/apt-helper";
 const STATE: &str = "state.json";
 
@@ -261,7 +262,7 @@ fn now() -> u64 {
 }
 
 fn read_state(directory: &Path) -> Option<IndexState> {
-    // Without its configuration, apt would look at the host's own state.
+    // apt would use the host's own state without this configuration.
     is_configured(directory).then_some(())?;
     serde_json::from_slice(&bpfassay_input::read(&directory.join(STATE), MAX_TEXT).ok()?).ok()
 }
@@ -281,13 +282,13 @@ fn read_release(directory: &Path, suite: &str) -> Result<ReleaseFile> {
     Err(AptError::Other { suite: suite.to_owned(), detail }.into())
 }
 
-/// The name of a root's directory and lock.
+/// Returns the name of a root's directory and lock.
 fn root_name(suite: &str, architectures: &[Arch]) -> String {
     architectures.iter().fold(suite.to_owned(), |name, &arch| name + "-" + arch.facts().debian_name)
 }
 
 impl IndexState {
-    /// The same as long as the indexes are: a key for what is found in them.
+    /// Returns a key for facts found in these indexes. It changes when they are fetched again.
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of_parts([self.release.codename.clone(), self.release.date.to_string(), self.fetched.to_string()])

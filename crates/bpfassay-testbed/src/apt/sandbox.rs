@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where apt downloads when root runs it: in a directory of its own that the user as which apt uses
-//! the network can write to, outside the cache, which may be where only root has access.
+//! The directory that apt downloads to if root runs it. The user that apt uses the network as can
+//! write to it. It is outside the cache, which this user may be unable to enter.
 //!
-//! What a mirror sends is parsed by that user until its hash or signature was checked; root then
-//! copies it into the cache.
+//! That user parses what a mirror sends. Root copies it into the cache once its hash or signature
+//! was checked.
 
 #![allow(
     clippy::disallowed_methods,
@@ -27,14 +27,14 @@ use crate::{
     cache::{Cache, Session, free_space, sweep},
 };
 
-/// How the names of these directories begin.
+/// The prefix of these directories' names.
 const PREFIX: &str = "bpfassay-apt-";
 const PASSWD: &str = "/etc/passwd";
-/// Most of the list of users that is read, in bytes.
+/// Limit on the user list, in bytes.
 const MAX_PASSWD: u64 = 16 << 20;
 
-/// A directory in which apt downloads as another user; removed when dropped, or by the next one
-/// when we are killed.
+/// A directory in which apt downloads as another user. It is removed when dropped, or by the next
+/// sandbox if this process is killed.
 #[derive(Debug)]
 pub(super) struct Sandbox {
     user: String,
@@ -42,11 +42,12 @@ pub(super) struct Sandbox {
 }
 
 impl Sandbox {
-    /// One with room for `needed` bytes of `what`, for `user`; `None` where this process cannot
-    /// become another user, or the host's apt is configured not to.
+    /// Makes a sandbox for `user` with room for `needed` bytes of `what`. Returns `None` if this
+    /// process cannot become another user, or if the host's apt is configured not to use one.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] where no directory for temporary files has the room; [`Error::Io`] where the sandbox cannot be made there.
+    /// - [`Error::DiskFull`]: no directory for temporary files has the room.
+    /// - [`Error::Io`]: the sandbox cannot be made.
     pub(super) fn make(cache: &Cache, user: &str, what: &str, needed: u64) -> Result<Option<Self>> {
         if !rustix::process::geteuid().is_root() || user == "root" || user.is_empty() {
             return Ok(None);
@@ -70,56 +71,56 @@ impl Sandbox {
                 fs::create_dir(&directory)?;
                 fs::set_permissions(&directory, fs::Permissions::from_mode(mode))?;
             }
-            // That of the lists apt itself gives away, but for those that it has checked.
+            // apt itself gives `lists` to the user, except for the lists that it has checked.
             chown(sandbox.files(), Some(id), None)
         };
         prepare().map_err(Error::io("prepare", root))?;
         Ok(Some(sandbox))
     }
 
-    /// The directory for the files of packages; only the user may read or write it.
+    /// Returns the directory for package files. Only the user can read or write it.
     pub(super) fn files(&self) -> PathBuf {
         files_of(self.session.path())
     }
 
-    /// Gives `file`, which is in the directory for files, to the user.
+    /// Gives `file`, which is in the directory for package files, to the user.
     ///
     /// # Errors
-    /// [`Error::Io`] where that is not permitted.
+    /// [`Error::Io`] if that is not permitted.
     pub(super) fn give(&self, file: &Path) -> Result<()> {
         let given = id_of(&self.user).map_or(Ok(()), |id| chown(file, Some(id), None));
         given.map_err(Error::io("give away", file))
     }
 
-    /// The directory for package indexes.
+    /// Returns the directory for package indexes.
     pub(super) fn lists(&self) -> PathBuf {
         self.session.path().join("lists")
     }
 
-    /// Makes `command`, a program of apt, use the network as the user.
+    /// Makes `command`, an apt program, use the network as the user.
     pub(super) fn confine_download(&self, command: &mut Command) {
         command.args(["-o", &format!("APT::Sandbox::User={}", self.user)]);
     }
 
-    /// The same, and keep its indexes here.
+    /// Makes `command` use the network as the user, and keep its indexes in the sandbox.
     pub(super) fn confine_update(&self, command: &mut Command) {
         self.confine_download(command);
         command.args(["-o", &format!("Dir::State::lists={}", self.lists().display())]);
     }
 
-    /// Puts the indexes in `known` into the sandbox, so that what has not changed is not downloaded
-    /// again.
+    /// Copies the indexes in `known` into the sandbox. apt then downloads only changed ones.
     ///
     /// # Errors
-    /// [`Error::Io`] where an index cannot be copied.
+    /// [`Error::Io`] if an index cannot be copied.
     pub(super) fn put_lists(&self, known: &Path) -> Result<()> {
         copy_files(known, &self.lists()).map_err(Error::io("copy", known))
     }
 
-    /// Puts the indexes of the sandbox in place of those in `known`, a directory of the cache.
+    /// Replaces the indexes in `known`, a directory of the cache, by those of the sandbox.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] where the cache has no space; [`Error::Io`] where an index cannot be copied or renamed.
+    /// - [`Error::DiskFull`]: the cache has no space.
+    /// - [`Error::Io`]: an index cannot be copied or renamed.
     pub(super) fn take_lists(&self, cache: &Cache, known: &Path) -> Result<()> {
         let new = cache.scratch()?;
         let old = cache.scratch()?;
@@ -134,22 +135,22 @@ impl Sandbox {
     }
 }
 
-/// The directory for the files of packages in a sandbox.
+/// Returns the directory for package files in a sandbox.
 fn files_of(sandbox: &Path) -> PathBuf {
     sandbox.join("files")
 }
 
-/// Warns where apt used the network as root all the same.
+/// Warns if apt used the network as root all the same.
 pub(super) fn warn_of_root(stderr: &[u8]) {
     if let Some(line) = String::from_utf8_lossy(stderr).lines().find(|line| line.contains(UNSANDBOXED)) {
         tracing::warn!("apt: {}", line.escape_debug());
     }
 }
 
-/// apt's message.
+/// The part of apt's message that tells so.
 pub(super) const UNSANDBOXED: &str = "performed unsandboxed as root";
 
-/// Copies the files of one directory, not those below it, to another.
+/// Copies the files of a directory, without subdirectories, to another.
 fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -157,7 +158,7 @@ fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
             let target = to.join(entry.file_name());
             let mut file = fs::File::create_new(&target)?;
             let source = bpfassay_input::open_unlinked(&from.canonicalize()?.join(entry.file_name()))?;
-            // apt asks the mirror for what is newer than this.
+            // apt asks the mirror only for files newer than this.
             let modified = source.metadata()?.modified()?;
             io::copy(&mut &source, &mut file)?;
             file.set_modified(modified)?;
@@ -167,7 +168,7 @@ fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The first place for temporary files that every user can reach and that has room.
+/// Returns the first place for temporary files that has room and that every user can reach.
 fn base(what: &str, needed: u64) -> Result<PathBuf> {
     let mut fullest: Option<(PathBuf, u64)> = None;
     let places = env::var_os("TMPDIR").map(PathBuf::from).into_iter().chain(["/var/tmp".into(), "/tmp".into()]);
@@ -193,7 +194,7 @@ fn base(what: &str, needed: u64) -> Result<PathBuf> {
     }
 }
 
-/// Whether every user may go through the directory.
+/// Whether every user can pass through the directory.
 fn is_open(directory: &Path) -> bool {
     fs::metadata(directory).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
 }
@@ -238,8 +239,7 @@ mod tests {
         };
         assert!(touch(files.join("x")));
         assert!(!touch(top.join("x")) && !touch(sandbox.lists().join("x")) && !touch(top.join("owner")));
-        // Another one leaves it alone as long as its owner lives, and removes what is left of one
-        // that was killed.
+        // Another sandbox spares this one while its owner lives, and removes one without an owner.
         let gone = top.parent().unwrap().join(format!("{PREFIX}gone-{}", std::process::id()));
         fs::create_dir(&gone).unwrap();
         fs::write(gone.join("owner"), "").unwrap();
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(modified(sandbox.lists().join("same")), modified(known.join("same")));
         fs::remove_file(sandbox.lists().join("gone")).unwrap();
         fs::write(sandbox.lists().join("new"), "new").unwrap();
-        // What a method of apt might leave.
+        // A method of apt could leave a symbolic link.
         std::os::unix::fs::symlink("/etc/shadow", sandbox.lists().join("link")).unwrap();
         sandbox.take_lists(&cache, &known).unwrap();
         let mut names: Vec<_> = fs::read_dir(&known).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -1,36 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time stamps of snapshots: an archive that keeps every state of another one names these states by
-//! their times.
+//! Time stamps of snapshots. An archive of snapshots keeps every state of another archive, and
+//! names each state by its time.
 
 use std::{fmt, str::FromStr};
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The form in which archives of snapshots write a time.
+/// The time format of archives of snapshots.
 const FORM: &str = "%Y%m%dT%H%M%SZ";
 
-/// How long after the date of a release file its packages are asked for, in seconds. A snapshot is
-/// taken some hours after that date. A package that the next release file does not list any more
-/// stays in the pool for more than a day.
+/// Seconds between the date of a release file and the snapshot that is asked for its packages. A
+/// snapshot is taken some hours after that date. A package stays in the pool for more than a day
+/// after a release file stops listing it.
 const SETTLED: u64 = 12 * 3600;
 
-/// When an archive had something, in seconds since 1970, UTC. An archive of snapshots takes it for
-/// its last snapshot before that time.
+/// Seconds since 1970, UTC. An archive answers with its last snapshot before this time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Snapshot(i64);
 
-/// A text that is no time stamp.
+/// Why a text is not a time stamp.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected the time stamp of a snapshot, in UTC and in the form 20251101T000000Z")]
 pub struct NotASnapshot;
 
 impl Snapshot {
-    /// One that has what an index lists: `date` is that of its release file, `fetched` the time at
-    /// which it was read (seconds since 1970).
+    /// Returns a time whose snapshot has what an index lists. `date` is the date of the release
+    /// file. `fetched` is the time when it was read. Both are seconds since 1970.
     ///
-    /// A mirror that is behind gives an index of which the archive may have dropped packages since:
-    /// what counts is the date, not the time of reading.
+    /// The date counts, not the time of reading: an outdated mirror can list packages that the
+    /// archive has dropped since.
     #[must_use]
     pub fn of_index(date: u64, fetched: u64) -> Option<Self> {
         let seconds = i64::try_from(date.saturating_add(SETTLED).min(fetched)).ok()?;
@@ -45,7 +44,7 @@ impl FromStr for Snapshot {
         let time = DateTime::strptime(FORM, text).map_err(|_| NotASnapshot)?;
         let time = time.to_zoned(TimeZone::UTC).map_err(|_| NotASnapshot)?;
         let snapshot = Self(time.timestamp().as_second());
-        // It becomes a part of a path: no second form of a time is taken.
+        // The text becomes part of a path: accept one form only.
         if snapshot.to_string() == text { Ok(snapshot) } else { Err(NotASnapshot) }
     }
 }
@@ -78,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_time_stamp_has_one_form() {
-        // date -u -d '2025-11-01 00:00:00' +%s
+        // The value is from `date -u -d '2025-11-01 00:00:00' +%s`.
         assert_eq!("20251101T000000Z".parse(), Ok(Snapshot(1_761_955_200)));
         for wrong in [
             "",

@@ -3,16 +3,16 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// A directory or URL with files: assets, packages.
+/// A directory or URL with files: assets or packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AssetSource {
-    /// A directory of this machine.
+    /// A directory on this machine.
     Directory(PathBuf),
-    /// The URL of a directory, `http` or `https`, without a slash at its end.
+    /// The `http` or `https` URL of a directory, without a trailing slash.
     Url(String),
 }
 
-/// A text that is neither a directory nor a URL.
+/// Why a text is neither a directory nor a URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected a directory, or the URL of one (https://HOST/PATH, without user name, `?` and `#`)")]
 pub struct NotAnAssetSource;
@@ -28,8 +28,8 @@ impl FromStr for AssetSource {
     }
 }
 
-/// Whether `text` is the URL of a directory as [`AssetSource`] takes it. A constant function, so
-/// that a URL that is compiled in can be refused when it is compiled.
+/// Whether [`AssetSource`] accepts `text` as the URL of a directory. The function is `const`, so
+/// that the build can refuse a bad URL that is compiled in.
 #[must_use]
 pub const fn is_url(text: &str) -> bool {
     let mut at = match text.as_bytes() {
@@ -42,7 +42,7 @@ pub const fn is_url(text: &str) -> bool {
         return false;
     }
     while at < bytes.len() {
-        // A user name may come with a password, and what is named here goes into results.
+        // A user name can come with a password, and this URL goes into results.
         let is_special = matches!(
             bytes[at],
             b'@' | b'?' | b'#' | b'"' | b'\'' | b'\\' | b'<' | b'>' | b'`' | b'{' | b'}' | b'|' | b'^'

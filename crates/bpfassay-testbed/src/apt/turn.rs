@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whose turn it is to download, where a mirror or a line gives all downloads together no more than
-//! one of them alone.
+//! The order of downloads. They wait for urgent ones, because a mirror or a line can give all
+//! downloads together no more than one alone.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Lets downloads wait for those that come first.
+/// Makes downloads wait for those that come first.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// How many have to be first now.
+    /// The number of [`First`] values.
     first: Mutex<u32>,
     over: Condvar,
 }
 
-/// Others wait until it is dropped.
+/// Makes other downloads wait until it is dropped.
 #[derive(Debug)]
 pub(crate) struct First<'a>(&'a Turn);
 
@@ -22,7 +22,7 @@ impl Turn {
         First(self)
     }
 
-    /// Returns when nothing comes first, after a call of `report` if something does now.
+    /// Waits until no download comes first. Calls `report` before, if it has to wait.
     pub(super) fn wait(&self, report: impl FnOnce()) {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         if *first > 0 {

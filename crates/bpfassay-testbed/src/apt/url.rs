@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files that are no packages, by URL: downloaded by apt's own helper, with the host's proxies and
-//! certificates, where the host has apt.
+//! Downloads files other than packages by URL. apt's helper downloads them with the host's proxies
+//! and certificates, if the host has apt.
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
 
@@ -14,12 +14,14 @@ use super::{
 use crate::{Error, Result};
 
 impl Apt<'_> {
-    /// The file at `url`, which has `limit` bytes at most; `None` where the server does not have
-    /// it. Its content is not checked.
+    /// Downloads the file at `url`, which has at most `limit` bytes. Returns `None` if the server
+    /// does not have it. The content is not checked.
     ///
     /// # Errors
-    /// [`Error::Download`] where the server fails or the file is larger, [`Error::Offline`] where the network may not be used, [`Error::Program`]
-    /// where there is no `prlimit`, [`Error::Io`].
+    /// - [`Error::Download`]: the server fails, or the file is larger.
+    /// - [`Error::Offline`]: the network may not be used.
+    /// - [`Error::Program`]: the host has no `prlimit`.
+    /// - [`Error::Io`]
     pub(crate) fn read_url(&self, url: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         if self.options().offline {
             return Err(Error::Offline { what: url.to_owned() });
@@ -32,7 +34,7 @@ impl Apt<'_> {
         let file = sandbox.as_ref().map_or_else(|| scratch.path().to_owned(), Sandbox::files).join("file");
         let mut attempt = 1;
         loop {
-            // apt has no limit of its own for a file whose size is not known.
+            // apt-helper has no size limit.
             let mut command = host::command("prlimit");
             command.arg(format!("--fsize={limit}")).args(["--core=0", "--", APT_HELPER, "-q"]);
             if let Some(sandbox) = &sandbox {

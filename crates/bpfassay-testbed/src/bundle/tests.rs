@@ -9,7 +9,7 @@ use crate::{
     test_support::left_in_tmp,
 };
 
-/// A cache with two guests that share a segment, and their manifest.
+/// Makes a cache with two guests that share a segment. Returns their manifest.
 fn made() -> (tempfile::TempDir, Manifest) {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::open(directory.path().join("cache")).unwrap();
@@ -33,14 +33,14 @@ fn made() -> (tempfile::TempDir, Manifest) {
     (directory, manifest)
 }
 
-/// `manifest` without the places of its files.
+/// Returns `manifest` without paths.
 fn contents(manifest: &Manifest) -> Manifest {
     let mut manifest = manifest.clone();
     manifest.targets.iter_mut().flat_map(Target::files_mut).for_each(|file| file.path = PathBuf::new());
     manifest
 }
 
-/// A file with these entries, compressed.
+/// Writes a compressed archive of these entries.
 fn bundle(directory: &Path, entries: &[(&str, Node)]) -> PathBuf {
     let mut archive = Archive::default();
     for (name, node) in entries {
@@ -57,10 +57,10 @@ fn node(content: impl Into<Vec<u8>>) -> Node {
     Node::File { executable: false, content: Content::Bytes(content.into()) }
 }
 
-/// What is in a bundle: paths and contents.
+/// Paths and contents in a bundle.
 type Parts = Vec<(String, Node)>;
 
-/// What a bundle of `manifest` has in it.
+/// Returns the content of a bundle of `manifest`.
 fn parts(manifest: &Manifest) -> Parts {
     let files = manifest.targets.iter().flat_map(Target::files);
     let file = |file: &File| (format!("{OBJECTS}/{}", file.sha256), node(fs::read(&file.path).unwrap()));
@@ -71,11 +71,11 @@ fn parts(manifest: &Manifest) -> Parts {
     parts
 }
 
-/// What is refused of the bundle with these `parts`, and that nothing half-made stays in the cache.
+/// Returns why the bundle of `parts` is refused. Checks that no unfinished file stays in the cache.
 fn refused(directory: &Path, parts: &[(String, Node)]) -> String {
     let entries: Vec<_> = parts.iter().map(|(name, node)| (name.as_str(), node.clone())).collect();
     let path = bundle(directory, &entries);
-    // What a cache has already is not taken from a bundle.
+    // A file that the cache already has is not read from a bundle: use an empty cache.
     let other = tempfile::tempdir_in(directory).unwrap();
     let cache = Cache::open(other.path()).unwrap();
     let error = unpack(&cache, &path).unwrap_err();
@@ -98,13 +98,13 @@ fn what_is_bundled_is_the_same_in_another_cache() {
         unpacked.check_files(&path, Check::Content).unwrap();
         assert!(unpacked.targets.iter().flat_map(Target::files).all(|file| file.path.starts_with(cache.root())));
     }
-    // The same guests make the same file.
+    // The same guests give the same file.
     let again = directory.path().join("b.bundle");
     write(&unpack(&cache, &path).unwrap(), &[], &again).unwrap();
     assert_eq!(fs::read(&path).unwrap(), fs::read(&again).unwrap());
 }
 
-/// Two packages, the files of which are in the cache in `directory`.
+/// Makes two packages with files in the cache in `directory`.
 fn packages_in(directory: &Path) -> Vec<(Package, Object)> {
     let cache = Cache::open(directory.join("cache")).unwrap();
     let package = |name: &str| {
@@ -194,7 +194,7 @@ fn what_does_not_belong_in_a_bundle_is_refused() {
     let (last, _) = whole.last().unwrap();
     assert!(with(&|parts| parts.last_mut().unwrap().1 = link.clone()).contains("is not in its manifest like that"));
     assert!(with(&|parts| parts.last_mut().unwrap().1 = node("longer or shorter")).contains(last));
-    // Of the right length.
+    // The length is right, but not the content.
     let changed = |parts: &mut Parts| {
         let Node::File { content: Content::Bytes(bytes), .. } = &mut parts.last_mut().unwrap().1 else { panic!() };
         bytes[0] ^= 1;
@@ -216,7 +216,7 @@ fn a_bundle_that_is_cut_off_is_refused_at_every_length() {
     write(&manifest, &[], &path).unwrap();
     let whole = fs::read(&path).unwrap();
     let cache = Cache::open(directory.path().join("other")).unwrap();
-    // The end of the archive, and of the stream, are not needed.
+    // Reading does not need the end of the archive and of the stream.
     for length in 0..whole.len() / 2 {
         fs::write(&path, &whole[..length]).unwrap();
         let error = unpack(&cache, &path).unwrap_err();
@@ -248,9 +248,8 @@ fn a_stream_that_takes_more_memory_than_any_of_ours_is_refused() {
     let path = directory.path().join("a.bundle");
     write(&manifest, &[], &path).unwrap();
     let mut bytes = fs::read(&path).unwrap();
-    // The header of the first block comes after the 12 bytes of the stream's; its last filter is
-    // LZMA2, with the size of the dictionary in one byte of properties (the format's specification,
-    // 3.1 and 5.3.1).
+    // The first block header follows the stream header of 12 bytes. Its last filter is LZMA2, whose
+    // one byte of properties is the dictionary size (specification of the format, 3.1 and 5.3.1).
     let length = (usize::from(bytes[12]) + 1) * 4;
     let header = 12..12 + length - 4;
     let at = bytes[header.clone()].windows(2).position(|pair| pair == [0x21, 1]).unwrap() + 12 + 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SHA-256 digests: the names of everything in the cache.
+//! SHA-256 digests, which name everything in the cache.
 
 use std::{
     borrow::Cow,
@@ -18,20 +18,20 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
-/// A text that is no SHA-256 digest.
+/// Why a text is not a SHA-256 digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a SHA-256 digest (64 hexadecimal digits)")]
 pub struct NotADigest(String);
 
 impl Digest {
-    /// Of these bytes.
+    /// Hashes bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Of a sequence of texts, such that no two different sequences share their input: for keys
-    /// made of several facts.
+    /// Hashes a sequence of texts, for keys made of several facts. Different sequences never give
+    /// the same input to the hash.
     pub fn of_parts<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Self {
         let mut hasher = Hasher::default();
         for part in parts {
@@ -42,20 +42,20 @@ impl Digest {
         hasher.finish()
     }
 
-    /// Of everything that `reader` gives.
+    /// Hashes everything that `reader` yields.
     ///
     /// # Errors
-    /// The error of `reader` where it cannot be read.
+    /// The error of `reader`.
     pub fn of_reader(reader: impl Read) -> io::Result<Self> {
         let mut hasher = Hasher::default();
         io::copy(&mut BufReader::with_capacity(256 << 10, reader), &mut hasher)?;
         Ok(hasher.finish())
     }
 
-    /// Of a regular file's content.
+    /// Hashes a regular file.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file cannot be read.
+    /// [`Error::Io`] if the file cannot be read.
     pub fn of_file(path: &Path) -> Result<Self> {
         bpfassay_input::open(path).and_then(Self::of_reader).map_err(Error::io("read", path))
     }
@@ -67,7 +67,7 @@ impl From<[u8; 32]> for Digest {
     }
 }
 
-/// Makes a digest of bytes that come in pieces.
+/// Hashes bytes that come in pieces.
 #[derive(Default)]
 pub struct Hasher(Sha256);
 
@@ -77,7 +77,7 @@ impl Hasher {
         self.0.update(bytes);
     }
 
-    /// The digest of everything added.
+    /// Returns the digest of everything that was added.
     #[must_use]
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())

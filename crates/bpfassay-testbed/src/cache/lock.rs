@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locks between concurrent processes and threads, and who holds them.
+//! Locks between concurrent processes and threads, with messages about who holds them.
 
 use std::{
     fmt,
@@ -16,22 +16,21 @@ use rustix::fs::OFlags;
 
 use crate::{Error, Result};
 
-/// How often a process that waits reports the holder.
+/// How often a waiting process reports the holder.
 const NOTICE: Duration = Duration::from_secs(30);
 
 /// A lock on one name in the cache, held until dropped.
 #[derive(Debug)]
 pub struct Lock {
-    /// None in a cache that cannot be written to and has no such lock.
+    /// `None` in a read-only cache without this lock.
     file: Option<File>,
 }
 
 impl Lock {
-    /// Makes a shared lock that nobody else holds one of its own, and returns whether it is. It
-    /// stays shared where others hold it.
+    /// Makes a shared lock exclusive if it has no other holder. Returns whether it did.
     ///
     /// # Errors
-    /// Those of flock(2).
+    /// The errors of flock(2).
     pub(super) fn be_alone(&self) -> io::Result<bool> {
         let Some(file) = &self.file else { return Ok(true) };
         match file.try_lock() {
@@ -44,7 +43,7 @@ impl Lock {
     /// Makes it a shared lock.
     ///
     /// # Errors
-    /// Those of flock(2).
+    /// The errors of flock(2).
     pub(super) fn share(&self) -> io::Result<()> {
         self.file.as_ref().map_or(Ok(()), File::lock_shared)
     }
@@ -53,30 +52,29 @@ impl Lock {
 /// How a lock is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// By one.
+    /// One holder.
     Exclusive,
-    /// By any number.
+    /// Any number of holders.
     Shared,
 }
 
-/// Waits for the lock `path` in a cache that can be written to, and holds it.
+/// Waits for the lock `path` and takes it, in a cache that can be written to.
 ///
 /// # Errors
-/// [`Error::Io`] where the file cannot be created, opened or locked.
+/// [`Error::Io`] if the file cannot be created, opened or locked.
 pub(super) fn take(path: &Path, mode: Mode) -> Result<Lock> {
     let mut options = File::options();
     options.create(true).truncate(false).read(true).write(true);
     let mut file = open(&mut options, path).map_err(Error::io("open the lock", path))?;
     wait(&file, mode, NOTICE, |holder, waited| report(path, holder, waited)).map_err(Error::io("lock", path))?;
     if mode == Mode::Exclusive {
-        // For processes that wait. A full disk does not stop this one.
+        // Tells waiting processes who holds the lock. A full disk must not stop this process.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{} {}", std::process::id(), started(std::process::id())));
     }
     Ok(Lock { file: Some(file) })
 }
 
-/// Waits until the lock `path` is free, in a cache that cannot be written to; where there is no
-/// such lock, it is.
+/// Waits until the lock `path` is free, in a read-only cache. A lock that does not exist is free.
 pub(super) fn await_maker(path: &Path) -> Lock {
     let Ok(file) = open(File::options().read(true), path) else { return Lock { file: None } };
     match wait(&file, Mode::Shared, NOTICE, |holder, waited| report(path, holder, waited)) {
@@ -95,7 +93,7 @@ fn open(options: &mut fs::OpenOptions, path: &Path) -> io::Result<File> {
 fn report(path: &Path, holder: &Holder, waited: Duration) {
     let name = path.file_name().unwrap_or_default().display();
     match holder {
-        // Another thread of this process reports what it makes.
+        // The other thread of this process reports its own work.
         Holder::Us => {}
         holder if waited < NOTICE => tracing::info!("waiting for the lock `{name}` of the cache: {holder} has it"),
         holder => {
@@ -108,8 +106,8 @@ fn report(path: &Path, holder: &Holder, waited: Duration) {
     }
 }
 
-/// Locks `file`. As long as another process or thread holds it, `report` is called with the holder:
-/// at once, and every `interval`.
+/// Locks `file`. While another process or thread holds it, `report` is called with the holder: at
+/// once, and every `interval`.
 fn wait(file: &File, mode: Mode, interval: Duration, report: impl Fn(&Holder, Duration) + Send) -> io::Result<()> {
     let attempt = match mode {
         Mode::Exclusive => file.try_lock(),
@@ -153,7 +151,7 @@ enum Holder {
     Us,
     /// A process of this machine.
     Process { pid: u32, name: String },
-    /// One in another container or on another machine, or one that the system does not name.
+    /// A process in another container or on another machine, or one that the system does not name.
     Unknown,
 }
 
@@ -168,8 +166,7 @@ impl fmt::Display for Holder {
 }
 
 impl Holder {
-    /// From /proc/locks, or else from what the last holder wrote into the file, if that process
-    /// still runs.
+    /// Finds the holder in /proc/locks, or else in the file, if the process that wrote there runs.
     fn of(file: &File) -> Self {
         let written = || {
             let text = bpfassay_input::read_file(file.try_clone().ok()?, 100).ok()?;
@@ -184,7 +181,7 @@ impl Holder {
             Some(pid) => {
                 let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
                 let name = String::from_utf8_lossy(&name).trim_end().to_owned();
-                // The holder chose its name.
+                // The holder chose its name: replace control characters.
                 let name = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
                 Self::Process { pid, name }
             }
@@ -192,7 +189,7 @@ impl Holder {
     }
 }
 
-/// The process that holds a lock on `file`, of those in /proc/locks.
+/// Finds the process that holds a lock on `file` in /proc/locks.
 fn listed(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
@@ -200,21 +197,21 @@ fn listed(file: &File) -> Option<u32> {
     holder_in(&fs::read_to_string("/proc/locks").ok()?, &place)
 }
 
-/// In lines such as `1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF`; those who wait have `->`
-/// before the kind.
+/// Searches lines such as `1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF`. Lines of waiting
+/// processes have `->` before the kind.
 fn holder_in(locks: &str, place: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
         let (kind, pid, at) = (fields.next()?, fields.nth(2)?, fields.next()?);
-        // 0 stands for a process of another container.
+        // 0 means a process of another container.
         (kind == "FLOCK" && at == place).then(|| pid.parse().ok().filter(|&pid| pid > 0))?
     })
 }
 
-/// When the process `pid` began, in clock ticks since the machine did; 0 where there is none.
+/// Returns when the process `pid` started, in clock ticks since boot; 0 if it does not exist.
 fn started(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Its name may hold anything but ends at the last bracket; the start is the 22nd field.
+    // The process name can hold anything but ends at the last bracket. The start is the 22nd field.
     let start = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(19)?.parse().ok());
     start.unwrap_or(0)
 }
@@ -284,7 +281,7 @@ mod tests {
     #[test]
     fn what_died_with_the_lock_is_not_named_as_its_holder() {
         let (_directory, path) = file();
-        // A process id of today, and a start of another process.
+        // The process id is ours, but the start is another process's.
         fs::write(&path, format!("{} 1\n", std::process::id())).unwrap();
         assert_eq!(Holder::of(&File::open(&path).unwrap()), Holder::Unknown);
         fs::write(&path, [0xff; 200]).unwrap();

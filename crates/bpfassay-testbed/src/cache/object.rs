@@ -11,21 +11,21 @@ use std::{
 use super::{Cache, CacheAccess, Checked, Digest, Hasher, create_parent, entries, stamp::Stamp};
 use crate::{Error, Result};
 
-/// Largest stamp that is read, in bytes; real ones have about 100.
+/// Limit on a stamp, in bytes. Real ones have about 100.
 const MAX_STAMP: u64 = 1 << 12;
 
 /// A file in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// SHA-256 of its content.
+    /// SHA-256 of the content.
     pub digest: Digest,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub size: u64,
-    /// The file; read-only, shared with other processes.
+    /// The path of the file, which is read-only and shared with other processes.
     pub path: PathBuf,
 }
 
-/// Takes the content of an object that is being made.
+/// A writer for the content of a new object.
 #[derive(Debug)]
 pub struct ObjectWriter<'a> {
     file: io::BufWriter<&'a mut fs::File>,
@@ -53,17 +53,17 @@ impl Write for ObjectWriter<'_> {
 }
 
 impl Cache {
-    /// The path of the object `digest`, whether or not it exists.
+    /// Returns the path of the object `digest`, whether or not it exists.
     fn object_path(&self, digest: &Digest) -> PathBuf {
         let name = digest.to_string();
         self.root.join("objects").join(&name[..2]).join(&name[2..])
     }
 
-    /// The object `digest`, if it is there and sound. A damaged one is reported, removed, and
-    /// counts as absent.
+    /// Returns the object `digest`, if it exists. A damaged one is reported and removed.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be read, [`Error::Damaged`] where it is damaged and cannot be removed.
+    /// [`Error::Io`] if it cannot be read, or [`Error::Damaged`] if a damaged one cannot be
+    /// removed.
     pub fn object(&self, digest: &Digest) -> Result<Option<Object>> {
         let path = self.object_path(digest);
         let metadata = match fs::metadata(&path) {
@@ -82,11 +82,11 @@ impl Cache {
         Ok(None)
     }
 
-    /// Stores what `write` writes. `what` names it in messages; `needed` is how many bytes it
-    /// takes, where known beforehand (0: not known).
+    /// Stores what `write` writes. `what` names it in messages. `needed` is its size in bytes, or 0
+    /// if the size is not known.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] and [`Error::Io`] where it cannot be stored, and what `write` returns.
+    /// [`Error::DiskFull`] and [`Error::Io`] if it cannot be stored, and the error of `write`.
     pub fn add<E: From<Error>>(
         &self,
         what: &str,
@@ -96,32 +96,34 @@ impl Cache {
         self.add_checked(what, needed, None, write)
     }
 
-    /// Stores `bytes`.
+    /// Stores `bytes`. `what` names them in messages.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] where there is no space for them; [`Error::Io`] where they cannot be stored for another reason.
+    /// [`Error::DiskFull`] if there is no space, or [`Error::Io`].
     pub fn add_bytes(&self, what: &str, bytes: &[u8]) -> Result<Object> {
         self.add(what, bytes.len() as u64, |writer| self.write_all(what, writer, bytes))
     }
 
-    /// Stores a copy of the file `source`. Its content must have the digest `expected`, where that
-    /// is given.
+    /// Stores a copy of the file `source`. Its content must have the digest `expected`, if given.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] for another content than expected; [`Error::DiskFull`] and [`Error::Io`] where it cannot be read or stored.
+    /// - [`Error::Mismatch`]: the content has another digest than expected.
+    /// - [`Error::DiskFull`], [`Error::Io`]: the file cannot be read or stored.
     pub fn add_file(&self, what: &str, source: &Path, expected: Option<Digest>) -> Result<Object> {
         let file = bpfassay_input::open(source).map_err(Error::io("read", source))?;
         let size = file.metadata().map_err(Error::io("read", source))?.len();
-        // What grows meanwhile is not read for ever.
+        // The limit stops reading a file that keeps growing.
         let file = file.take(size.saturating_add(1));
         self.add_from(what, file, (expected, size), |error| Error::io("read", source)(error))
     }
 
-    /// Stores what `reader` gives, `size` bytes. Its content must have the digest `expected`, where
-    /// that is given. `failed` makes an error of one of the reader's.
+    /// Stores the `size` bytes of `reader`. If `expected` is given, the content must have that
+    /// digest. `failed` converts errors of the reader.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] for another content than expected; [`Error::DiskFull`] and [`Error::Io`] where it cannot be stored; what `failed` returns.
+    /// - [`Error::Mismatch`]: the content has another digest than expected.
+    /// - [`Error::DiskFull`], [`Error::Io`]: the content cannot be stored.
+    /// - What `failed` returns.
     pub(crate) fn add_from(
         &self,
         what: &str,
@@ -140,11 +142,13 @@ impl Cache {
         })
     }
 
-    /// Takes the file `source`, which must be in [`Cache::scratch`], into the store without copying
-    /// it. Its content must have the digest `expected`, where that is given.
+    /// Moves the file `source`, which must be in [`Cache::scratch`], into the store without copying
+    /// it. If `expected` is given, the content must have that digest.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] for another content than expected; [`Error::Io`] where it cannot be read or moved.
+    /// - [`Error::Mismatch`]: the content has another digest than expected.
+    /// - [`Error::ReadOnly`]: the cache can only be read, and does not have the content.
+    /// - [`Error::Io`]: the file cannot be read or moved.
     pub fn adopt(&self, what: &str, source: &Path, expected: Option<Digest>) -> Result<Object> {
         let digest = Digest::of_file(source)?;
         matches_expected(what, expected, digest)?;
@@ -207,8 +211,7 @@ impl Cache {
         Ok(Object { digest, size, path })
     }
 
-    /// The object that `write` would make, where it is there already: for a cache that may only be
-    /// read.
+    /// Finds the object that `write` would make, in a read-only cache.
     fn find_written<E: From<Error>>(
         &self,
         what: &str,
@@ -228,7 +231,7 @@ impl Cache {
         Error::ReadOnly { what: what.to_owned(), path: self.root.clone() }
     }
 
-    /// Hashes an object; renews its stamp or discards it.
+    /// Hashes an object. Renews its stamp, or discards it.
     fn verify(&self, digest: &Digest, path: &Path) -> Result<bool> {
         let found = Digest::of_file(path)?;
         if found == *digest {
@@ -240,7 +243,7 @@ impl Cache {
             return Ok(false);
         }
         let _lock = self.lock("objects")?;
-        // Another process may have replaced it meanwhile.
+        // Another process may have replaced the object meanwhile.
         if Digest::of_file(path).ok() != Some(*digest) {
             self.remove(&stamp_path(path))?;
             self.discard(path, &format!("its SHA-256 is {found}"))?;
@@ -254,10 +257,10 @@ impl Cache {
         self.write_small(&stamp_path(path), &stamp)
     }
 
-    /// Reads every object again and removes those that are damaged, which `checked` then lists.
+    /// Hashes every object and removes damaged ones. Adds both to `checked`.
     ///
     /// # Errors
-    /// [`Error::Io`] where the directories of objects or a file in them cannot be read, or a damaged file cannot be removed.
+    /// [`Error::Io`] if an object cannot be read, or [`Error::Damaged`] if one cannot be removed.
     pub(super) fn check_objects(&self, checked: &mut Checked) -> Result<()> {
         let objects = self.root.join("objects");
         for directory in entries(&objects, |kind| kind.is_dir())? {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Downloads that were broken off, in `tmp/partial`: files named by the SHA-256 that they are to
-//! have, so that the next download goes on where one ended.
+//! Broken-off downloads in `tmp/partial`, for continuing them. Each is named by its final SHA-256.
 //!
-//! Nothing here is trusted. Whoever takes one compares the hash of the whole file when it is there.
-//! Times of modification are the server's, and are kept: by them a server knows whether its file is
-//! still the same.
+//! Nothing here is trusted: whoever takes a file compares the hash when it is complete. Files keep
+//! the server's modification time, by which a server knows whether its file is still the same.
 
 use std::{
     fs, io,
@@ -18,9 +16,9 @@ use crate::{Error, Result};
 
 /// The directory in `tmp`.
 const DIRECTORY: &str = "partial";
-/// The lock for taking something out of it and putting something into it.
+/// The lock for moving files into and out of this directory.
 const LOCK: &str = "partial";
-/// What nobody went on with for so long is removed.
+/// How long a file is kept without being continued.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Cache {
@@ -28,11 +26,11 @@ impl Cache {
         self.root.join("tmp").join(DIRECTORY)
     }
 
-    /// Moves what there is of the file `digest`, of `size` bytes, to `path`, where nothing is yet.
-    /// Returns how many bytes that is.
+    /// Moves the existing part of the file `digest`, of `size` bytes, to `path`, which must not
+    /// exist. Returns the length of the part in bytes.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::DiskFull`] where it cannot be moved.
+    /// [`Error::Io`] or [`Error::DiskFull`] if it cannot be moved.
     pub(crate) fn take_partial(&self, digest: &Digest, size: u64, path: &Path) -> Result<u64> {
         let known = self.partial().join(digest.to_string());
         if self.access == CacheAccess::ReadOnly || !known.exists() {
@@ -49,11 +47,11 @@ impl Cache {
         }
     }
 
-    /// Keeps the file `path`, which was to become `digest` of `size` bytes, for the next download.
-    /// What is no part of such a file is left where it is.
+    /// Keeps the file `path`, a part of the `size` bytes with `digest`, for the next download. A
+    /// file that cannot be such a part stays in its place.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::DiskFull`] where it cannot be moved.
+    /// [`Error::Io`] or [`Error::DiskFull`] if it cannot be moved.
     pub(crate) fn keep_partial(&self, digest: &Digest, size: u64, path: &Path) -> Result<()> {
         let is_part = |metadata: &fs::Metadata| {
             metadata.is_file() && metadata.nlink() == 1 && (1..size).contains(&metadata.len())
@@ -70,22 +68,21 @@ impl Cache {
         self.move_partial(path, &known, metadata.len())
     }
 
-    /// Keeps what a process that died had downloaded into `directory`: files that are named as
-    /// those here.
+    /// Keeps the partial downloads in `directory` of a dead process: files named by a digest.
     pub(crate) fn keep_abandoned(&self, directory: &Path) {
         let Ok(files) = entries(directory, |kind| kind.is_file()) else { return };
         for path in files {
             let Some(digest) = path.file_name().and_then(|name| name.to_str()?.parse::<Digest>().ok()) else {
                 continue;
             };
-            // Its size is known when somebody asks for it.
+            // The size is checked when somebody asks for the file.
             if let Err(error) = self.keep_partial(&digest, u64::MAX, &path) {
                 tracing::debug!("cannot keep {}: {error}", path.display());
             }
         }
     }
 
-    /// Removes what nobody went on with.
+    /// Removes files that nobody continued for [`KEPT`].
     pub(super) fn expire_partial(&self) {
         let changed = |path: &Path| {
             let seconds = u64::try_from(fs::symlink_metadata(path).ok()?.ctime()).ok()?;
@@ -101,14 +98,14 @@ impl Cache {
         }
     }
 
-    /// Renames `from`, a file of `size` bytes, to `to`, or copies it where that is in another file
-    /// system; its owner is this user afterwards.
+    /// Moves the file `from` of `size` bytes to `to`. Copies it if it is in another file system or
+    /// belongs to another user, so that `to` belongs to this user.
     fn move_partial(&self, from: &Path, to: &Path, size: u64) -> Result<()> {
         let copy = || {
             let source = bpfassay_input::open_unlinked(from)?;
             let modified = source.metadata()?.modified()?;
             let mut target = fs::File::create_new(to)?;
-            // What grows meanwhile is not read for ever.
+            // The limit stops reading a file that keeps growing.
             io::copy(&mut io::Read::take(&source, size), &mut target)?;
             target.set_modified(modified)
         };
@@ -143,7 +140,7 @@ mod tests {
         }
         assert_eq!(fs::read(&to).unwrap(), b"wh");
         assert_eq!(fs::metadata(&to).unwrap().modified().unwrap(), then);
-        // What is as long as the whole is no part of it.
+        // A file as long as the whole is not a part.
         fs::rename(&to, &from).unwrap();
         cache.keep_partial(&digest, 5, &from).unwrap();
         assert_eq!(cache.take_partial(&digest, 2, &to).unwrap(), 0);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which directories are caches: those with a tag and a marker of ours, and no others.
+//! Decides which directories are caches: those with a tag and our marker.
 //!
-//! A cache is emptied, checked and repaired without questions, so nothing else may be taken for
-//! one. A missing or empty directory is made a cache. Any other directory without the marker is
-//! refused, and nothing in it changes.
+//! A cache is emptied, checked and repaired without questions, so no other directory may be
+//! mistaken for one. A missing or empty directory is made a cache. Any other directory without the
+//! marker is refused and left unchanged.
 
 use std::{
     ffi::OsString,
@@ -29,37 +29,35 @@ use rustix::{
 use super::CacheAccess;
 use crate::{Error, Result};
 
-/// Marks the directory for backup programs as one that can be made again:
-/// <https://bford.info/cachedir/>.
+/// Tells backup programs that the directory can be made again: <https://bford.info/cachedir/>.
 const TAG: &str = "CACHEDIR.TAG";
 const SIGNATURE: &str = "Signature: 8a477f597d28d172789f06886806bc55";
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by bpfassay.\n";
 
-/// Says that the directory is ours, and in which layout.
+/// Says that the directory is ours, and which layout it has.
 pub const MARKER: &str = "bpfassay-cache";
 const MARKER_TEXT: &str = "bpfassay cache 1\n";
 const MARKER_START: &str = "bpfassay cache ";
 
-/// The directories of a cache. All are made at once: where others may write beside them, none can
-/// come before us later.
+/// The directories of a cache. All are made at once, so that no other user can make one first.
 const PARTS: [&str; 7] = ["objects", "trees", "records", "apt", "locks", "tmp", "logs"];
-/// How many of them a cache has had from the beginning.
+/// How many of them the first version of the cache had.
 const FIRST_PARTS: usize = 6;
 
-/// What a directory is to us.
+/// The state of a directory.
 enum State {
     /// A cache.
     Cache,
-    /// A cache made before there was a marker.
+    /// A cache made before markers existed.
     Unmarked,
-    /// Nothing is in it, or only what a process wrote that died while it made a cache.
+    /// The directory is empty, or has only what a process wrote that died while making a cache.
     Empty,
 }
 
-/// Opens the cache in `root`; makes one where the directory is missing or empty.
+/// Opens the cache in `root`. Makes one if the directory is missing or empty.
 ///
 /// # Errors
-/// [`Error::NotACache`] for everything else that is there, [`Error::Io`].
+/// [`Error::NotACache`] if anything else is there. [`Error::Io`].
 pub(super) fn open(root: &Path) -> Result<(OwnedFd, CacheAccess)> {
     match fs::metadata(root) {
         Ok(metadata) if !metadata.is_dir() => return Err(refusal(root, "it is no directory")),
@@ -75,12 +73,11 @@ pub(super) fn open(root: &Path) -> Result<(OwnedFd, CacheAccess)> {
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(root, flags, Mode::empty()).map_err(|error| io_error("open", root, error))?;
-    // Without the lock, one that another process is making may look like anything: its parts are
-    // there, and its marker was not there yet when that was read. So only a complete cache is
-    // accepted without the lock.
+    // Only a complete cache is accepted without the lock. A cache that another process is making
+    // can look like anything: its parts exist, but its marker did not yet when it was read.
     if !matches!(state(root, directory.as_fd()), Ok(State::Cache)) {
         let _alone = alone(directory.as_fd());
-        // Another process may have made it a cache meanwhile.
+        // Another process may have made the cache meanwhile.
         let found = state(root, directory.as_fd())?;
         belongs_to_us(root, directory.as_fd())?;
         match found {
@@ -103,8 +100,8 @@ pub(super) fn open(root: &Path) -> Result<(OwnedFd, CacheAccess)> {
     Ok((directory, access))
 }
 
-/// A lock on the directory itself, as far as the file system has that: two processes may find it
-/// empty at once. What another process locks for long is not waited for.
+/// Locks the directory itself, if the file system can: two processes can find it empty at once.
+/// Gives up after 2 s if another process holds the lock.
 fn alone(directory: BorrowedFd<'_>) -> Option<OwnedFd> {
     let copy = rustix::fs::openat(directory, c".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     for _ in 0..200 {
@@ -137,7 +134,7 @@ fn state(root: &Path, directory: BorrowedFd<'_>) -> Result<State> {
             .iter()
             .all(|part| kind(directory, part).is_ok_and(|kind| kind == Some(FileType::Directory)))
     };
-    // A marker that a full disk cut off counts as none.
+    // A marker that a full disk cut off does not count.
     let marked = marker.as_ref().is_some_and(|text| !MARKER_TEXT.starts_with(text.as_str()));
     if tag.as_deref() == Some(TAG_TEXT) && !marked && parts() {
         return Ok(State::Unmarked);
@@ -149,8 +146,7 @@ fn state(root: &Path, directory: BorrowedFd<'_>) -> Result<State> {
     Err(refusal(root, format!("it is not empty and has no {TAG} and no {MARKER} of bpfassay")))
 }
 
-/// Gives a cache that was made before there was a marker its marker; one that cannot be written to
-/// is used without.
+/// Adds the marker to a cache made before markers existed. A read-only cache is used without it.
 fn mark(root: &Path, directory: BorrowedFd<'_>) -> Result<()> {
     match write(root, directory, MARKER, MARKER_TEXT) {
         Err(Error::Io { source, .. })
@@ -162,14 +158,13 @@ fn mark(root: &Path, directory: BorrowedFd<'_>) -> Result<()> {
     }
 }
 
-/// Whoever may exchange what is in the directory may put symbolic links in place of its parts while
-/// it is used.
+/// Refuses a directory in which other users could replace a part by a symbolic link.
 fn belongs_to_us(root: &Path, directory: BorrowedFd<'_>) -> Result<()> {
     let stat = rustix::fs::fstat(directory).map_err(|error| io_error("read", root, error))?;
     if !is_ours(stat.st_uid) {
         return Err(refusal(root, format!("it belongs to user {}, who is neither you nor root", stat.st_uid)));
     }
-    // Where the sticky bit is set, as a fresh tmpfs has it, only the owner may exchange a part.
+    // With the sticky bit, as on a fresh tmpfs, only the owner can replace a part.
     if stat.st_mode & 0o1002 == 0o002 {
         return Err(refusal(root, "every user may exchange what is in it (`chmod o-w` closes it)"));
     }
@@ -180,7 +175,7 @@ fn is_ours(owner: u32) -> bool {
     owner == 0 || owner == rustix::process::geteuid().as_raw()
 }
 
-/// Each part must be a directory of its own: what is removed in a part is below the cache then.
+/// Checks that a part is a real directory, so that what is removed in it is inside the cache.
 fn check_part(root: &Path, directory: BorrowedFd<'_>, part: &str, make: bool) -> Result<()> {
     let path = root.join(part);
     match rustix::fs::statat(directory, part, AtFlags::SYMLINK_NOFOLLOW) {
@@ -194,11 +189,11 @@ fn check_part(root: &Path, directory: BorrowedFd<'_>, part: &str, make: bool) ->
             Err(refusal(root, problem))
         }
         Err(Errno::NOENT) if make => match rustix::fs::mkdirat(directory, part, Mode::from_raw_mode(0o755)) {
-            // Another process was faster, and checks what it made.
+            // Another process may have made it first: check that one.
             Ok(()) | Err(Errno::EXIST) => check_part(root, directory, part, false),
             Err(error) => Err(io_error("create", &path, error)),
         },
-        // What it holds counts as absent.
+        // A missing part counts as empty.
         Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(io_error("read", &path, error)),
     }
@@ -224,7 +219,7 @@ fn names(root: &Path, directory: BorrowedFd<'_>) -> Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// The beginning of a small file; nothing where there is no regular file of that name.
+/// Reads the start of a small file. Returns `None` if there is no regular file of that name.
 fn read(root: &Path, directory: BorrowedFd<'_>, name: &str) -> Result<Option<String>> {
     if !kind(directory, name).is_ok_and(|kind| kind == Some(FileType::RegularFile)) {
         return Ok(None);

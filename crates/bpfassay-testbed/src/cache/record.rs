@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records: small facts, as JSON, that were found out for known inputs.
+//! Records: small facts about known inputs, as JSON.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{Cache, CacheAccess, Digest, create_parent};
 use crate::{Error, Result};
 
-/// Largest record that is read, in bytes.
+/// Limit on a record, in bytes.
 const MAX_RECORD: u64 = 64 << 20;
 
 impl Cache {
@@ -21,11 +21,12 @@ impl Cache {
         self.root.join("records").join(kind).join(format!("{key}.json"))
     }
 
-    /// What was recorded for `key`, if anything. A record that cannot be read any more is reported,
-    /// removed, and counts as absent.
+    /// Returns the fact recorded for `key`, if there is one. A record that cannot be parsed is
+    /// reported, removed, and counts as absent.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be read, [`Error::Damaged`] where it is damaged and cannot be removed.
+    /// [`Error::Io`] if it cannot be read, or [`Error::Damaged`] if a damaged one cannot be
+    /// removed.
     pub fn recorded<T: DeserializeOwned>(&self, kind: &str, key: &Digest) -> Result<Option<T>> {
         let path = self.record_path(kind, key);
         let text = match bpfassay_input::read(&path, MAX_RECORD) {
@@ -43,20 +44,19 @@ impl Cache {
         }
     }
 
-    /// Records `fact` for `key`, in place of what was recorded before.
+    /// Records `fact` for `key`, and replaces an earlier record.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] where there is no space for it; [`Error::Io`] where it cannot be written for another reason.
+    /// [`Error::DiskFull`] if there is no space, or [`Error::Io`].
     pub fn record<T: Serialize>(&self, kind: &str, key: &Digest, fact: &T) -> Result<()> {
         self.write_small(&self.record_path(kind, key), fact)
     }
 
-    /// Writes a small JSON file in one step. Where the cache may only be read, nothing is written:
-    /// it is found out again.
+    /// Writes a small JSON file atomically. Writes nothing in a read-only cache.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] where there is no space; [`Error::Io`] where the file cannot be written or renamed, or `value` is nothing that
-    /// JSON has.
+    /// - [`Error::DiskFull`]: there is no space.
+    /// - [`Error::Io`]: the file cannot be written or renamed, or JSON cannot represent `value`.
     pub(crate) fn write_small<T: Serialize>(&self, path: &Path, value: &T) -> Result<()> {
         if self.access == CacheAccess::ReadOnly {
             tracing::debug!("not written, because the cache may only be read: {}", path.display());
@@ -72,7 +72,7 @@ impl Cache {
             .tempfile_in(tmp)
             .map_err(|error| self.write_error("a record", needed, tmp, error))?;
         file.write_all(&text).map_err(|error| self.write_error("a record", needed, path, error))?;
-        // Other users may read the cache, as far as its directories let them.
+        // Other users can read the cache, if its directories let them.
         let mode = fs::Permissions::from_mode(0o644);
         file.as_file().set_permissions(mode).map_err(Error::io("open up", path))?;
         file.persist(path).map_err(|error| self.write_error("a record", needed, path, error.error))?;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Removing files and directories of the cache, without following a symbolic link on the way to it
-//! or in it.
+//! Removes files and directories of the cache without following any symbolic link.
 
 use std::{
     ffi::{CStr, CString},
@@ -17,22 +16,22 @@ use rustix::{
     io::Errno,
 };
 
-/// What begins the names that directories get on the way to their removal.
+/// Prefix of the names that directories get before they are removed.
 const MOVED: &str = ".removed-";
 
-/// The directory `name` in `parent`, which must be one itself and no link to one.
+/// Opens the directory `name` in `parent`. A symbolic link to a directory is refused.
 ///
 /// # Errors
-/// Those of openat(2); `ENOTDIR` or `ELOOP` where `name` is a link or no directory.
+/// The errors of openat(2): `ENOTDIR` or `ELOOP` if `name` is a link or not a directory.
 pub(super) fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(parent, name, flags, Mode::empty())
 }
 
-/// Removes what is at `path` below `root`, a directory with everything in it; absent is fine.
+/// Removes the entry at `path` below `root`, with everything in it. A missing one is fine.
 ///
 /// # Errors
-/// Those of the system; of a path that leaves `root`, by `..` or through a symbolic link.
+/// The system's errors. Also a path that leaves `root`, by `..` or a symbolic link.
 pub(super) fn remove_below(root: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let mut names = Vec::new();
     for component in path.components() {
@@ -56,20 +55,19 @@ pub(super) fn remove_below(root: BorrowedFd<'_>, path: &Path) -> io::Result<()> 
     Ok(remove_at(directory.as_fd(), &name)?)
 }
 
-/// Removes the entry `name` of `parent`, a directory with everything in it, however deep; absent is
-/// fine. What is mounted there, or below, stays with everything in it: it is none of the cache.
+/// Removes the entry `name` of `parent` with everything in it, however deep. A missing one is fine.
+/// Mounted file systems stay with their content, because they do not belong to the cache.
 ///
 /// # Errors
-/// Those of unlinkat(2), openat2(2) and renameat(2), for the entry or for what is in it: `EBUSY` or
-/// `EXDEV` for what is mounted.
+/// The errors of unlinkat(2), openat2(2) and renameat(2) for the entry or its content. A mount
+/// point gives `EBUSY` or `EXDEV`.
 pub(super) fn remove_at(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     if unlink(parent, name)? {
         return Ok(());
     }
     let Some(top) = open_same_mount(parent, name)? else { return Ok(()) };
     let mut moved = 0_u64;
-    // Directories of directories are moved up into `top` before they are emptied, so that neither
-    // descriptors nor stack are needed for each level.
+    // Nested directories move up into `top`, so that deep ones need no more descriptors or stack.
     loop {
         let names = names(&top)?;
         if names.is_empty() {
@@ -82,7 +80,7 @@ pub(super) fn remove_at(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno
     remove_directory(parent, name)
 }
 
-/// Removes the entry `name` of `top`. Directories in it that are not empty become entries of `top`.
+/// Removes the entry `name` of `top`. Non-empty directories in it become entries of `top`.
 fn empty_into(top: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> Result<(), Errno> {
     if unlink(top, name)? {
         return Ok(());
@@ -97,7 +95,7 @@ fn empty_into(top: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> Result<(), E
             match rustix::fs::renameat_with(&directory, &below, top, format!("{MOVED}{moved}"), RenameFlags::NOREPLACE)
             {
                 Ok(()) | Err(Errno::NOENT) => break,
-                // Somebody has that name already.
+                // The name is taken: try the next one.
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error),
             }
@@ -106,8 +104,7 @@ fn empty_into(top: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> Result<(), E
     remove_directory(top, name)
 }
 
-/// Removes the entry `name` of `parent`, unless it is a directory. Whether nothing of that name is
-/// left.
+/// Removes the entry `name` of `parent`, unless it is a directory. Returns whether it is gone.
 fn unlink(parent: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
@@ -124,16 +121,15 @@ fn remove_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// The directory `name` in `parent`, which must be one itself, no link to one and no mount point;
-/// `None`: there is none.
+/// Opens the directory `name` in `parent`, if it exists. Refuses symbolic links and mount points.
 pub(super) fn open_same_mount(parent: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     match rustix::fs::openat2(parent, name, flags, Mode::empty(), resolve) {
         Ok(directory) => Ok(Some(directory)),
         Err(Errno::NOENT) => Ok(None),
-        // A kernel before 5.6, or a container that does not know the call: a mount of another file
-        // system is noticed, at least.
+        // The kernel is older than 5.6, or the container blocks the call. The device number still
+        // reveals a mount of another file system.
         Err(Errno::NOSYS | Errno::PERM) => {
             let directory = open_directory(parent, name)?;
             match rustix::fs::fstat(&directory)?.st_dev == rustix::fs::fstat(parent)?.st_dev {
@@ -145,7 +141,7 @@ pub(super) fn open_same_mount(parent: BorrowedFd<'_>, name: &CStr) -> Result<Opt
     }
 }
 
-/// The names in `directory`.
+/// Lists the names in `directory`, without `.` and `..`.
 fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -167,8 +163,7 @@ mod tests {
         rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()
     }
 
-    /// More directories in each other than a process may have files open, of which none has a path
-    /// that could be opened.
+    /// There are more levels than a process can open files, and the paths are too long to open.
     #[test]
     fn directories_are_removed_however_deep_they_are() {
         let work = tempfile::tempdir().unwrap();
@@ -194,7 +189,7 @@ mod tests {
         assert!(Path::new("/etc/passwd").exists());
     }
 
-    /// A bind mount has the device number of the directory around it.
+    /// The device number does not reveal a bind mount.
     #[test]
     fn what_is_mounted_below_is_not_emptied() {
         const VARIABLE: &str = "BPFASSAY_TEST_REMOVAL";

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a process makes in the cache's `tmp`: in a directory of its own, which it holds by a lock.
+//! Sessions: each process works in a directory of the cache's `tmp`, which it has locked.
 //!
-//! The lock is released by the system when the process ends, however it ends: a directory with our
-//! prefix and a free lock has no owner any more, and is removed. Process ids would not do where
-//! containers share a cache.
+//! The system releases the lock when the process ends, however it ends. A directory with our prefix
+//! and a free lock has no owner, and is removed. Process ids fail if containers share a cache.
 
 use std::{
     fs,
@@ -24,28 +23,28 @@ use rustix::{
 use super::removal::{open_directory, open_same_mount, remove_at};
 use crate::{Error, Result};
 
-/// How the names of our directories in `tmp` begin.
+/// Prefix of the names of our directories in `tmp`.
 pub(super) const PREFIX: &str = "bpfassay-";
-/// Before the name of one that has no owner yet.
+/// Prefix before the name while a directory has no owner yet.
 const BEGUN: &str = ".";
-/// The file in each whose lock its owner holds.
+/// The file in each directory that its owner has locked.
 const OWNER: &str = "owner";
 
-/// The directory in `tmp` of one open cache; removed when the last that uses it is dropped.
+/// The directory of one open cache in `tmp`. It is removed when the last user drops it.
 #[derive(Debug)]
 pub(crate) struct Session {
     tmp: OwnedFd,
     path: PathBuf,
-    /// Its lock shows that the owner runs.
+    /// Locked to show that the owner runs.
     _owner: fs::File,
 }
 
 impl Session {
-    /// Begins one in `tmp`, a directory at `path`, under a name that begins with `prefix`. It has
-    /// that name once it has an owner.
+    /// Makes a directory in `tmp`, which is at `path`, with a name that begins with `prefix`. The
+    /// directory gets this name when its owner has locked it.
     ///
     /// # Errors
-    /// [`Error::Io`] where the directory or its owner's lock cannot be made, or cannot be renamed.
+    /// [`Error::Io`] if the directory or its lock cannot be made or renamed.
     pub(crate) fn begin(tmp: OwnedFd, path: &Path, prefix: &str) -> Result<Self> {
         let made = tempfile::Builder::new().prefix(&format!("{BEGUN}{prefix}")).tempdir_in(path);
         let begun = made.map_err(Error::io("create a directory in", path))?;
@@ -57,7 +56,7 @@ impl Session {
         rustix::fs::renameat(&tmp, name_of(begun.path()).map_err(failed())?, &tmp, name)
             .map_err(|error| failed()(error.into()))?;
         let place = path.join(name);
-        // There is nothing left to remove by its first name.
+        // The first name no longer exists: keep `begun` from removing it.
         let _ = begun.keep();
         Ok(Self { tmp, path: place, _owner: owner })
     }
@@ -80,23 +79,24 @@ fn name_of(path: &Path) -> io::Result<std::ffi::CString> {
     Ok(std::ffi::CString::new(path.file_name().unwrap_or_default().as_bytes())?)
 }
 
-/// Makes the file by whose lock the directory `path` in `tmp` is ours.
+/// Makes and locks the file that shows who owns the directory `path` in `tmp`.
 fn own(tmp: BorrowedFd<'_>, path: &Path) -> io::Result<fs::File> {
     let directory = open_directory(tmp, name_of(path)?.as_c_str())?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = fs::File::from(rustix::fs::openat(&directory, OWNER, flags, Mode::from_raw_mode(0o600))?);
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    // For people.
+    // For people who look.
     writeln!(file, "{}", std::process::id())?;
     Ok(file)
 }
 
-/// Removes what has our prefix in `tmp`, the directory at `path`, and no owner any more. Other
-/// entries stay. Those that have no owner yet are removed only where no other process can be making
-/// one: where we are `alone`. Each is given to `before` first.
+/// Removes directories without an owner whose names begin with `prefix` from `tmp`, the directory
+/// at `path`. Other entries stay. Directories that have no owner yet are removed only if we are
+/// `alone`, so that no other process can be making one. Calls `before` with each before it is
+/// removed.
 ///
 /// # Errors
-/// [`Error::Io`] where `tmp` cannot be listed. An entry that cannot be removed is no error.
+/// [`Error::Io`] if `tmp` cannot be listed. An entry that cannot be removed is not an error.
 pub(crate) fn sweep(
     tmp: BorrowedFd<'_>,
     path: &Path,
@@ -112,7 +112,7 @@ pub(crate) fn sweep(
         if !begun.unwrap_or(name.to_bytes()).starts_with(prefix.as_bytes()) {
             continue;
         }
-        // What cannot be read or removed does no harm.
+        // An entry that cannot be read or removed does no harm.
         let removed = match abandoned(tmp, name) {
             Ok(None) => Ok(()),
             Ok(Some(_held)) => {
@@ -128,8 +128,7 @@ pub(crate) fn sweep(
     Ok(())
 }
 
-/// The directory `name`, where it is ours and its owner is gone; the lock that proves it is held by
-/// the answer.
+/// Opens the directory `name` if it is ours and its owner is gone, as the returned lock proves.
 fn abandoned(tmp: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<OwnedFd>, Errno> {
     let stat = rustix::fs::statat(tmp, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let ours = stat.st_uid == rustix::process::geteuid().as_raw();
@@ -140,7 +139,7 @@ fn abandoned(tmp: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<OwnedF
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let owner = match rustix::fs::openat(&directory, OWNER, flags, Mode::empty()) {
         Ok(owner) => owner,
-        // Whoever made or removed it died between two steps.
+        // The process that made or removed it died between two steps.
         Err(Errno::NOENT) => return Ok(Some(directory)),
         Err(error) => return Err(error),
     };
@@ -154,17 +153,16 @@ fn abandoned(tmp: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<OwnedF
 /// An empty directory in the cache's file system, removed when dropped.
 #[derive(Debug)]
 pub struct Scratch {
-    // Dropped before its parent directory.
+    // Dropped before `_session`, whose directory contains it.
     directory: tempfile::TempDir,
     _session: Option<Arc<Session>>,
 }
 
 impl Scratch {
-    /// A directory outside the cache, in the system's place for temporary files, which only this
-    /// user may enter.
+    /// Makes a directory, private to this user, in the system's directory for temporary files.
     ///
     /// # Errors
-    /// [`Error::Io`] where the directory for temporary files cannot be written to.
+    /// [`Error::Io`] if it cannot be made.
     pub(super) fn elsewhere() -> Result<Self> {
         let closed = fs::Permissions::from_mode(0o700);
         let made = tempfile::Builder::new().prefix(PREFIX).permissions(closed).tempdir();
@@ -172,29 +170,29 @@ impl Scratch {
         Ok(Self { directory, _session: None })
     }
 
-    /// A directory in that of `session`.
+    /// Makes a directory inside that of `session`.
     ///
     /// # Errors
-    /// [`Error::Io`] where the directory cannot be made.
+    /// [`Error::Io`] if the directory cannot be made.
     pub(super) fn in_session(session: Arc<Session>) -> Result<Self> {
         let made = tempfile::Builder::new().prefix("scratch-").tempdir_in(session.path());
         let directory = made.map_err(Error::io("create a directory in", session.path()))?;
         Ok(Self { directory, _session: Some(session) })
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Renames the directory to `path`, and leaves it there.
+    /// Renames the directory to `path`, and keeps it.
     ///
     /// # Errors
-    /// Those of rename(2), such as where `path` exists and is not empty.
+    /// The errors of rename(2), such as when `path` exists and is not empty.
     pub(super) fn persist(self, path: &Path) -> io::Result<()> {
         fs::rename(self.directory.path(), path)?;
-        // There is nothing left to remove.
+        // The old name no longer exists: keep `directory` from removing it.
         let _ = self.directory.keep();
         Ok(())
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stamps: what a file looked like from outside when its content was last hashed.
+//! Stamps: size and times of a file when its content was last hashed.
 
 use std::{
     fs,
@@ -13,19 +13,19 @@ use serde::{Deserialize, Serialize};
 use super::{Cache, Digest};
 use crate::{Error, Result};
 
-/// Kind of cache record: path → stamp and digest.
+/// Kind of the cache record that maps a path to stamp and digest.
 const RECORD: &str = "file";
 
-/// How long a file must not have changed for its stamp to be trusted: file systems count time in
-/// steps, and a write within one leaves none.
+/// How long a file must be unchanged before its stamp is trusted. File times have a coarse
+/// resolution: a second write within one step does not show.
 const SETTLED: Duration = Duration::from_secs(2);
 
 impl Cache {
-    /// The digest of a file that is not in the cache, such as QEMU: its content is hashed once, and
-    /// again when its size or times differ from those that it had then.
+    /// Returns the digest of a file outside the cache, such as QEMU. Its content is hashed once,
+    /// and again when its size or times change.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file or the record cannot be read, and others of writing the record.
+    /// [`Error::Io`] if the file or the record cannot be read, and errors of writing the record.
     pub fn digest_of(&self, file: &Path) -> Result<Digest> {
         let key = Digest::of(file.as_os_str().as_bytes());
         let metadata = || fs::metadata(file).map_err(Error::io("read", file));
@@ -46,9 +46,9 @@ impl Cache {
     }
 }
 
-/// Size and times of a file. Every write changes one of them (`ctime` cannot be set back), so a
-/// file that still matches its stamp need not be hashed again; damage below the file system is for
-/// [`super::Cache::check`] to find.
+/// Size and times of a file. Every write changes one of them (`ctime` cannot be set back): a file
+/// that matches its stamp is not hashed again. [`super::Cache::check`] finds damage below the file
+/// system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stamp {

@@ -62,7 +62,7 @@ fn damage_that_the_file_system_does_not_show_is_found_by_the_full_check() {
     let object = cache.add_bytes("a", b"content").unwrap();
     let sound = cache.add_bytes("b", b"sound").unwrap();
     damage(&object.path);
-    // The stamp of the damaged file stands for bits that changed below the file system.
+    // The fresh stamp stands for bits that changed below the file system.
     cache
         .write_small(&object.path.with_extension("stamp"), &stamp::Stamp::of(&fs::metadata(&object.path).unwrap()))
         .unwrap();
@@ -221,7 +221,7 @@ fn a_full_disk_is_reported_with_how_much_is_needed_and_where() {
     let what = "the toolchain";
     assert_full(&cache.add_bytes(what, &vec![0; 8 << 20]).unwrap_err(), 8 << 20);
     assert_full(&cache.make_tree(what, &Digest::of(b""), what, 3_500_000_000, fill).unwrap_err(), 3_500_000_000);
-    // The size is not known beforehand: the disk fills up on the way.
+    // The size is unknown: the disk fills up on the way.
     let error = cache
         .add::<Error>(what, 0, |writer| {
             for _ in 0..8 {
@@ -233,7 +233,7 @@ fn a_full_disk_is_reported_with_how_much_is_needed_and_where() {
         .unwrap_err();
     assert_full(&error, 1 << 20);
     assert!(tmp_is_empty(&cache));
-    // What fits still goes in.
+    // A small object still fits.
     cache.add_bytes(what, b"small").unwrap();
     assert_eq!(cache.check().unwrap().files, 1);
 }

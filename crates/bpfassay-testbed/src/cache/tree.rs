@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Trees: directories made from known inputs, with a listing of what they hold.
+//! Trees: directories made from known inputs, with a listing of their files.
 
 use std::{
     fs, io,
@@ -14,18 +14,17 @@ use crate::{Error, Result};
 
 const CONTENT: &str = "content";
 pub(super) const LISTING: &str = "listing.json";
-/// Largest listing that is read, in bytes; that of a toolchain's root has some MB.
+/// Limit on a listing, in bytes. The listing of a toolchain's root has some MB.
 const MAX_LISTING: u64 = 256 << 20;
 
 /// A directory in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
-    /// Its content; to be left as it is, shared with other processes.
+    /// The path of the content, which is shared with other processes and must not be changed.
     pub path: PathBuf,
-    /// Digest over the paths, modes and contents of its files: the same for the same content at any
-    /// path.
+    /// Digest over paths, modes and contents of the files, independent of where the tree is.
     pub digest: Digest,
-    /// Its files, sorted by path.
+    /// The files, sorted by path.
     pub files: Vec<TreeFile>,
 }
 
@@ -33,11 +32,11 @@ pub struct Tree {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TreeFile {
-    /// Relative to the tree.
+    /// The path relative to the tree.
     pub path: String,
-    /// SHA-256 of its content; for a symbolic link, of the target's text.
+    /// SHA-256 of the content. For a symbolic link, of its target.
     pub digest: Digest,
-    /// Whether it may be executed.
+    /// Whether the file is executable.
     pub executable: bool,
     stamp: Stamp,
 }
@@ -53,24 +52,26 @@ impl Cache {
         self.root.join("trees").join(kind).join(key.to_string())
     }
 
-    /// The tree made for `key`, if it is there and sound; size and times of every file are compared
-    /// with the listing, and a file that differs is hashed. A damaged tree is reported, removed,
-    /// and counts as absent.
+    /// Returns the tree for `key`, if it exists and is sound. Size and times of every file are
+    /// compared with the listing, and a file that differs is hashed. A damaged tree is reported,
+    /// removed, and counts as absent.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be read, [`Error::Damaged`] where it is damaged and cannot be removed.
+    /// [`Error::Io`] if it cannot be read, or [`Error::Damaged`] if a damaged one cannot be
+    /// removed.
     pub fn tree(&self, kind: &str, key: &Digest) -> Result<Option<Tree>> {
         let home = self.tree_path(kind, key);
         self.open_tree(&home, false)
     }
 
-    /// The tree for `key`: found, or made by `fill`, which gets an empty directory. `what` names it
-    /// in messages; `needed` is how many bytes it takes, about. Of several processes that need it,
-    /// one makes it and the others wait.
+    /// Returns the tree for `key`, or makes it: `fill` gets an empty directory. `what` names the
+    /// tree in messages. `needed` is its approximate size in bytes. If several processes need the
+    /// tree, one makes it and the others wait.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] where less than `needed` bytes are free, [`Error::Io`] and [`Error::Damaged`] where the cache cannot be read or
-    /// written, and what `fill` returns.
+    /// - [`Error::DiskFull`]: fewer than `needed` bytes are free.
+    /// - [`Error::Io`], [`Error::Damaged`]: the cache cannot be read or written.
+    /// - What `fill` returns.
     pub fn make_tree<E: From<Error>>(
         &self,
         kind: &str,
@@ -147,10 +148,10 @@ impl Cache {
         Ok(Some(Tree { path: content, digest: digest_of_all(&listing.files), files: listing.files }))
     }
 
-    /// Reads every tree again and removes those that are damaged, which `checked` then lists.
+    /// Hashes every tree and removes damaged ones. Adds both to `checked`.
     ///
     /// # Errors
-    /// [`Error::Io`] where the directories of trees cannot be read, or a damaged tree cannot be removed.
+    /// [`Error::Io`] if a tree cannot be read, or [`Error::Damaged`] if one cannot be removed.
     pub(super) fn check_trees(&self, checked: &mut Checked) -> Result<()> {
         let trees = self.root.join("trees");
         for kind in entries(&trees, |kind| kind.is_dir())? {
@@ -169,7 +170,7 @@ impl Cache {
 }
 
 impl Tree {
-    /// Digest over the files below `directory`, with paths relative to it.
+    /// Returns the digest over the files below `directory`, with paths relative to it.
     #[must_use]
     pub fn digest_below(&self, directory: &str) -> Digest {
         let files = self.files.iter().filter_map(|file| {
@@ -179,23 +180,23 @@ impl Tree {
         digest(files)
     }
 
-    /// The file at `path`, relative to the tree.
+    /// Returns the file at `path`, relative to the tree.
     #[must_use]
     pub fn file(&self, path: &str) -> Option<&TreeFile> {
         self.files.binary_search_by(|file| file.path.as_str().cmp(path)).ok().map(|index| &self.files[index])
     }
 }
 
-/// Digest over paths, modes and contents of the files below `directory`: what
-/// [`Tree::digest_below`] is of the same files in a tree.
+/// Hashes paths, modes and contents of the files below `directory`. [`Tree::digest_below`] gives
+/// the same digest for the same files in a tree.
 ///
 /// # Errors
-/// [`Error::Io`] where something in it cannot be read, or has a name that is not UTF-8.
+/// [`Error::Io`] if something in it cannot be read, or has a name that is not UTF-8.
 pub(crate) fn digest_of_directory(directory: &Path) -> Result<Digest> {
     Ok(digest_of_all(&list(directory)?))
 }
 
-/// The files and links below `root`, sorted by path.
+/// Lists the files and links below `root`, sorted by path.
 fn list(root: &Path) -> Result<Vec<TreeFile>> {
     let mut files = Vec::new();
     let mut directories = vec![PathBuf::new()];
@@ -224,7 +225,7 @@ fn list(root: &Path) -> Result<Vec<TreeFile>> {
     Ok(files)
 }
 
-/// What a file holds or where a link points; nothing for devices, pipes and sockets.
+/// Hashes a file's content or a link's target. Returns `None` for devices, pipes and sockets.
 fn content_digest(path: &Path, metadata: &fs::Metadata) -> Result<Option<Digest>> {
     if metadata.is_file() {
         return Digest::of_file(path).map(Some);

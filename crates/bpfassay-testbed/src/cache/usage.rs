@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What takes space in a cache, when it was last used, and removing what was not for long.
+//! Tells what takes space in a cache and when it was used, and removes what was not used for long.
 //!
-//! The time of last use is that of the file which is read at each use: the stamp of an object, the
-//! listing of a tree. Both are renewed at most once an hour. What an earlier version used without
-//! renewing them counts as last used when it was made.
+//! The time of last use is the modification time of a file that is read at each use: an object's
+//! stamp, or a tree's listing. Uses renew it at most once an hour. Earlier versions did not renew
+//! it: their files count as last used when they were made.
 
 use std::{
     fs,
@@ -17,20 +17,19 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use super::{Cache, CacheAccess, entries, object::stamp_path, tree::LISTING};
 use crate::{Error, Result};
 
-/// A use within this time after another one is not recorded.
+/// A use this soon after another one is not recorded.
 const RESOLUTION: Duration = Duration::from_secs(3600);
 
-/// What something in a cache is.
+/// Kinds of items in a cache.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ItemKind {
-    /// A file of a Debian package, which is needed again only where what was unpacked of it is
-    /// gone.
+    /// A Debian package file. It is needed again only if what was unpacked from it is gone.
     Package,
-    /// A part of the initramfs of guests.
+    /// An initramfs segment of guests.
     Segment,
-    /// Another file: images of kernels, the guest's programs.
+    /// Another file, such as a kernel image or a guest's program.
     File,
-    /// A directory that was made, by what it is: `kernel`, `toolchain`.
+    /// A directory of the named kind, such as `kernel` or `toolchain`.
     Tree(String),
     /// The package index of a suite.
     Index,
@@ -39,21 +38,21 @@ pub enum ItemKind {
 /// Something in a cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// What it is.
+    /// The kind of the item.
     pub kind: ItemKind,
-    /// Where it is.
+    /// The path of its file or directory.
     pub path: PathBuf,
-    /// Bytes of its files.
+    /// The total size of its files in bytes.
     pub bytes: u64,
-    /// When it was last used; of an index, when it was fetched.
+    /// When it was last used. For an index, when it was fetched.
     pub used: SystemTime,
 }
 
 impl Cache {
-    /// Everything in it that takes space, but what processes are making.
+    /// Lists the objects, trees and package indexes in the cache.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be read.
+    /// [`Error::Io`] if the cache cannot be read.
     pub fn items(&self) -> Result<Vec<Item>> {
         let mut items = Vec::new();
         for directory in directories(&self.root.join("objects"))? {
@@ -66,7 +65,7 @@ impl Cache {
         for of_kind in directories(&self.root.join("trees"))? {
             let kind = ItemKind::Tree(of_kind.file_name().unwrap_or_default().to_string_lossy().into_owned());
             for path in directories(&of_kind)? {
-                // One without a listing is damaged, and discarded at its next use.
+                // A tree without a listing is damaged, and discarded at its next use.
                 let Some(used) = modified(&path.join(LISTING))? else { continue };
                 items.push(Item { kind: kind.clone(), bytes: bytes_below(&path)?, used, path });
             }
@@ -78,21 +77,22 @@ impl Cache {
         Ok(items)
     }
 
-    /// What [`Cache::prune`] would remove.
+    /// Returns what [`Cache::prune`] would remove.
     ///
     /// # Errors
-    /// [`Error::Io`] where the cache cannot be read.
+    /// [`Error::Io`] if the cache cannot be read.
     pub fn unneeded(&self, is_unneeded: impl Fn(&Item) -> bool) -> Result<Vec<Item>> {
         let mut items = self.items()?;
         items.retain(|item| item.kind != ItemKind::Index && is_unneeded(item));
         Ok(items)
     }
 
-    /// Removes what `is_unneeded`, and returns it. Indexes stay: `--offline` finds packages by
-    /// them.
+    /// Removes and returns what `is_unneeded` selects, except indexes, which `--offline` needs.
     ///
     /// # Errors
-    /// [`Error::CacheInUse`] where another process uses the cache; [`Error::ReadOnly`]; [`Error::Io`] where something cannot be read or removed.
+    /// - [`Error::CacheInUse`]: another process uses the cache.
+    /// - [`Error::ReadOnly`]
+    /// - [`Error::Io`]: something cannot be read or removed.
     pub fn prune(&self, is_unneeded: impl Fn(&Item) -> bool) -> Result<Vec<Item>> {
         self.require_access("what is to be removed")?;
         let failed = |error| Error::io("lock", self.root.join("locks/in-use"))(error);
@@ -108,8 +108,8 @@ impl Cache {
         let removed = self.unneeded(is_unneeded)?;
         for item in &removed {
             if !matches!(item.kind, ItemKind::Tree(_)) {
-                // Without its stamp, an object is hashed again: never one without the other is
-                // taken for sound.
+                // Remove the stamp first: an object without a stamp is hashed again, so that no
+                // half-removed one counts as sound.
                 self.remove(&stamp_path(&item.path))?;
             }
             self.remove(&item.path)?;
@@ -117,7 +117,7 @@ impl Cache {
         Ok(removed)
     }
 
-    /// Records that what `path` belongs to is used now.
+    /// Records that the object or tree of `path`, its stamp or listing, is used now.
     pub(super) fn note_use(&self, path: &Path) {
         if self.access == CacheAccess::ReadOnly {
             return;
@@ -128,14 +128,14 @@ impl Cache {
         }
         let keep = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         let times = Timestamps { last_access: keep, last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW } };
-        // In a shared cache it may be another user's, who notes uses of his own.
+        // In a shared cache, the file can belong to another user, who records his own uses.
         if let Err(error) = rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW) {
             tracing::debug!("cannot note that {} is used: {error}", path.display());
         }
     }
 }
 
-/// What an object is, by how it begins.
+/// Detects an object's kind from its first bytes.
 fn kind_of(path: &Path) -> Result<ItemKind> {
     let mut start = Vec::new();
     let read = bpfassay_input::open(path).and_then(|file| file.take(8).read_to_end(&mut start));
@@ -147,7 +147,7 @@ fn kind_of(path: &Path) -> Result<ItemKind> {
     })
 }
 
-/// Bytes of the files below `directory`; links are not followed.
+/// Sums up the sizes of the files below `directory`, without following links.
 fn bytes_below(directory: &Path) -> Result<u64> {
     let mut bytes = 0;
     let mut waiting = vec![directory.to_owned()];
@@ -168,7 +168,7 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     existing(directory, |kind| kind.is_file())
 }
 
-/// None where another process has removed the directory meanwhile.
+/// Lists entries. A directory that another process has removed is empty.
 fn existing(directory: &Path, is_wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<PathBuf>> {
     match entries(directory, is_wanted) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -176,7 +176,7 @@ fn existing(directory: &Path, is_wanted: impl Fn(fs::FileType) -> bool) -> Resul
     }
 }
 
-/// `None` where another process has removed it meanwhile.
+/// Returns `None` if another process has removed the file.
 fn metadata(path: &Path) -> Result<Option<fs::Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),
@@ -200,7 +200,7 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(86_400);
 
-    /// A cache with a package, a segment, a file and a tree, last used 40 days ago.
+    /// Makes a cache with a package, a segment, a file and a tree, last used 40 days ago.
     fn old() -> (tempfile::TempDir, Cache, Vec<Digest>) {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::open(directory.path().join("cache")).unwrap();
@@ -214,7 +214,7 @@ mod tests {
         (directory, cache, objects)
     }
 
-    /// Makes everything look as if it was last used so many days ago.
+    /// Makes every item look last used so many days ago.
     fn age(cache: &Cache, days: u32) {
         for item in cache.items().unwrap() {
             let path = match item.kind {
@@ -272,7 +272,7 @@ mod tests {
         assert!(cache.object(&objects[0]).unwrap().is_none() && cache.object(&objects[2]).unwrap().is_none());
         assert!(cache.object(&objects[1]).unwrap().is_some() && cache.tree("kernel", &key).unwrap().is_some());
         assert!(removed.iter().all(|item| !item.path.exists() && !stamp_path(&item.path).exists()));
-        // Nothing is missed: what was removed is made again, and used again.
+        // Removed items are made again when needed.
         assert_eq!(cache.add_bytes("a test", b"image").unwrap().digest, objects[2]);
         age(&cache, 40);
         assert_eq!(cache.prune(is_old).unwrap().len(), 3);

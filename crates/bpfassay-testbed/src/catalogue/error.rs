@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of the catalogue, and of the lock that it has.
+//! Errors of the catalogue and its lock.
 
 use std::fmt;
 
@@ -9,37 +9,36 @@ use bpfassay_protocol::Arch;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogueError {
-    /// It is not TOML, or not of the form expected.
+    /// The text is not TOML, or does not have the expected form.
     #[error("{origin}: {problem}")]
     Form {
-        /// The catalogue.
+        /// The name of the catalogue's source.
         origin: String,
-        /// Where and why.
+        /// The position and the problem.
         problem: String,
     },
     /// No kernel of this name exists for the architecture.
     #[error("unknown kernel `{name}` for {arch}{hint}; known are {}", known.join(", "))]
     UnknownKernel {
-        /// The name given.
+        /// The name as the user wrote it.
         name: String,
         /// The architecture.
         arch: Arch,
-        /// The nearest known name, or where else it is to be found; may be empty.
+        /// The most similar name, or where else to find the kernel. Can be empty.
         hint: String,
         /// Every name known for the architecture.
         known: Vec<String>,
     },
-    /// The series exists, but not this build, or not for this architecture, in the suites as they
-    /// are today.
+    /// The series exists, but today's suites do not have this build, or not for this architecture.
     #[error("kernel {name} for {arch} is not in {suites} today; {}", Builds(builds))]
     NoBuild {
-        /// The name given.
+        /// The name as the user wrote it.
         name: String,
         /// The architecture.
         arch: Arch,
-        /// The suites that were searched.
+        /// The suites that were searched, separated by commas.
         suites: String,
-        /// Names of the builds that are there.
+        /// Names of the series' builds that the suites have.
         builds: Vec<String>,
     },
     /// A build lacks a package.
@@ -47,15 +46,15 @@ pub enum CatalogueError {
         "kernel {name} for {arch} ({release}) is incomplete: suite {suite} has no package {missing}; choose another build"
     )]
     Incomplete {
-        /// The name given.
+        /// The name as the user wrote it.
         name: String,
         /// The architecture.
         arch: Arch,
-        /// The build's release.
+        /// The release of the build (`uname -r`).
         release: String,
-        /// The suite.
+        /// Name of the suite.
         suite: String,
-        /// The package missing.
+        /// Name of the missing package.
         missing: String,
     },
 }

@@ -5,17 +5,17 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-/// A kernel release with holes: `@` stands for the flavour, `*` for one or more characters other
-/// than a hyphen.
+/// A kernel release with placeholders: `@` stands for the flavour, `*` for one or more characters
+/// other than a hyphen.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pattern(String);
 
 impl Pattern {
-    /// From its text.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// What is wrong with it: it must end in `-@` and hold nothing but letters, digits, `.`, `-`,
-    /// `+`, `~` and `*`.
+    /// A message about what is wrong. A pattern must end in `-@`, and have only letters, digits,
+    /// `.`, `-`, `+`, `~` and `*` before.
     pub fn new(text: &str) -> Result<Self, String> {
         let body = text.strip_suffix("-@").ok_or_else(|| format!("release `{text}` must end in `-@`"))?;
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '~' | '*');
@@ -25,14 +25,14 @@ impl Pattern {
         Ok(Self(text.to_owned()))
     }
 
-    /// Whether `release` fits it, for `flavour`.
+    /// Whether `release` matches the pattern for `flavour`.
     #[must_use]
     pub fn matches(&self, release: &str, flavour: &str) -> bool {
         fits(&self.0.replace('@', flavour), release)
     }
 }
 
-/// Whether `text` fits `pattern`: backtracking over `*`; patterns are short and have few of them.
+/// Whether `text` matches `pattern`. Backtracks over `*`: patterns are short and have few of them.
 fn fits(pattern: &str, text: &str) -> bool {
     let Some((literal, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(literal) else { return false };

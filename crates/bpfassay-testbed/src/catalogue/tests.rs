@@ -55,7 +55,7 @@ fn names_of_nixpkgs_are_known_and_distinguished() {
     assert_eq!(catalogue.nixpkgs("6.16"), None);
     let error = catalogue.find(Arch::Riscv64, "6.6").unwrap_err().to_string();
     assert!(error.contains("`6.6` for riscv64 among Debian's packages; the flake makes it from linux_6_6"), "{error}");
-    // Whatever Debian has for another architecture is no secret of Nix's.
+    // A kernel that Debian has for another architecture gets no hint at Nix.
     assert!(!catalogue.find(Arch::Riscv64, "5.10").unwrap_err().to_string().contains("nixpkgs"));
     for (line, problem) in [
         ("\"6.1\" = \"linuxPackages_6_1\"", "nixpkgs `6.1`: `linuxPackages_6_1` is no attribute"),
@@ -119,7 +119,7 @@ fn a_users_catalogue_comes_beside_ours_and_changes_nothing_of_it() {
     assert_eq!((both.names(Arch::Aarch64), both.lock()), (ours.names(Arch::Aarch64), ours.lock()));
     for (wrong, problem) in [
         (text.replace("6.12-cloud\"", "6.12\""), "kernel `6.12` for x86_64 is in kernels/debian.toml already"),
-        // A build of ours would not be found any more.
+        // This name would hide a build of the bundled series.
         (text.replace("6.12-cloud\"", "6.12.94\""), "kernel `6.12.94` for x86_64 is in kernels/debian.toml already"),
         (text.replace("suite =", "suit ="), "unknown field `suit`"),
         (text.replace("format = 1", "format = 2"), "has format 2, this program reads 1"),

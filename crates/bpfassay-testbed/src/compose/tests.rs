@@ -17,7 +17,7 @@ fn parse(text: &str) -> Result<TestbedSpec, SpecError> {
     TestbedSpec::parse(Path::new("r.json"), text.as_bytes())
 }
 
-/// A directory with a spec and all that it names.
+/// Makes a directory with a spec and everything that it names.
 fn inputs() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir(directory.path().join("programs")).unwrap();
@@ -60,7 +60,7 @@ fn the_same_inputs_make_the_same_testbed() {
     assert_eq!(packed(1), packed(2));
 }
 
-/// As of the Debian provider's kernels: results of either name the same things.
+/// The Debian provider does the same, so that results of both name the same things.
 #[test]
 fn a_kernel_of_packages_has_their_names_and_modules_by_content() {
     let kernel = |modified: u64, text: &str| {
@@ -86,7 +86,7 @@ fn a_kernel_of_packages_has_their_names_and_modules_by_content() {
     assert!(error.contains("`../linux` is no name of a package"), "{error}");
 }
 
-/// The end of a target, with a package.
+/// Returns the end of a target's JSON, with a package.
 fn packages(name: &str) -> String {
     let digest = Digest::of(b"deb");
     format!(
@@ -108,7 +108,7 @@ fn a_testbed_is_not_packed_over_another() {
     let other = work.path().join("other");
     assert!(matches!(pack(&manifest, &other), Err(Error::Mismatch { .. })));
     assert_eq!(fs::read_dir(&other).unwrap().count(), 0, "half of a testbed is none");
-    // Somebody's own manifest is neither written over nor removed.
+    // A user's own manifest is neither overwritten nor removed.
     manifest.targets[0].kernel.image.sha256 = Digest::of_file(&manifest.targets[0].kernel.image.path).unwrap();
     fs::write(other.join(MANIFEST), "mine").unwrap();
     assert!(matches!(pack(&manifest, &other), Err(Error::Io { action: "create", .. })));

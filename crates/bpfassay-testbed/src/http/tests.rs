@@ -4,7 +4,7 @@ use std::{net::TcpListener, thread};
 use super::*;
 use crate::test_support::{lacks, server::Server};
 
-/// Answers one request after the other with `answers`, whatever is asked for; returns the URL.
+/// Answers one request after the other with `answers`, whatever the request is. Returns the URL.
 fn answering(answers: Vec<String>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/x", listener.local_addr().unwrap());
@@ -67,7 +67,7 @@ fn a_part_that_is_another_than_was_asked_for_begins_again() {
         let mut content = b"cont".to_vec();
         download(&url, &mut content, 7, &mut |_| ()).unwrap();
         assert_eq!(content, b"content", "{wrong}");
-        // Who did not ask for a part takes none.
+        // A partial answer is refused if no part was asked for.
         let url = answering(vec![wrong]);
         assert!(matches!(get(&url, 7), Err(HttpError::Refused(_))));
     }
@@ -104,8 +104,7 @@ fn redirections_are_followed_some_times_and_never_from_https_to_http() {
     assert!(config(TlsConfig::builder().build(), true, PATIENCE).https_only());
 }
 
-/// A server of `directory` over TLS by the program openssl, with a certificate of its own; ends
-/// when dropped.
+/// A TLS server of `directory`: the program openssl, with a new certificate. It ends when dropped.
 struct Encrypted(std::process::Child, u16);
 
 impl Encrypted {
@@ -156,7 +155,7 @@ impl Drop for Encrypted {
 #[test]
 fn a_server_is_trusted_by_a_certificate_that_the_host_knows_and_no_other() {
     let directory = tempfile::tempdir().unwrap();
-    // openssl sends files as they are, with their heads.
+    // openssl sends files unchanged, so the file contains the HTTP head.
     std::fs::write(directory.path().join("x"), "HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\ncontent").unwrap();
     let Some(server) = Encrypted::start(directory.path()) else { return };
     let url = format!("https://127.0.0.1:{}/x", server.1);
@@ -184,8 +183,7 @@ fn a_server_is_trusted_by_a_certificate_that_the_host_knows_and_no_other() {
     }
 }
 
-/// Sends `head`, and then `drop` over and over with a pause between, until nobody reads any more;
-/// returns the URL.
+/// Sends `head`, then `drop` repeatedly with pauses until the client closes. Returns the URL.
 fn dripping(head: &'static str, drop: &'static str, pause: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/x", listener.local_addr().unwrap());
@@ -217,7 +215,7 @@ fn a_server_that_is_silent_or_slow_is_given_up() {
         assert!(matches!(error, HttpError::Slow(_)), "{what}: {error:?}");
         assert!(since.elapsed() < Duration::from_secs(5), "{what}: {:?}", since.elapsed());
     }
-    // As fast as it goes: bounded in bytes.
+    // Headers without end are limited in bytes, too.
     let url =
         dripping("HTTP/1.1 200 OK\r\n", "X: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\n", Duration::ZERO);
     assert!(download_by((&agent, patience), &url, &mut Vec::new(), 1 << 20, &mut |_| ()).is_err());

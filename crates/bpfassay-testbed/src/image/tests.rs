@@ -35,7 +35,7 @@ impl Bed {
         }
     }
 
-    /// A kernel whose module tree holds these files, with their `.modinfo` (`;` for zero bytes).
+    /// Makes a kernel with a tree of these modules and their `.modinfo` (`;` for zero bytes).
     fn kernel(&self, modules: &[(&str, &str)], builtin: &str) -> Kernel {
         let tree = self.directory.path().join("tree");
         for (file, modinfo) in modules {
@@ -87,7 +87,7 @@ fn job(modules: Vec<String>) -> Job {
     }
 }
 
-/// Whichever provider it comes from: its guest would stay silent until its deadline, in every boot.
+/// The kernel's provider does not matter: its guest would be silent until the deadline.
 #[test]
 fn a_damaged_kernel_makes_no_guest() {
     let bed = Bed::new();
@@ -128,7 +128,7 @@ fn a_boot_gets_all_segments_and_its_job_last() {
     }
     let agent = find::find(&target.initramfs[0].archive.path, layout::AGENT, 100).unwrap();
     assert_eq!(agent.as_deref(), Some(&b"agent"[..]));
-    // Once more for another boot, in place of the first.
+    // A second boot overwrites the first initramfs.
     assert_eq!(write(&image, &job, &path).unwrap(), size);
 }
 
@@ -167,7 +167,7 @@ fn segments_are_made_once_and_again_when_they_are_damaged() {
     let bed = Bed::new();
     let kernel = bed.kernel(&MODULES, BUILTIN);
     let first = modules_segment(&bed.cache, &kernel).unwrap().unwrap();
-    // Another tree under the same key: the cache is asked, not the tree.
+    // The cache answers for a known key without reading the tree.
     let tree = kernel.modules.as_ref().unwrap().path.clone();
     let hidden = bed.directory.path().join("hidden");
     fs::rename(&tree, &hidden).unwrap();
@@ -266,7 +266,7 @@ fn a_disk_that_is_too_small_for_an_initramfs_is_reported() {
     let kernel = bed.kernel(&MODULES, BUILTIN);
     let mut target = bed.target(&kernel);
     let Some(small) = crate::test_support::Small::mount() else { return };
-    // Larger than the file system, without a pattern that a file system could store in less.
+    // The file is larger than the file system.
     let large = bed.cache.add_bytes("large", &vec![7; 8 << 20]).unwrap();
     target.initramfs[0].archive = (&large).into();
     let image = GuestImage::from_manifest(&target).unwrap();
@@ -274,7 +274,7 @@ fn a_disk_that_is_too_small_for_an_initramfs_is_reported() {
     let error = write(&image, &job(Vec::new()), &path).unwrap_err();
     assert!(matches!(error, Error::DiskFull { needed, .. } if needed > 8 << 20), "{error}");
 
-    // A segment that is not what it should be, in the same way.
+    // A segment with other content is refused.
     target.initramfs[0].archive.sha256 = Digest::of(b"other");
     let image = GuestImage::from_manifest(&target).unwrap();
     let path = bed.directory.path().join("initramfs");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads an archive from its beginning to its end as it comes, such as out of a stream that is
-//! decompressed.
+//! Reads an archive from start to end as it arrives, such as from a decompressed stream.
 
 use std::io::{self, Read};
 
@@ -10,38 +9,38 @@ use super::find::Header;
 const KIND: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 
-/// The entries of an archive. Reading it reads the content of the entry that [`Entries::next`]
-/// returned last.
+/// Iterates over the entries of an archive. Reading from it gives the content of the entry that
+/// [`Entries::next`] returned last.
 pub(crate) struct Entries<R> {
     reader: R,
-    /// How many bytes were read.
+    /// How many bytes of the archive were read.
     at: u64,
-    /// Bytes of the content that were not read yet.
+    /// How many bytes of the content are unread.
     left: u64,
 }
 
-/// An entry.
+/// An entry of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Its path, as far as it is UTF-8.
+    /// The path. Bytes that are not UTF-8 are replaced.
     pub(crate) name: String,
-    /// Whether it is a regular file.
+    /// Whether the entry is a regular file.
     pub(crate) is_file: bool,
-    /// Bytes of its content.
+    /// Bytes of content.
     pub(crate) size: u64,
 }
 
 impl<R: Read> Entries<R> {
-    /// Of the archive that `reader` begins with.
+    /// Reads the archive at the start of `reader`.
     pub(crate) const fn new(reader: R) -> Self {
         Self { reader, at: 0, left: 0 }
     }
 
-    /// The next entry, after what was not read of the one before; `None` at the end.
+    /// Skips the rest of the current entry and returns the next one, or `None` at the end.
     ///
     /// # Errors
-    /// Those of the reader; [`io::ErrorKind::InvalidData`] and [`io::ErrorKind::UnexpectedEof`]
-    /// where it is no newc archive, or is cut off.
+    /// The errors of the reader. [`io::ErrorKind::InvalidData`] or [`io::ErrorKind::UnexpectedEof`]
+    /// if the data is not a newc archive, or is cut off.
     pub(crate) fn next(&mut self) -> io::Result<Option<Entry>> {
         let end = (self.at + self.left).next_multiple_of(4);
         self.skip_to(end)?;

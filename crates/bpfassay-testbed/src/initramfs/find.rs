@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Takes one small file out of an archive on disk, without reading the rest.
+//! Reads one small file from an archive on disk, without the rest.
 
 use std::{
     io::{self, BufReader, Read, Seek, SeekFrom},
@@ -9,16 +9,17 @@ use std::{
 use super::{ArchiveError, MAX_PATH, TRAILER};
 
 const HEADER: usize = super::HEADER as usize;
-/// Where in the header the mode and the size of the file and the length of its name stand.
+/// Offsets in the header: the file's mode, its size, and the length of its name.
 const MODE: usize = 6 + 8;
 const SIZE: usize = 6 + 8 * 6;
 const NAME_LENGTH: usize = 6 + 8 * 11;
 
-/// The content of the file `wanted` (with or without leading slash) in the archive at `path`, if it
-/// is there. Files larger than `limit` bytes are refused.
+/// Returns the content of the file `wanted` (with or without leading slash) in the archive at
+/// `path`, if it exists. Files of more than `limit` bytes are refused.
 ///
 /// # Errors
-/// [`ArchiveError::Read`] where the file cannot be read, [`ArchiveError::Malformed`] for anything that is no newc archive.
+/// [`ArchiveError::Read`] if the archive cannot be read. [`ArchiveError::Malformed`] if it is not a
+/// newc archive.
 pub fn find(path: &Path, wanted: &str, limit: u64) -> Result<Option<Vec<u8>>, ArchiveError> {
     let file = bpfassay_input::open(path).map_err(|source| ArchiveError::Read { path: path.to_owned(), source })?;
     find_in(BufReader::new(file), wanted, limit).map_err(|source| match source.kind() {
@@ -29,11 +30,11 @@ pub fn find(path: &Path, wanted: &str, limit: u64) -> Result<Option<Vec<u8>>, Ar
     })
 }
 
-/// The content of the file `wanted` in a newc archive; `None` where the archive has no such file.
+/// Returns the content of the file `wanted` in a newc archive, or `None` if it has no such file.
 ///
 /// # Errors
-/// Those of `reader`; [`io::ErrorKind::InvalidData`] where it is no newc archive, or the file is
-/// larger than `limit`.
+/// The errors of `reader`. [`io::ErrorKind::InvalidData`] if this is not a newc archive, or if the
+/// file is larger than `limit`.
 pub(crate) fn find_in(mut reader: impl Read + Seek, wanted: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let wanted = wanted.strip_prefix('/').unwrap_or(wanted);
     let mut at = 0u64;
@@ -54,24 +55,23 @@ pub(crate) fn find_in(mut reader: impl Read + Seek, wanted: &str, limit: u64) ->
     Ok(None)
 }
 
-/// What stands before the content of an entry.
+/// The bytes before an entry's content.
 pub(super) struct Header {
     /// Path of the entry.
     pub(super) name: Vec<u8>,
     /// Kind and permissions, as in `st_mode`.
     pub(super) mode: u32,
-    /// Bytes of the content.
+    /// Bytes of content.
     pub(super) size: u64,
-    /// Bytes of the header and the name, without what pads them.
+    /// Bytes of header and name, without padding.
     pub(super) length: u64,
 }
 
 impl Header {
-    /// The header at which `reader` is, which is byte `at` of the archive; `None` for that of the
-    /// end.
+    /// Reads the header at the position of `reader`, byte `at` of the archive. `None`: the trailer.
     ///
     /// # Errors
-    /// Those of `reader`; [`io::ErrorKind::InvalidData`] where there is none.
+    /// The errors of `reader`. [`io::ErrorKind::InvalidData`] if there is no header.
     pub(super) fn read(reader: &mut impl Read, at: u64) -> io::Result<Option<Self>> {
         let mut header = [0; HEADER];
         reader.read_exact(&mut header)?;

@@ -23,7 +23,7 @@ fn sample() -> Archive {
 /// Mode, inode, device number and body of an entry.
 type Seen = (u32, u32, (u32, u32), Vec<u8>);
 
-/// What a reader of the format sees, by path. Independent of the writer above.
+/// Parses an archive independently of the writer. Returns entries by path.
 fn read(mut bytes: &[u8]) -> BTreeMap<String, Seen> {
     let mut entries = BTreeMap::new();
     let total = bytes.len();
@@ -177,7 +177,7 @@ proptest! {
     fn archives_read_back_as_they_were_made(nodes in prop::collection::vec(("/?[a-zé ]{1,9}(/[a-zé ]{1,9}){0,3}", node()), 0..12)) {
         let mut archive = Archive::default();
         for (path, node) in nodes {
-            // Some collide: those must leave the archive as it was, apart from new parents.
+            // Adding a colliding entry must not change the archive, except for new parents.
             let _ = archive.add(&path, node);
         }
         let bytes = archive.to_bytes().unwrap();

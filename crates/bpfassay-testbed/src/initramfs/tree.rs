@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A user's directory tree (`--ior ARCH=DIR`), laid over the guest's root directory.
+//! A user's directory tree (`--ior ARCH=DIR`) for the guest's root directory.
 //!
-//! Nothing outside the directory is read: symbolic links are copied, never followed. What would not
-//! work in the guest, or would replace what this project puts there, is refused when the tree is
-//! read, with the path in question.
+//! Nothing outside the tree is read: symbolic links are copied, never followed. Reading refuses,
+//! with its path, everything that would not work in the guest or would replace a file of this
+//! project.
 
 #![allow(
     clippy::disallowed_methods,
@@ -23,73 +23,73 @@ use object::{LittleEndian, elf};
 
 use super::{Archive, ArchiveError, Content, Node};
 
-/// As many symbolic links as Linux follows in one path.
+/// How many symbolic links Linux follows in one path.
 const MAX_LINKS: u32 = 40;
 
-/// Directories that the guest fills while it runs: links into them do not refer to the host.
+/// Directories that the guest fills while it runs. Links into them do not refer to the host.
 const LIVE: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
 
-/// Where a real IOR is looked for first.
+/// Paths at which a real IOR is looked for first.
 const USUAL_PLACES: [&str; 4] = ["usr/local/bin/ior", "usr/bin/ior", "bin/ior", "ior"];
 
-/// Why a directory tree cannot be laid over a guest.
+/// Why a directory tree cannot be used in a guest.
 #[derive(Debug, thiserror::Error)]
 pub enum OverlayError {
     /// The directory or something in it cannot be read.
     #[error("cannot read {} of the overlay: check that it exists and may be read", path.display())]
     Read {
-        /// What.
+        /// Path on the host.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         #[source]
         source: io::Error,
     },
     /// A name that is not UTF-8.
     #[error("the overlay holds {}, whose name is not UTF-8: rename it", path.display())]
     Name {
-        /// The path.
+        /// Path on the host.
         path: PathBuf,
     },
     /// A socket, pipe or device.
     #[error("the overlay holds {}, which is neither a file nor a directory nor a symbolic link: remove it", path.display())]
     Special {
-        /// The path.
+        /// Path on the host.
         path: PathBuf,
     },
-    /// Something that would replace a part of the guest.
+    /// A path that would replace a part of the guest.
     #[error("the overlay holds `/{path}`, a path that the guest uses itself: remove it")]
     Reserved {
-        /// The path in the guest.
+        /// Path in the guest, without the leading slash.
         path: String,
     },
-    /// A symbolic link to a place that the guest will not have.
+    /// A symbolic link to a place that does not exist in the guest.
     #[error(
         "the overlay's link `/{link}` points to `{target}`, outside the overlay: copy what it points to into the directory"
     )]
     Outside {
-        /// The link, as a path in the guest.
+        /// Path of the link in the guest, without the leading slash.
         link: String,
-        /// Its target.
+        /// The target of the link.
         target: String,
     },
-    /// No program to run.
+    /// The tree has no IOR to run.
     #[error("there is no `ior` in {}: expected an executable at usr/bin/ior, bin/ior, or once anywhere in the tree{}",
         directory.display(), several(found))]
     NoIor {
-        /// The directory.
+        /// Path on the host.
         directory: PathBuf,
-        /// Files of that name, if there are several.
+        /// Files with the name `ior`, if there are several.
         found: Vec<String>,
     },
-    /// A program for another machine.
+    /// The program is for another architecture.
     #[error("`/{path}` of the overlay is not a program for {arch}: pass a tree built for that architecture")]
     WrongArchitecture {
-        /// The path in the guest.
+        /// Path in the guest, without the leading slash.
         path: String,
         /// The guest's architecture.
         arch: Arch,
     },
-    /// The initramfs cannot hold it.
+    /// The tree does not fit into an initramfs.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
 }
@@ -98,23 +98,23 @@ fn several(found: &[String]) -> String {
     if found.is_empty() { String::new() } else { format!("; found several: {}", found.join(", ")) }
 }
 
-/// A directory tree with a real IOR, ready to be laid over a guest.
+/// A directory tree with a real IOR, ready for a guest.
 #[derive(Debug, Clone)]
 pub struct Overlay {
-    /// The tree, and the link [`layout::EXTERNAL_IOR`].
+    /// The tree and the link [`layout::EXTERNAL_IOR`].
     pub archive: Archive,
-    /// The program, as a path in the guest.
+    /// Absolute path of the program in the guest.
     pub ior: String,
-    /// The program's file on this host, links followed as the guest will follow them.
+    /// The program's file on this host. Links are followed as in the guest.
     pub program: PathBuf,
 }
 
 impl Overlay {
-    /// Reads the tree at `directory` for a guest of architecture `arch`. File contents are read
-    /// only when the archive is written.
+    /// Reads the tree at `directory` for a guest of architecture `arch`. Contents are read later,
+    /// when the archive is written.
     ///
     /// # Errors
-    /// [`OverlayError`] for anything that the guest could not use.
+    /// [`OverlayError`] for everything that the guest could not use.
     pub fn read(arch: Arch, directory: &Path) -> Result<Self, OverlayError> {
         let mut archive = Archive::default();
         add_directory(&mut archive, directory, "")?;
@@ -136,11 +136,12 @@ impl Overlay {
 }
 
 impl Overlay {
-    /// The `mpiexec` with which the guest launches several ranks, as a path in the guest: that
-    /// beside IOR, else the system's; `None`: there is none.
+    /// Finds the `mpiexec` that launches several ranks in the guest: in IOR's directory, else the
+    /// system's. Returns its path in the guest, or `None`.
     ///
     /// # Errors
-    /// [`OverlayError::WrongArchitecture`] for one that is no program for `arch`; [`OverlayError::Read`] where it cannot be read.
+    /// [`OverlayError::WrongArchitecture`] if it is not a program for `arch`.
+    /// [`OverlayError::Read`] if it cannot be read.
     pub fn launcher(&self, arch: Arch) -> Result<Option<String>, OverlayError> {
         let ior = resolve(&self.archive, self.ior.trim_start_matches('/')).unwrap_or_default();
         let beside = ior.rsplit_once('/').map_or("mpiexec".to_owned(), |(directory, _)| format!("{directory}/mpiexec"));
@@ -154,11 +155,11 @@ impl Overlay {
     }
 }
 
-/// Adds everything in `directory` to `archive`, each path with `prefix` before it.
+/// Adds everything in `directory` to `archive`, with `prefix` before each path.
 ///
 /// # Errors
-/// [`OverlayError`] where something in the directory cannot be read, has a name that is not UTF-8, is neither a file nor a directory nor a
-/// symbolic link, or has a path that the archive does not take.
+/// [`OverlayError`] if an entry cannot be read, has a name that is not UTF-8, is of an unsupported
+/// kind, or has a path that an archive cannot have.
 pub(crate) fn add_directory(archive: &mut Archive, directory: &Path, prefix: &str) -> Result<(), OverlayError> {
     let read = |source| OverlayError::Read { path: directory.to_owned(), source };
     walk(archive, &directory.canonicalize().map_err(read)?, prefix)
@@ -193,10 +194,11 @@ fn walk(archive: &mut Archive, directory: &Path, prefix: &str) -> Result<(), Ove
     Ok(())
 }
 
-/// Checks that `node` may be at `path` of a guest.
+/// Checks that `node` can be at `path` of a guest.
 ///
 /// # Errors
-/// [`OverlayError::Reserved`] where the path belongs to the agent, or replaces a mount point by something else than a directory.
+/// [`OverlayError::Reserved`] if the path belongs to the agent, or if it is a mount point and
+/// `node` is not a directory.
 pub(crate) fn check_reserved(path: &str, node: &Node) -> Result<(), OverlayError> {
     let top = path.split('/').next().unwrap_or(path);
     let owned = [layout::AGENT, layout::HOME].iter().any(|ours| ours.strip_prefix('/') == Some(top));
@@ -207,8 +209,8 @@ pub(crate) fn check_reserved(path: &str, node: &Node) -> Result<(), OverlayError
     Ok(())
 }
 
-/// A relative link must not climb above the root of the tree; an absolute one must not depend on
-/// the host's files.
+/// Checks a link. A relative link must not climb above the root of the tree. An absolute one must
+/// not depend on the host's files.
 fn check_link(archive: &Archive, link: &str, target: &str) -> Result<(), OverlayError> {
     let outside = || OverlayError::Outside { link: link.to_owned(), target: target.to_owned() };
     if target.starts_with('/') {
@@ -227,8 +229,7 @@ fn check_link(archive: &Archive, link: &str, target: &str) -> Result<(), Overlay
     Ok(())
 }
 
-/// The path that `path` leads to with all symbolic links followed inside the archive, if something
-/// is there.
+/// Follows `path` and all symbolic links inside the archive. Returns the final path, if it exists.
 pub(crate) fn resolve(archive: &Archive, path: &str) -> Option<String> {
     let mut done = Vec::<String>::new();
     let mut rest: Vec<String> = path.rsplit('/').map(str::to_owned).collect();
@@ -262,7 +263,7 @@ pub(crate) fn resolve(archive: &Archive, path: &str) -> Option<String> {
     Some(done.join("/"))
 }
 
-/// The one `ior` of the tree (with links followed), or all there are if that is not clear.
+/// Finds the tree's `ior`, following links. Returns all candidates if there is not exactly one.
 fn find_ior(archive: &Archive) -> Result<String, Vec<String>> {
     let executable = |path: &str| {
         resolve(archive, path)
@@ -286,7 +287,7 @@ fn find_ior(archive: &Archive) -> Result<String, Vec<String>> {
     }
 }
 
-/// The file on this host that `path` of the archive leads to.
+/// Returns the file on this host that `path` of the archive leads to.
 fn host_file<'a>(archive: &'a Archive, path: &str) -> Option<&'a Path> {
     match archive.get(&resolve(archive, path)?)? {
         Node::File { content: Content::Host { path, .. }, .. } => Some(path),
@@ -309,7 +310,7 @@ mod tests {
 
     use super::*;
 
-    /// The first bytes of an ELF program for x86_64.
+    /// Makes the first bytes of an ELF program, with the low byte of `e_machine`.
     fn program(machine: u8) -> Vec<u8> {
         let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
         bytes.resize(64, 0);
@@ -440,7 +441,7 @@ mod tests {
         assert!(
             matches!(launcher(&directory), Err(OverlayError::WrongArchitecture { path, .. }) if path == "usr/bin/mpiexec")
         );
-        // Beside where the link to IOR leads.
+        // mpiexec is looked for in the directory that the link to IOR leads to.
         fs::create_dir(directory.path().join("opt")).unwrap();
         fs::rename(directory.path().join("usr/bin/ior"), directory.path().join("opt/ior")).unwrap();
         symlink("/opt/ior", directory.path().join("usr/bin/ior")).unwrap();

@@ -10,7 +10,7 @@ use crate::{
 
 const TIME: &str = "20251101T000000Z";
 
-/// What can download from this host: apt, if it has one without a proxy, and this program.
+/// Lists the clients that can download on this host: this program, and apt if it has no proxy.
 fn clients() -> Vec<Client> {
     let by_apt = Path::new(APT_HELPER).exists() && apt_can_download();
     [(by_apt, Client::OfHost), (true, Client::Own)].iter().filter(|(can, _)| *can).map(|(_, client)| *client).collect()
@@ -32,7 +32,7 @@ fn apt_can_download() -> bool {
     }
 }
 
-/// The package `name`, as a lock has it.
+/// The package `name` as in a lock file.
 fn located(name: &str, content: &[u8]) -> Located {
     let package = Package {
         name: name.parse().unwrap(),
@@ -44,7 +44,7 @@ fn located(name: &str, content: &[u8]) -> Located {
     Located { path: format!("pool/main/x/{name}_2~3_amd64.deb"), package, snapshot: TIME.parse().ok() }
 }
 
-/// Where an archive of snapshots has it.
+/// The path of the package in an archive of snapshots.
 fn in_archive(located: &Located) -> String {
     format!("/archive/debian/{TIME}/{}", located.path)
 }
@@ -81,7 +81,8 @@ fn what_the_mirror_dropped_comes_from_the_archive_by_its_time_stamp() {
             assert_eq!(&fs::read(&object.path).unwrap(), content);
         }
         let paths = |server: &Server| server.requests().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
-        // What --from has is asked of nobody else, and the archive only for what the mirror lacks.
+        // The other places are not asked for files of --from. The archive is asked only for files
+        // that the mirror lacks.
         let mut asked = paths(&mirror);
         asked.sort();
         asked.dedup();
@@ -160,7 +161,7 @@ fn places_that_are_no_help_are_named() {
     let (cache, empty) = (Cache::open(directory.path().join("cache")).unwrap(), directory.path().join("empty"));
     fs::create_dir(&empty).unwrap();
     let of = |options| fetch(&Apt::new(&cache, options), std::slice::from_ref(&package)).unwrap_err();
-    // Without a network, directories are looked at all the same.
+    // Directories are read even when offline.
     let from = vec![AssetSource::Directory(empty.clone())];
     let error = of(Options { offline: true, from: from.clone(), ..Options::default() });
     assert!(matches!(error, Error::Offline { .. }), "{error}");
@@ -178,12 +179,12 @@ fn places_that_are_no_help_are_named() {
             error.dropped().is_some_and(|asked| asked.contains("(--from): has no pool/main/x/a_2~3_amd64.deb; ")),
             "{error}"
         );
-        // Whoever names an archive does not want anything else.
+        // A user who names an archive wants exactly the locked package.
         let error = of(options(Some(AssetSource::Directory(empty.clone()))));
         assert!(error.dropped().is_none(), "{error}");
         assert!(error.to_string().contains("testbed.lock has no time stamp of a:amd64=1:2~3"), "{error}");
     }
-    // Without apt, and with no mirror named, there is none.
+    // There is no mirror if the host has no apt and nobody names one.
     let error = of(Options { from: from.clone(), client: Client::Own, ..Options::default() });
     let Error::Nowhere { replaceable: false, .. } = error else { panic!("{error:?}") };
     assert!(
@@ -203,7 +204,7 @@ fn what_was_compiled_in_is_asked_last_and_named_as_such() {
         Defaults { mirror: Some(default.url().to_owned()), archive: Some(url(format!("{}/archive", archive.url()))) };
     let paths = |server: &Server| server.requests().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
     let directory = tempfile::tempdir().unwrap();
-    // A host without apt, on which nobody names anything.
+    // On this host there is no apt, and nobody names a place.
     let options = Options { client: Client::Own, defaults, ..Options::default() };
     let cache = Cache::open(directory.path().join("first")).unwrap();
     let apt = Apt::new(&cache, options.clone());
@@ -212,8 +213,8 @@ fn what_was_compiled_in_is_asked_last_and_named_as_such() {
     assert_eq!(paths(&default), packages.each_ref().map(|package| format!("/{}", package.path)));
     assert_eq!(paths(&archive), [in_archive(&packages[1])]);
     assert_eq!(apt.mirror().unwrap().unwrap().name(), format!("{} (the mirror that was compiled in)", default.url()));
-    // What the user names is asked in their place. What it lacks may be replaced by the newest only
-    // where no archive was named.
+    // The places that the user names are asked instead. A missing package may be replaced by the
+    // newest one only if no archive was named.
     let cache = Cache::open(directory.path().join("second")).unwrap();
     let named_archive = Server::start([]);
     let own = Options { mirror: Some(named.url().to_owned()), ..options.clone() };
@@ -222,11 +223,11 @@ fn what_was_compiled_in_is_asked_last_and_named_as_such() {
             .unwrap_err();
     assert!(matches!(&error, Error::Nowhere { replaceable: false, .. }), "{error:?}");
     assert!(paths(&default).is_empty() && paths(&archive).is_empty() && !paths(&named).is_empty());
-    // The same with an archive that was compiled in and lacks it, too.
+    // The same happens with a compiled-in archive that lacks the package.
     let empty = Defaults { archive: Some(url(named_archive.url().to_owned())), ..options.defaults.clone() };
     let error = fetch(&Apt::new(&cache, Options { defaults: empty, ..options.clone() }), &packages).unwrap_err();
     assert!(error.dropped().is_some_and(|asked| asked.contains("(compiled in): ")), "{error:?}");
-    // Offline, nothing is asked.
+    // No place is asked when offline.
     let _ = (paths(&default), paths(&archive));
     let cache = Cache::open(directory.path().join("third")).unwrap();
     let error = fetch(&Apt::new(&cache, Options { offline: true, ..options }), &packages).unwrap_err();
@@ -244,11 +245,11 @@ fn a_server_that_does_not_answer_is_asked_for_one_file_only() {
     let begun = std::time::Instant::now();
     let error = fetch(&Apt::new(&cache, options), &packages).unwrap_err();
     assert!(matches!(&error, Error::Apt(AptError::Unreachable { .. })), "{error:?}");
-    // Attempts are one and two seconds apart, and not once more for the second file.
+    // Attempts are one and two seconds apart. The second file is not tried.
     assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
-/// A package that is large enough to be broken off, and a mirror that has it.
+/// Makes a package that is large enough to be broken off, and a mirror that has it.
 fn large() -> (Vec<u8>, Located, Server) {
     let content: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
     let package = located("a", &content);
@@ -260,8 +261,7 @@ fn of_mirror(mirror: &Server, client: Client) -> Options {
     Options { mirror: Some(mirror.url().to_owned()), client, ..Options::default() }
 }
 
-/// Breaks the download of `package` off, as often as it is tried, and returns where the next one
-/// can go on.
+/// Breaks off every attempt to download `package`. Returns the offset for continuing.
 fn break_off(cache: &Cache, package: &Located, mirror: &Server, client: Client) -> u64 {
     mirror.break_after(100_000);
     let error = fetch(&Apt::new(cache, of_mirror(mirror, client)), std::slice::from_ref(package)).unwrap_err();
@@ -305,7 +305,7 @@ fn a_server_without_ranges_and_a_damaged_part_begin_again() {
                 let mut bytes = fs::read(&part).unwrap();
                 bytes[0] ^= 1;
                 fs::write(&part, bytes).unwrap();
-                // The server takes it for what it is by its time.
+                // The server recognizes the file by its modification time.
                 fs::File::options().write(true).open(&part).unwrap().set_modified(modified).unwrap();
             } else {
                 mirror.without_ranges();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A mirror of this test's own, which sees as whom apt asks it.
+//! Tests with a mirror that sees as which user apt asks.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -17,10 +17,10 @@ use crate::{
 
 const DEB: &[u8] = b"what a package holds";
 
-/// What was asked for, and the user id of whoever asked.
+/// The paths that were asked for, with the user id of the asking process.
 type Asked = Arc<Mutex<Vec<(String, u32)>>>;
 
-/// Serves a repository with one package, and returns its address.
+/// Serves a repository with one package. Returns its address.
 fn serve() -> (SocketAddr, Asked) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, asked) = (listener.local_addr().unwrap(), Asked::default());
@@ -67,7 +67,7 @@ fn answer(stream: TcpStream, seen: &Asked) {
     }
 }
 
-/// Who has the other end of a connection, of those in /proc/net/tcp.
+/// Returns the user of the other end of a connection, from /proc/net/tcp.
 fn user_of(peer: SocketAddr) -> u32 {
     let SocketAddr::V4(peer) = peer else { panic!("{peer}") };
     let place = format!("{:08X}:{:04X}", u32::from_ne_bytes(peer.ip().octets()), peer.port());
@@ -76,8 +76,7 @@ fn user_of(peer: SocketAddr) -> u32 {
     line.split_whitespace().nth(7).unwrap().parse().unwrap()
 }
 
-/// The user as whom apt shall go to the network, where this test can find out: it must be root, on
-/// a host with apt.
+/// Returns the user that apt should use the network as. Needs root, and a host with apt.
 fn other_user(apt: &Apt<'_>) -> Option<u32> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root downloads as another user; run this test as root");
@@ -99,7 +98,7 @@ fn other_user(apt: &Apt<'_>) -> Option<u32> {
     line.split(':').nth(2).unwrap().parse().ok()
 }
 
-/// A cache below a directory that only root can go through, as below /root.
+/// Makes a cache below a directory that only root can enter, like /root.
 fn closed() -> (tempfile::TempDir, Cache) {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -155,14 +154,14 @@ fn packages_are_downloaded_as_another_user_and_taken_into_the_cache() {
     let asked = asked.lock().unwrap();
     assert_eq!(*asked, [("served_1_amd64.deb".to_owned(), user)]);
     drop(asked);
-    // What is not what was asked for is not taken.
+    // A file with another hash than asked for is rejected.
     let error = apt.fetch(&root, &[package(Digest::of(b"other"))]).unwrap_err();
     assert!(matches!(error, Error::Mismatch { .. }), "{error}");
     assert!(cache.object(&Digest::of(b"other")).unwrap().is_none());
     assert!(crate::test_support::left_in_tmp(cache.root()).is_empty());
 }
 
-/// A package that is served in the pool, as a lock has it.
+/// A package in the served pool, as in a lock file.
 fn located(content: &[u8]) -> Located {
     let package = Package {
         name: "served+x".parse().unwrap(),
@@ -188,11 +187,11 @@ fn files_at_known_paths_are_downloaded_without_an_index_and_checked() {
     let object = fetch(located(DEB)).unwrap().remove(0);
     assert_eq!(fs::read(&object.path).unwrap(), DEB);
     assert_eq!(*asked.lock().unwrap(), [("pool/main/s/served+x_1%253a2~3_amd64.deb".to_owned(), user)]);
-    // Again, it is in the cache.
+    // The second time, it comes from the cache.
     assert_eq!(fetch(located(DEB)).unwrap().remove(0).path, object.path);
     assert_eq!(asked.lock().unwrap().len(), 1);
 
-    // What the mirror has now is not what it had when it was locked: other bytes, or more of them.
+    // The mirror's file differs from the locked one: other bytes, or more of them.
     let other = DEB.to_ascii_uppercase();
     for locked in [&other[..], &other[..5]] {
         let error = fetch(located(locked)).unwrap_err();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which directories are taken for caches, and what is removed from them.
+//! Tests which directories are accepted as caches, and what is removed from them.
 
 use std::os::unix::fs::{MetadataExt, chown, symlink};
 
@@ -7,7 +7,7 @@ use super::*;
 
 const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by bpfassay.\n";
 
-/// A directory with files of somebody's in `tmp` and beside it.
+/// Makes a directory that somebody keeps files in, also in its `tmp`.
 fn somebodys() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir_all(directory.path().join("tmp/work")).unwrap();
@@ -16,7 +16,7 @@ fn somebodys() -> tempfile::TempDir {
     directory
 }
 
-/// Everything below `directory`, links not followed.
+/// Lists everything below `directory` without following links.
 fn everything(directory: &Path) -> Vec<PathBuf> {
     let mut paths = vec![];
     for entry in fs::read_dir(directory).unwrap() {
@@ -30,7 +30,7 @@ fn everything(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Opening `directory` is refused with a message that contains `part`, and changes nothing in it.
+/// Checks that opening `directory` fails with a message that has `part`, and changes nothing.
 fn refused(directory: &Path, part: &str) {
     let before = everything(directory);
     let error = Cache::open(directory).unwrap_err();
@@ -41,8 +41,7 @@ fn refused(directory: &Path, part: &str) {
     assert_eq!(everything(directory), before);
 }
 
-/// A cache of the version before there was a marker, with what a process that died left in its
-/// `tmp`.
+/// Makes a cache without a marker, with what a dead process left in `tmp`.
 fn unmarked() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for part in ["objects", "trees", "records", "apt", "locks", "tmp/scratch-gone", "logs"] {
@@ -55,18 +54,18 @@ fn unmarked() -> tempfile::TempDir {
 #[test]
 fn a_directory_that_is_no_cache_is_refused_and_stays_as_it_is() {
     refused(somebodys().path(), "it is not empty and has no CACHEDIR.TAG");
-    // That of a build: tagged, but not by us.
+    // A build directory is tagged, but not by us.
     let target = somebodys();
     fs::write(target.path().join("CACHEDIR.TAG"), TAG.replace("bpfassay", "cargo")).unwrap();
     refused(target.path(), "no bpfassay-cache");
-    // Our tag alone, copied with a backup program's list.
+    // A backup program's list can bring our tag alone.
     fs::write(target.path().join("CACHEDIR.TAG"), TAG).unwrap();
     refused(target.path(), "no bpfassay-cache");
-    // Our marker alone.
+    // Our marker alone is not enough.
     fs::remove_file(target.path().join("CACHEDIR.TAG")).unwrap();
     fs::write(target.path().join("bpfassay-cache"), "bpfassay cache 1\n").unwrap();
     refused(target.path(), "no CACHEDIR.TAG");
-    // Links in their place.
+    // Symbolic links to tag and marker do not count.
     let links = somebodys();
     let cache = Cache::open(links.path().join("tmp/cache")).unwrap();
     for name in ["CACHEDIR.TAG", "bpfassay-cache"] {
@@ -90,7 +89,7 @@ fn a_link_in_place_of_a_part_is_refused_and_not_followed() {
         symlink(elsewhere.path().join("tmp"), root.join(part)).unwrap();
         refused(&root, &format!("its `{part}` is a symbolic link"));
         assert!(elsewhere.path().join("tmp/work/precious").exists(), "{part}");
-        // The same in a cache that has no marker yet.
+        // The same is true for a cache without a marker.
         let old = unmarked();
         fs::remove_dir_all(old.path().join(part)).unwrap();
         symlink(elsewhere.path().join("tmp"), old.path().join(part)).unwrap();
@@ -171,7 +170,7 @@ fn only_what_is_ours_and_has_no_owner_is_removed_from_tmp() {
     let tmp = cache.root().join("tmp");
     let scratch = cache.scratch().unwrap();
     fs::write(scratch.path().join("half"), "").unwrap();
-    // What processes left that were killed: with their file, and before they had made it.
+    // Killed processes leave directories with their file, and without it.
     for gone in ["bpfassay-gone", "bpfassay-half-removed", ".bpfassay-begun"] {
         fs::create_dir_all(tmp.join(gone).join("scratch-x/deep")).unwrap();
     }
@@ -203,7 +202,7 @@ fn a_directory_of_another_user_or_of_everybody_is_refused() {
     drop(cache);
     fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).unwrap();
     refused(&root, "every user may exchange what is in it");
-    // As a tmpfs is made.
+    // This is the mode of a new tmpfs.
     fs::set_permissions(&root, fs::Permissions::from_mode(0o1777)).unwrap();
     drop(Cache::open(&root).unwrap());
     fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
@@ -216,7 +215,7 @@ fn a_directory_of_another_user_or_of_everybody_is_refused() {
     chown(root.join("tmp"), Some(0), None).unwrap();
     chown(&root, Some(65534), None).unwrap();
     refused(&root, "it belongs to user 65534");
-    // An empty one of another user is not taken, either.
+    // An empty directory of another user is refused, too.
     let empty = tempfile::tempdir().unwrap();
     chown(empty.path(), Some(65534), None).unwrap();
     refused(empty.path(), "it belongs to user 65534");

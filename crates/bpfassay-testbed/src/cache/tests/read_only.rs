@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cache that may only be read: what is there can be used, and what is not is refused with a
-//! message.
+//! A read-only cache: what it has can be used, and anything missing is refused with a message.
 
 use super::*;
 
@@ -16,7 +15,7 @@ fn what_is_there_is_used_and_what_is_missing_refused() {
     let tree = cache.make_tree("k", &key, "a tree", 0, fill).unwrap();
     cache.record("r", &key, &1).unwrap();
     drop(cache);
-    // A process that died, and a stamp that is no more.
+    // A process died, and a stamp is missing.
     fs::create_dir(root.join("tmp/bpfassay-gone")).unwrap();
     fs::remove_file(object.path.with_extension("stamp")).unwrap();
     rustix::mount::mount_remount(small.path(), rustix::mount::MountFlags::RDONLY, c"").unwrap();
@@ -28,7 +27,7 @@ fn what_is_there_is_used_and_what_is_missing_refused() {
     assert_eq!(cache.tree("k", &key).unwrap().as_ref(), Some(&tree));
     assert_eq!(cache.make_tree("k", &key, "a tree", 0, fill).unwrap(), tree);
     assert_eq!(cache.recorded::<u32>("r", &key).unwrap(), Some(1));
-    // What would be made and is there is found by its content.
+    // Content that the cache has is found without writing it.
     assert_eq!(cache.add_bytes("a", b"content").unwrap(), object);
     let scratch = cache.scratch().unwrap();
     fs::write(scratch.path().join("new"), "content").unwrap();
