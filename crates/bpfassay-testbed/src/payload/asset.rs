@@ -2,7 +2,7 @@
 //! Assets: the guest's programs of one architecture, as two files that a directory or a URL offers.
 //!
 //! ```text
-//! payload-ARCH-DIGEST.json     the index: what the programs were built from and with, and all hashes
+//! payload-ARCH-DIGEST.json     the index: sources, toolchain and all hashes
 //! payload-ARCH-DIGEST.cpio.xz  the programs
 //! ```
 //!
