@@ -20,13 +20,13 @@ pub(crate) struct AgentPort {
 impl Device for AgentPort {
     fn arguments(&self) -> Vec<OsString> {
         let mut all = channel("agent", descriptor::AGENT, self.clock).to_vec();
-        // Port 0 is reserved for a console, hence two ports. On PCI, which all three boards have:
-        // the `virtio-mmio` transport is a module in some distribution kernels and built in in
-        // others.
+        // Port 0 is reserved for a console, hence two ports. The bus is on PCI, which all three
+        // boards have. The `virtio-mmio` transport is a module in some distribution kernels and
+        // built into others.
         let mut bus = "virtio-serial-pci,id=serial,max_ports=2".to_owned();
         if self.clock == Clock::Instructions {
-            // With an ioeventfd a thread of the host reads what the guest writes, some time later;
-            // without it the guest's processor does so itself, between two of its instructions.
+            // With an ioeventfd, a host thread reads the guest's output some time later. Without
+            // it, the guest's processor reads it between two of its instructions.
             bus.push_str(",ioeventfd=off");
         }
         all.extend(["-device".into(), bus.into()]);

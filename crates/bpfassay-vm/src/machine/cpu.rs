@@ -12,14 +12,13 @@ use crate::{Accelerator, device::Device};
 pub(crate) struct Cpu {
     /// Architecture of the guest.
     pub(crate) arch: Arch,
-    /// What runs the guest's instructions.
     pub(crate) accelerator: Accelerator,
     /// Number of vCPUs.
     pub(crate) count: u32,
 }
 
 impl Cpu {
-    /// The model as an argument of QEMU's `-cpu`.
+    /// Returns the model as an argument of QEMU's `-cpu`.
     #[must_use]
     pub(crate) fn model(self) -> &'static str {
         match self.accelerator {
