@@ -28,7 +28,7 @@ pub const MANIFEST: &str = "manifest.json";
 /// Largest manifest that is read, in bytes. A manifest of 30 guests has about 200 KB.
 pub(crate) const MAX_MANIFEST: u64 = 64 << 20;
 
-/// A testbed.
+/// The description of a testbed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -61,7 +61,7 @@ pub struct ProgramAsset {
     pub from: String,
 }
 
-/// Where kernels and guests come from.
+/// The origin of kernels and guests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MadeBy {
@@ -92,7 +92,7 @@ pub struct Target {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
-    /// What `uname -r` prints.
+    /// Release of the kernel: the output of `uname -r`.
     pub release: KernelRelease,
     /// Version of the package or source that the kernel was built from. Absent if the user gave
     /// only an image.
@@ -145,7 +145,7 @@ pub struct Component {
     pub sha256: Digest,
 }
 
-/// Why a manifest cannot be used.
+/// The reason why a manifest cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
@@ -180,7 +180,7 @@ pub enum ManifestError {
     Content {
         /// The manifest.
         path: PathBuf,
-        /// What is wrong.
+        /// The contradiction.
         problem: String,
     },
     /// A file that the manifest names is missing or has another content.
@@ -190,7 +190,7 @@ pub enum ManifestError {
         manifest: PathBuf,
         /// The missing or changed file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The problem of the file.
         problem: String,
     },
 }

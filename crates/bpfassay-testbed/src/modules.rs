@@ -5,8 +5,8 @@
 //!
 //! A module tree has one of two forms ([`Layout`]):
 //!
-//! - What `make modules_install` or a Debian package puts into `lib/modules/RELEASE`:
-//!   `kernel/**.ko` (or `.ko.xz`, `.ko.zst`, `.ko.gz`) and `modules.builtin`.
+//! - `lib/modules/RELEASE` as `make modules_install` or a Debian package fills it: `kernel/**.ko`
+//!   (or `.ko.xz`, `.ko.zst`, `.ko.gz`) and `modules.builtin`.
 //! - The tree that a kernel was built in.
 //!
 //! Dependencies are read from the modules, because Debian's packages have no `modules.dep`. A tree
@@ -42,7 +42,7 @@ use crate::initramfs::{Archive, ArchiveError, Node};
 pub use decompress::DecompressError;
 pub use modinfo::{ModInfo, ModInfoError};
 
-/// Modules every guest needs to talk to the host.
+/// Modules that every guest needs to talk to the host.
 const CONSOLE: [&str; 2] = ["virtio_pci", "virtio_console"];
 
 /// The network card of a guest that is one of several nodes.
@@ -82,7 +82,7 @@ pub enum Layout {
     Built,
 }
 
-/// Why a module tree cannot be used.
+/// The reason why a module tree cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ModulesError {
     /// A file or directory of the tree cannot be read.
@@ -107,7 +107,7 @@ pub enum ModulesError {
         /// The module.
         path: PathBuf,
     },
-    /// `modules.order` names something outside of the build tree.
+    /// `modules.order` names a path outside of the build tree.
     #[error("modules.order of the build tree {} names `{}`, which is no path in it: run `make modules` again", tree.display(), line.escape_debug())]
     Outside {
         /// The build tree.
@@ -176,7 +176,7 @@ pub enum ModulesError {
         "this kernel has no `{module}`, neither as a module nor built in, and {purpose} needs it: choose another kernel or enable it in its configuration"
     )]
     Missing {
-        /// What needs the module.
+        /// The feature that needs the module.
         module: String,
         /// What needs it.
         purpose: &'static str,
@@ -212,12 +212,12 @@ pub struct Module {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModuleSet {
-    /// By name, with `_` for `-`.
+    /// Modules by name, with `_` for `-`.
     pub modules: BTreeMap<String, Module>,
     /// Wanted modules that this kernel has built in.
     pub builtin: BTreeSet<String>,
-    /// Wanted modules that this kernel lacks. Only [`ModuleSet::load_order`] reports an error, if
-    /// one of them is needed.
+    /// Wanted modules that this kernel lacks. [`ModuleSet::load_order`] reports an error if one of
+    /// them is needed.
     pub absent: BTreeSet<String>,
     /// There is no module tree. Everything must be built in, which cannot be checked.
     pub monolithic: bool,
@@ -334,8 +334,8 @@ struct Reader<'a> {
     builtin: &'a BTreeSet<String>,
     set: ModuleSet,
     archive: Archive,
-    /// For each module, the modules that another one wants before it but that need this module.
-    /// They are inserted after this module.
+    /// For each module, its dependents that another module wants before itself. They are inserted
+    /// after this module.
     late: BTreeMap<String, Vec<String>>,
 }
 

@@ -112,7 +112,7 @@ macro_rules! name {
 }
 
 name!(
-    /// What `uname -r` prints. The kernel has room for 64 bytes.
+    /// The output of `uname -r`. The kernel has room for 64 bytes.
     KernelRelease, "kernel release", ".+~_-", 64
 );
 name!(

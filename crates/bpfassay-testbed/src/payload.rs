@@ -81,7 +81,6 @@ const RECORD: &str = "payload";
 /// name follows it.
 const LINK_VARIABLE: &str = "BPFASSAY_LINK_AT";
 
-/// The build for one architecture.
 struct Building<'a> {
     apt: &'a Apt<'a>,
     toolchain: &'a Toolchain,

@@ -63,7 +63,7 @@ pub trait Provider: Sync {
     fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>);
 }
 
-/// What to make guests from, as named by the user. It selects the provider.
+/// The user's choice of kernels and files to make guests from. It selects the provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
     /// A finished testbed in one file.
@@ -116,9 +116,9 @@ pub struct Request<'a> {
     /// Architecture and kernel of each guest. Kernels have names of the catalogue or
     /// [`local::NAME`].
     pub targets: Vec<(Arch, String)>,
-    /// What the guests are made from.
+    /// The kernels and files to make the guests from.
     pub sources: &'a Sources,
-    /// Where the guest's programs can come from.
+    /// Sources of the guest's programs.
     pub programs: &'a ProgramSources,
     /// Whether guests also get a shell, for use by hand.
     pub shell: bool,
@@ -214,11 +214,11 @@ pub fn joined(parts: Vec<Manifest>, targets: &[(Arch, String)]) -> Manifest {
     all
 }
 
-/// What guests are assembled from.
+/// The parts to assemble guests from.
 pub(crate) struct Parts<'a> {
     /// Name of the provider that made the kernels.
     pub(crate) provider: &'a str,
-    /// What the programs were built with.
+    /// Packages that the programs were built with.
     pub(crate) toolchain: Vec<Component>,
     /// The assets that contained the programs.
     pub(crate) assets: Vec<ProgramAsset>,

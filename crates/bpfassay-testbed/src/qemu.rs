@@ -49,7 +49,6 @@ const FIRMWARE: &[&str] = &["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe
 const GROWTH: u64 = 5;
 /// Change this version when the same packages give another tree than before.
 const KEY_VERSION: &str = "qemu tree 1";
-/// Kind of cache tree.
 const KIND: &str = "qemu";
 
 /// Packages of a QEMU that may be unpacked and started on this host. Empty if QEMU comes from the

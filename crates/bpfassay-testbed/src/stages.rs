@@ -261,7 +261,7 @@ impl fmt::Debug for Stages {
 }
 
 impl Stages {
-    /// Creates stages that are reported to `watcher`. By default, nobody receives reports.
+    /// Creates stages that are reported to `watcher`. The default has no watcher.
     #[must_use]
     pub fn watched(watcher: Arc<dyn Watcher>) -> Self {
         Self(Arc::new(Shared { watcher: Some(watcher), ..Shared::default() }))

@@ -50,7 +50,7 @@ pub struct LockedKernel {
     pub architecture: Arch,
     /// The suite that the kernel was chosen from.
     pub suite: String,
-    /// What `uname -r` prints.
+    /// Release of the kernel: the output of `uname -r`.
     pub release: KernelRelease,
     /// Version of the kernel packages.
     pub version: String,

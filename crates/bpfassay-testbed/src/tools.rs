@@ -64,7 +64,7 @@ const LEFT_OUT: [&str; 9] = [
 /// Directories that the guest fills while it runs.
 const LIVE: [&str; 6] = ["dev", "proc", "run", "sys", "tmp", "var"];
 
-/// Directories that Debian has merged into `usr`. Only `base-files` contains these links.
+/// Directories that Debian has merged into `usr`. Their links are in no package but `base-files`.
 const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 
 /// Builds the segment with `tools` for guests of architecture `arch`. Returns `None` if no tool has

@@ -5,7 +5,6 @@
 //! A package can come from anywhere. Unpacked files stay below the target directory, even through
 //! symbolic links in the package. Their number and size are bounded. Devices are refused, and
 //! owners and special permissions are ignored.
-//! refused, and neither owners nor special permissions are taken over.
 
 #![allow(clippy::disallowed_methods, reason = "every part of an entry's path is checked to be a name")]
 
@@ -64,7 +63,7 @@ pub enum PackageError {
     Content {
         /// The package file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }
@@ -137,9 +136,9 @@ pub(crate) fn most_bytes(size: u64) -> u64 {
 /// of the package is run.
 ///
 /// # Errors
-/// [`Error::Package`] if the file cannot be read, is not a package, is damaged, or has entries that
-/// do not belong below the directory. [`Error::DiskFull`] if the disk fills up, [`Error::Io`] if
-/// files cannot be written.
+/// [`Error::Package`] if the file cannot be read, is not a package, or is damaged. It is also
+/// returned for entries that do not belong below the directory. [`Error::DiskFull`] if the disk
+/// fills up, [`Error::Io`] if files cannot be written.
 pub(crate) fn unpack(path: &Path, tree: &UntrustedTree, left_out: &[&str], what: &str) -> Result<About> {
     let mut size = 0;
     let mut taken = || -> Result<About, Fault> {

@@ -98,9 +98,9 @@ pub(crate) fn processor(cpuinfo: &str) -> String {
 /// this purpose. Keeps the console of the trial at `log_path`. `patience` bounds the trial.
 ///
 /// # Errors
-/// With [`AcceleratorWish::Kvm`]: [`VmError::NoKvm`] if KVM does not work. Otherwise only errors
-/// that prevent the trial ([`VmError::Log`], [`VmError::Input`], [`VmError::System`]). A failed
-/// trial is the reason of a choice, not an error.
+/// [`VmError::NoKvm`] if KVM does not work and [`AcceleratorWish::Kvm`] demands it. Otherwise only
+/// errors that prevent the trial ([`VmError::Log`], [`VmError::Input`], [`VmError::System`]). A
+/// failed trial is the reason of a choice, not an error.
 pub async fn choose(
     qemu: &Qemu,
     machine: &Machine,
@@ -162,7 +162,7 @@ async fn try_kvm(
 /// Draws the conclusion about KVM from the end of the trial.
 fn verdict(ending: &Ending) -> Result<String, String> {
     match &ending.reason {
-        // The kernel found no root. By then, it had initialised every CPU and itself.
+        // The kernel found no root, after it had initialised every CPU and itself.
         EndReason::KernelDied { incident }
             if incident.kind == KernelIncidentKind::Panic && incident.line.contains("Unable to mount root fs") =>
         {

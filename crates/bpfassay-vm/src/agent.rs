@@ -183,7 +183,7 @@ mod tests {
             }
         });
         let first = received.recv().await.unwrap();
-        // As many messages arrive as there is room for, and no more, however long the test waits.
+        // Messages arrive only while there is room for them, however long the test waits.
         let mut waiting = vec![first];
         while let Ok(next) = tokio::time::timeout(std::time::Duration::from_secs(2), received.recv()).await {
             waiting.push(next.unwrap());

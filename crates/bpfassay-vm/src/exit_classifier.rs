@@ -52,7 +52,7 @@ impl ExitClassifier {
         self.certain = true;
     }
 
-    /// Records the host's decision. Only the first one is kept.
+    /// Records the host's decision, unless there is one already.
     pub(crate) fn decide(&mut self, reason: EndReason) {
         self.decision.get_or_insert(reason);
     }

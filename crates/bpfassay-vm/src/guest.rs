@@ -117,7 +117,6 @@ pub struct Guest {
 /// A file that QEMU inherits, and its number in QEMU.
 type Inherited = (OwnedFd, RawFd);
 
-/// The console of an interactive guest.
 #[derive(Debug)]
 pub(crate) struct TerminalEnds {
     pub(crate) output: mpsc::Receiver<Vec<u8>>,
@@ -164,10 +163,13 @@ impl Guest {
     /// Starts QEMU, and waits until its monitor replies. The guest runs from then on.
     ///
     /// # Errors
-    /// Before QEMU starts: [`VmError::Input`], [`VmError::NoInitramfs`] or [`VmError::NoPlugin`] if
-    /// kernel, initramfs or plugin is missing or unreadable. [`VmError::OneWay`] for an interactive
-    /// guest under the instruction clock. [`VmError::Log`], [`VmError::Spawn`] or
-    /// [`VmError::System`] if the host refuses a file, a process or a socket.
+    /// Before QEMU starts:
+    ///
+    /// - [`VmError::Input`], [`VmError::NoInitramfs`] or [`VmError::NoPlugin`] if kernel, initramfs
+    ///   or plugin is missing or unreadable.
+    /// - [`VmError::OneWay`] for an interactive guest under the instruction clock.
+    /// - [`VmError::Log`], [`VmError::Spawn`] or [`VmError::System`] if the host refuses a file, a
+    ///   process or a socket.
     ///
     /// After QEMU has started: [`VmError::Refused`] if it refused its arguments,
     /// [`VmError::MonitorSilent`] or [`VmError::Monitor`] if its monitor failed.

@@ -70,7 +70,7 @@ pub struct Machine {
     pub accelerator: Accelerator,
     /// The guest's clock.
     pub clock: Clock,
-    /// Seed of everything random in the machine. Only used under [`Clock::Instructions`].
+    /// Seed of everything random in the machine, used under [`Clock::Instructions`].
     #[serde(default)]
     pub seed: u64,
     /// Number of vCPUs, at least 1.

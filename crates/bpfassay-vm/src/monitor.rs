@@ -100,7 +100,6 @@ struct Status {
     status: String,
 }
 
-/// QEMU's greeting.
 #[derive(Deserialize)]
 struct Greeting {
     #[serde(rename = "QMP")]
@@ -160,7 +159,6 @@ impl Line {
 /// The result of a command, or QEMU's reason for refusing it.
 type Answer = Result<Any, String>;
 
-/// The lines of a monitor.
 struct Lines(Framed<UnixStream, LinesCodec>);
 
 impl Lines {
@@ -193,13 +191,11 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
-/// A request to the monitor.
 enum Request {
     QueryStatus(oneshot::Sender<Answer>),
     Quit,
 }
 
-/// The monitor of one QEMU.
 pub(crate) struct Monitor {
     requests: mpsc::UnboundedSender<Request>,
     /// The version that QEMU reports.

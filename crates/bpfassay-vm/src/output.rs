@@ -140,8 +140,8 @@ impl Tail {
 
 /// The part of a file that is written but not yet read.
 ///
-/// QEMU never waits when it writes to a file. Without this limit, only the host's memory would
-/// bound what a guest writes.
+/// QEMU never waits when it writes to a file, so only the host's memory would bound a guest's
+/// output.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     file: Arc<File>,
@@ -170,7 +170,6 @@ impl Backlog {
 ///
 /// # Errors
 /// The system's error if it cannot create a file in memory.
-/// The operating system's, where it cannot create a file in memory.
 pub fn file_for_initramfs() -> io::Result<File> {
     Ok(File::from(rustix::fs::memfd_create("initramfs", MemfdFlags::CLOEXEC)?))
 }

@@ -49,7 +49,7 @@ pub(crate) struct Process {
 pub(crate) enum Channel {
     /// Both directions.
     Socket(UnixStream),
-    /// Only from the guest.
+    /// From the guest to the host only.
     File(File),
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deadlines {
-    /// From power-on to the agent's first message.
+    /// Time from power-on to the agent's first message.
     pub boot: Option<u64>,
     /// Modules, NFS server, mount.
     pub set_up: Option<u64>,
@@ -28,10 +28,10 @@ pub struct Deadlines {
     pub tear_down: Option<u64>,
     /// An interactive shell.
     pub shell: Option<u64>,
-    /// From the agent's last message, or the order to power off, to QEMU's exit.
+    /// Time from the agent's last message, or the order to power off, to QEMU's exit.
     pub power_off: Option<u64>,
-    /// From QEMU's start to its exit, no matter what the guest does and how slowly its owner takes
-    /// events. Interactive guests have no limit. Others default to [`Self::LONGEST_BOOT`].
+    /// Time from QEMU's start to its exit, no matter what the guest does and how slowly its owner
+    /// takes events. Interactive guests have no limit. Others default to [`Self::LONGEST_BOOT`].
     pub whole_boot: Option<u64>,
 }
 

@@ -52,8 +52,8 @@ pub(crate) const EVENT_BACKLOG: usize = 64;
 const OUTPUT_TAIL: Duration = Duration::from_secs(5);
 /// Time from the order to quit to the kill of a QEMU that does not quit.
 const QUIT_PATIENCE: Duration = Duration::from_secs(2);
-/// Time limit after QEMU's exit: for the end of its sockets, which close at once unless another
-/// process holds them open, for reading their remaining contents, and for its standard error.
+/// Time limit after QEMU's exit for its sockets to end, for reading their remaining contents, and
+/// for its standard error. Sockets close at once unless another process holds them open.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Time from the order to stop to the result of the console's reader.

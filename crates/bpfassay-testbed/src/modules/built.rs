@@ -17,8 +17,8 @@ pub(crate) const ORDER: &str = "modules.order";
 /// Largest `modules.order` that is read, in bytes. Real files have 300 KB.
 const MAX_ORDER: u64 = 64 << 20;
 
-/// Largest total size of a guest's modules, in bytes. Without debug information they have 10 MB. A
-/// guest has them in memory twice while it boots.
+/// Largest total size of a guest's modules, in bytes. Modules without debug information have 10 MB.
+/// A guest has them in memory twice while it boots.
 pub(super) const MAX_SIZE: u64 = 192 << 20;
 
 /// Returns the modules of the build tree at `tree`: names, and paths relative to the tree. Returns

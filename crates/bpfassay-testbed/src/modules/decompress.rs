@@ -12,7 +12,7 @@ use super::ModulesError;
 /// Suffixes of compressed modules.
 pub(super) const SUFFIXES: [&str; 3] = [".xz", ".zst", ".gz"];
 
-/// Why bytes cannot be decompressed.
+/// The reason why bytes cannot be decompressed.
 #[derive(Debug, thiserror::Error)]
 pub enum DecompressError {
     /// The compressed stream is damaged or uses something that the decoder does not support.

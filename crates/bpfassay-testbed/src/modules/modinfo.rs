@@ -3,7 +3,7 @@
 
 use object::{Object, ObjectSection};
 
-/// Why a file is not a kernel module.
+/// The reason why a file is not a kernel module.
 #[derive(Debug, thiserror::Error)]
 pub enum ModInfoError {
     /// The file is not an object file.

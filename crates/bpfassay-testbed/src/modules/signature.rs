@@ -9,9 +9,9 @@
 /// The end of a signed module (`MODULE_SIG_STRING` in include/linux/module_signature.h).
 const MARKER: &[u8] = b"~Module signature appended~\n";
 
-/// Length of `struct module_signature`, which precedes the marker: the kinds of algorithm, hash and
-/// identifier, the lengths of two parts that are no longer used, three bytes of padding, and the
-/// length of the signature, big-endian.
+/// Length of `struct module_signature`, which precedes the marker. It has the kinds of algorithm,
+/// hash and identifier, the lengths of two unused parts, three bytes of padding, and the length of
+/// the signature, big-endian.
 const TRAILER: usize = 12;
 
 /// The only kind of identifier that a kernel accepts, `PKEY_ID_PKCS7`.

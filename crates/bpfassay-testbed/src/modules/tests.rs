@@ -112,7 +112,7 @@ fn dependencies_come_first_and_each_module_once() {
     assert_eq!(names(&set.load_order(&FileSystem::Tmpfs { size_mib: 1 }, false).unwrap()).len(), 5);
     assert_eq!(names(&set.load_order(&nfs(NfsVersion::V3), false).unwrap()).last(), Some(&"nfsv3"));
     assert_eq!(set.absent, BTreeSet::from(EXTRA.map(str::to_owned)));
-    // Only one of several nodes has a network card.
+    // A guest has a network card only if it is one of several nodes.
     assert_eq!(names(&set.load_order(&nfs(NfsVersion::V42), true).unwrap())[12..], ["failover", "virtio_net"]);
 }
 

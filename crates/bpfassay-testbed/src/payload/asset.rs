@@ -72,7 +72,7 @@ pub enum AssetError {
     Content {
         /// Path or URL of the file.
         file: String,
-        /// What is wrong with it.
+        /// The problem of the file.
         problem: String,
     },
 }

@@ -52,7 +52,7 @@ const TARGET: &str = "bpfel-unknown-none";
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recorded {
-    /// By name of the binary, which is the name of the map layout.
+    /// Objects by name of the binary, which is the name of the map layout.
     objects: BTreeMap<String, Digest>,
     toolchain_key: Digest,
 }

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The environment variable that names a target directory to keep between builds. Developers of the
-/// programs use it to compile only what changed. Only one build at a time may use the directory.
+/// programs use it to compile only what changed. Two builds must not use the directory at once.
 const TARGET_VARIABLE: &str = "BPFASSAY_PAYLOAD_TARGET";
 
 /// Temporary disk space of a build, in bytes: per architecture, and in common.

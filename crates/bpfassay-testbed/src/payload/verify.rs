@@ -17,7 +17,7 @@ pub struct Compared {
     pub arch: Arch,
     /// File name of the program.
     pub program: &'static str,
-    /// Where the earlier program is: a place, or `the cache`.
+    /// Location of the earlier program: a place, or `the cache`.
     pub of: String,
     /// SHA-256 of the earlier program.
     pub found: Digest,

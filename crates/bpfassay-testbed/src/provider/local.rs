@@ -60,7 +60,7 @@ pub struct LocalKernel {
     pub packages: Vec<Package>,
 }
 
-/// Where the modules of a local kernel are.
+/// The place of a local kernel's modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocalModules {
     /// An `INSTALL_MOD_PATH`, or `lib/modules/RELEASE` itself.
@@ -105,9 +105,10 @@ impl LocalKernel {
     /// unless the cache has it. The modules come from `modules`, or else from the packages.
     ///
     /// # Errors
-    /// [`Error::Package`] if a file is not a package. [`Error::LocalKernel`] for packages without
-    /// an image, of several kernels, or without modules that guests need. [`Error::DiskFull`] or
-    /// [`Error::Io`] if the cache cannot store the kernel.
+    /// - [`Error::Package`] if a file is not a package.
+    /// - [`Error::LocalKernel`] for packages without an image, of several kernels, or without
+    ///   modules that guests need.
+    /// - [`Error::DiskFull`] or [`Error::Io`] if the cache cannot store the kernel.
     pub fn of_packages(cache: &Cache, files: &[PathBuf], modules: Option<&Path>) -> Result<Self> {
         packages::find(cache, files, LocalModules::installed(modules)?)
     }
@@ -200,9 +201,9 @@ pub fn read_image(path: &Path) -> Result<Vec<u8>> {
 /// release from the image. `arch` is the architecture that the user asked for, if any.
 ///
 /// # Errors
-/// [`Error::UnusableImage`] if the image is not bootable or is damaged. [`Error::LocalKernel`] for
-/// another architecture, or modules of another release. [`Error::DiskFull`] and [`Error::Io`] if
-/// the image cannot be read or copied.
+/// - [`Error::UnusableImage`] if the image is not bootable or is damaged.
+/// - [`Error::LocalKernel`] for another architecture, or modules of another release.
+/// - [`Error::DiskFull`] and [`Error::Io`] if the image cannot be read or copied.
 pub fn prepare(cache: &Cache, local: &LocalKernel, arch: Option<Arch>) -> Result<Kernel> {
     let refuse = |path: &Path, problem: String| Error::LocalKernel { path: path.to_owned(), problem };
     let image = local.image.as_path();

@@ -44,8 +44,8 @@ impl Provider for ManifestFile {
         };
         let made = made.and_then(|mut manifest| {
             if !request.shell {
-                // `testbed fetch` also prepares guests for `shell`. With the shell's segment, they
-                // would boot in another number of instructions than guests that `run` makes.
+                // `testbed fetch` also prepares guests for `shell`. The shell's segment would make
+                // them boot in another number of instructions than guests that `run` makes.
                 for target in &mut manifest.targets {
                     target.initramfs.retain(|segment| segment.role != role::SHELL);
                 }

@@ -170,7 +170,7 @@ mod tests {
         Error::Build { what: what.to_owned() }
     }
 
-    /// What was handed out, in order: indexes of kernels, and the result or error.
+    /// The calls of `ready`, in order: indexes of kernels, and the result or error.
     type Handed = Vec<(Vec<usize>, Result<(Vec<usize>, String), String>)>;
 
     fn run(

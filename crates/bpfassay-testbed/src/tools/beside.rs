@@ -47,9 +47,10 @@ impl Beside<'_> {
     /// Adds the file to `archive` at the path `guest` in guests of architecture `arch`.
     ///
     /// # Errors
-    /// [`Error::Tool`] if a link leads out of the directory of libraries, or guests of `arch`
-    /// cannot start or load the file. [`Error::ToolFile`] if the file cannot be read or is too
-    /// large. [`Error::Overlay`] or [`Error::Archive`] if the archive does not accept it.
+    /// - [`Error::Tool`] if a link leads out of the directory of libraries, or guests of `arch`
+    /// cannot start or load the file.
+    /// - [`Error::ToolFile`] if the file cannot be read or is too large.
+    /// - [`Error::Overlay`] or [`Error::Archive`] if the archive does not accept it.
     pub(super) fn add(&self, arch: Arch, guest: &str, archive: &mut Archive) -> Result<()> {
         if self.kind == Kind::Libraries {
             let prefix = format!("{}/", guest.trim_start_matches('/'));

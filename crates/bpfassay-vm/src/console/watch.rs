@@ -125,7 +125,7 @@ impl Watch {
         let open = if self.since <= REACH { self.incidents.last_mut() } else { None };
         match (kind, open) {
             // One fault prints several headlines (`BUG: kernel NULL pointer dereference`, then
-            // `Oops: 0002 [#1]`). Of these, only a subsequent panic is a new incident.
+            // `Oops: 0002 [#1]`). A subsequent panic is a new incident.
             (Some(kind), Some(open)) if belongs(open, kind) => {
                 keep_detail(open, message);
                 None

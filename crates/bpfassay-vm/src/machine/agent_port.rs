@@ -13,7 +13,6 @@ use crate::{
 /// One virtio-serial bus with one port, named [`AGENT_PORT`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AgentPort {
-    /// The clock of the guest.
     pub(crate) clock: Clock,
 }
 

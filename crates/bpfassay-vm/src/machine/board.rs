@@ -31,7 +31,6 @@ impl fmt::Display for Accelerator {
 /// Machine type and accelerator.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Board {
-    /// Architecture of the guest.
     pub(crate) arch: Arch,
     pub(crate) accelerator: Accelerator,
 }

@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClockAndSeed {
     pub(crate) clock: Clock,
-    /// Seed of everything random in the machine. Only used under [`Clock::Instructions`].
+    /// Seed of everything random in the machine, used under [`Clock::Instructions`].
     pub(crate) seed: u64,
 }
 

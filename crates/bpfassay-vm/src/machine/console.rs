@@ -13,11 +13,9 @@ use crate::{
 /// The serial console on an inherited socket or file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Console {
-    /// Architecture of the guest.
     pub(crate) arch: Arch,
     /// Whether the kernel prints all messages, not only warnings and worse.
     pub(crate) verbose: bool,
-    /// The clock of the guest.
     pub(crate) clock: Clock,
 }
 

@@ -10,7 +10,6 @@ use crate::{Accelerator, device::Device};
 /// The guest's processors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cpu {
-    /// Architecture of the guest.
     pub(crate) arch: Arch,
     pub(crate) accelerator: Accelerator,
     /// Number of vCPUs.

@@ -24,12 +24,9 @@ pub enum Aslr {
 /// The parameters that every guest gets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KernelParams {
-    /// Architecture of the guest.
     pub(crate) arch: Arch,
     pub(crate) accelerator: Accelerator,
-    /// The clock of the guest.
     pub(crate) clock: Clock,
-    /// Number of vCPUs.
     pub(crate) cpus: u32,
     pub(crate) aslr: Aslr,
 }

@@ -13,9 +13,9 @@ use bpfassay_vm::{BootOptions, Clock, Deadlines, Guest, Initramfs, Machine, Plug
 use tempfile::TempDir;
 
 /// Returns a kernel to boot: that of `BPFASSAY_TEST_KERNEL_X86_64` (and similar variables for other
-/// architectures), which is 6.12 or newer and has the virtio console built in, or 6.12 of the
-/// testbed manifest `BPFASSAY_TEST_MANIFEST`. Returns `None` with a message if neither is set and
-/// `BPFASSAY_VM_TESTS` does not require these tests.
+/// architectures), or 6.12 of the testbed manifest `BPFASSAY_TEST_MANIFEST`. The kernel must be
+/// 6.12 or newer, and have the virtio console built in. Returns `None` with a message if neither is
+/// set and `BPFASSAY_VM_TESTS` does not require these tests.
 pub(crate) fn kernel(arch: Arch) -> Option<PathBuf> {
     let variable = format!("BPFASSAY_TEST_KERNEL_{}", arch.name().to_uppercase());
     let kernel = env::var_os(&variable).map(PathBuf::from).or_else(|| {

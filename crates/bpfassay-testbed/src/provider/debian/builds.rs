@@ -11,7 +11,7 @@ use crate::{
 /// One build of a kernel in a suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Build {
-    /// What `uname -r` prints.
+    /// Release of the kernel: the output of `uname -r`.
     pub release: KernelRelease,
     /// Version of the kernel packages.
     pub version: String,

@@ -77,9 +77,9 @@ impl<'a> Kernels<'a> {
     /// asks for it. That choice then stays until [`crate::apt::Options::refresh`].
     ///
     /// # Errors
-    /// [`CatalogueError`] for an unknown name, and for a build that its suite lacks or that is
-    /// incomplete. [`AptError`] if the mirror fails. [`Error::Offline`] if the network may not be
-    /// used. [`Error::KernelLayout`] for packages without an image. [`Error::DiskFull`].
+    /// - [`CatalogueError`] for an unknown name, and for a build that is missing or incomplete.
+    /// - [`AptError`] if the mirror fails, [`Error::Offline`] if the network may not be used.
+    /// - [`Error::KernelLayout`] for packages without an image, [`Error::DiskFull`].
     pub fn prepare(&self, arch: Arch, name: &str) -> Result<Kernel> {
         let selection = self.catalogue.find(arch, name)?;
         if let Some(locked) = self.locked(arch, name) {

@@ -33,7 +33,7 @@ pub struct Listing {
 pub struct Cached {
     /// The name by which it was fetched.
     pub name: String,
-    /// What `uname -r` prints.
+    /// Release of the kernel: the output of `uname -r`.
     pub release: KernelRelease,
     /// Version of the kernel packages.
     pub version: Option<String>,

@@ -42,9 +42,9 @@ pub fn is_build_tree(directory: &Path) -> bool {
 /// empty. The modules are `modules`, or else those of the tree.
 ///
 /// # Errors
-/// [`Error::LocalKernel`] if `tree` is not a build tree or has images of several architectures.
-/// [`Error::UnusableImage`] for an invalid image. [`Error::NotBuilt`] if something is not built, or
-/// older than the tree. [`Error::Io`] if a file cannot be read.
+/// - [`Error::LocalKernel`] if `tree` is not a build tree, or has images of several architectures.
+/// - [`Error::UnusableImage`] for an invalid image, [`Error::Io`] if a file cannot be read.
+/// - [`Error::NotBuilt`] if something is not built, or older than the tree.
 pub(super) fn find(tree: &Path, modules: Option<LocalModules>, archs: &[Arch]) -> Result<LocalKernel> {
     let lacks = |problem: String| Error::NotBuilt { tree: tree.to_owned(), problem };
     if !is_build_tree(tree) {

@@ -27,7 +27,6 @@ use crate::{
     untrusted_tree::{Links, UntrustedTree},
 };
 
-/// Kind of cache tree.
 const KIND: &str = "kernel-packages";
 /// Change this version when the same packages give another tree than before.
 const KEY_VERSION: &str = "kernel of packages 2";
@@ -38,7 +37,7 @@ const MOST_PACKAGES: usize = 64;
 /// Largest list of packages that is read back from the cache, in bytes.
 const MAX_LIST: u64 = 1 << 20;
 
-/// Names of kernel images in `boot`, before `-RELEASE`. Only the first that exists counts. The
+/// Names of kernel images in `boot`, before `-RELEASE`. The first that exists counts, because the
 /// others are then the same kernel for a debugger.
 const IMAGES: [&str; 3] = ["vmlinuz", "Image", "vmlinux"];
 /// Names of kernel images in `lib/modules/RELEASE`.
@@ -80,9 +79,10 @@ pub fn packages_in(directory: &Path) -> Result<Vec<PathBuf>> {
 /// cache has it. The modules are `modules`, or else those of the packages.
 ///
 /// # Errors
-/// [`Error::Package`] if a file is not a package. [`Error::LocalKernel`] for packages without an
-/// image, of several kernels, or without modules that guests need. [`Error::DiskFull`] or
-/// [`Error::Io`] if the cache cannot store the kernel.
+/// - [`Error::Package`] if a file is not a package.
+/// - [`Error::LocalKernel`] for packages without an image, of several kernels, or without modules
+///   that guests need.
+/// - [`Error::DiskFull`] or [`Error::Io`] if the cache cannot store the kernel.
 pub(super) fn find(cache: &Cache, packages: &[PathBuf], modules: Option<LocalModules>) -> Result<LocalKernel> {
     let shown = packages.first().cloned().unwrap_or_default();
     let hold = if packages.len() == 1 { "holds" } else { "and the packages given with it hold" };
