@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The testbed manifest: every guest that can be booted, and everything that it was made from.
+//! The testbed manifest: every guest that can be booted, and everything that it was built from.
 //!
 //! Providers write the manifest. Builders outside of this program have it written from their spec
 //! ([`crate::compose`]). Results embed it. It names files by path and SHA-256; relative paths are
@@ -34,7 +34,7 @@ pub(crate) const MAX_MANIFEST: u64 = 64 << 20;
 pub struct Manifest {
     /// Always [`FORMAT`].
     pub format: u32,
-    /// The provider that made the testbed.
+    /// The provider that built the testbed.
     pub provider: MadeBy,
     /// Packages that the provider used for building on the host. Empty if it only copied.
     #[serde(default)]
@@ -116,7 +116,7 @@ pub struct Segment {
     pub role: String,
     /// The cpio archive (newc, uncompressed).
     pub archive: File,
-    /// Contents with a version: programs of the payload, and libraries linked into them.
+    /// The programs, libraries and other files in the archive.
     #[serde(default)]
     pub contents: Vec<Component>,
 }
@@ -133,13 +133,13 @@ pub struct File {
     pub sha256: Digest,
 }
 
-/// A named and versioned part that went into the testbed.
+/// A named part of the testbed: a package, program, library or other file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Component {
-    /// Name of the package, program or library.
+    /// Name of the package or library, or path of the file in the guest.
     pub name: String,
-    /// Version, as the part's distributor writes it.
+    /// Version, in the notation of its source. Empty for a file without a version.
     pub version: String,
     /// SHA-256 of the part's file.
     pub sha256: Digest,

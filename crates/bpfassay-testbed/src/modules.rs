@@ -176,9 +176,9 @@ pub enum ModulesError {
         "this kernel has no `{module}`, neither as a module nor built in, and {purpose} needs it: choose another kernel or enable it in its configuration"
     )]
     Missing {
-        /// The feature that needs the module.
+        /// Name of the missing module.
         module: String,
-        /// What needs it.
+        /// The feature that needs the module.
         purpose: &'static str,
     },
     /// The archive of modules cannot be built.
@@ -219,7 +219,7 @@ pub struct ModuleSet {
     /// Wanted modules that this kernel lacks. [`ModuleSet::load_order`] reports an error if one of
     /// them is needed.
     pub absent: BTreeSet<String>,
-    /// There is no module tree. Everything must be built in, which cannot be checked.
+    /// Whether the kernel has no module tree. Everything must then be built in, which is unchecked.
     pub monolithic: bool,
     /// Whether the modules kept their signatures.
     #[serde(default)]

@@ -149,7 +149,7 @@ pub struct Built {
     pub payload: Payload,
     /// The packages of the toolchain, sorted.
     pub toolchain: Vec<Component>,
-    /// Digest of everything that the toolchain was made from.
+    /// Digest of everything that the toolchain was built from.
     pub toolchain_key: Digest,
     /// The asset that contained the programs. Absent if they were built here.
     pub asset: Option<ProgramAsset>,
@@ -232,7 +232,7 @@ pub fn prepare_each(
 }
 
 /// Builds the programs for `archs`. If the first is the host's architecture, its build starts as
-/// soon as that part of the toolchain exists, while the rest is unpacked. Makes the toolchain
+/// soon as that part of the toolchain exists, while the rest is unpacked. Builds the toolchain
 /// unless `toolchain` is given.
 ///
 /// # Errors
@@ -265,7 +265,7 @@ fn build_each(
         let mut whole = || making.take().map(|making| making.join().unwrap_or_else(|panic| resume_unwind(panic)));
         let there = || match (early.recv(), &mut whole) {
             (Ok(toolchain), _) => Ok(toolchain),
-            // The toolchain existed already, or cannot be made.
+            // The toolchain existed already, or cannot be built.
             (Err(_), whole) => {
                 whole().unwrap_or_else(|| Err(Error::Build { what: "no toolchain was made".to_owned() }))
             }
@@ -348,7 +348,7 @@ fn offered(
     Ok(None)
 }
 
-/// Tells whether the cache holds the programs for `archs`, so that nothing must be built.
+/// Returns whether the cache holds the programs for `archs`, so that nothing must be built.
 ///
 /// # Errors
 /// [`Error::Stage`] if the checkout cannot be read, [`Error::Build`] if there are no sources,

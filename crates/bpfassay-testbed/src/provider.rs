@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Providers of guests. A provider is one file in this directory and one line in `PROVIDERS`.
 //!
-//! A provider makes or finds the guests of a [`Request`] and describes them in a [`Manifest`]. All
-//! of them share `assemble`, which makes a bootable target from a kernel and the guest's programs.
+//! A provider builds or finds the guests of a [`Request`] and describes them in a [`Manifest`]. All
+//! of them share `assemble`, which builds a bootable target from a kernel and the guest's programs.
 
 pub mod debian;
 pub mod local;
@@ -41,11 +41,11 @@ pub trait Provider: Sync {
     /// Returns the provider's name in manifests and results.
     fn name(&self) -> &'static str;
 
-    /// Tells whether this provider makes guests from `sources`.
+    /// Returns whether this provider builds guests from `sources`.
     fn takes(&self, sources: &Sources) -> bool;
 
-    /// Returns the Debian packages that the host needs to make guests, besides QEMU. Empty if
-    /// guests are made elsewhere.
+    /// Returns the Debian packages that the host needs to build guests, besides QEMU. Empty if
+    /// guests are built elsewhere.
     fn host_packages(&self) -> &'static [&'static str] {
         toolchain::HOST_PACKAGES
     }
@@ -57,13 +57,13 @@ pub trait Provider: Sync {
     /// [`crate::Error`] if a list of kernels cannot be read or fetched.
     fn kernels(&self, request: &Request<'_>, arch: Arch) -> Result<Vec<String>>;
 
-    /// Makes the missing guests for the targets of `request`, and passes each target to `receiver`
+    /// Builds the missing guests for the targets of `request`, and passes each target to `receiver`
     /// once. Errors are unknown names, packages that cannot be fetched, programs that do not build,
     /// and a full disk.
     fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>);
 }
 
-/// The user's choice of kernels and files to make guests from. It selects the provider.
+/// The user's choice of kernels and files to build guests from. It selects the provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
     /// A finished testbed in one file.
@@ -79,13 +79,13 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Returns the provider that makes guests from these sources.
+    /// Returns the provider that builds guests from these sources.
     #[must_use]
     pub fn provider(&self) -> &'static dyn Provider {
         PROVIDERS.iter().copied().find(|provider| provider.takes(self)).unwrap_or(&debian::Debian)
     }
 
-    /// Returns the manifest of a finished testbed, or `None` if guests have to be made. Does not
+    /// Returns the manifest of a finished testbed, or `None` if guests have to be built. Does not
     /// hash files.
     ///
     /// # Errors
@@ -99,14 +99,14 @@ impl Sources {
         }
     }
 
-    /// Tells whether the sources are a finished testbed.
+    /// Returns whether the sources are a finished testbed.
     #[must_use]
     pub fn are_made(&self) -> bool {
         self.bundle.is_some() || self.manifest.is_some() || self.recorded.is_some()
     }
 }
 
-/// The guests to make, and what to make them from.
+/// The guests to build, and what to build them from.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// Access to packages and to the cache.
@@ -116,7 +116,7 @@ pub struct Request<'a> {
     /// Architecture and kernel of each guest. Kernels have names of the catalogue or
     /// [`local::NAME`].
     pub targets: Vec<(Arch, String)>,
-    /// The kernels and files to make the guests from.
+    /// The kernels and files to build the guests from.
     pub sources: &'a Sources,
     /// Sources of the guest's programs.
     pub programs: &'a ProgramSources,
@@ -144,7 +144,7 @@ pub fn host_packages(name: &str) -> &'static [&'static str] {
     PROVIDERS.iter().find(|provider| provider.name() == name).map_or(&[], |provider| provider.host_packages())
 }
 
-/// Guests for some targets of a request, or the error of making them.
+/// Guests for some targets of a request, or the error of building them.
 #[derive(Debug)]
 pub struct Part {
     /// Architecture and kernel of each guest, as in the request.
@@ -160,11 +160,11 @@ impl Part {
     }
 }
 
-/// Receives the parts of a request from several threads, as soon as they are made. After it asks to
-/// stop, nothing new is started.
+/// Receives the parts of a request from several threads, as soon as they are built. After it asks
+/// to stop, nothing new is started.
 pub type Receiver<'a> = dyn Fn(Part) -> ControlFlow<()> + Sync + 'a;
 
-/// Makes all guests of `request` with the provider that its sources select.
+/// Builds all guests of `request` with the provider that its sources select.
 ///
 /// # Errors
 /// The first error of a part.
@@ -216,7 +216,7 @@ pub fn joined(parts: Vec<Manifest>, targets: &[(Arch, String)]) -> Manifest {
 
 /// The parts to assemble guests from.
 pub(crate) struct Parts<'a> {
-    /// Name of the provider that made the kernels.
+    /// Name of the provider of the kernels.
     pub(crate) provider: &'a str,
     /// Packages that the programs were built with.
     pub(crate) toolchain: Vec<Component>,
@@ -263,7 +263,7 @@ pub(crate) fn assemble(cache: &Cache, parts: Parts<'_>) -> Result<Manifest> {
     })
 }
 
-/// Makes the guests of `request` from the kernels that `kernel` returns and the guest's programs.
+/// Builds the guests of `request` from the kernels that `kernel` returns and the guest's programs.
 /// Begins with the host's architecture, and works in parallel.
 fn with_checkout(
     request: &Request<'_>,

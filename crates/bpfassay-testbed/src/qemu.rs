@@ -31,7 +31,7 @@ use crate::{
 /// QEMU is the oldest that this program supports.
 pub const SUITE: &str = "bookworm";
 
-/// Architectures of hosts for which the lock has QEMU. Guests can be made only on these.
+/// Architectures of hosts for which the lock has QEMU. Guests can be built only on these.
 pub const HOSTS: [Arch; 2] = crate::toolchain::HOSTS;
 
 /// The parts of the packages that QEMU needs: programs, libraries, modules of QEMU, firmware.
@@ -240,7 +240,7 @@ fn program(arch: Arch) -> PathBuf {
     Path::new(PROGRAMS).join(format!("qemu-system-{arch}"))
 }
 
-/// Tells whether `packages` are of a QEMU for this host.
+/// Returns whether `packages` are of a QEMU for this host.
 #[must_use]
 pub fn is_for_this_host(packages: &[Package]) -> bool {
     let host = std::env::consts::ARCH.parse::<Arch>();
@@ -253,7 +253,7 @@ pub fn package(packages: &[Package], arch: Arch) -> Option<&Package> {
     packages.iter().find(|package| is_package(package, arch))
 }
 
-/// Tells whether a package has the QEMU program for guests of an architecture.
+/// Returns whether a package has the QEMU program for guests of an architecture.
 #[must_use]
 pub fn is_package(package: &Package, arch: Arch) -> bool {
     arch.facts().qemu_packages.split_whitespace().next() == Some(package.name.as_str())

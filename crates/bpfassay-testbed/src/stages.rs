@@ -18,7 +18,7 @@ pub use self::time_left::yield_from_now;
 pub enum Kind {
     /// Debian packages of the host are installed.
     HostPackages,
-    /// The cross toolchain is made.
+    /// The cross toolchain is built.
     Toolchain,
     /// The crates that the guest's programs need are collected.
     Sources,
@@ -208,7 +208,7 @@ pub struct Report {
     pub elapsed: Duration,
 }
 
-/// Begin and duration of a stage that ended.
+/// Start and duration of a stage that ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timing {
     /// The task of the stage.
@@ -222,7 +222,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Tells whether both stages ran at the same time for a while.
+    /// Returns whether both stages ran at the same time for a while.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.began < other.began + other.took && other.began < self.began + self.took

@@ -13,7 +13,7 @@ use std::{
 
 use crate::initramfs::{Archive, Node};
 
-/// Tells whether a test lacks `program` of Debian's `package`. ci/test installs the packages, and
+/// Returns whether a test lacks `program` of Debian's `package`. ci/test installs the packages, and
 /// sets a variable that makes a missing program an error.
 ///
 /// # Panics

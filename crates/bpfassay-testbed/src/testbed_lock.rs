@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `testbed.lock`: the exact files of Debian packages that testbeds are made of. It gives a
+//! `testbed.lock`: the exact files of Debian packages that testbeds are built from. It gives a
 //! kernel's name the same build on every machine, for as long as an archive has the files. No
 //! package index is then needed.
 //!
@@ -27,7 +27,7 @@ const BUNDLED: (&str, &str) = ("testbed.lock", include_str!("../testbed.lock"));
 /// Format version of the lock.
 const FORMAT: u32 = 1;
 
-/// The package files that testbeds are made of.
+/// The package files that testbeds are built from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TestbedLock {
     /// One entry for each name and architecture, sorted by both.

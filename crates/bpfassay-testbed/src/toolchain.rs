@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cross toolchain: a root directory with compilers, linkers and static libraries for the three
-//! architectures, made from Debian packages, and a way to run programs in it.
+//! architectures, built from Debian packages, and a way to run programs in it.
 //!
 //! The packages are unpacked, not installed, and nothing in them is run. The same root therefore
 //! results with and without root privileges, in a third of the time and half of the space. Packages
@@ -101,7 +101,7 @@ const KIND: &str = "toolchain";
 pub struct Toolchain {
     /// The root directory. Nobody may change it.
     pub root: PathBuf,
-    /// Digest of everything that the root was made from.
+    /// Digest of everything that the root was built from.
     pub key: Digest,
     /// The packages in the root, sorted.
     pub packages: Vec<Package>,
@@ -116,7 +116,7 @@ struct Recorded {
 }
 
 impl Toolchain {
-    /// Provides the toolchain, from the cache or by making it from the packages that
+    /// Provides the toolchain, from the cache or by building it from the packages that
     /// [`crate::testbed_lock`] has for this host.
     ///
     /// The newest packages are used instead if the lock has none for this host, if the mirror no
@@ -189,7 +189,7 @@ fn key(packages: &[Package]) -> Digest {
     Digest::of_parts([KEY_VERSION.to_owned()].into_iter().chain(digests))
 }
 
-/// Makes the toolchain from `packages`, before all other downloads.
+/// Builds the toolchain from `packages`, before all other downloads.
 fn make(
     apt: &Apt<'_>,
     first: First<'_>,
@@ -293,7 +293,7 @@ pub(crate) struct Early<'a> {
     pub(crate) until: &'a (dyn Fn() + Sync),
 }
 
-/// Tells whether a package is only for programs of another architecture than `host`.
+/// Returns whether a package is only for programs of another architecture than `host`.
 fn is_for_another(package: &Package, host: Arch) -> bool {
     let is_of = |arch: &Arch| {
         let facts = arch.facts();
@@ -361,7 +361,7 @@ impl Filling<'_> {
         thread::scope(|scope| {
             let workers: Vec<_> =
                 (0..thread::available_parallelism().map_or(1, usize::from)).map(|_| scope.spawn(work)).collect();
-            // Packages that arrived before the first one.
+            // Packages that wait for [`BASE`].
             let mut held = Some(Vec::new());
             let mut based = Ok(());
             let fetched = fetch(&mut |package, object| {

@@ -137,11 +137,11 @@ fn segment_with(
 pub enum Besides {
     /// Nothing: only this project's programs and the files of tools.
     Nothing,
-    /// Anything from a user: a tree with a real IOR, or a testbed that was made elsewhere.
+    /// Anything from a user: a tree with a real IOR, or a testbed that was built elsewhere.
     Others,
 }
 
-/// Checks `tools` for guests of architecture `arch` before any guest is made. Does not look into
+/// Checks `tools` for guests of architecture `arch` before any guest is built. Does not look into
 /// packages. Accepts what is uncertain.
 ///
 /// # Errors

@@ -161,7 +161,7 @@ pub(crate) fn unpack(path: &Path, tree: &UntrustedTree, left_out: &[&str], what:
     taken().map_err(|fault| failed(fault, path, &tree.shown(Path::new("")), size, what))
 }
 
-/// Tells whether `place` is `left_out` or below it.
+/// Returns whether `place` is `left_out` or below it.
 fn is_below(place: &Path, left_out: &str) -> bool {
     let mut parts = place.iter();
     let mut wanted = left_out.split('/').filter(|part| !matches!(*part, "" | "."));
@@ -185,7 +185,7 @@ pub fn about(path: &Path) -> Result<About> {
     read().map_err(|fault| failed(fault, path, path, size, "a package"))
 }
 
-/// Tells whether the file at `path` begins like a package.
+/// Returns whether the file at `path` begins like a package.
 #[must_use]
 pub fn is_package(path: &Path) -> bool {
     bpfassay_input::open(path).is_ok_and(|file| Form::of(&mut BufReader::new(file)).is_ok())

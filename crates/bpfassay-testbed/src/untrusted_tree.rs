@@ -99,12 +99,12 @@ impl UntrustedTree {
         Some(FileType::from_raw_mode(found.st_mode))
     }
 
-    /// Tells whether a regular file is at `place`. Links do not count.
+    /// Returns whether a regular file is at `place`. Links do not count.
     pub(crate) fn is_file(&self, place: impl AsRef<Path>) -> bool {
         self.kind(place.as_ref()) == Some(FileType::RegularFile)
     }
 
-    /// Tells whether a directory is at `place`. Links do not count.
+    /// Returns whether a directory is at `place`. Links do not count.
     pub(crate) fn is_directory(&self, place: impl AsRef<Path>) -> bool {
         self.kind(place.as_ref()) == Some(FileType::Directory)
     }

@@ -125,7 +125,7 @@ pub async fn choose(
     Ok(AcceleratorChoice { accelerator: Accelerator::Tcg, reason: refusal })
 }
 
-/// Tells whether this host's processor can accelerate a guest of `arch`.
+/// Returns whether this host's processor can accelerate a guest of `arch`.
 #[must_use]
 pub fn is_native(arch: Arch) -> bool {
     arch.name() == std::env::consts::ARCH

@@ -20,7 +20,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Tells whether the guest has no input, and writes its output to files.
+    /// Returns whether the guest has no input, and writes its output to files.
     #[must_use]
     pub const fn is_one_way(self) -> bool {
         matches!(self, Self::Instructions)

@@ -106,7 +106,7 @@ impl Confinement {
     }
 }
 
-/// Tells whether QEMU is to run as another user. Returns `Ok(false)` if this program is not root,
+/// Returns whether QEMU is to run as another user. Returns `Ok(false)` if this program is not root,
 /// and `Err` if it is root but cannot change users.
 fn may_change_user() -> Result<bool, String> {
     if !rustix::process::geteuid().is_root() {
@@ -134,8 +134,8 @@ fn missing_capability(status: &str) -> Option<&'static str> {
     NEEDED.iter().find(|(bit, _)| effective >> bit & 1 == 0).map(|(_, name)| *name)
 }
 
-/// Tells whether a map of a user namespace has all ids for QEMU (user_namespaces(7): first inside,
-/// first outside, count).
+/// Returns whether a map of a user namespace has all ids for QEMU (user_namespaces(7): first
+/// inside, first outside, count).
 fn is_mapped(map: &str) -> bool {
     let (first, last) = (u64::from(FIRST_USER), u64::from(FIRST_USER + PROCESS_IDS - 1));
     map.lines().any(|line| {
@@ -207,8 +207,8 @@ async fn try_start(
 }
 
 /// Returns the output of `program` (possibly in its own root directory) with `argument`, or `None`
-/// if it does not end in time. Starts it as another user if this host permits that. If that fails,
-/// or its output is not `expected`, starts it once more as this user.
+/// if it does not end in time. Starts it as another user if this host permits that. If that is
+/// denied, or the output is not `expected`, starts it once more as this user.
 ///
 /// # Errors
 /// [`VmError::Spawn`] if the program cannot be started, [`VmError::Input`] if its root directory

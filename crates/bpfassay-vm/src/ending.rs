@@ -130,7 +130,7 @@ pub enum EndReason {
 }
 
 impl EndReason {
-    /// Tells whether the guest did everything that it was to do.
+    /// Returns whether the guest did everything that it was to do.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Done)

@@ -32,17 +32,17 @@ impl ExitClassifier {
         Self { progress, decision: None, death: None, certain: false, stop_asked: false, shutdown: None, logged: 0 }
     }
 
-    /// Tells whether the host has decided to end the guest, so that QEMU is being killed.
+    /// Returns whether the host has decided to end the guest, so that QEMU is being killed.
     pub(crate) fn is_decided(&self) -> bool {
         self.decision.is_some()
     }
 
-    /// Tells whether the host's decision is because of the guest's output.
+    /// Returns whether the host's decision is because of the guest's output.
     pub(crate) fn is_flood(&self) -> bool {
         matches!(self.decision, Some(EndReason::Flood { .. }))
     }
 
-    /// Tells whether the kernel is certainly dead.
+    /// Returns whether the kernel is certainly dead.
     pub(crate) fn is_dead(&self) -> bool {
         self.certain
     }

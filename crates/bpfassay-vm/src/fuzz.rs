@@ -38,7 +38,7 @@ pub fn qemu_version(text: &str) {
     }
 }
 
-/// Parses the host's `/proc/cpuinfo`. The result is not longer than the input.
+/// Parses the host's `/proc/cpuinfo`. The result is at most one byte longer than the input.
 pub fn cpuinfo(text: &str) {
     assert!(accelerator::processor(text).len() <= text.len() + 1);
 }

@@ -344,7 +344,7 @@ impl Guest {
             // If the agent no longer receives messages, QEMU quits after the grace.
             let _ = self.send(&HostMessage::PowerOff);
         }
-        // The guest can have ended already.
+        // The guest may have ended already.
         let _ = self.stop_requests.send(StopRequest { grace });
     }
 

@@ -43,7 +43,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Tells whether QEMU will be another user than this program.
+    /// Returns whether QEMU will be another user than this program.
     pub(crate) fn is_other_user(&self) -> bool {
         self.groups.is_some()
     }

@@ -66,7 +66,7 @@ pub enum Initramfs {
 pub struct Machine {
     /// Architecture of the guest.
     pub arch: Arch,
-    /// Executes the guest's instructions.
+    /// The executor of the guest's instructions.
     pub accelerator: Accelerator,
     /// The guest's clock.
     pub clock: Clock,
@@ -92,8 +92,8 @@ pub struct Machine {
     /// none.
     #[serde(default = "on")]
     pub sandbox: bool,
-    /// Whether a plugin ([`crate::BootOptions::plugin`]) counts executed instructions. Only
-    /// possible under TCG.
+    /// Whether a plugin ([`crate::BootOptions::plugin`]) counts executed instructions, which
+    /// requires TCG.
     #[serde(default)]
     pub plugin: bool,
     /// The plugin's model of caches and branches, in the plugin's notation (`Model::argument` of

@@ -186,7 +186,7 @@ fn into_io(error: LinesCodecError) -> io::Error {
     }
 }
 
-/// Tells whether QEMU has exited or was killed. Its exit is reported elsewhere.
+/// Returns whether QEMU has exited or was killed. Its exit is reported elsewhere.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
@@ -255,7 +255,7 @@ impl Monitor {
 
     /// Requests QEMU to quit, without waiting for it.
     pub(crate) fn quit(&self) {
-        // QEMU can have exited already, and its exit is the result that counts.
+        // QEMU may have exited already, and its exit is the result that counts.
         let _ = self.requests.send(Request::Quit);
     }
 }
@@ -301,7 +301,7 @@ async fn serve(
                 } else if let Some(answer) = line.answer()
                     && let Some(Some(sender)) = waiting.pop_front()
                 {
-                    // The requester can have stopped waiting.
+                    // The requester may have stopped waiting.
                     let _ = sender.send(answer);
                 }
             }

@@ -176,7 +176,7 @@ fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, limits: Li
         limits.confine()?;
         // Set after the change of user, which clears it.
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The parent can have died before the call above, and would then cause no signal.
+        // The parent may have died before the call above. Then there would be no signal.
         if getppid() != Some(parent) {
             return Err(io::Error::from(rustix::io::Errno::SRCH));
         }

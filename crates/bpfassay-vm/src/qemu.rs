@@ -93,13 +93,13 @@ pub fn program_name(arch: Arch) -> String {
     format!("qemu-system-{arch}")
 }
 
-/// Tells whether a program with the name of the QEMU for guests of `arch` is on `PATH`.
+/// Returns whether a program with the name of the QEMU for guests of `arch` is on `PATH`.
 #[must_use]
 pub fn is_on_path(arch: Arch) -> bool {
     which::which(program_name(arch)).is_ok()
 }
 
-/// Tells whether the QEMU for guests of `arch` on `PATH` is where Debian's packages put it.
+/// Returns whether the QEMU for guests of `arch` on `PATH` is where Debian's packages put it.
 #[must_use]
 pub fn is_of_packages(arch: Arch) -> bool {
     let is_their_place =

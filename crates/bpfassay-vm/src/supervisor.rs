@@ -275,7 +275,7 @@ async fn due(alarm: Option<(Instant, Alarm)>) -> Option<(Instant, Alarm)> {
     alarm
 }
 
-/// Tells whether the process `qemu` is stopped (`proc_pid_stat(5)`: the state is the first
+/// Returns whether the process `qemu` is stopped (`proc_pid_stat(5)`: the state is the first
 /// character after the name in parentheses).
 fn is_suspended(qemu: Option<u32>) -> bool {
     let stat = qemu.and_then(|id| std::fs::read(format!("/proc/{id}/stat")).ok()).unwrap_or_default();

@@ -142,7 +142,7 @@ fn stand_in_for(mode: &str, directory: &Path) -> Qemu {
     let text = format!("#!/bin/sh\n{MODE}='{mode}' exec '{}' --exact stand_in --ignored --nocapture\n", this.display());
     fs::write(&program, text).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    // Possibly only this user has access to this program.
+    // Other users may have no access to this program.
     let confinement = Confinement { sandbox: false, own_user: false, lacking: Vec::new() };
     let version = "7.2.0".parse().unwrap();
     Qemu { arch: Arch::X86_64, program, own_root: None, version, version_text: "7.2.0".to_owned(), confinement }

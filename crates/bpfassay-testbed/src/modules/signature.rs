@@ -33,7 +33,7 @@ fn unsigned(module: &[u8]) -> Option<&[u8]> {
     rest.len().checked_sub(length).filter(|&at| at > 0).map(|at| &rest[..at])
 }
 
-/// Tells whether a kernel with this configuration refuses unsigned modules from the start.
+/// Returns whether a kernel with this configuration refuses unsigned modules from the start.
 #[must_use]
 pub fn enforced(config: &str) -> bool {
     config.lines().any(|line| {

@@ -93,7 +93,7 @@ pub struct Index {
     pub archive: FileHash,
     /// The programs, by name.
     pub programs: BTreeMap<String, FileHash>,
-    /// Digest of everything that the toolchain was made from.
+    /// Digest of everything that the toolchain was built from.
     pub toolchain_key: Digest,
     /// The packages of the toolchain, sorted.
     pub toolchain: Vec<Component>,

@@ -40,7 +40,7 @@ pub(super) struct BuildEnvironment {
 }
 
 impl BuildEnvironment {
-    /// Collects the sources and crates for `archs` architectures while `toolchain` makes the
+    /// Collects the sources and crates for `archs` architectures while `toolchain` builds the
     /// toolchain.
     ///
     /// # Errors

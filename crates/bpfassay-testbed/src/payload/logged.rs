@@ -119,7 +119,7 @@ fn counted(line: &str) -> Option<(u64, u64)> {
 }
 
 /// Returns the last lines of an output, preceded by its first errors. Programs that ran in parallel
-/// can have written many lines after an error.
+/// may have written many lines after an error.
 pub(crate) fn end(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();

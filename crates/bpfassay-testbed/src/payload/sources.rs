@@ -126,7 +126,7 @@ impl Wanted {
         Ok(Self { source, checkout: None, compiled_in: None, from })
     }
 
-    /// Tells whether the sources are a checkout. Its developers may want programs built with a
+    /// Returns whether the sources are a checkout. Its developers may want programs built with a
     /// newer toolchain.
     pub(super) fn is_of_checkout(&self) -> bool {
         self.checkout.is_some()
@@ -174,7 +174,7 @@ impl Wanted {
     }
 }
 
-/// Tells whether the host has cargo, which fetches the packages that the guest's programs need.
+/// Returns whether the host has cargo, which fetches the packages that the guest's programs need.
 fn has_cargo() -> bool {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     bpfassay_child::command(program, &[bpfassay_child::CARGO])

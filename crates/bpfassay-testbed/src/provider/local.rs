@@ -70,7 +70,7 @@ pub enum LocalModules {
 }
 
 impl LocalModules {
-    /// Takes the modules in `directory`, the argument of `--modules`.
+    /// Returns the modules in `directory`, the argument of `--modules`.
     ///
     /// # Errors
     /// [`Error::LocalKernel`] if `directory` is not a directory.

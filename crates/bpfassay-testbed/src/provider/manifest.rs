@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests of a finished testbed, made here or elsewhere: `--manifest FILE`, or in one file,
+//! Guests of a finished testbed, built here or elsewhere: `--manifest FILE`, or in one file,
 //! `--bundle FILE`.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::{
     manifest::{Check, Manifest},
 };
 
-/// Provides guests of testbeds with a manifest, which names the provider that made them.
+/// Provides guests of testbeds with a manifest, which names the provider that built them.
 pub(super) struct ManifestFile;
 
 impl Provider for ManifestFile {
@@ -45,7 +45,7 @@ impl Provider for ManifestFile {
         let made = made.and_then(|mut manifest| {
             if !request.shell {
                 // `testbed fetch` also prepares guests for `shell`. The shell's segment would make
-                // them boot in another number of instructions than guests that `run` makes.
+                // them boot in another number of instructions than guests that `run` builds.
                 for target in &mut manifest.targets {
                     target.initramfs.retain(|segment| segment.role != role::SHELL);
                 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The order in which guests are made. Some workers download and unpack kernels while one thread
+//! The order in which guests are built. Some workers download and unpack kernels while one thread
 //! builds programs. A guest is handed out as soon as its kernel and the programs of its
 //! architecture are available.
 //!
-//! This module decides only the order and the priority; callers make the kernels and programs. Work
-//! that the first guest does not need yields the CPU to work that it needs, and to runs that are
-//! measured meanwhile.
+//! This module decides only the order and the priority; callers provide the kernels and programs.
+//! Work that the first guest does not need yields the CPU to work that it needs, and to runs that
+//! are measured meanwhile.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -30,9 +30,9 @@ pub(super) struct Work<K, P> {
     /// The architecture of each kernel, in this order. The guest with the first kernel is needed
     /// most.
     pub(super) kernels: Vec<Arch>,
-    /// Makes the kernel with this index.
+    /// Provides the kernel with this index.
     pub(super) kernel: K,
-    /// Makes the programs for all architectures, one after the other. An error applies to all
+    /// Builds the programs for all architectures, one after the other. An error applies to all
     /// architectures that have none yet.
     pub(super) programs: P,
 }
@@ -120,7 +120,7 @@ enum Gathering<K, P> {
     Programs(Result<P>),
 }
 
-/// The indexes of kernels, and the result of making them.
+/// The indexes of kernels, and the result for them.
 type Handed<K, P> = (Vec<usize>, Result<(BTreeMap<usize, K>, P)>);
 
 impl<K, P: Clone> Gathered<K, P> {

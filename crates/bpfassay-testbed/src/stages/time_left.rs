@@ -31,7 +31,7 @@ pub fn yield_from_now() {
     }
 }
 
-/// Tells whether the stages that this thread begins yield the CPU.
+/// Returns whether the stages that this thread begins yield the CPU.
 pub(super) fn yields() -> bool {
     YIELDS.get()
 }

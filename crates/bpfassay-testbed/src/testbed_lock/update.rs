@@ -27,7 +27,7 @@ pub enum Wanted {
     Qemu,
     /// The packages of the bundled tools, and busybox.
     Tools,
-    /// Only the time stamps of packages that have none.
+    /// The missing time stamps of packages, and nothing else.
     Snapshots,
     /// A kernel, on every architecture that has it.
     Kernel {

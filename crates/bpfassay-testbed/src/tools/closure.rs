@@ -74,7 +74,7 @@ impl Closure {
             self.file(&found, &other)?;
         }
         for (path, node) in found.entries() {
-            // Another tool can have added the same path: equal names of store paths mean equal
+            // Another tool may have added the same path: equal names of store paths mean equal
             // contents.
             if archive.get(path).is_none() {
                 archive.add(path, node.clone())?;

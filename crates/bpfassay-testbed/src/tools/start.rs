@@ -100,7 +100,7 @@ fn check_program(tool: &Supply<'_>, arch: Arch, (place, binary): (usize, &Binary
     }
 }
 
-/// Tells whether guests can have a program at `path`. Directories that guests fill while they run
+/// Returns whether guests can have a program at `path`. Directories that guests fill while they run
 /// can contain anything.
 pub(super) fn is_there(own: &Archive, path: &str) -> bool {
     let is_live = layout::DIRECTORIES.iter().any(|directory| Path::new(path).starts_with(directory));

@@ -36,7 +36,7 @@ pub(super) fn about(reader: &mut dyn Read, limit: u64) -> Result<About, Fault> {
     wrong("it has no control.tar")
 }
 
-/// Tells whether a member is `archive`, with any compression.
+/// Returns whether a member is `archive`, with any compression.
 fn is_tar(name: &str, archive: &str) -> bool {
     name.strip_prefix(archive).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

@@ -37,7 +37,7 @@ fn seconds_of_stall(ticks: u64) -> u64 {
 impl KernelIncident {
     /// Returns how long the incident had lasted at least, according to the report. Stalls, lockups
     /// and hung tasks are reported long after they began. Returns `None` if the report does not
-    /// tell, or claims a begin before the kernel's.
+    /// tell, or claims that it began before the kernel.
     #[must_use]
     pub fn lasted(&self) -> Option<Duration> {
         use KernelIncidentKind::{HungTask, RcuStall, SoftLockup};
@@ -187,7 +187,7 @@ mod tests {
                 &[],
                 Some(20),
             ),
-            // With 100 ticks per second, and with a shorter time limit and 1000 ticks.
+            // A clock of 100 Hz, and a shorter time limit with at most 1000 Hz.
             (RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU", &["(t=2105 jiffies g=1 q=2)"], Some(20)),
             (RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU", &["(t=2003 jiffies g=1 q=2)"], Some(1)),
             // The report has no duration, or an impossible one.
@@ -199,7 +199,7 @@ mod tests {
         ] {
             assert_eq!(lasted(kind, line, details, late), seconds, "{line}");
         }
-        // An incident cannot precede the kernel's begin, so the line was forged.
+        // An incident cannot precede the kernel's start, so the line was forged.
         let hung = "INFO: task ior:77 blocked for more than 120 seconds.";
         assert_eq!(lasted(HungTask, hung, &[], Some(2_000_000)), None);
         assert_eq!(lasted(HungTask, hung, &[], None), Some(119));

@@ -21,7 +21,7 @@ const TAIL_LINE: usize = 512;
 /// Writes a console to a file up to a limit, and keeps its last lines.
 ///
 /// After the limit, the file gets nothing more until [`Self::finish`] adds the last lines. The
-/// begin and the end of a guest matter most.
+/// beginning and the end of a guest matter most.
 #[derive(Debug)]
 pub(crate) struct ConsoleLog {
     name: String,
@@ -40,7 +40,7 @@ impl ConsoleLog {
     /// # Errors
     /// The system's error if the existing file cannot be removed, or the new one cannot be created.
     pub(crate) fn create(path: &Path, limit: u64) -> io::Result<Self> {
-        // With `create_new`, this also fails for a link.
+        // `create_new` makes this fail for a link, too.
         let create = || File::options().write(true).create_new(true).open(path);
         let file = match create() {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -159,7 +159,7 @@ impl Watch {
     }
 }
 
-/// Tells whether a headline of `kind` after `open` belongs to the same event.
+/// Returns whether a headline of `kind` after `open` belongs to the same event.
 fn belongs(open: &KernelIncident, kind: KernelIncidentKind) -> bool {
     use KernelIncidentKind::{Bug, HardLockup, HungTask, Oops, Panic, RcuStall, SoftLockup};
     // Fatal incidents and RCU stalls can have several headlines. A second oops after a panic is a
@@ -172,7 +172,7 @@ fn belongs(open: &KernelIncident, kind: KernelIncidentKind) -> bool {
     }
 }
 
-/// Tells whether the report of `open` is complete.
+/// Returns whether the report of `open` is complete.
 fn has_ended(open: &KernelIncident) -> bool {
     open.details.iter().any(|detail| detail.starts_with("---[ end "))
 }
@@ -213,14 +213,14 @@ fn is_rcu_stall(message: &str) -> bool {
     })
 }
 
-/// Tells whether a line has the duration of an RCU stall: `rcu: \t(t=5250 jiffies g=…` or `rcu:
+/// Returns whether a line has the duration of an RCU stall: `rcu: \t(t=5250 jiffies g=…` or `rcu:
 /// \t(detected by 1, t=5252 jiffies, …`.
 fn is_rcu_time(message: &str) -> bool {
     let message = message.strip_prefix("rcu: ").unwrap_or(message).trim_start();
     message.starts_with("(t=") || message.starts_with("(detected by ")
 }
 
-/// Tells whether a line is a frame that locates the fault: ` vfs_read+0x1a/0x90` or
+/// Returns whether a line is a frame that locates the fault: ` vfs_read+0x1a/0x90` or
 /// `[<ffffffff8112>] vfs_read+0x1a/0x90`. Guesses of the unwinder (`? `) and functions that print
 /// the trace do not count.
 fn line_is_frame(message: &str) -> bool {

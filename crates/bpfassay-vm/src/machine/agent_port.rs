@@ -24,8 +24,8 @@ impl Device for AgentPort {
         // built into others.
         let mut bus = "virtio-serial-pci,id=serial,max_ports=2".to_owned();
         if self.clock == Clock::Instructions {
-            // With an ioeventfd, a host thread reads the guest's output some time later. Without
-            // it, the guest's processor reads it between two of its instructions.
+            // A host thread would read the guest's output some time later through an ioeventfd. The
+            // guest's processor now reads it between two of its instructions.
             bus.push_str(",ioeventfd=off");
         }
         all.extend(["-device".into(), bus.into()]);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::Device;
 
-/// Executes the guest's instructions.
+/// The executor of the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Accelerator {

@@ -72,13 +72,13 @@ pub(super) struct GuestWatch {
     /// Events for the owner, in order.
     pub(super) queue: VecDeque<Delivery>,
     /// A deadline that has passed, and the question that must be answered first, because the agent
-    /// can have sent a message in time.
+    /// may have sent a message in time.
     last_look: Option<(u64, Instant)>,
     alarms: Alarms,
     pub(super) open: OpenSources,
     /// Asks the reader of the agent's port to report when it has read everything.
     ask: UnboundedSender<u64>,
-    /// Tells whether QEMU is suspended.
+    /// Returns whether QEMU is suspended.
     is_suspended: Box<dyn Fn() -> bool + Send>,
 }
 
@@ -105,7 +105,8 @@ impl GuestWatch {
         }
     }
 
-    /// Tells whether to read the agent's port. Reading pauses while the owner does not take events.
+    /// Returns whether to read the agent's port. Reading pauses while the owner does not take
+    /// events.
     pub(super) fn reads_port(&self) -> bool {
         self.open.agent && self.queue.len() < EVENT_BACKLOG
     }
@@ -185,8 +186,8 @@ impl GuestWatch {
                 let is_last = matches!(&delivery, (Event::Message(message), _) if is_last(message));
                 self.queue.push_back(delivery);
                 // The agent does not know when its last frame has left QEMU, so it waits for this
-                // acknowledgement before it powers off. An agent that receives no messages powers
-                // off by its own deadline, or by ours for the shutdown.
+                // acknowledgement before it powers off. An agent that receives no messages has its
+                // own deadline, and ours for the shutdown.
                 return is_last.then_some(Reaction::Acknowledge);
             }
         }
@@ -267,7 +268,7 @@ impl GuestWatch {
     }
 }
 
-/// Tells whether `message` is the agent's last, after which it powers off.
+/// Returns whether `message` is the agent's last, after which it powers off.
 fn is_last(message: &GuestMessage) -> bool {
     matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. })
 }

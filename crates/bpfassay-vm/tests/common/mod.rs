@@ -107,7 +107,7 @@ impl TestBoot {
     }
 }
 
-/// Tells whether a process with this id runs. A zombie does not.
+/// Returns whether a process with this id runs. A zombie does not.
 pub(crate) fn runs(process: u32) -> bool {
     fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))

@@ -114,7 +114,7 @@ fn status(process: u32, field: &str) -> String {
 #[tokio::test]
 async fn qemu_is_kept_away_from_the_host() {
     let Some(mut test) = TestBoot::with_init(Arch::X86_64, &hello(), "h", "").await else { return };
-    // No other user has access to this kernel, or can read it.
+    // No other user can reach or read this kernel.
     let kernel = test.directory.path().join("kernel");
     std::fs::copy(&test.machine.kernel, &kernel).unwrap();
     std::fs::set_permissions(&kernel, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();

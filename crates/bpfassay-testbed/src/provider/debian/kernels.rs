@@ -96,7 +96,7 @@ impl<'a> Kernels<'a> {
         let refresh = self.apt.options().refresh && !self.apt.options().offline;
         if !refresh && let Some(choice) = self.remembered(arch, name)? {
             match self.unpacked(arch, &choice, None) {
-                // The mirror can have dropped an old build since. The newest then takes its place.
+                // The mirror may have dropped an old build since. The newest then takes its place.
                 Err(Error::Apt(AptError::Missing { detail, .. })) => {
                     tracing::warn!("kernel {name} for {arch}, build {}, is gone ({detail})", choice.version);
                 }

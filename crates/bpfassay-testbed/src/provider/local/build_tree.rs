@@ -32,7 +32,7 @@ const MAX_ARCHS: usize = 200;
 /// Largest file with a release that is read, in bytes. A kernel's release has at most 64.
 const MAX_RELEASE: u64 = 4096;
 
-/// Tells whether `directory` looks like a kernel's build tree, complete or not.
+/// Returns whether `directory` looks like a kernel's build tree, complete or not.
 #[must_use]
 pub fn is_build_tree(directory: &Path) -> bool {
     directory.join(CONFIG).is_file() || (directory.join("Makefile").is_file() && directory.join("arch").is_dir())
@@ -154,7 +154,7 @@ fn own_modules(tree: &Path, config: &Config) -> Result<Option<LocalModules>> {
 ///
 /// # Errors
 /// [`Error::Modules`] if `modules.order` or a module cannot be read, or if it names a file outside
-/// of the tree.
+/// of the tree. [`Error::Io`] if the path of `tree` cannot be resolved.
 pub(super) fn modules(tree: &Path) -> Result<Modules> {
     let path = fs::canonicalize(tree).map_err(Error::io("find", tree))?;
     let named = built::modules(&path)?.into_values().map(|module| path.join(module));

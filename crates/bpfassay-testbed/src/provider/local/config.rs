@@ -85,7 +85,7 @@ impl Config {
         Self(text.lines().filter_map(option).map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
-    /// Tells whether the option is built in or a module.
+    /// Returns whether the option is built in or a module.
     #[must_use]
     pub fn is_set(&self, option: &str) -> bool {
         self.0.get(option).is_some_and(|value| value != "n")
@@ -127,7 +127,7 @@ fn option(line: &str) -> Option<(&str, &str)> {
     line.trim().split_once('=').filter(|(name, value)| name.starts_with("CONFIG_") && !value.is_empty())
 }
 
-/// Tells whether kernels of `release` have the options of a fragment, according to its lines `#
+/// Returns whether kernels of `release` have the options of a fragment, according to its lines `#
 /// since: 6.12` and `# before: 7.0`.
 fn is_of(fragment: &str, release: &str) -> bool {
     let named =

@@ -154,7 +154,7 @@ fn release_of(tree: &Path) -> Result<Option<KernelRelease>> {
 }
 
 /// Moves the kernel's files from the packages' layout in `tree` to our layout in `content`.
-/// `refuse` makes an error of a problem with the packages.
+/// `refuse` turns a problem of the packages into an error.
 fn arrange(tree: &UntrustedTree, content: &Path, refuse: &dyn Fn(String) -> Error) -> Result<()> {
     let (release, image) = image(tree)?.map_err(refuse)?;
     let own = Path::new(MODULES).join(release.as_str());
