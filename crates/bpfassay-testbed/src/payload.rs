@@ -85,7 +85,6 @@ struct Building<'a> {
     apt: &'a Apt<'a>,
     toolchain: &'a Toolchain,
     root: Sandbox<'a>,
-    /// The target directory on the host.
     target: &'a Path,
     variables: Vec<(String, String)>,
     /// Path of the build's log.
@@ -155,7 +154,6 @@ pub struct Built {
     pub asset: Option<ProgramAsset>,
 }
 
-/// The cache's record of a build.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recorded {

@@ -131,7 +131,6 @@ impl<'a> Request<'a> {
         Self { apt, catalogue, targets: Vec::new(), sources, programs, shell: false }
     }
 
-    /// Returns the architectures of the targets, sorted.
     fn archs(&self) -> Vec<Arch> {
         self.targets.iter().map(|(arch, _)| *arch).collect::<BTreeSet<_>>().into_iter().collect()
     }
@@ -214,7 +213,6 @@ pub fn joined(parts: Vec<Manifest>, targets: &[(Arch, String)]) -> Manifest {
     all
 }
 
-/// The parts to assemble guests from.
 pub(crate) struct Parts<'a> {
     /// Name of the provider of the kernels.
     pub(crate) provider: &'a str,

@@ -174,7 +174,6 @@ fn check_services(tool: &Supply<'_>) -> Result<()> {
     Err(refuse(&tool.name, problem))
 }
 
-/// The files and packages that tools need.
 #[derive(Default)]
 struct Needs<'a> {
     /// Names of packages, by suite.

@@ -29,7 +29,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Longest line that is read from the monitor, in bytes. Relevant lines have a few hundred.
 const MAX_LINE: usize = 1 << 20;
 
-/// A report of the monitor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// QEMU shuts the machine down.
@@ -40,10 +39,8 @@ pub(crate) enum Notice {
     Paused,
 }
 
-/// The cause of a machine's shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shutdown {
-    /// The guest powered off.
     GuestPowerOff,
     /// The guest reset itself. Panics with `panic=-1` also do that.
     GuestReset,
@@ -94,7 +91,6 @@ commands! {
     Quit = "quit" -> Empty;
 }
 
-/// The reply to [`QueryStatus`].
 #[derive(Deserialize)]
 struct Status {
     status: String,

@@ -27,7 +27,6 @@ use tokio::{
 /// Interval between reads of a file. It looks immediate, and costs hardly anything.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// The source of output.
 #[derive(Debug)]
 pub(crate) enum Output {
     /// A socket. Its end is the end of the output.

@@ -99,7 +99,6 @@ pub(crate) struct Progress {
     pub(crate) spoke: bool,
     /// Whether the agent has reported that everything is done.
     pub(crate) done: bool,
-    /// The failure that the agent reported.
     pub(crate) failed: Option<String>,
     /// The run after which the agent found the guest changed, and the differences.
     pub(crate) unsound: Option<(String, Vec<String>)>,

@@ -9,7 +9,6 @@ use std::{
 
 use super::ModulesError;
 
-/// Suffixes of compressed modules.
 pub(super) const SUFFIXES: [&str; 3] = [".xz", ".zst", ".gz"];
 
 /// The reason why bytes cannot be decompressed.
@@ -86,7 +85,6 @@ mod tests {
     use super::*;
     use crate::test_support::lacks;
 
-    /// Pipes `text` through a compressor.
     fn compressed(program: &[&str], text: &[u8]) -> Vec<u8> {
         let mut child =
             Command::new(program[0]).args(&program[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

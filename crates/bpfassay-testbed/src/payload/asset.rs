@@ -146,7 +146,6 @@ impl Index {
     }
 }
 
-/// Returns the names of the programs, sorted.
 fn names() -> impl Iterator<Item = &'static str> {
     let mut names = PROGRAMS.map(|program| program.binary);
     names.sort_unstable();

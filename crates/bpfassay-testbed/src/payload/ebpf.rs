@@ -45,10 +45,8 @@ const KEY_VERSION: &str = "1";
 /// Kind of cache record that maps source and architecture to objects.
 const RECORD: &str = "ebpf";
 
-/// Rust's name of the target.
 const TARGET: &str = "bpfel-unknown-none";
 
-/// The cache's record of a build.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recorded {

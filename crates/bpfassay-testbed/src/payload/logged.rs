@@ -22,7 +22,6 @@ const ERRORS: usize = 4;
 /// Longest line of a compiler that is written to the log as one, in bytes.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// A program whose output goes to a log.
 pub(super) struct Logged<'a> {
     /// Name of the program, for messages.
     pub(super) program: &'a str,

@@ -80,7 +80,6 @@ pub(super) struct Wanted {
     from: Vec<String>,
 }
 
-/// Sources that can be built.
 #[derive(Debug)]
 pub(super) struct Checkout {
     /// The root of the workspace. Absent for sources that are compiled in.

@@ -18,7 +18,6 @@ pub use self::{
 use super::{Part, Provider, Receiver, Request, Sources, with_checkout};
 use crate::{Result, apt::Apt};
 
-/// Provides kernels from Debian's packages.
 pub(super) struct Debian;
 
 impl Provider for Debian {

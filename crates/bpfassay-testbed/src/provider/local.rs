@@ -129,7 +129,6 @@ impl LocalKernel {
     }
 }
 
-/// Provides the user's own kernel.
 pub(super) struct Local;
 
 impl Provider for Local {

@@ -25,9 +25,7 @@ use crate::{
 /// The directory of store paths, in the guest and in the directory of a closure.
 const STORE: &str = "nix/store/";
 
-/// The package of one tool.
 pub(super) struct Closure {
-    /// Name of the tool.
     pub(super) tool: String,
     /// The directory with the link `package` and the closure below `nix/store`.
     pub(super) directory: PathBuf,

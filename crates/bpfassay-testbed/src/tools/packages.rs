@@ -24,7 +24,6 @@ pub(super) struct Chosen {
     from: From,
 }
 
-/// The source of the packages.
 enum From {
     Index(Root),
     Lock { suite: String, located: Vec<Located> },

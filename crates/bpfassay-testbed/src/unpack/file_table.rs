@@ -14,7 +14,6 @@ pub(super) struct FileTable {
     pub(super) links: Vec<Vec<u8>>,
 }
 
-/// A file in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TableFile {
     pub(super) path: Vec<u8>,

@@ -181,7 +181,6 @@ fn word(bytes: &[u8; 16], at: usize) -> u32 {
     bytes[at..at + 4].iter().fold(0, |value, &byte| value << 8 | u32::from(byte))
 }
 
-/// Extracts the file list of a header.
 fn file_table(tags: &Tags) -> FileTable {
     let texts = |number| tags.texts(number).into_iter().map(<[u8]>::to_vec).collect();
     let sizes = Some(tags.numbers(tag::LONG_FILE_SIZES)).filter(|sizes| !sizes.is_empty());

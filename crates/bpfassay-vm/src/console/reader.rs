@@ -11,7 +11,6 @@ use tokio::sync::mpsc;
 use super::{ConsoleLog, KernelIncident, Lines, Watch};
 use crate::output::Output;
 
-/// The result of reading the whole console.
 pub(crate) struct ConsoleReport {
     pub(crate) incidents: Vec<KernelIncident>,
     pub(crate) tail: Vec<String>,

@@ -28,7 +28,6 @@ impl fmt::Display for Accelerator {
     }
 }
 
-/// Machine type and accelerator.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Board {
     pub(crate) arch: Arch,
@@ -36,7 +35,6 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// Returns the machine type.
     pub(crate) fn machine_type(self) -> &'static str {
         match self.accelerator {
             Accelerator::Tcg => self.arch.facts().machine_type,

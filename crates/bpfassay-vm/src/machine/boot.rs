@@ -13,7 +13,6 @@ pub(crate) struct Boot {
     pub(crate) kernel: OsString,
     /// Initramfs: one file of concatenated, uncompressed cpio segments.
     pub(crate) initrd: Option<OsString>,
-    /// The whole kernel command line.
     pub(crate) command_line: String,
 }
 

@@ -7,12 +7,10 @@ use bpfassay_protocol::Arch;
 
 use crate::{Accelerator, device::Device};
 
-/// The guest's processors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cpu {
     pub(crate) arch: Arch,
     pub(crate) accelerator: Accelerator,
-    /// Number of vCPUs.
     pub(crate) count: u32,
 }
 

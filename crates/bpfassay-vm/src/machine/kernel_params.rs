@@ -21,7 +21,6 @@ pub enum Aslr {
     Random,
 }
 
-/// The parameters that every guest gets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KernelParams {
     pub(crate) arch: Arch,

@@ -45,9 +45,7 @@ pub(super) enum GuestEvent {
 pub(super) enum Reaction {
     /// Acknowledges the agent's last message.
     Acknowledge,
-    /// Orders QEMU to quit.
     Quit,
-    /// Kills QEMU.
     Kill,
 }
 
