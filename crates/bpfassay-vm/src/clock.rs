@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 pub enum Clock {
     /// The clock of the host.
     Wall,
-    /// The guest's own instructions, under TCG only. Its time advances by 1 ns with each
-    /// instruction. When the guest is idle, time jumps to the next timer. A guest then depends only
-    /// on what it was started with. It has no input, and its output goes to files, which never
-    /// block it.
+    /// The guest's instructions, under TCG only. The guest's time advances by 1 ns with each
+    /// instruction. When the guest is idle, its time jumps to the next timer. The guest's behaviour
+    /// then depends only on what it was started with: it has no input, and its output goes to
+    /// files, which never block it.
     Instructions,
 }
 
